@@ -1,0 +1,1 @@
+"""Factories: a declared topic in, Dagster assets and checks out."""

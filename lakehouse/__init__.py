@@ -1,0 +1,1 @@
+"""Any Kafka topic as a checked, fresh Apache Iceberg table."""

@@ -1,0 +1,1 @@
+"""PySpark only: DataFrame in, DataFrame out. Nothing here knows of Dagster."""
