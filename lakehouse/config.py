@@ -1,0 +1,275 @@
+"""lakehouse.yaml as validated, immutable models. Every error names file, line, key and remedy."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from lakehouse import naming
+from lakehouse.errors import ConfigError
+
+PROJECT = Path(__file__).resolve().parent.parent
+"""The folder that holds lakehouse.yaml, schemas/ and workspace.yaml."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class EnvRef(_Model):
+    """A value that an environment variable holds: the only way to write a secret."""
+
+    env: str = Field(min_length=1, description="Name of the environment variable.")
+
+
+Setting = str | int | EnvRef
+
+
+class Datagen(_Model):
+    """A source of synthetic records, as Confluent's Datagen connector makes them."""
+
+    type: Literal["datagen"]
+    schema_file: str = Field(
+        description="Avro schema with the generator's hints (`arg.properties`), relative to lakehouse.yaml."
+    )
+    records_per_second: float = Field(50, gt=0, description="Rate after the initial records, in records a second.")
+    initial_records: int = Field(0, ge=0, description="Records the topic holds before the steady rate begins.")
+
+
+class Derived(_Model):
+    """A topic that Spark computes from another topic's published table."""
+
+    type: Literal["derived"]
+    from_topic: str = Field(alias="from", description="The declared topic whose table is read.")
+    transform: str = Field(
+        pattern=r"^[\w.]+:\w+$", description="`module:function`, a plain function DataFrame → DataFrame."
+    )
+    group_by: tuple[str, ...] = Field(
+        min_length=1,
+        description="Columns of the source table. All rows of each group that new rows touch are given to `transform`.",
+    )
+    key_schema_file: str = Field(description="Avro schema of the message key, relative to lakehouse.yaml.")
+    value_schema_file: str = Field(description="Avro schema of the message value, relative to lakehouse.yaml.")
+
+
+class Existing(_Model):
+    """A topic that somebody else creates and fills: it is read, never changed."""
+
+    type: Literal["existing"] = "existing"
+
+
+Source = Annotated[Datagen | Derived | Existing, Field(discriminator="type")]
+Columns = Annotated[tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)]
+
+
+class Topic(_Model):
+    """One Kafka topic and the table it becomes."""
+
+    description: str = ""
+    source: Source = Existing()
+    partitions: int = Field(6, ge=1, description="Partitions to create the topic with, unless its source is `existing`.")
+    mode: Literal["append", "upsert"] = Field(
+        "append", description="`append`: one row a record. `upsert`: one row a key, the last offset wins, null deletes."
+    )
+    key: Columns = Field((), description="Columns that identify a row; never null. Required by `upsert`.")
+    key_format: Literal["string", "avro"] = Field("string", description="How the message key is encoded.")
+    value_format: Literal["avro"] = Field("avro", description="How the message value is encoded.")
+    max_records_per_batch: int = Field(5_000_000, ge=1, description="Most records a single commit takes.")
+    max_lag_seconds: int = Field(
+        900, ge=1, description="The table is stale when a record has waited longer than this, in seconds."
+    )
+    name: str = Field("", exclude=True, json_schema_extra={"readOnly": True}, description="Set from the key above.")
+
+    @cached_property
+    def table(self) -> str:
+        """Name of the Iceberg table (and, in upper case, of the Snowflake table)."""
+        return naming.table_name(self.name)
+
+
+System = Literal["kafka", "schema_registry", "spark", "catalog", "glue", "snowflake"]
+
+
+class Config(_Model):
+    """The whole of lakehouse.yaml."""
+
+    namespace: str = Field(
+        pattern=r"^[a-z][a-z0-9_]{0,127}$", description="Iceberg namespace, Glue database and Snowflake schema."
+    )
+    topics: dict[str, Topic]
+    environments: dict[str, dict[System, dict[str, Setting]]] = Field(
+        description="Per environment and system: the fields of that system's resource, as values or `{env: NAME}`."
+    )
+    root: Path = Field(PROJECT, exclude=True, json_schema_extra={"readOnly": True}, description="Folder of this file.")
+
+    def topic(self, name: str) -> Topic:
+        """The declared topic of that name.
+
+        Raises: ConfigError when there is none, with the nearest name.
+        """
+        if name not in self.topics:
+            raise ConfigError(f"Topic '{name}' is not declared in lakehouse.yaml.{_did_you_mean(name, self.topics)}")
+        return self.topics[name]
+
+    def text(self, file: str) -> str:
+        """The content of a file that the configuration names, such as a schema."""
+        return (self.root / file).read_text()
+
+
+def config_path() -> Path:
+    """LAKEHOUSE_CONFIG, or lakehouse.yaml of this project."""
+    return Path(os.environ.get("LAKEHOUSE_CONFIG") or PROJECT / "lakehouse.yaml")
+
+
+def load(path: Path | None = None) -> Config:
+    """Read and validate the configuration.
+
+    Raises: ConfigError, one line a fault, each as `file:line: key: what is wrong. Remedy`.
+    """
+    path = path or config_path()
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}). Set LAKEHOUSE_CONFIG to your file") from error
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        line = f":{mark.line + 1}" if mark else ""
+        raise ConfigError(f"{path.name}{line}: not valid YAML: {error.problem}. Check the indentation") from error
+    faults = _duplicate_keys(node)
+    if not faults:
+        raw = yaml.safe_load(text) or {}
+        if isinstance(raw, dict) and isinstance(raw.get("topics"), dict):
+            raw["topics"] = {
+                name: {**(topic or {}), "name": name} if isinstance(topic, dict | None) else topic
+                for name, topic in raw["topics"].items()
+            }
+        try:
+            config = Config.model_validate({**raw, "root": path.resolve().parent} if isinstance(raw, dict) else raw)
+            faults = list(_semantic_faults(config))
+        except ValidationError as error:
+            faults = [_fault(details) for details in error.errors()]
+    if faults:
+        raise ConfigError("\n".join(f"{path.name}:{_line(node, loc)}: {_dotted(loc)}: {said}" for loc, said in faults))
+    return config
+
+
+Location = tuple[str | int, ...]
+
+
+def _semantic_faults(config: Config) -> list[tuple[Location, str]]:
+    """What the types cannot say: names that clash, references that lead nowhere, keys that are missing."""
+    faults: list[tuple[Location, str]] = []
+    seen: dict[str, str] = {}
+    for name, topic in config.topics.items():
+        at = ("topics", name)
+        if not naming.is_topic_name(name):
+            faults.append((at, "not a Kafka topic name. Use letters, digits, '.', '_' and '-', at most 249"))
+        if other := seen.get(topic.table):
+            faults.append((at, f"becomes table '{topic.table}', and so does topic '{other}'. Rename one of them"))
+        seen.setdefault(topic.table, name)
+        if topic.table.endswith(naming.DEAD_LETTERS):
+            faults.append((at, f"'{naming.DEAD_LETTERS}' names dead-letter tables. Rename the topic"))
+        if topic.mode == "upsert" and not topic.key:
+            faults.append((at, "upsert needs to know which row a record replaces. Add 'key: <column>'"))
+        if topic.key_format == "string" and topic.mode == "upsert" and len(topic.key) > 1:
+            faults.append(((*at, "key"), "a string message key is one column. Name one, or set 'key_format: avro'"))
+        match topic.source:
+            case Datagen(schema_file=file):
+                faults += _missing_files(config, (*at, "source"), {"schema_file": file})
+                if len(topic.key) != 1 or topic.key_format != "string":
+                    faults.append(((*at, "source"), "datagen writes one string key. Add 'key: <one column>'"))
+            case Derived() as source:
+                faults += _missing_files(
+                    config,
+                    (*at, "source"),
+                    {"key_schema_file": source.key_schema_file, "value_schema_file": source.value_schema_file},
+                )
+                here = (*at, "source", "from")
+                if source.from_topic not in config.topics:
+                    hint = _did_you_mean(source.from_topic, config.topics)
+                    faults.append((here, f"'{source.from_topic}' is not a topic declared in this file.{hint}"))
+                elif config.topics[source.from_topic].mode != "append":
+                    faults.append((here, f"'{source.from_topic}' is not an append table. Derive from one that is"))
+                if topic.mode != "upsert" or topic.key_format != "avro":
+                    faults.append((at, "a derived topic replaces rows. Set 'mode: upsert' and 'key_format: avro'"))
+    return faults
+
+
+def _missing_files(config: Config, at: Location, files: dict[str, str]) -> list[tuple[Location, str]]:
+    return [
+        ((*at, field), f"file '{file}' does not exist in {config.root}. Correct the path")
+        for field, file in files.items()
+        if not (config.root / file).is_file()
+    ]
+
+
+def _fault(details: dict[str, Any]) -> tuple[Location, str]:
+    loc = tuple(part for part in details["loc"] if part not in ("datagen", "derived", "existing", "EnvRef", "str", "int"))
+    match details["type"]:
+        case "extra_forbidden":
+            known = _fields_at(loc[:-1], details["loc"])
+            return loc, f"no such key.{_did_you_mean(str(loc[-1]), known)} Known keys: {', '.join(known)}"
+        case "missing":
+            return loc, "missing. Add it"
+        case _:
+            message = details["msg"][0].lower() + details["msg"][1:]
+            return loc, f"{message} (found {details['input']!r}). Correct the value"
+
+
+def _fields_at(loc: Location, raw: Location) -> list[str]:
+    """The keys that lakehouse.yaml knows at this place."""
+    match loc:
+        case ():
+            model: type[_Model] = Config
+        case ("topics", _):
+            model = Topic
+        case ("topics", _, "source"):
+            model = {"datagen": Datagen, "derived": Derived}.get(str(raw[3]), Existing)
+        case _:
+            return ["env"]
+    readable = {name: field for name, field in model.model_fields.items() if not field.exclude}
+    return [field.alias or name for name, field in readable.items()]
+
+
+def _did_you_mean(word: str, known: Any) -> str:
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f" Did you mean '{close[0]}'?" if close else ""
+
+
+def _dotted(loc: Location) -> str:
+    return ".".join(str(part) for part in loc) or "(file)"
+
+
+def _line(node: yaml.Node | None, loc: Location) -> int:
+    """The line (from 1) of the deepest part of `loc` that the file has."""
+    line = node.start_mark.line + 1 if node else 1
+    for part in loc:
+        if isinstance(node, yaml.MappingNode):
+            found = next(((k, v) for k, v in node.value if k.value == str(part)), None)
+            if not found:
+                return line
+            line, node = found[0].start_mark.line + 1, found[1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            node = node.value[part]
+            line = node.start_mark.line + 1
+    return line
+
+
+def _duplicate_keys(node: yaml.Node | None, at: Location = ()) -> list[tuple[Location, str]]:
+    """PyYAML keeps the last of two equal keys in silence, which would drop a topic."""
+    faults: list[tuple[Location, str]] = []
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            if key.value in seen:
+                faults.append(((*at, key.value), f"stands twice; again in line {key.start_mark.line + 1}. Remove one"))
+            seen.add(key.value)
+            faults += _duplicate_keys(value, (*at, key.value))
+    return faults

@@ -1,0 +1,59 @@
+"""One rule from a Kafka topic to the names of everything made from it, and quoting for each dialect that sees them.
+
+Kafka names are wider than table names (letters, digits, `.`, `_`, `-`, up to 249 characters, case-sensitive), so the
+rule folds them; lakehouse.config refuses two topics that fold to the same name.
+"""
+
+from __future__ import annotations
+
+import re
+
+CATALOG = "lake"
+"""The name of the Iceberg catalog, the same in Spark and in pyiceberg (a SQL catalog stores it with every table)."""
+
+OFFSETS_TAG = "lakehouse-offsets"
+"""The Iceberg tag on the newest ingested snapshot: snapshot expiry never removes a tagged snapshot."""
+
+STAGING_PREFIX = "ingest_"
+"""Branches that hold a batch between its write and its publication start with this."""
+
+DEAD_LETTERS = "__dead_letters"
+"""Appended to a table's name: the table that keeps what could not be decoded."""
+
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def is_topic_name(topic: str) -> bool:
+    """Whether Kafka would accept `topic` as a name (org.apache.kafka.common.internals.Topic)."""
+    return bool(_TOPIC.fullmatch(topic)) and topic not in (".", "..")
+
+
+def table_name(topic: str) -> str:
+    """The table of a topic: lower case, `.` and `-` become `_`. Glue and Athena know lower case only."""
+    return re.sub(r"[.-]", "_", topic.lower())
+
+
+def dead_letter_table(table: str) -> str:
+    """The dead-letter table that belongs to `table`."""
+    return table + DEAD_LETTERS
+
+
+def spark_identifier(*parts: str) -> str:
+    """`("lake", "ns", "t")` → `` `lake`.`ns`.`t` `` (Spark SQL, Identifiers: a back-tick doubles itself)."""
+    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
+
+
+def spark_table(namespace: str, table: str, *, branch: str | None = None) -> str:
+    """A table, or one branch of it, as Spark addresses it (Iceberg, Branching and tagging: `branch_<name>`)."""
+    parts = [CATALOG, namespace, table] + ([f"branch_{branch}"] if branch else [])
+    return spark_identifier(*parts)
+
+
+def snowflake_name(name: str) -> str:
+    """Snowflake folds unquoted names to upper case; the project's objects are upper case, so both spellings work."""
+    return name.upper()
+
+
+def snowflake_identifier(*parts: str) -> str:
+    """`("DB", "S", "T")` → `"DB"."S"."T"` (Snowflake, Identifier requirements: a double quote doubles itself)."""
+    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
