@@ -73,7 +73,7 @@ class Topic(_Model):
 
     description: str = ""
     source: Source = Existing()
-    partitions: int = Field(6, ge=1, description="Partitions to create the topic with, unless its source is `existing`.")
+    partitions: int = Field(6, ge=1, description="Partitions the topic is created with.")
     mode: Literal["append", "upsert"] = Field(
         "append", description="`append`: one row a record. `upsert`: one row a key, the last offset wins, null deletes."
     )
@@ -211,7 +211,8 @@ def _missing_files(config: Config, at: Location, files: dict[str, str]) -> list[
 
 
 def _fault(details: dict[str, Any]) -> tuple[Location, str]:
-    loc = tuple(part for part in details["loc"] if part not in ("datagen", "derived", "existing", "EnvRef", "str", "int"))
+    variants = ("datagen", "derived", "existing", "EnvRef", "str", "int")
+    loc = tuple(part for part in details["loc"] if part not in variants)
     match details["type"]:
         case "extra_forbidden":
             known = _fields_at(loc[:-1], details["loc"])

@@ -11,6 +11,10 @@ class ConfigError(LakehouseError):
     """lakehouse.yaml (or what it points to) cannot be used: names file, line, key and remedy."""
 
 
+class SchemaError(LakehouseError):
+    """A schema cannot become a table, or no longer fits the table there is."""
+
+
 class Unreachable(LakehouseError):
     """A system does not answer."""
 

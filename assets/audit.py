@@ -1,0 +1,101 @@
+"""What must hold on the branch before anybody else sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lakehouse import naming
+from lakehouse.batch import Batch
+from lakehouse.config import Topic
+from lakehouse.errors import LakehouseError
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+    from pyspark.sql import SparkSession
+
+    from spark.write import Counts
+
+CONSERVATION = "conservation"
+KEY_NOT_NULL = "key_not_null"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One result: the check, whether it holds, a sentence and the numbers behind it."""
+
+    check: str
+    passed: bool
+    said: str
+    numbers: dict[str, Any] = field(default_factory=dict)
+
+
+class AuditFailed(LakehouseError):
+    """The batch stays on its branch; main and the offsets are as before."""
+
+    def __init__(self, table: str, branch: str, findings: list[Finding]):
+        failed = "; ".join(f"{finding.check}: {finding.said}" for finding in findings if not finding.passed)
+        super().__init__(
+            f"The batch for {table} did not pass its audit ({failed}). Main and the offsets were left untouched. "
+            f"Look at the rows in branch '{branch}'; the next run drops it and tries the batch again"
+        )
+        self.findings = findings
+
+
+def audit(
+    spark: SparkSession, namespace: str, topic: Topic, table: Table, branch: str, batch: Batch, counts: Counts
+) -> list[Finding]:
+    """Check the staged batch.
+
+    Parameters: `table` was loaded after the branch was written; `counts` are Spark's, taken while it wrote.
+    """
+    snapshot = table.snapshot_by_name(branch)
+    assert snapshot is not None, f"branch {branch} was just written"
+    return [_conservation(snapshot, batch, counts), _key_not_null(spark, namespace, topic, branch)]
+
+
+def _conservation(snapshot: Snapshot, batch: Batch, counts: Counts) -> Finding:
+    """Every record read is a row, a tombstone, superseded or a dead letter, and Iceberg committed as many rows.
+
+    Offsets without a record are normal where a topic is compacted or its producers use transactions (commit markers);
+    Spark itself fails when a broker no longer has records it was asked for (failOnDataLoss).
+    """
+    committed = committed_rows(snapshot)
+    accounted = counts.rows + counts.tombstones + counts.superseded + counts.dead_letters
+    numbers = {
+        "consumed": counts.consumed,
+        "rows": counts.rows,
+        "committed_rows": committed,
+        "tombstones": counts.tombstones,
+        "superseded": counts.superseded,
+        "dead_letters": counts.dead_letters,
+        "offsets_without_record": batch.offsets - counts.consumed,
+    }
+    passed = accounted == counts.consumed <= batch.offsets and committed == counts.rows
+    return Finding(CONSERVATION, passed, ", ".join(f"{name} {n:,}" for name, n in numbers.items()), numbers)
+
+
+def committed_rows(snapshot: Snapshot) -> int:
+    """Rows that a commit inserted or updated, as Iceberg counted them (Iceberg, Spark writes: snapshot summary)."""
+    assert snapshot.summary is not None
+    summary = snapshot.summary.additional_properties
+    merged = [summary.get(f"spark.merge-into.num-target-rows-{kind}") for kind in ("inserted", "updated")]
+    if merged[0] is not None:
+        return sum(int(n or 0) for n in merged)
+    return int(summary.get("added-records", 0))
+
+
+def _key_not_null(spark: SparkSession, namespace: str, topic: Topic, branch: str) -> Finding:
+    """No row of the branch has a null in a key column. Files without nulls are skipped by their statistics."""
+    from pyspark.sql import functions as F
+
+    rows = spark.table(naming.spark_table(namespace, topic.table, branch=branch))
+    nulls = 0
+    if topic.key:
+        any_null = F.lit(False)
+        for column in topic.key:
+            any_null |= F.col(naming.spark_identifier(column)).isNull()
+        nulls = rows.filter(any_null).count()
+    columns = ", ".join(topic.key) or "no key is declared"
+    return Finding(KEY_NOT_NULL, nulls == 0, f"{nulls:,} rows with a null key ({columns})", {"null_keys": nulls})

@@ -1,0 +1,24 @@
+"""The project's errors as Dagster failures: one sentence in the UI, and retries only for what can heal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import dagster as dg
+
+from lakehouse.errors import CommitConflict, LakehouseError, Unreachable
+
+RETRY = dg.RetryPolicy(max_retries=3, delay=5, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
+"""For systems that come back. What cannot heal by itself is raised with `allow_retries=False`."""
+
+HEALS = (Unreachable, CommitConflict)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn a LakehouseError into a Failure with its message; anything else passes with its traceback."""
+    try:
+        yield
+    except LakehouseError as error:
+        raise dg.Failure(str(error), allow_retries=isinstance(error, HEALS)) from error

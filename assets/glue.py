@@ -1,0 +1,91 @@
+"""The asset of a Glue registration: the published metadata of a table, where Athena and Snowflake find it."""
+
+from __future__ import annotations
+
+import time
+
+import dagster as dg
+
+from assets.failures import RETRY, explained
+from lakehouse.automation import on_upstream_change
+from lakehouse.config import Config, Topic
+from lakehouse.errors import LakehouseError
+from lakehouse.lag import snapshots_behind
+from resources.aws import Glue
+from resources.catalog import Catalog, commits, published_table, snapshot_at
+
+
+def registration_asset(config: Config, topic: Topic) -> dg.AssetsDefinition:
+    """`glue/<topic>`. The metadata that is registered has the audited snapshot as its main."""
+
+    @dg.asset(
+        key=["glue", topic.name],
+        deps=[["iceberg", topic.name]],
+        description=f"{topic.description} Registered in the AWS Glue Data Catalog.".strip(),
+        group_name=topic.table,
+        kinds={"glue", "iceberg"},
+        pool=f"glue_{topic.table}",
+        retry_policy=RETRY,
+        automation_condition=on_upstream_change(),
+        metadata={"dagster/table_name": f"{config.namespace}.{topic.table}"},
+    )
+    def glue_registration(context: dg.AssetExecutionContext, catalog: Catalog, glue: Glue) -> dg.MaterializeResult:
+        with explained():
+            registered = register(config, topic, catalog, glue)
+            snapshot_id = snapshot_at(catalog, registered)
+        context.log.info(f"Glue table {config.namespace}.{topic.table} points at snapshot {snapshot_id}")
+        return dg.MaterializeResult(
+            metadata={"metadata_location": registered, "snapshot_id": str(snapshot_id)},
+            data_version=dg.DataVersion(str(snapshot_id)),
+        )
+
+    return glue_registration
+
+
+def register(config: Config, topic: Topic, catalog: Catalog, glue: Glue) -> str:
+    """Point Glue at the published metadata of the topic's table; returns the metadata location.
+
+    Raises: LakehouseError when nothing was published yet; CommitConflict; Unreachable.
+    """
+    table = published_table(catalog, config.namespace, topic.table)
+    glue.ensure_database(config.namespace, f"{catalog.warehouse}/{config.namespace}")
+    registration = glue.register(
+        config.namespace,
+        topic.table,
+        metadata_location=table.metadata_location,
+        schema=table.schema(),
+        location=table.location(),
+        comment=topic.description,
+        expected=glue.registration(config.namespace, topic.table),
+    )
+    return registration.metadata_location
+
+
+def registration_check(config: Config, topic: Topic) -> dg.AssetChecksDefinition:
+    """Glue shows a published snapshot, and not one that is older than the topic's lag allows."""
+
+    @dg.asset_check(
+        asset=["glue", topic.name],
+        name="points_at_published_snapshot",
+        blocking=True,
+        description="Glue's metadata_location is of a snapshot that passed its audit, and not of an old one.",
+    )
+    def points_at_published_snapshot(catalog: Catalog, glue: Glue) -> dg.AssetCheckResult:
+        with explained():
+            table = published_table(catalog, config.namespace, topic.table)
+            found = glue.registration(config.namespace, topic.table)
+            if found is None:
+                raise LakehouseError(f"Glue has no table {config.namespace}.{topic.table}. Materialize glue/{topic.name}")
+            shown = snapshot_at(catalog, found.metadata_location)
+        behind = snapshots_behind(commits(table), shown, int(time.time() * 1000))
+        return dg.AssetCheckResult(
+            passed=behind is not None and behind.is_fresh(topic.max_lag_seconds),
+            description=behind.said() if behind else f"snapshot {shown} was never published",
+            metadata={
+                "glue_snapshot_id": str(shown),
+                "iceberg_snapshot_id": str(table.metadata.current_snapshot_id),
+                "metadata_location": found.metadata_location,
+            },
+        )
+
+    return points_at_published_snapshot

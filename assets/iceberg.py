@@ -1,0 +1,126 @@
+"""The asset of an Iceberg table: everything new in the topic, audited on a branch, then published."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import dagster as dg
+
+from assets.audit import CONSERVATION, KEY_NOT_NULL, AuditFailed, Finding
+from assets.failures import RETRY, explained
+from assets.ingestion import Published, Systems, ingest, measure_lag
+from lakehouse.automation import on_upstream_change
+from lakehouse.config import Config, Topic
+from resources.catalog import Catalog, live_rows
+from resources.kafka import Kafka
+from resources.schema_registry import SchemaRegistry
+from resources.spark import Spark
+
+AUDITS = {
+    CONSERVATION: "Each record read is a row, a tombstone, superseded or a dead letter; Iceberg committed that many.",
+    KEY_NOT_NULL: "No row has a null in a key column.",
+}
+
+
+def table_asset(config: Config, topic: Topic) -> dg.AssetsDefinition:
+    """`iceberg/<topic>`, with its audit as blocking checks: a batch that fails is not published."""
+    key = dg.AssetKey(["iceberg", topic.name])
+
+    @dg.asset(
+        key=key,
+        deps=[["kafka", topic.name]],
+        description=topic.description,
+        group_name=topic.table,
+        kinds={"iceberg", "spark", "s3"},
+        pool=f"iceberg_{topic.table}",
+        retry_policy=RETRY,
+        automation_condition=on_upstream_change(),
+        metadata={"dagster/table_name": f"{config.namespace}.{topic.table}", "dagster/storage_kind": "iceberg"},
+        check_specs=[
+            dg.AssetCheckSpec(name, asset=key, blocking=True, description=said) for name, said in AUDITS.items()
+        ],
+    )
+    def iceberg_table(
+        context: dg.AssetExecutionContext,
+        kafka: Kafka,
+        schema_registry: SchemaRegistry,
+        spark: Spark,
+        catalog: Catalog,
+    ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
+        published: list[Published] = []
+        with explained():
+            try:
+                for batch in ingest(config.namespace, topic, Systems(kafka, schema_registry, spark, catalog)):
+                    published.append(batch)
+                    context.log.info(_said(topic, batch))
+            except AuditFailed as failure:
+                # Yielding a failed check does not stop this function: only the exception keeps main untouched.
+                yield from _results(failure.findings)
+                raise dg.Failure(str(failure), allow_retries=False) from failure
+            yield from _results(published[-1].findings if published else _nothing_new())
+            table = catalog.load(config.namespace, topic.table)
+        yield dg.MaterializeResult(
+            metadata=_metadata(published) | {"dagster/row_count": live_rows(table) if table else 0},
+            data_version=dg.DataVersion(str(table.metadata.current_snapshot_id) if table else "empty"),
+        )
+
+    return iceberg_table
+
+
+def freshness_check(config: Config, topic: Topic) -> dg.AssetChecksDefinition:
+    """No record of the topic has waited longer than `max_lag_seconds` to be in the table."""
+
+    @dg.asset_check(
+        asset=["iceberg", topic.name],
+        name="fresh",
+        description=f"No record has waited longer than {topic.max_lag_seconds} s to be in the table.",
+    )
+    def fresh(kafka: Kafka, catalog: Catalog) -> dg.AssetCheckResult:
+        with explained():
+            lag = measure_lag(kafka, catalog, config.namespace, [topic], int(time.time() * 1000))[topic.name]
+        return dg.AssetCheckResult(
+            passed=lag.is_fresh(topic.max_lag_seconds),
+            metadata={"lag_records": lag.records, "lag_seconds": lag.seconds, "max_lag_seconds": topic.max_lag_seconds},
+            description=f"{lag.records:,} records behind, the oldest for {lag.seconds:,.0f} s",
+        )
+
+    return fresh
+
+
+def _results(findings: list[Finding]) -> Iterator[dg.AssetCheckResult]:
+    for finding in findings:
+        yield dg.AssetCheckResult(
+            check_name=finding.check, passed=finding.passed, description=finding.said, metadata=finding.numbers
+        )
+
+
+def _nothing_new() -> list[Finding]:
+    """Checks that always report: one that stays silent would not block."""
+    return [Finding(name, True, "nothing new to audit") for name in AUDITS]
+
+
+def _said(topic: Topic, batch: Published) -> str:
+    counts = batch.counts
+    rate = counts.consumed / batch.seconds if batch.seconds else 0
+    letters = f", {counts.dead_letters:,} dead letters" if counts.dead_letters else ""
+    return (
+        f"{topic.name}: {counts.consumed:,} records → {counts.rows:,} rows{letters} "
+        f"in {batch.seconds:.1f} s ({rate:,.0f} records/s), snapshot {batch.snapshot_id}"
+    )
+
+
+def _metadata(published: list[Published]) -> dict[str, object]:
+    """Numbers of this run (Dagster plots them) and where it ended."""
+    metadata: dict[str, object] = {
+        name: sum(getattr(batch.counts, name) for batch in published)
+        for name in ("consumed", "rows", "tombstones", "superseded", "dead_letters")
+    }
+    metadata |= {"batches": len(published), "seconds": round(sum(batch.seconds for batch in published), 2)}
+    if published:
+        last = published[-1]
+        metadata |= {
+            "snapshot_id": str(last.snapshot_id),
+            "next_offsets": {str(p): o for p, o in sorted(last.batch.end.items())},
+        }
+    return metadata

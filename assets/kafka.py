@@ -1,0 +1,73 @@
+"""The asset of a Kafka topic. Materializing it ensures the topic and its subjects; for a derived topic, its content."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from assets.derivation import derive
+from assets.failures import RETRY, explained
+from assets.ingestion import Systems
+from lakehouse.automation import on_upstream_change
+from lakehouse.config import Config, Datagen, Derived, Topic
+from lakehouse.errors import LakehouseError
+from resources.catalog import Catalog
+from resources.kafka import Kafka, Offsets
+from resources.schema_registry import SchemaRegistry
+from resources.spark import Spark
+
+
+def topic_asset(config: Config, topic: Topic) -> dg.AssetsDefinition:
+    """`kafka/<topic>`."""
+    derived = isinstance(topic.source, Derived)
+
+    @dg.asset(
+        key=["kafka", topic.name],
+        deps=[["iceberg", topic.source.from_topic]] if isinstance(topic.source, Derived) else [],
+        description=topic.description,
+        group_name=topic.table,
+        kinds={"kafka", topic.value_format} | ({"spark"} if derived else set()),
+        pool=f"kafka_{topic.table}",
+        retry_policy=RETRY,
+        automation_condition=on_upstream_change() if derived else None,
+    )
+    def kafka_topic(
+        context: dg.AssetExecutionContext,
+        kafka: Kafka,
+        schema_registry: SchemaRegistry,
+        spark: Spark,
+        catalog: Catalog,
+    ) -> dg.MaterializeResult:
+        metadata: dict[str, object] = {}
+        with explained():
+            match topic.source:
+                case Datagen(schema_file=file):
+                    kafka.ensure_topic(topic.name, topic.partitions)
+                    schema_registry.register(f"{topic.name}-value", config.text(file))
+                case Derived():
+                    kafka.ensure_topic(topic.name, topic.partitions)
+                    produced = derive(config, topic, Systems(kafka, schema_registry, spark, catalog))
+                    context.log.info(f"{topic.name}: {produced.messages:,} groups computed and produced")
+                    metadata["messages"] = produced.messages
+                    metadata["source_snapshot_id"] = str(produced.source_snapshot_id)
+                case _ if topic.name not in kafka.describe([topic.name]):
+                    raise LakehouseError(
+                        f"Topic '{topic.name}' is declared in lakehouse.yaml and does not exist at "
+                        f"{kafka.bootstrap_servers}. Nothing was created. Create it, or give it a source"
+                    )
+            offsets = kafka.offsets([topic.name])[topic.name]
+        return dg.MaterializeResult(metadata=metadata | offset_metadata(offsets), data_version=data_version(offsets))
+
+    return kafka_topic
+
+
+def offset_metadata(offsets: dict[int, Offsets]) -> dict[str, object]:
+    """What the UI shows and plots of a topic: how many offsets it holds, and where each partition ends."""
+    return {
+        "offsets": sum(o.end - o.start for o in offsets.values()),
+        "end_offsets": {str(partition): o.end for partition, o in sorted(offsets.items())},
+    }
+
+
+def data_version(offsets: dict[int, Offsets]) -> dg.DataVersion:
+    """A topic's data version: its end offsets, such as `0:120,1:98`."""
+    return dg.DataVersion(",".join(f"{partition}:{o.end}" for partition, o in sorted(offsets.items())))

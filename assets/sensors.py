@@ -1,0 +1,43 @@
+"""Sensors: topics move without Dagster, and somebody has to tell it."""
+
+from __future__ import annotations
+
+import json
+
+import dagster as dg
+
+from assets.kafka import data_version, offset_metadata
+from lakehouse.config import Config
+from resources.kafka import Kafka
+
+
+def topic_offsets_sensor(config: Config) -> dg.SensorDefinition:
+    """Reports each topic whose end offsets moved, as a materialization of `kafka/<topic>` without a run.
+
+    A materialization and not an observation: only the former drives automation conditions of what is downstream.
+    """
+
+    @dg.sensor(
+        name="topic_offsets",
+        description="Reports topics that moved. Its ticks show as skipped (no run is requested) when events were stored.",
+        minimum_interval_seconds=30,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+    )
+    def topic_offsets(context: dg.SensorEvaluationContext, kafka: Kafka) -> dg.SensorResult:
+        seen: dict[str, str] = json.loads(context.cursor or "{}")
+        topics = [topic for topic in config.topics if topic in kafka.describe(list(config.topics))]
+        events = []
+        for topic, offsets in kafka.offsets(topics).items():
+            version = data_version(offsets).value
+            if any(o.end > o.start for o in offsets.values()) and seen.get(topic) != version:
+                seen[topic] = version
+                events.append(
+                    dg.AssetMaterialization(
+                        asset_key=["kafka", topic],
+                        metadata=offset_metadata(offsets),
+                        tags={"dagster/data_version": version},
+                    )
+                )
+        return dg.SensorResult(asset_events=events, cursor=json.dumps(seen))
+
+    return topic_offsets

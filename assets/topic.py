@@ -1,0 +1,28 @@
+"""A declared topic as its chain of assets: kafka → iceberg → glue → snowflake."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from assets.glue import registration_asset, registration_check
+from assets.iceberg import freshness_check, table_asset
+from assets.kafka import topic_asset
+from assets.snowflake import snowflake_asset, snowflake_check
+from lakehouse.config import Config, Topic
+
+
+def topic_definitions(config: Config, topic: Topic) -> dg.Definitions:
+    """Everything Dagster knows of one topic. To add a target system, add its module and its lines here."""
+    return dg.Definitions(
+        assets=[
+            topic_asset(config, topic),
+            table_asset(config, topic),
+            registration_asset(config, topic),
+            snowflake_asset(config, topic),
+        ],
+        asset_checks=[
+            freshness_check(config, topic),
+            registration_check(config, topic),
+            snowflake_check(config, topic),
+        ],
+    )

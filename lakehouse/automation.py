@@ -1,0 +1,25 @@
+"""When an asset runs without anybody asking."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+AC = dg.AutomationCondition
+
+
+def on_upstream_change() -> dg.AutomationCondition:
+    """Request a run for every upstream change, including one that lands during a run, and once more after a failure.
+
+    Unlike `AutomationCondition.eager()`, whose `since_last_handled()` forgets an update that arrives while a run is in
+    progress and never requests an asset whose upstream had data when it was first deployed. `newly_true()` bounds the
+    price of a permanent failure to one more run; a bare `execution_failed()` would ask at every tick, for ever.
+    """
+    upstream = (AC.newly_missing() | AC.any_deps_updated()).since(AC.newly_requested())
+    return (
+        AC.in_latest_time_window()
+        & (upstream | AC.execution_failed().newly_true())
+        & AC.all_deps_blocking_checks_passed()
+        & ~AC.any_deps_missing()
+        & ~AC.any_deps_in_progress()
+        & ~AC.in_progress()
+    ).with_label("on_upstream_change")

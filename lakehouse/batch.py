@@ -1,0 +1,111 @@
+"""Which records a batch takes, and the token by which a table remembers it.
+
+The table itself holds the position: every ingest snapshot carries its batch as a summary property, so rows and offsets
+move in one commit and nothing else needs to be kept. Pure functions; the reasons are in docs/exactly-once.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from lakehouse.errors import UnclearState
+
+TOKEN = "lakehouse.batch"
+"""The snapshot summary property that holds a Batch as JSON."""
+
+Positions = Mapping[int, int]
+"""Offset by partition."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One bounded range of a topic.
+
+    `start` (inclusive) and `end` (exclusive) are offsets by partition, for the same partitions. Cluster and topic id
+    tell a recreated topic, whose offsets start again, from the one that was read before.
+    """
+
+    cluster_id: str
+    topic: str
+    topic_id: str
+    start: Positions
+    end: Positions
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets the range spans: the records in it, and more where the log has gaps."""
+        return sum(self.end[p] - self.start[p] for p in self.end)
+
+    def to_json(self) -> str:
+        """The token, with partitions in order."""
+        ordered = {"start": dict(sorted(self.start.items())), "end": dict(sorted(self.end.items()))}
+        return json.dumps({"version": 1, **asdict(self), **ordered}, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(token: str) -> Batch:
+        """Read a token.
+
+        Raises: UnclearState when a newer release wrote it in a form this one does not know.
+        """
+        fields = json.loads(token)
+        if fields.pop("version") != 1:
+            raise UnclearState(f"Token {token} was written by a newer release. Nothing was changed. Upgrade lakehouse")
+        for bound in ("start", "end"):
+            fields[bound] = {int(partition): offset for partition, offset in fields[bound].items()}
+        return Batch(**fields)
+
+
+@dataclass(frozen=True)
+class Log:
+    """A topic as the broker shows it now: offsets by partition, `start` inclusive, `end` exclusive (read_committed)."""
+
+    cluster_id: str
+    topic: str
+    topic_id: str
+    start: Positions
+    end: Positions
+
+
+def next_batch(last: Batch | None, log: Log, table: str) -> Batch:
+    """Everything between the stored position and the end of the log; may be empty.
+
+    Parameters: `last` is the newest token of `table`, or None when nothing was ever ingested.
+    Raises: UnclearState when records between the two cannot be read any more, or when the log is another one.
+    """
+    stored = last.end if last else {}
+    if last and (last.cluster_id, last.topic_id) != (log.cluster_id, log.topic_id):
+        raise UnclearState(
+            f"Topic '{log.topic}' is not the one table {table} was filled from: cluster and topic id were "
+            f"{last.cluster_id}/{last.topic_id} and are {log.cluster_id}/{log.topic_id}. Nothing was changed. "
+            f"If the topic was recreated on purpose, drop or rename table {table} to start over"
+        )
+    for partition, offset in stored.items():
+        if partition not in log.end or log.end[partition] < offset:
+            raise UnclearState(
+                f"Topic '{log.topic}' partition {partition} ends at {log.end.get(partition, 'nothing')}, but table "
+                f"{table} was filled up to offset {offset}. Nothing was changed. Records were lost on the broker: "
+                f"restore them, or drop or rename the table to start over"
+            )
+        if log.start[partition] > offset:
+            raise UnclearState(
+                f"Topic '{log.topic}' partition {partition} lost offsets {offset} to {log.start[partition] - 1} to "
+                f"retention before table {table} had them. Nothing was changed. Restore them from a replica, "
+                f"or drop or rename the table to start over from offset {log.start[partition]}"
+            )
+    start = {p: stored.get(p, log.start[p]) for p in log.end}
+    return Batch(log.cluster_id, log.topic, log.topic_id, start, dict(log.end))
+
+
+def split(batch: Batch, max_records: int) -> Batch:
+    """The first part of a batch: at most `max_records` offsets, from each partition in proportion to its share."""
+    if batch.offsets <= max_records:
+        return batch
+    pending = {p: batch.end[p] - batch.start[p] for p in batch.end}
+    share = {p: count * max_records // batch.offsets for p, count in pending.items()}
+    if not any(share.values()):
+        first = next(p for p, count in pending.items() if count)
+        share[first] = 1
+    end = {p: batch.start[p] + share[p] for p in batch.end}
+    return Batch(batch.cluster_id, batch.topic, batch.topic_id, batch.start, end)

@@ -1,0 +1,32 @@
+"""The Dagster code location: lakehouse.yaml in, assets, checks, sensors and the job out."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from assets.sensors import topic_offsets_sensor
+from assets.topic import topic_definitions
+from lakehouse import config as configuration
+from resources.build import build_resources, environment_name
+
+JOB = "lakehouse"
+"""The job that brings every topic all the way."""
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    """Everything declared in lakehouse.yaml, for the environment in LAKEHOUSE_ENV."""
+    config = configuration.load()
+    automation = dg.AutomationConditionSensorDefinition(
+        "automation",
+        target=dg.AssetSelection.all(),
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        minimum_interval_seconds=30,
+    )
+    common = dg.Definitions(
+        jobs=[dg.define_asset_job(JOB, dg.AssetSelection.all(), description="Every topic, from Kafka to Snowflake.")],
+        sensors=[topic_offsets_sensor(config), automation],
+        resources=build_resources(config, environment_name()),
+        executor=dg.in_process_executor,
+    )
+    return dg.Definitions.merge(common, *(topic_definitions(config, topic) for topic in config.topics.values()))

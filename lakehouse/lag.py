@@ -1,0 +1,73 @@
+"""How far behind each hop is. Pure: offsets and times in, lag out; checks and `lakehouse status` share it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lakehouse.batch import Batch, Positions
+
+
+@dataclass(frozen=True)
+class Lag:
+    """What a table has not taken yet. `records` counts offsets; `seconds` is how long the oldest of them has waited."""
+
+    records: int
+    seconds: float
+
+    def is_fresh(self, max_seconds: float) -> bool:
+        """Whether nothing has waited longer than `max_seconds`. An idle topic is fresh."""
+        return self.seconds <= max_seconds
+
+
+def pending(last: Batch | None, start: Positions, end: Positions) -> dict[int, int]:
+    """The first offset not yet in the table, for each partition that has one.
+
+    Parameters: `last` is the table's newest token; `start` (inclusive) and `end` (exclusive) bound the log.
+    """
+    stored = last.end if last else {}
+    positions = {p: max(stored.get(p, start[p]), start[p]) for p in end}
+    return {p: position for p, position in positions.items() if position < end[p]}
+
+
+def lag(waiting: Positions, end: Positions, oldest_ms: Mapping[int, int | None], now_ms: int) -> Lag:
+    """The lag of a table.
+
+    Parameters: `waiting` as `pending` gives it; `oldest_ms` is the Kafka timestamp, in milliseconds, of the record at
+    each waiting position, None where there is none (a transaction marker); `now_ms` is the time now.
+    """
+    records = sum(end[p] - position for p, position in waiting.items())
+    times = [oldest for p in waiting if (oldest := oldest_ms.get(p)) is not None]
+    return Lag(records, max(0.0, (now_ms - min(times)) / 1000) if times else 0.0)
+
+
+@dataclass(frozen=True)
+class Behind:
+    """What a reader of snapshots does not show yet. `seconds` is how long the first snapshot it misses is published."""
+
+    snapshots: int
+    seconds: float
+
+    def is_fresh(self, max_seconds: float) -> bool:
+        """Whether the reader misses nothing that was published more than `max_seconds` ago."""
+        return self.seconds <= max_seconds
+
+    def said(self) -> str:
+        """The lag as words."""
+        if not self.snapshots:
+            return "shows the newest published snapshot"
+        return f"{self.snapshots} snapshots behind, for {self.seconds:,.0f} s"
+
+
+def snapshots_behind(commits: Sequence[tuple[int, int]], shown: int | None, now_ms: int) -> Behind | None:
+    """How far a reader that shows snapshot `shown` is behind main.
+
+    Parameters: `commits` are main's (snapshot id, commit time in milliseconds), newest first.
+    Returns: None when `shown` is not one of them: it was never published.
+    """
+    ids = [snapshot_id for snapshot_id, _ in commits]
+    if shown not in ids:
+        return None
+    missed = ids.index(shown)
+    seconds = (now_ms - commits[missed - 1][1]) / 1000 if missed else 0.0
+    return Behind(missed, max(0.0, seconds))

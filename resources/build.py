@@ -1,0 +1,66 @@
+"""An environment of lakehouse.yaml as resources: each system's settings are the fields of its resource."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from typing import get_args
+
+import dagster as dg
+
+from lakehouse.config import Config, EnvRef, Setting
+from lakehouse.errors import ConfigError
+from resources.aws import Glue
+from resources.catalog import Catalog
+from resources.kafka import Kafka
+from resources.schema_registry import SchemaRegistry
+from resources.snowflake import Snowflake
+from resources.spark import Spark
+
+SYSTEMS: dict[str, type[dg.ConfigurableResource]] = {
+    "kafka": Kafka,
+    "schema_registry": SchemaRegistry,
+    "spark": Spark,
+    "catalog": Catalog,
+    "glue": Glue,
+    "snowflake": Snowflake,
+}
+
+
+def environment_name() -> str:
+    """The environment in use: LAKEHOUSE_ENV, or `local`."""
+    return os.environ.get("LAKEHOUSE_ENV") or "local"
+
+
+def build_resources(config: Config, environment: str) -> dict[str, dg.ConfigurableResource]:
+    """The resources of one environment. Values of environment variables are read at run time, not here.
+
+    Raises: ConfigError when the environment is not declared, or names a field its system does not have.
+    """
+    if environment not in config.environments:
+        known = ", ".join(config.environments)
+        raise ConfigError(f"Environment '{environment}' (LAKEHOUSE_ENV) is not in lakehouse.yaml, which has: {known}")
+    settings = config.environments[environment]
+    return {name: _build(f"environments.{environment}.{name}", cls, settings.get(name)) for name, cls in SYSTEMS.items()}
+
+
+def _build(at: str, cls: type[dg.ConfigurableResource], settings: dict[str, Setting] | None) -> dg.ConfigurableResource:
+    if settings is None:
+        raise ConfigError(f"lakehouse.yaml: {at}: missing. Add the system's settings")
+    fields = cls.model_fields
+    for name in settings:
+        if name not in fields:
+            close = difflib.get_close_matches(name, fields, n=1)
+            hint = f" Did you mean '{close[0]}'?" if close else ""
+            raise ConfigError(f"lakehouse.yaml: {at}.{name}: no such key.{hint} Known keys: {', '.join(fields)}")
+    missing = [name for name, field in fields.items() if field.is_required() and name not in settings]
+    if missing:
+        raise ConfigError(f"lakehouse.yaml: {at}: {', '.join(missing)} missing. Add it, or {{env: NAME}}")
+    return cls(**{name: _value(setting, fields[name].annotation) for name, setting in settings.items()})
+
+
+def _value(setting: Setting, annotation: object) -> object:
+    if not isinstance(setting, EnvRef):
+        return setting
+    is_int = annotation is int or int in get_args(annotation)
+    return dg.EnvVar.int(setting.env) if is_int else dg.EnvVar(setting.env)

@@ -1,0 +1,52 @@
+"""A derived topic: which groups the new rows touch, all rows of those groups, and the result as messages."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import to_avro
+
+from lakehouse import naming
+from lakehouse.avro import field_names
+from lakehouse.batch import Positions
+from spark.records import is_new
+
+
+def published(spark: SparkSession, namespace: str, table: str, snapshot_id: int) -> DataFrame:
+    """One snapshot of a table, whatever is published meanwhile."""
+    return spark.read.option("versionAsOf", snapshot_id).table(naming.spark_table(namespace, table))
+
+
+def rows_of_touched_groups(source: DataFrame, since: Positions, group_by: tuple[str, ...]) -> DataFrame:
+    """All rows of each group in which at least one row is new.
+
+    Parameters: `since` is the first offset by partition that is new (inclusive); partitions not named are new entirely.
+    """
+    new = source.filter(is_new(since))
+    touched = new.select(*[F.col(c).alias(f"touched_{c}") for c in group_by]).distinct()
+    # The span of what is touched prunes files by their statistics before any row is compared.
+    ends = [end(c).alias(f"{name}_{c}") for c in group_by for name, end in (("min", F.min), ("max", F.max))]
+    span = new.agg(*ends).first()
+    for column in group_by:
+        low, high = span[f"min_{column}"], span[f"max_{column}"]
+        if low is not None:
+            source = source.filter(F.col(column).isNull() | F.col(column).between(F.lit(low), F.lit(high)))
+    same_group = reduce(lambda a, b: a & b, [F.col(c).eqNullSafe(F.col(f"touched_{c}")) for c in group_by])
+    return source.join(touched, same_group, "leftsemi")
+
+
+def messages(result: DataFrame, key: tuple[int, str], value: tuple[int, str]) -> pa.Table:
+    """Rows → Avro messages in the Confluent wire format.
+
+    Parameters: `key` and `value` are (registry id, schema); their fields are columns of `result`.
+    Returns: two binary columns, `key` and `value`, one row a message, brought to this process.
+    """
+    return result.select(_encode(*key).alias("key"), _encode(*value).alias("value")).toArrow()
+
+
+def _encode(id_: int, schema: str) -> Column:
+    frame = b"\x00" + id_.to_bytes(4, "big")
+    return F.concat(F.lit(frame), to_avro(F.struct(*field_names(schema)), schema))

@@ -1,0 +1,40 @@
+"""A range of a Kafka topic as a DataFrame."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakehouse.batch import Batch, Positions
+
+READ = {
+    # What an aborted or open transaction wrote is not part of the log.
+    "kafka.isolation.level": "read_committed",
+    # The source asks the broker for both ends of the log after every poll: make polls large.
+    "kafka.max.poll.records": "20000",
+    "failOnDataLoss": "true",
+}
+"""Spark, Structured Streaming + Kafka Integration Guide; Kafka consumer configuration."""
+
+
+def read_range(spark: SparkSession, kafka: Mapping[str, str], batch: Batch, *, headers: bool = False) -> DataFrame:
+    """The records of a batch: key, value, topic, partition, offset, timestamp (and headers).
+
+    Parameters: `kafka` holds connection options (`kafka.bootstrap.servers` …).
+    """
+    reader = spark.read.format("kafka").options(**kafka, **READ)
+    bounds = {"startingOffsets": batch.start, "endingOffsets": batch.end}
+    for option, offsets in bounds.items():
+        reader = reader.option(option, json.dumps({batch.topic: {str(p): o for p, o in offsets.items()}}))
+    return reader.option("subscribe", batch.topic).option("includeHeaders", str(headers).lower()).load()
+
+
+def is_new(since: Positions) -> Column:
+    """Whether a row is at or past `since`, the first new offset by partition; other partitions are new entirely."""
+    partition, offset = F.col("kafka_partition"), F.col("kafka_offset")
+    known = [(partition == p) & (offset < o) for p, o in since.items()]
+    return ~reduce(lambda a, b: a | b, known, F.lit(False))
