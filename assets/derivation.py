@@ -7,7 +7,7 @@ Kafka tool shows it. Losing it (Kafka forgets idle groups) costs a full computat
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,6 @@ from resources.catalog import last_batch
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from confluent_kafka import Producer
     from pyspark.sql import DataFrame
 
     from assets.ingestion import Systems
@@ -64,9 +63,14 @@ def derive(config: Config, topic: Topic, systems: Systems) -> Produced:
     rows = published(spark, config.namespace, source.table, snapshot.snapshot_id)
     touched = rows_of_touched_groups(rows, since, topic.source.group_by)
     result = messages(transform(topic.source)(touched), key, value)
-    _produce(producer, topic.name, result)
-    systems.kafka.commit_with(producer, group, source.name, last.end)
+    systems.kafka.transaction(producer, topic.name, pairs(result), (group, source.name, last.end))
     return Produced(result.num_rows, snapshot.snapshot_id, last.end)
+
+
+def pairs(messages: pa.Table) -> Iterator[tuple[bytes, bytes]]:
+    """(key, value) of each row, one record batch in memory as Python objects at a time."""
+    for batch in messages.to_batches():
+        yield from zip(*(batch.column(name).to_pylist() for name in ("key", "value")), strict=True)
 
 
 def transform(source: Derived) -> Callable[[DataFrame], DataFrame]:
@@ -79,15 +83,3 @@ def transform(source: Derived) -> Callable[[DataFrame], DataFrame]:
         return getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"lakehouse.yaml: transform '{source.transform}' cannot be imported: {error}") from error
-
-
-def _produce(producer: Producer, topic: str, result: pa.Table) -> None:
-    producer.begin_transaction()
-    for batch in result.to_batches():
-        for key, value in zip(*(batch.column(name).to_pylist() for name in ("key", "value")), strict=True):
-            while True:
-                try:
-                    producer.produce(topic, value=value, key=key)
-                    break
-                except BufferError:
-                    producer.poll(1)

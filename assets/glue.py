@@ -54,6 +54,7 @@ def register(config: Config, topic: Topic, catalog: Catalog, glue: Glue) -> str:
         topic.table,
         metadata_location=table.metadata_location,
         schema=table.schema(),
+        table_uuid=str(table.metadata.table_uuid),
         location=table.location(),
         comment=topic.description,
         expected=glue.registration(config.namespace, topic.table),
@@ -75,7 +76,8 @@ def registration_check(config: Config, topic: Topic) -> dg.AssetChecksDefinition
             table = published_table(catalog, config.namespace, topic.table)
             found = glue.registration(config.namespace, topic.table)
             if found is None:
-                raise LakehouseError(f"Glue has no table {config.namespace}.{topic.table}. Materialize glue/{topic.name}")
+                name = f"{config.namespace}.{topic.table}"
+                raise LakehouseError(f"Glue has no table {name}. Materialize glue/{topic.name}")
             shown = snapshot_at(catalog, found.metadata_location)
         behind = snapshots_behind(commits(table), shown, int(time.time() * 1000))
         return dg.AssetCheckResult(

@@ -19,7 +19,7 @@ def topic_offsets_sensor(config: Config) -> dg.SensorDefinition:
 
     @dg.sensor(
         name="topic_offsets",
-        description="Reports topics that moved. Its ticks show as skipped (no run is requested) when events were stored.",
+        description="Reports topics that moved. A tick that stored events shows as skipped: it requests no run.",
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.RUNNING,
     )

@@ -40,8 +40,8 @@ def build_resources(config: Config, environment: str) -> dict[str, dg.Configurab
     if environment not in config.environments:
         known = ", ".join(config.environments)
         raise ConfigError(f"Environment '{environment}' (LAKEHOUSE_ENV) is not in lakehouse.yaml, which has: {known}")
-    settings = config.environments[environment]
-    return {name: _build(f"environments.{environment}.{name}", cls, settings.get(name)) for name, cls in SYSTEMS.items()}
+    settings, at = config.environments[environment], f"environments.{environment}"
+    return {name: _build(f"{at}.{name}", cls, settings.get(name)) for name, cls in SYSTEMS.items()}
 
 
 def _build(at: str, cls: type[dg.ConfigurableResource], settings: dict[str, Setting] | None) -> dg.ConfigurableResource:

@@ -1,0 +1,317 @@
+"""Kafka: offsets, topics and producers, through confluent-kafka."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from pydantic import Field, PrivateAttr
+
+from lakehouse.errors import LakehouseError, UnclearState, Unreachable
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Producer
+    from confluent_kafka.admin import AdminClient
+
+_LOG = logging.getLogger("lakehouse.librdkafka")
+# librdkafka repeats on stderr, line by line, what the exception says once.
+_LOG.setLevel(logging.CRITICAL)
+
+TIMEOUT_SECONDS = 10
+SETTLE_SECONDS = 60
+"""How long a committed transaction may take until read_committed consumers see its end."""
+
+
+@dataclass(frozen=True)
+class TopicDescription:
+    """`topic_id` is the broker's own: a topic that is deleted and created again has another one."""
+
+    topic_id: str
+    partitions: int
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """One partition's log: `start` is its first offset (inclusive), `end` one past the last committed record."""
+
+    start: int
+    end: int
+
+
+class Kafka(dg.ConfigurableResource):
+    """A Kafka cluster. With an API key and secret, SASL; without, plain (the embedded broker)."""
+
+    bootstrap_servers: str
+    security_protocol: str = "PLAINTEXT"
+    sasl_mechanism: str | None = None
+    api_key: str | None = None
+    api_secret: str | None = Field(None, json_schema_extra={"dagster__is_secret": True})
+
+    _client: AdminClient | None = PrivateAttr(default=None)
+
+    def client_config(self) -> dict[str, str | int]:
+        """Connection settings of every client (librdkafka, Configuration properties)."""
+        config: dict[str, str | int] = {
+            "bootstrap.servers": self.bootstrap_servers,
+            "security.protocol": self.security_protocol,
+            "socket.timeout.ms": TIMEOUT_SECONDS * 1000,
+        }
+        if self.sasl_mechanism:
+            config |= {"sasl.mechanism": self.sasl_mechanism}
+            config |= {"sasl.username": self.api_key or "", "sasl.password": self.api_secret or ""}
+        return config
+
+    def spark_options(self) -> dict[str, str]:
+        """The same for Spark's Kafka source (Spark, Kafka Integration Guide: security)."""
+        options = {
+            "kafka.bootstrap.servers": self.bootstrap_servers,
+            "kafka.security.protocol": self.security_protocol,
+        }
+        if self.sasl_mechanism:
+            module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+            credentials = f'username="{self.api_key}" password="{self.api_secret}"'
+            options["kafka.sasl.mechanism"] = self.sasl_mechanism
+            options["kafka.sasl.jaas.config"] = f"{module} required {credentials};"
+        return options
+
+    def cluster_id(self) -> str:
+        """The cluster's id.
+
+        Raises: Unreachable.
+        """
+        with self._explained():
+            return self._admin().describe_cluster(request_timeout=TIMEOUT_SECONDS).result().cluster_id
+
+    def describe(self, topics: Sequence[str]) -> dict[str, TopicDescription]:
+        """The topics that exist, of those asked for.
+
+        Raises: Unreachable.
+        """
+        from confluent_kafka import KafkaError, KafkaException, TopicCollection
+
+        found = {}
+        with self._explained():
+            asked = self._admin().describe_topics(TopicCollection(list(topics)), request_timeout=TIMEOUT_SECONDS)
+            for name, answer in asked.items():
+                try:
+                    description = answer.result()
+                except KafkaException as error:
+                    if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                        raise
+                    continue
+                found[name] = TopicDescription(str(description.topic_id), len(description.partitions))
+        return found
+
+    def offsets(self, topics: Sequence[str]) -> dict[str, dict[int, Offsets]]:
+        """Where each partition of each topic starts and ends for a read_committed consumer, in two requests for all.
+
+        Raises: Unreachable; LakehouseError when a topic does not exist.
+        """
+        from confluent_kafka import IsolationLevel
+        from confluent_kafka.admin import OffsetSpec
+
+        described = self.describe(topics)
+        if missing := [topic for topic in topics if topic not in described]:
+            raise LakehouseError(
+                f"Topic '{missing[0]}' does not exist at {self.bootstrap_servers}. Nothing was changed. "
+                f"Materialize kafka/{missing[0]}, or correct its name in lakehouse.yaml"
+            )
+        partitions = [(topic, p) for topic, found in described.items() for p in range(found.partitions)]
+        committed = IsolationLevel.READ_COMMITTED
+        start = self._list_offsets(partitions, OffsetSpec.earliest(), committed)
+        end = self._list_offsets(partitions, OffsetSpec.latest(), committed)
+        return {
+            topic: {p: Offsets(start[topic, p], end[topic, p]) for p in range(found.partitions)}
+            for topic, found in described.items()
+        }
+
+    def ensure_topic(self, topic: str, partitions: int) -> None:
+        """Create the topic if it is not there.
+
+        Raises: UnclearState when it has fewer partitions than declared: adding some would move keys between
+        partitions, which is for somebody to decide; Unreachable.
+        """
+        from confluent_kafka import KafkaError, KafkaException
+        from confluent_kafka.admin import NewTopic
+
+        found = self.describe([topic]).get(topic)
+        if found is None:
+            with self._explained():
+                created = self._admin().create_topics(
+                    [NewTopic(topic, partitions)], operation_timeout=TIMEOUT_SECONDS, request_timeout=TIMEOUT_SECONDS
+                )
+                try:
+                    created[topic].result()
+                except KafkaException as error:
+                    if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                        raise
+        elif found.partitions < partitions:
+            raise UnclearState(
+                f"Topic '{topic}' has {found.partitions} partitions and lakehouse.yaml declares {partitions}. Nothing "
+                f"was changed. Set 'partitions: {found.partitions}', or add partitions yourself (keys will move)"
+            )
+
+    def oldest_timestamp(self, topic: str, positions: Mapping[int, int]) -> dict[int, int | None]:
+        """The timestamp (milliseconds) of the first record from an offset on, by partition; None if there is none.
+
+        Raises: Unreachable.
+        """
+        from confluent_kafka import TopicPartition
+
+        found: dict[int, int | None] = dict.fromkeys(positions)
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        with self._explained(), closing(self._consumer("lakehouse-lag")) as consumer:
+            consumer.assign([TopicPartition(topic, p, offset) for p, offset in positions.items()])
+            waiting = set(positions)
+            while waiting and time.monotonic() < deadline:
+                message = consumer.poll(1)
+                if message is None or message.partition() not in waiting:
+                    continue
+                # The other possibility is the end of the partition: nothing but transaction markers was waiting.
+                if message.error() is None:
+                    found[message.partition()] = message.timestamp()[1]
+                waiting.remove(message.partition())
+                consumer.pause([TopicPartition(topic, message.partition())])
+        return found
+
+    def producer(self, **config: str | int) -> Producer:
+        """An idempotent producer that places keys as Java producers do.
+
+        Parameters: more settings of librdkafka, such as `transactional_id="x"` for `transactional.id`.
+        """
+        from confluent_kafka import Producer
+
+        settings = {
+            "enable.idempotence": "true",
+            "partitioner": "murmur2_random",
+            "compression.type": "zstd",
+            "linger.ms": 20,
+        }
+        return Producer({**self.client_config(), **settings, **{k.replace("_", "."): v for k, v in config.items()}})
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        """A consumer group's position (the next offset) by partition; empty when it has none.
+
+        Raises: Unreachable.
+        """
+        from confluent_kafka import TopicPartition
+
+        partitions = [TopicPartition(topic, p) for p in range(self.describe([topic])[topic].partitions)]
+        with self._explained(), closing(self._consumer(group)) as consumer:
+            found = consumer.committed(partitions, timeout=TIMEOUT_SECONDS)
+        return {found.partition: found.offset for found in found if found.offset >= 0}
+
+    def transaction(
+        self,
+        producer: Producer,
+        topic: str,
+        messages: Iterable[tuple[bytes, bytes]],
+        position: tuple[str, str, Mapping],
+    ) -> None:
+        """Produce all messages and move a consumer group's position, or do neither; returns when readers see both.
+
+        Parameters: a producer after init_transactions; (key, value) pairs; `position` as (group, topic of the
+        position, next offset by partition).
+        Raises: Unreachable; UnclearState when the transaction was fenced off by a newer process.
+        """
+        from confluent_kafka import KafkaException, TopicPartition
+
+        group, source, offsets = position
+        with self._explained():
+            producer.begin_transaction()
+            try:
+                for key, value in messages:
+                    self.enqueue(producer, topic, key, value)
+                with closing(self._consumer(group)) as consumer:
+                    producer.send_offsets_to_transaction(
+                        [TopicPartition(source, p, offset) for p, offset in offsets.items()],
+                        consumer.consumer_group_metadata(),
+                    )
+                producer.commit_transaction()
+            except KafkaException as error:
+                if not error.args[0].fatal():
+                    producer.abort_transaction()
+                raise
+        self._settle(topic)
+
+    @staticmethod
+    def enqueue(producer: Producer, topic: str, key: bytes | None, value: bytes | None) -> None:
+        """Hand a message to the producer, waiting while its queue is full."""
+        while True:
+            try:
+                return producer.produce(topic, value=value, key=key)
+            except BufferError:
+                producer.poll(1)
+
+    def _settle(self, topic: str) -> None:
+        """Wait until read_committed consumers see the end of the log: commit markers come after the answer."""
+        from confluent_kafka import IsolationLevel
+        from confluent_kafka.admin import OffsetSpec
+
+        partitions = [(topic, p) for p in range(self.describe([topic])[topic].partitions)]
+        written = self._list_offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while time.monotonic() < deadline:
+            seen = self._list_offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+            if all(seen[key] >= written[key] for key in written):
+                return
+            time.sleep(0.05)
+        raise Unreachable(
+            "Kafka", self.bootstrap_servers, f"open transactions on topic '{topic}'", "commit not visible"
+        )
+
+    def _list_offsets(self, partitions: list[tuple[str, int]], spec: object, isolation: object) -> dict:
+        from confluent_kafka import TopicPartition
+
+        asked = {TopicPartition(topic, p): spec for topic, p in partitions}
+        with self._explained():
+            answers = self._admin().list_offsets(asked, isolation_level=isolation, request_timeout=TIMEOUT_SECONDS)
+            return {(tp.topic, tp.partition): answer.result().offset for tp, answer in answers.items()}
+
+    def _admin(self) -> AdminClient:
+        """One client: its answers are lost with it."""
+        if self._client is None:
+            from confluent_kafka.admin import AdminClient
+
+            self._client = AdminClient(self.client_config(), logger=_LOG)
+        return self._client
+
+    def _consumer(self, group: str) -> Consumer:
+        from confluent_kafka import Consumer
+
+        settings = {"group.id": group, "enable.auto.commit": "false", "auto.offset.reset": "error"}
+        return Consumer(
+            {**self.client_config(), **settings, "isolation.level": "read_committed", "enable.partition.eof": "true"},
+            logger=_LOG,
+        )
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """What librdkafka says when nobody answers, as Unreachable."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        silent = (
+            KafkaError._TRANSPORT,
+            KafkaError._ALL_BROKERS_DOWN,
+            KafkaError._TIMED_OUT,
+            KafkaError._RESOLVE,
+            KafkaError._AUTHENTICATION,
+            KafkaError.REQUEST_TIMED_OUT,
+        )
+        try:
+            yield
+        except KafkaException as error:
+            cause = error.args[0]
+            if cause.code() == KafkaError._FENCED:
+                raise UnclearState(
+                    "A newer process took over this producer; its transaction stands, not this one"
+                ) from error
+            if cause.code() in silent:
+                check = "that the broker is up (`lakehouse status`), the address, and the API key"
+                raise Unreachable("Kafka", self.bootstrap_servers, check, cause.str()) from error
+            raise

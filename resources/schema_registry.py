@@ -1,0 +1,114 @@
+"""The schema registry, through Confluent's client. A registry that does not answer is never "not found"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from pydantic import Field
+
+from lakehouse.errors import LakehouseError, Unreachable
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+
+TIMEOUT_SECONDS = 10
+NOT_FOUND = 404
+
+
+@dataclass(frozen=True)
+class RegisteredSchema:
+    """One version of a subject: the registry's id for the schema, and its text."""
+
+    id: int
+    schema: str
+
+
+class SchemaRegistry(dg.ConfigurableResource):
+    """A Confluent-compatible schema registry."""
+
+    url: str
+    api_key: str | None = None
+    api_secret: str | None = Field(None, json_schema_extra={"dagster__is_secret": True})
+
+    def client(self) -> SchemaRegistryClient:
+        """Confluent's client, with time-outs set: a registry may hang."""
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+
+        config: dict[str, object] = {"url": self.url, "timeout": TIMEOUT_SECONDS, "max.retries": 2}
+        if self.api_key:
+            config["basic.auth.user.info"] = f"{self.api_key}:{self.api_secret}"
+        return SchemaRegistryClient(config)
+
+    def register(self, subject: str, schema: str) -> int:
+        """Register an Avro schema under a subject, or find it there; returns its id.
+
+        Raises: LakehouseError when the subject's compatibility rule refuses it; Unreachable.
+        """
+        from confluent_kafka.schema_registry import Schema, SchemaRegistryError
+
+        with self._explained():
+            try:
+                return self.client().register_schema(subject, Schema(schema, "AVRO"))
+            except SchemaRegistryError as error:
+                if error.http_status_code in (409, 422):
+                    raise LakehouseError(
+                        f"The schema registry refused the schema for subject '{subject}': {error.error_message}. "
+                        f"Nothing was changed. Make the schema compatible with the registered one"
+                    ) from error
+                raise
+
+    def latest(self, subject: str) -> RegisteredSchema | None:
+        """The newest version, or None when the subject does not exist.
+
+        Raises: Unreachable.
+        """
+        from confluent_kafka.schema_registry import SchemaRegistryError
+
+        with self._explained():
+            try:
+                found = self.client().get_latest_version(subject)
+            except SchemaRegistryError as error:
+                if error.http_status_code == NOT_FOUND:
+                    return None
+                raise
+        return RegisteredSchema(found.schema_id, found.schema.schema_str)
+
+    def versions(self, subject: str) -> dict[int, str]:
+        """Every schema that was ever registered under the subject, by id.
+
+        Raises: Unreachable.
+        """
+        with self._explained():
+            client = self.client()
+            found = [client.get_version(subject, version) for version in client.get_versions(subject)]
+        return {version.schema_id: version.schema.schema_str for version in found}
+
+    def by_id(self, id_: int) -> str | None:
+        """The schema of an id under any subject, or None when the registry says that there is none.
+
+        Raises: Unreachable.
+        """
+        from confluent_kafka.schema_registry import SchemaRegistryError
+
+        with self._explained():
+            try:
+                return self.client().get_schema(id_).schema_str
+            except SchemaRegistryError as error:
+                if error.http_status_code == NOT_FOUND:
+                    return None
+                raise
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        from confluent_kafka.schema_registry import SchemaRegistryError
+        from httpx2 import HTTPError
+
+        try:
+            yield
+        except (SchemaRegistryError, HTTPError) as error:
+            check = "that the registry is up (`lakehouse status`), its URL, and the API key"
+            raise Unreachable("The schema registry", self.url, check, error) from error

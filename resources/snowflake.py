@@ -1,0 +1,204 @@
+"""Snowflake: Iceberg tables over AWS Glue, through dagster-snowflake's resource and the real connector."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from pydantic import Field
+
+from lakehouse import naming
+from lakehouse.errors import LakehouseError, Unreachable
+from resources import snowflake_sql as sql
+
+if TYPE_CHECKING:
+    from snowflake.connector import SnowflakeConnection
+
+LOGIN_TIMEOUT_SECONDS = 15
+NETWORK_TIMEOUT_SECONDS = 300
+"""Of one request, which for a refresh may be long. Without the two, the connector tries for minutes or for ever."""
+
+
+@dataclass(frozen=True)
+class TableState:
+    """What Snowflake's table shows: the Iceberg metadata it is pinned to, and how many rows that has."""
+
+    metadata_location: str
+    row_count: int
+
+
+class Snowflake(dg.ConfigurableResource):
+    """An account, entered as one user with a key pair. Nothing connects before a method is called."""
+
+    account: str = Field(description="Account identifier, as `organization-account`.")
+    user: str = Field(description="Login name of a user with TYPE = SERVICE.")
+    private_key_path: str = Field(description="PEM file with the user's private key (PKCS #8, unencrypted).")
+    role: str
+    warehouse: str
+    database: str
+    aws_role_arn: str = Field(description="IAM role that Snowflake assumes to read the tables' files and Glue.")
+    glue_catalog_id: str = Field(description="AWS account that owns the Glue catalog.")
+    region: str = Field(description="AWS region of the Glue catalog.")
+    external_volume: str = Field("LAKEHOUSE_VOLUME", description="Name of the external volume.")
+    catalog_integration: str = Field("LAKEHOUSE_GLUE", description="Name of the catalog integration.")
+    host: str | None = Field(None, description="Address, if it is not the account's own.")
+    port: int | None = Field(None, description="Port, if it is not 443.")
+    protocol: str | None = Field(None, description="`http` for the local server only.")
+
+    @contextlib.contextmanager
+    def connect(self) -> Iterator[SnowflakeConnection]:
+        """A session, closed at the end whatever happens. Each statement commits by itself.
+
+        Raises: Unreachable when nothing answers; LakehouseError when the key or the role is refused, or a statement in
+        the body fails.
+        """
+        # Importing it costs seconds (it brings Snowpark), so not before it is needed.
+        from dagster_snowflake import SnowflakeResource
+        from snowflake.connector.errors import DatabaseError, OperationalError
+
+        if not Path(self.private_key_path).is_file():
+            raise LakehouseError(
+                f"The private key of Snowflake user {self.user} is not at {self.private_key_path}. Nothing was changed."
+                " Correct private_key_path (SNOWFLAKE_PRIVATE_KEY_PATH)"
+            )
+        try:
+            resource = SnowflakeResource(
+                account=self.account,
+                user=self.user,
+                private_key_path=self.private_key_path,
+                role=self.role,
+                warehouse=self.warehouse,
+                database=self.database,
+                autocommit=True,
+                login_timeout=LOGIN_TIMEOUT_SECONDS,
+                network_timeout=NETWORK_TIMEOUT_SECONDS,
+                paramstyle="qmark",
+                additional_snowflake_connection_args=self._address(),
+            )
+            opened = contextlib.ExitStack()
+            connection = opened.enter_context(resource.get_connection())
+        except OperationalError as error:
+            raise Unreachable("Snowflake", self._where, "account, host, port and network", error.msg) from error
+        except ValueError as error:
+            raise LakehouseError(
+                f"{self.private_key_path} is not a PEM private key that can be read ({error}). Nothing was changed."
+                " Correct private_key_path (SNOWFLAKE_PRIVATE_KEY_PATH)"
+            ) from error
+        except DatabaseError as error:
+            raise LakehouseError(
+                f"Snowflake at {self._where} refused user {self.user} with role {self.role}: {error.msg}. Nothing was"
+                f" changed. Check that the public key of {self.private_key_path} is the user's (DESC USER:"
+                " RSA_PUBLIC_KEY_FP), that the role is granted to the user, and this machine's clock"
+            ) from error
+        # dagster-snowflake leaves the session open when the body raises; closing it twice does no harm.
+        with contextlib.closing(connection), opened:
+            yield connection
+
+    def query(self, statement: str, params: Sequence[Any] = ()) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Run one statement and fetch all its rows.
+
+        Parameters: `?` in the statement stands for a value of `params`, bound by the server.
+        Returns: the columns' names, and the rows.
+        Raises: as `connect`.
+        """
+        with self.connect() as connection:
+            return self._run(connection, statement, params)
+
+    def ensure_account_objects(self, warehouse_location: str) -> None:
+        """Make the external volume and the catalog integration, where they are not there yet.
+
+        Parameters: the s3:// URI under which all tables lie.
+        Raises: as `connect`.
+        """
+        with self.connect() as connection:
+            for statement in (
+                sql.create_external_volume(
+                    self.external_volume, location=warehouse_location, role_arn=self.aws_role_arn
+                ),
+                sql.create_catalog_integration(
+                    self.catalog_integration,
+                    role_arn=self.aws_role_arn,
+                    catalog_id=self.glue_catalog_id,
+                    region=self.region,
+                ),
+            ):
+                self._run(connection, statement)
+
+    def ensure_iceberg_table(self, schema: str, table: str, glue_database: str, glue_table: str) -> None:
+        """Make the schema, and the table over its Glue registration, where they are not there yet.
+
+        A new table shows the snapshot that Glue shows now; one that was there stays as it is until `refresh`.
+        Raises: as `connect`.
+        """
+        with self.connect() as connection:
+            self._run(connection, sql.create_schema(self.database, naming.snowflake_name(schema)))
+            self._run(
+                connection,
+                sql.create_iceberg_table(
+                    *self._name(schema, table),
+                    volume=self.external_volume,
+                    integration=self.catalog_integration,
+                    glue_database=glue_database,
+                    glue_table=glue_table,
+                ),
+            )
+
+    def refresh(self, schema: str, table: str) -> None:
+        """Move the table to the snapshot, and the schema, that Glue shows now.
+
+        Raises: as `connect`.
+        """
+        self.query(sql.refresh_iceberg_table(*self._name(schema, table)))
+
+    def table_state(self, schema: str, table: str) -> TableState:
+        """What the table shows. The snapshot's id is in the metadata file, which the caller can read.
+
+        Raises: as `connect`.
+        """
+        name = self._name(schema, table)
+        with self.connect() as connection:
+            _, [(information,)] = self._run(connection, sql.iceberg_table_information(*name))
+            _, [(rows,)] = self._run(connection, sql.count_rows(*name))
+        return TableState(json.loads(information)["metadataLocation"], int(rows))
+
+    def drop_iceberg_table(self, schema: str, table: str) -> None:
+        """Remove the table from Snowflake; Glue and the files stay as they are.
+
+        Raises: as `connect`.
+        """
+        self.query(sql.drop_iceberg_table(*self._name(schema, table)))
+
+    def _name(self, schema: str, table: str) -> tuple[str, str, str]:
+        return self.database, naming.snowflake_name(schema), naming.snowflake_name(table)
+
+    def _run(
+        self, connection: SnowflakeConnection, statement: str, params: Sequence[Any] = ()
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+        from snowflake.connector.errors import Error, OperationalError
+
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(statement, tuple(params) or None)
+                return [column.name for column in cursor.description], cursor.fetchall()
+        except OperationalError as error:
+            raise Unreachable("Snowflake", self._where, "host, port and network", error.msg) from error
+        except Error as error:
+            raise LakehouseError(
+                f"Snowflake at {self._where} refused a statement of user {self.user}, role {self.role}: {error.msg}"
+                f" The statement changed nothing: {statement}"
+            ) from error
+
+    def _address(self) -> dict[str, Any]:
+        given = {"host": self.host, "port": self.port, "protocol": self.protocol}
+        # Otherwise the connector asks the metadata services of three clouds where it runs.
+        return {"platform_detection_timeout_seconds": 0} | {key: value for key, value in given.items() if value}
+
+    @property
+    def _where(self) -> str:
+        host = self.host or f"{self.account}.snowflakecomputing.com"
+        return f"{host}:{self.port}" if self.port else host
