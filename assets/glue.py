@@ -1,7 +1,5 @@
 """The asset of a Glue registration: the published metadata of a table, where Athena and Snowflake find it."""
 
-from __future__ import annotations
-
 import time
 
 import dagster as dg

@@ -1,7 +1,5 @@
 """The asset of an Iceberg table: everything new in the topic, audited on a branch, then published."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """The asset of a Kafka topic. Materializing it ensures the topic and its subjects; for a derived topic, its content."""
 
-from __future__ import annotations
-
 import dagster as dg
 
 from assets.derivation import derive

@@ -1,7 +1,5 @@
 """Sensors: topics move without Dagster, and somebody has to tell it."""
 
-from __future__ import annotations
-
 import json
 
 import dagster as dg

@@ -45,6 +45,49 @@ def down() -> None:
 
 
 @main.command()
+def status() -> None:
+    """Show each server, and per topic how far it has come: end offset, ingested offset, lag, Glue, Snowflake."""
+    from lakehouse import config, console
+    from lakehouse.status import status
+    from lakehouse.systems import connected
+    from resources.build import environment_name
+
+    if environment_name() == "local":
+        from lakehouse.local import show, stack
+        from lakehouse.local.home import Home
+
+        show.servers(stack.status(Home.default()))
+    declared = config.load()
+    with connected(declared) as systems:
+        console.console.print(console.topics(status(declared, systems)))
+
+
+@main.command()
+@click.argument("sql")
+def query(sql: str) -> None:
+    """Run SQL in Snowflake and print the result.
+
+    \b
+    Tables are in the schema named like the namespace of lakehouse.yaml:
+      lakehouse query "SELECT * FROM LAKEHOUSE.USERS LIMIT 10"
+    """
+    from lakehouse import config, console
+    from lakehouse.systems import connected
+
+    with connected(config.load()) as systems:
+        console.console.print(console.rows(*systems.snowflake.query(sql)))
+
+
+@main.command()
+@click.option("--once", is_flag=True, help="Stop everything after the result is shown.")
+def demo(once: bool) -> None:
+    """Start the stack, take simulated trades all the way to Snowflake, and show the result."""
+    from lakehouse.demo import demo
+
+    demo(once)
+
+
+@main.command()
 def doctor() -> None:
     """Check this machine and the stack; say what to do about each failure."""
     from lakehouse.local import doctor, show

@@ -199,10 +199,15 @@ def last_batch(table: Table | None) -> Batch | None:
 
 
 def live_rows(table: Table) -> int:
-    """Rows that a reader of main sees: what the data files hold less what position deletes hide."""
+    """Rows that a reader of main sees now."""
     snapshot = table.current_snapshot()
-    if snapshot is None or snapshot.summary is None:
-        return 0
+    return live_rows_at(table, snapshot.snapshot_id) if snapshot else 0
+
+
+def live_rows_at(table: Table, snapshot_id: int) -> int:
+    """Rows in one snapshot: what the data files hold less what position deletes hide."""
+    snapshot = table.snapshot_by_id(snapshot_id)
+    assert snapshot is not None and snapshot.summary is not None
     summary = snapshot.summary.additional_properties
     return int(summary.get("total-records", 0)) - int(summary.get("total-position-deletes", 0))
 

@@ -1,0 +1,91 @@
+"""The asset of a Snowflake table: an Iceberg table over the Glue registration, refreshed to what Glue shows."""
+
+import time
+
+import dagster as dg
+
+from assets.failures import RETRY, explained
+from lakehouse.automation import on_upstream_change
+from lakehouse.config import Config, Topic
+from lakehouse.lag import snapshots_behind
+from lakehouse.naming import snowflake_name
+from resources.catalog import Catalog, commits, live_rows_at, published_table, snapshot_at
+from resources.snowflake import Snowflake, TableState
+
+
+def snowflake_asset(config: Config, topic: Topic) -> dg.AssetsDefinition:
+    """`snowflake/<topic>`."""
+
+    @dg.asset(
+        key=["snowflake", topic.name],
+        deps=[["glue", topic.name]],
+        description=f"{topic.description} An Iceberg table in Snowflake over Glue's registration.".strip(),
+        group_name=topic.table,
+        kinds={"snowflake", "iceberg"},
+        pool=f"snowflake_{topic.table}",
+        retry_policy=RETRY,
+        automation_condition=on_upstream_change(),
+        metadata={"dagster/table_name": f"{snowflake_name(config.namespace)}.{snowflake_name(topic.table)}"},
+    )
+    def snowflake_table(
+        context: dg.AssetExecutionContext, catalog: Catalog, snowflake: Snowflake
+    ) -> dg.MaterializeResult:
+        with explained():
+            state = show(config, topic, catalog, snowflake)
+            snapshot_id = snapshot_at(catalog, state.metadata_location)
+        context.log.info(f"Snowflake shows {state.row_count:,} rows of snapshot {snapshot_id}")
+        return dg.MaterializeResult(
+            metadata={
+                "dagster/row_count": state.row_count,
+                "snapshot_id": str(snapshot_id),
+                "metadata_location": state.metadata_location,
+            },
+            data_version=dg.DataVersion(str(snapshot_id)),
+        )
+
+    return snowflake_table
+
+
+def show(config: Config, topic: Topic, catalog: Catalog, snowflake: Snowflake) -> TableState:
+    """Ensure the table and everything it stands on, and refresh it; returns what it shows.
+
+    Raises: LakehouseError when Snowflake refuses; Unreachable.
+    """
+    snowflake.ensure_account_objects(catalog.warehouse)
+    snowflake.ensure_iceberg_table(config.namespace, topic.table, config.namespace, topic.table)
+    snowflake.refresh(config.namespace, topic.table)
+    return snowflake.table_state(config.namespace, topic.table)
+
+
+def snowflake_check(config: Config, topic: Topic) -> dg.AssetChecksDefinition:
+    """Snowflake shows the published snapshot, or one newer than the topic's lag allows, with exactly its rows."""
+
+    @dg.asset_check(
+        asset=["snowflake", topic.name],
+        name="same_as_iceberg",
+        description="Snowflake shows a published snapshot, not an old one, and as many rows as Iceberg has in it.",
+    )
+    def same_as_iceberg(catalog: Catalog, snowflake: Snowflake) -> dg.AssetCheckResult:
+        with explained():
+            table = published_table(catalog, config.namespace, topic.table)
+            state = snowflake.table_state(config.namespace, topic.table)
+            shown = snapshot_at(catalog, state.metadata_location)
+        behind = snapshots_behind(commits(table), shown, int(time.time() * 1000))
+        rows = live_rows_at(table, shown) if behind else None
+        fresh = behind is not None and behind.is_fresh(topic.max_lag_seconds)
+        return dg.AssetCheckResult(
+            passed=fresh and rows == state.row_count,
+            description=(
+                f"{behind.said()}; {state.row_count:,} rows, Iceberg {rows:,}"
+                if behind
+                else f"snapshot {shown} was never published"
+            ),
+            metadata={
+                "snowflake_snapshot_id": str(shown),
+                "iceberg_snapshot_id": str(table.metadata.current_snapshot_id),
+                "snowflake_rows": state.row_count,
+                "iceberg_rows": rows,
+            },
+        )
+
+    return same_as_iceberg

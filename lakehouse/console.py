@@ -1,0 +1,57 @@
+"""How results and lags show on a terminal, or in a log file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from lakehouse.status import Shown, TopicStatus
+
+console = Console(soft_wrap=True)
+
+
+def topics(statuses: Sequence[TopicStatus]) -> Table:
+    """The lag of each hop, a row a topic."""
+    table = Table(
+        "topic", "end offset", "ingested", "lag", "waiting", "Iceberg snapshot", "Glue", "Snowflake", title="Lag"
+    )
+    for found in statuses:
+        table.add_row(
+            found.topic,
+            *(_number(n) for n in (found.end_offset, found.ingested_offset)),
+            _number(found.lag.records if found.lag else None),
+            f"{found.lag.seconds:,.0f} s" if found.lag else "–",
+            str(found.iceberg_snapshot_id or "–"),
+            _shown(found.glue),
+            _shown(found.snowflake),
+        )
+    return table
+
+
+def rows(columns: Sequence[str], values: Sequence[Sequence[Any]], title: str | None = None) -> Table:
+    """A query's result; numbers to the right."""
+    table = Table(title=title)
+    for i, column in enumerate(columns):
+        numeric = all(
+            isinstance(row[i], int | float) or row[i] is None or hasattr(row[i], "quantize") for row in values
+        )
+        table.add_column(escape(column), justify="right" if numeric else "left")
+    for row in values:
+        table.add_row(*("null" if value is None else escape(str(value)) for value in row))
+    return table
+
+
+def _number(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
+
+
+def _shown(shown: Shown | None) -> str:
+    if shown is None:
+        return "–"
+    if shown.behind is None:
+        return f"[red]{shown.snapshot_id} never published[/]"
+    return "same" if not shown.behind.snapshots else f"{shown.snapshot_id} ({shown.behind.said()})"

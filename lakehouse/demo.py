@@ -1,0 +1,148 @@
+"""`lakehouse demo`: the main job, end to end, on the embedded stack."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any
+from urllib.parse import urlsplit
+
+from lakehouse import config as configuration
+from lakehouse import console
+from lakehouse.config import Config, Datagen
+from lakehouse.errors import LakehouseError
+from lakehouse.status import status
+from lakehouse.systems import connected
+
+JOB = "lakehouse"
+FILL_SECONDS = 120
+RUN_SECONDS = 900
+
+RESULT = """
+SELECT TRADE_TIMESTAMP, USERID, SIDE, SYMBOL, TRADE_COUNT, QUANTITY, PRICE, TOTAL_PRICE
+FROM {table}
+ORDER BY TRADE_TIMESTAMP DESC, TOTAL_PRICE DESC
+LIMIT 10
+"""
+SUMMARY = "SELECT COUNT(*), SUM(TRADE_COUNT), SUM(TOTAL_PRICE) FROM {table}"
+
+
+def demo(once: bool) -> None:
+    """Start the stack, run the job, show the result; then stop everything, at once or at Ctrl-C.
+
+    Raises: LakehouseError when the run fails: an asset failed, or a blocking check.
+    """
+    from lakehouse.local import show, stack
+    from lakehouse.local.home import Home
+
+    home = Home.default()
+    began = time.monotonic()
+    try:
+        console.console.rule("1 · The embedded stack")
+        show.up(home)
+        config = configuration.load()
+        with connected(config) as systems:
+            console.console.rule("2 · Records")
+            _await_records(config, systems)
+            console.console.rule("3 · Kafka → Iceberg → Glue → Snowflake")
+            _run_job()
+            console.console.rule("4 · The result, from Snowflake")
+            _show_result(config, systems)
+            console.console.print(console.topics(status(config, systems)))
+        took = time.monotonic() - began
+        console.console.print(f"Done in {took:.0f} s. The UI: {os.environ['LAKEHOUSE_UI_URL']}/asset-groups")
+        if not once:
+            console.console.print("Trades keep coming and are ingested as they do. Ctrl-C stops everything.")
+            threading.Event().wait()
+    except KeyboardInterrupt:
+        console.console.print("Stopping.")
+    finally:
+        stack.down(home)
+
+
+def _await_records(config: Config, systems: Any) -> None:
+    """Wait until the generator has produced the initial records, saying how far it is."""
+    wanted = {t.name: t.source.initial_records for t in config.topics.values() if isinstance(t.source, Datagen)}
+    deadline = time.monotonic() + FILL_SECONDS
+    pause = threading.Event()
+    with console.console.status("waiting for records") as shown:
+        while time.monotonic() < deadline:
+            there = systems.kafka.describe(list(wanted))
+            held = {
+                topic: sum(o.end - o.start for o in offsets.values())
+                for topic, offsets in systems.kafka.offsets(list(there)).items()
+            }
+            shown.update(", ".join(f"{topic}: {n:,} records" for topic, n in held.items()) or "waiting for records")
+            if all(held.get(topic, 0) >= n for topic, n in wanted.items()):
+                console.console.print("\n".join(f"{topic}: {n:,} records" for topic, n in held.items()))
+                return
+            pause.wait(0.5)
+    raise LakehouseError(
+        f"The generator produced {held} in {FILL_SECONDS} s and should have produced {wanted}. "
+        f"See datagen's log (`lakehouse status` names it)"
+    )
+
+
+def _run_job() -> None:
+    """Submit the job as the UI would, and follow it.
+
+    Raises: LakehouseError when it does not succeed.
+    """
+    import dagster as dg
+    from dagster_graphql import DagsterGraphQLClient
+
+    ui = urlsplit(os.environ["LAKEHOUSE_UI_URL"])
+    client = DagsterGraphQLClient(ui.hostname or "", port_number=ui.port)
+    run_id = client.submit_job_execution(JOB, repository_location_name="lakehouse")
+    console.console.print(f"run {ui.geturl()}/runs/{run_id}")
+    with dg.DagsterInstance.get() as instance:
+        cursor, deadline, pause = None, time.monotonic() + RUN_SECONDS, threading.Event()
+        while time.monotonic() < deadline:
+            page = instance.get_records_for_run(run_id, cursor=cursor)
+            cursor = page.cursor
+            for record in page.records:
+                if said := _said(record.event_log_entry):
+                    console.console.print(said)
+            run = instance.get_run_by_id(run_id)
+            if run is not None and run.is_finished and not page.records:
+                break
+            pause.wait(0.5)
+        else:
+            raise LakehouseError(f"The run did not finish in {RUN_SECONDS} s; see {ui.geturl()}/runs/{run_id}")
+    if not run.is_success:
+        raise LakehouseError(f"The run ended as {run.status.value}: an asset or a blocking check failed (see above)")
+
+
+def _said(entry: Any) -> str | None:
+    """A line for what a user waits for: an asset, a check, a failure."""
+    import dagster as dg
+
+    event = entry.dagster_event
+    if event is None:
+        return None
+    match event.event_type:
+        case dg.DagsterEventType.ASSET_MATERIALIZATION:
+            numbers = event.materialization.metadata
+            shown = {
+                name: numbers[name].value for name in ("dagster/row_count", "messages", "seconds") if name in numbers
+            }
+            details = ", ".join(f"{name.removeprefix('dagster/')} {value:,}" for name, value in shown.items())
+            return f"  [green]✓[/] {event.asset_key.to_user_string():<40} {details}"
+        case dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+            check = event.asset_check_evaluation_data
+            mark = "[green]✓[/]" if check.passed else "[red]✗[/]"
+            return f"    {mark} check {check.check_name}: {check.description or ''}"
+        case dg.DagsterEventType.STEP_FAILURE:
+            error = event.step_failure_data.error
+            return f"  [red]✗ {event.step_key}: {error.message.strip() if error else 'failed'}[/]"
+    return None
+
+
+def _show_result(config: Config, systems: Any) -> None:
+    name = "stock_trades_with_totals"
+    table = f"{config.namespace}.{config.topic(name).table}"
+    columns, values = systems.snowflake.query(RESULT.format(table=table))
+    _, [(groups, trades, pennies)] = systems.snowflake.query(SUMMARY.format(table=table))
+    console.console.print(console.rows(columns, values, title=f"{name} (newest 10 of {groups:,} groups)"))
+    console.console.print(f"{trades:,} trades in {groups:,} groups, {pennies / 100:,.2f} dollars in all")
