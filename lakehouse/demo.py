@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 from lakehouse import config as configuration
 from lakehouse import console
 from lakehouse.config import Config, Datagen
+from lakehouse.definitions import JOB
 from lakehouse.errors import LakehouseError
 from lakehouse.status import status
 from lakehouse.systems import connected
 
-JOB = "lakehouse"
 FILL_SECONDS = 120
 RUN_SECONDS = 900
 
@@ -40,13 +40,16 @@ def demo(once: bool) -> None:
     began = time.monotonic()
     try:
         console.console.rule("1 · The embedded stack")
-        show.up(home)
+        show.up(home, [server for server in stack.SERVERS if server != "dagster-daemon"])
         config = configuration.load()
         with connected(config) as systems:
             console.console.rule("2 · Records")
             _await_records(config, systems)
             console.console.rule("3 · Kafka → Iceberg → Glue → Snowflake")
-            _run_job()
+            run_id = _submit_job()
+            # Only now the daemon: it launches what is queued before automation asks for the same assets.
+            stack.up(home)
+            _follow(run_id)
             console.console.rule("4 · The result, from Snowflake")
             _show_result(config, systems)
             console.console.print(console.topics(status(config, systems)))
@@ -84,18 +87,24 @@ def _await_records(config: Config, systems: Any) -> None:
     )
 
 
-def _run_job() -> None:
-    """Submit the job as the UI would, and follow it.
-
-    Raises: LakehouseError when it does not succeed.
-    """
-    import dagster as dg
+def _submit_job() -> str:
+    """Queue the job as the UI would; returns the run's id."""
     from dagster_graphql import DagsterGraphQLClient
 
     ui = urlsplit(os.environ["LAKEHOUSE_UI_URL"])
     client = DagsterGraphQLClient(ui.hostname or "", port_number=ui.port)
-    run_id = client.submit_job_execution(JOB, repository_location_name="lakehouse")
-    console.console.print(f"run {ui.geturl()}/runs/{run_id}")
+    return client.submit_job_execution(JOB, repository_location_name="lakehouse")
+
+
+def _follow(run_id: str) -> None:
+    """Print what the run does until it ends.
+
+    Raises: LakehouseError when it does not succeed.
+    """
+    import dagster as dg
+
+    url = f"{os.environ['LAKEHOUSE_UI_URL']}/runs/{run_id}"
+    console.console.print(f"run {url}")
     with dg.DagsterInstance.get() as instance:
         cursor, deadline, pause = None, time.monotonic() + RUN_SECONDS, threading.Event()
         while time.monotonic() < deadline:
@@ -109,7 +118,7 @@ def _run_job() -> None:
                 break
             pause.wait(0.5)
         else:
-            raise LakehouseError(f"The run did not finish in {RUN_SECONDS} s; see {ui.geturl()}/runs/{run_id}")
+            raise LakehouseError(f"The run did not finish in {RUN_SECONDS} s; see {url}")
     if not run.is_success:
         raise LakehouseError(f"The run ended as {run.status.value}: an asset or a blocking check failed (see above)")
 
@@ -125,7 +134,9 @@ def _said(entry: Any) -> str | None:
         case dg.DagsterEventType.ASSET_MATERIALIZATION:
             numbers = event.materialization.metadata
             shown = {
-                name: numbers[name].value for name in ("dagster/row_count", "messages", "seconds") if name in numbers
+                name: numbers[name].value
+                for name in ("offsets", "messages", "dagster/row_count", "seconds")
+                if name in numbers
             }
             details = ", ".join(f"{name.removeprefix('dagster/')} {value:,}" for name, value in shown.items())
             return f"  [green]✓[/] {event.asset_key.to_user_string():<40} {details}"
