@@ -19,9 +19,9 @@ from resources import snowflake_sql as sql
 if TYPE_CHECKING:
     from snowflake.connector import SnowflakeConnection
 
-LOGIN_TIMEOUT_SECONDS = 15
+LOGIN_TIMEOUT_SECONDS = 10
 NETWORK_TIMEOUT_SECONDS = 300
-"""Of one request, which for a refresh may be long. Without the two, the connector tries for minutes or for ever."""
+"""Of one request, and a refresh can be long. Without these two the connector repeats itself for minutes."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,25 @@
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help venv demo test
+.DEFAULT_GOAL := help
+
+help:  ## Show this
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' Makefile
+
+demo: venv  ## Start everything, run the main job, print its result, stay up until Ctrl-C (ONCE=1: stop at the end)
+	@$(BIN)/lakehouse demo $(if $(ONCE),--once)
+
+test: venv  ## Run all tests
+	@$(BIN)/pytest
+
+venv: .venv/installed  ## Make the virtual environment from requirements.lock
+
+# pip installs nothing but uv, held to the lock's hashes as everything else is.
+.venv/installed: requirements.lock pyproject.toml
+	$(PYTHON) -m venv .venv
+	@sed -n '/^uv==/,/^    #/p' requirements.lock > .venv/uv.lock
+	$(BIN)/python -m pip install --quiet --require-hashes -r .venv/uv.lock
+	$(BIN)/uv pip sync --python $(BIN)/python --require-hashes requirements.lock
+	$(BIN)/uv pip install --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $@

@@ -1,0 +1,53 @@
+"""moto: the rest of AWS (Glue, IAM, STS, Secrets Manager), in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+
+from lakehouse.local import probe
+from lakehouse.local.context import LOOPBACK, Context
+from lakehouse.local.process import Server
+
+ACCOUNT = "123456789012"
+"""The account that moto plays."""
+SNOWFLAKE_ROLE = "lakehouse-snowflake"
+"""The IAM role that Snowflake's external volume and catalog integration assume."""
+
+
+def server(context: Context) -> Server:
+    """The server, with the role that Snowflake assumes."""
+    url = context.url("aws")
+
+    def provision(env: object) -> None:
+        import boto3
+        from botocore.config import Config
+
+        iam = boto3.session.Session().client(
+            "iam",
+            endpoint_url=url,
+            region_name=context.environment["AWS_REGION"],
+            aws_access_key_id=context.credentials.aws_access_key_id,
+            aws_secret_access_key=context.credentials.aws_secret_access_key,
+            config=Config(proxies={}),
+        )
+        trust = {
+            "Effect": "Allow",
+            "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"},
+            "Action": "sts:AssumeRole",
+        }
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+        with contextlib.suppress(iam.exceptions.EntityAlreadyExistsException):  # the server ran before this `up`
+            iam.create_role(RoleName=SNOWFLAKE_ROLE, AssumeRolePolicyDocument=policy)
+
+    return Server(
+        name="aws",
+        command=(sys.executable, "-m", "moto.server", "-H", LOOPBACK, "-p", str(context.ports["aws"])),
+        folder=context.home.folder("aws"),
+        address=url,
+        ready=lambda: probe.answers(f"{url}/moto-api/"),
+        env={},
+        ports={"aws": context.ports["aws"]},
+        provision=provision,
+    )

@@ -1,0 +1,24 @@
+"""What the description of a server is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lakehouse.local.credentials import Credentials
+from lakehouse.local.home import Home
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Context:
+    """One stack: its state folder, its ports, its credentials, and the environment that reaches it."""
+
+    home: Home
+    ports: Mapping[str, int]
+    credentials: Credentials = field(repr=False)
+    environment: Mapping[str, str] = field(repr=False)
+
+    def url(self, server: str) -> str:
+        return f"http://{LOOPBACK}:{self.ports[server]}"

@@ -1,0 +1,139 @@
+"""Dagster: one code server, which loads the definitions once, for the webserver and the daemon."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from lakehouse.config import PROJECT, config_path
+from lakehouse.errors import LakehouseError
+from lakehouse.local import probe
+from lakehouse.local.context import LOOPBACK, Context
+from lakehouse.local.home import Home, write_atomically
+from lakehouse.local.process import Server, run_tool
+
+LOCATION = "lakehouse"
+"""Name of the code location. Dagster stores the state of sensors by it."""
+
+
+def home_folder(home: Home) -> Path:
+    """DAGSTER_HOME."""
+    return home.path / "dagster"
+
+
+def code_server(context: Context) -> Server:
+    """Loads lakehouse.definitions, and again when the UI is asked to reload them. Starts the runs."""
+    port = str(context.ports["dagster-code"])
+    definitions = ("-m", "lakehouse.definitions", "-d", str(PROJECT), "--location-name", LOCATION)
+    return Server(
+        name="dagster-code",
+        command=_dagster("dagster", "code-server", "start", "-h", LOOPBACK, "-p", port, *definitions),
+        folder=PROJECT,
+        address=f"grpc://{LOOPBACK}:{port}",
+        ready=lambda: True,  # it listens once the definitions are loaded
+        env=_env(context),
+        ports={"dagster-code": context.ports["dagster-code"]},
+        prepare=lambda: _prepare(context),
+    )
+
+
+def webserver(context: Context) -> Server:
+    """The UI."""
+    url = context.url("dagster")
+    at = ("-h", LOOPBACK, "-p", str(context.ports["dagster"]))
+    return Server(
+        name="dagster",
+        command=_dagster("dagster-webserver", *at, "-w", str(_workspace(context))),
+        folder=PROJECT,
+        address=url,
+        ready=lambda: probe.answers(f"{url}/server_info") and _definitions_loaded(url),
+        env=_env(context),
+        ports={"dagster": context.ports["dagster"]},
+        after=("dagster-code",),
+    )
+
+
+def daemon(context: Context) -> Server:
+    """Sensors, schedules, automation and the run queue. Last, because it acts at once."""
+    url = context.url("dagster")
+    started = 0.0
+
+    def prepare() -> None:
+        nonlocal started
+        started = time.time()
+
+    return Server(
+        name="dagster-daemon",
+        command=_dagster("dagster-daemon", "run", "-w", str(_workspace(context))),
+        folder=PROJECT,
+        address="",
+        ready=lambda: _daemons_healthy(url, started),
+        env=_env(context),
+        prepare=prepare,
+        after=("kafka", "registry", "s3", "aws", "spark", "snowflake", "dagster"),
+    )
+
+
+def _dagster(tool: str, *arguments: str) -> tuple[str, ...]:
+    return (str(Path(sys.executable).with_name(tool)), *arguments)
+
+
+def _env(context: Context) -> dict[str, str]:
+    return {**context.environment, "LAKEHOUSE_CONFIG": str(config_path().resolve()), "PYTHONUNBUFFERED": "1"}
+
+
+def _workspace(context: Context) -> Path:
+    return context.home.path / "workspace.yaml"
+
+
+def _prepare(context: Context) -> None:
+    """The instance's databases, settings and workspace.
+
+    Dagster's processes would each make the databases, and fail when two do so at once; so they are made before, aside,
+    and moved into place.
+    """
+    folder, settings = home_folder(context.home), Path(__file__).with_name("dagster.yaml").read_text()
+    if not folder.exists():
+        fresh = context.home.folder("dagster.new")
+        shutil.rmtree(fresh)
+        write_atomically(fresh / "dagster.yaml", settings)
+        command = _dagster("dagster", "instance", "info")
+        run_tool("dagster-code", context.home, command, {"DAGSTER_HOME": str(fresh)})
+        fresh.rename(folder)
+    write_atomically(folder / "dagster.yaml", settings)
+    write_atomically(
+        _workspace(context),
+        "load_from:\n"
+        f"  - grpc_server: {{host: {LOOPBACK}, port: {context.ports['dagster-code']}, location_name: {LOCATION}}}\n",
+    )
+
+
+def _definitions_loaded(url: str) -> bool:
+    """Whether the webserver has the definitions.
+
+    Raises: LakehouseError with Dagster's reason when they cannot be loaded.
+    """
+    query = """{ workspaceOrError { ... on Workspace { locationEntries { loadStatus
+        locationOrLoadError { ... on PythonError { message } } } } } }"""
+    entries = _graphql(url, query).get("workspaceOrError", {}).get("locationEntries", [])
+    for entry in entries:
+        if message := (entry["locationOrLoadError"] or {}).get("message"):
+            raise LakehouseError(f"Dagster cannot load lakehouse.definitions: {message.strip()}")
+    return bool(entries) and all(entry["loadStatus"] == "LOADED" for entry in entries)
+
+
+def _daemons_healthy(url: str, since: float) -> bool:
+    """Whether each daemon works and was heard since a time (Unix seconds): an earlier one's heartbeats look healthy."""
+    query = "{ instance { daemonHealth { allDaemonStatuses { required healthy lastHeartbeatTime } } } }"
+    daemons = _graphql(url, query).get("instance", {}).get("daemonHealth", {}).get("allDaemonStatuses", [])
+    required = [daemon for daemon in daemons if daemon["required"]]
+    return bool(required) and all(daemon["healthy"] and daemon["lastHeartbeatTime"] > since for daemon in required)
+
+
+def _graphql(url: str, query: str) -> dict:
+    try:
+        return probe.request_json(f"{url}/graphql", {"query": query}).get("data") or {}
+    except OSError:
+        return {}

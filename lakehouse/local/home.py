@@ -1,0 +1,124 @@
+"""The state folder: everything that the embedded stack keeps between two runs, and its lock."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lakehouse.config import PROJECT
+from lakehouse.errors import LakehouseError
+
+NEEDED_BYTES = 2 * 1024**3
+"""Free disk space below which nothing is started: Kafka and S3 must not meet a full disk in the middle of a write."""
+
+# They separate entries in Java class paths, Kafka's log.dirs and JDBC URLs, none of which can escape them.
+_FORBIDDEN = set(":;,*%#\\\n")
+
+
+@dataclass(frozen=True)
+class Home:
+    """A state folder, made when first written to."""
+
+    path: Path
+
+    @classmethod
+    def default(cls) -> Home:
+        """LAKEHOUSE_HOME, or .lakehouse in the project's folder."""
+        return cls(Path(os.environ.get("LAKEHOUSE_HOME") or PROJECT / ".lakehouse").resolve())
+
+    @property
+    def endpoints(self) -> Path:
+        """The ports of the servers, as JSON."""
+        return self.path / "endpoints.json"
+
+    @property
+    def catalog(self) -> Path:
+        """The Iceberg catalog, a SQLite file."""
+        return self.folder("catalog") / "catalog.db"
+
+    def folder(self, name: str) -> Path:
+        """A folder in this one, readable by its owner only."""
+        folder = self.path / name
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return folder
+
+    def log(self, server: str) -> Path:
+        """The log file of a server."""
+        return self.path / "logs" / f"{server}.log"
+
+    def require_usable(self) -> None:
+        """Raises: LakehouseError when the folder's name or the disk's free space cannot carry the stack."""
+        if bad := _FORBIDDEN & set(str(self.path)):
+            raise LakehouseError(
+                f"The state folder {self.path} has {' '.join(map(repr, sorted(bad)))} in its name, which Java class"
+                " paths cannot hold. Nothing was started. Set LAKEHOUSE_HOME to another folder"
+            )
+        if (free := self.free_bytes()) < NEEDED_BYTES:
+            raise LakehouseError(
+                f"The disk of {self.path} has {free / 1024**3:.1f} GiB free, and the stack needs"
+                f" {NEEDED_BYTES / 1024**3:.0f}. Nothing was started. Free some space, or set LAKEHOUSE_HOME to another"
+                " disk"
+            )
+
+    def free_bytes(self) -> int:
+        """Free space on the disk that holds (or would hold) this folder, in bytes."""
+        import psutil
+
+        return psutil.disk_usage(str(next(p for p in (self.path, *self.path.parents) if p.exists()))).free
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """One `up` or `down` at a time. The kernel frees the lock when its holder dies.
+
+        Raises: LakehouseError when another process holds it.
+        """
+        with (self.folder(".") / "lock").open("a+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                lock.seek(0)
+                raise LakehouseError(
+                    f"Another lakehouse command (process {lock.read().strip() or 'unknown'}) is starting or stopping"
+                    f" the stack in {self.path}. Nothing was changed. Wait for it to end, or stop it, then try again"
+                ) from error
+            lock.truncate(0)
+            lock.write(str(os.getpid()))
+            lock.flush()
+            yield
+
+
+def write_atomically(path: Path, content: str | bytes) -> Path:
+    """Write a file, readable by its owner only, so that a reader or a crash never sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mkstemp makes it 0600
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    return path
+
+
+@contextmanager
+def explain_full_disk(path: Path) -> Iterator[None]:
+    """Turns 'no space left on device' into one sentence.
+
+    Raises: LakehouseError.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise LakehouseError(
+            f"The disk is full: {error.filename or path} could not be written. What was complete before is untouched."
+            " Free some space and try again"
+        ) from error

@@ -1,0 +1,204 @@
+"""Fetches the Java artefacts of jars.lock into a cache. Nothing that differs from the lock is ever run.
+
+They come from jgo's default Maven repository, or from the mirror that LAKEHOUSE_MAVEN_URL names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from lakehouse.errors import LakehouseError
+from lakehouse.local.home import explain_full_disk, write_atomically
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+LOCK = Path(__file__).with_name("jars.lock")
+
+
+@dataclass(frozen=True)
+class Jar:
+    """One line of the lock."""
+
+    server: str
+    sha256: str
+    bytes: int
+    maven_path: str
+    """group/with/slashes/artifact/version/artifact-version[-classifier].packaging"""
+
+    @property
+    def path(self) -> Path:
+        """Where the cache keeps it."""
+        return cache() / "jars" / self.maven_path
+
+    @property
+    def coordinates(self) -> tuple[str, str, str, str, str]:
+        """Group, artifact, version, classifier and packaging, as Maven names them."""
+        path = PurePosixPath(self.maven_path)
+        artifact, version = path.parts[-3:-1]
+        rest = path.name.removeprefix(f"{artifact}-{version}")
+        classifier, packaging = rest.removeprefix("-").split(".", 1)
+        return ".".join(path.parts[:-3]), artifact, version, classifier, packaging
+
+
+def cache() -> Path:
+    """LAKEHOUSE_CACHE, or the user's cache folder."""
+    import platformdirs
+
+    return Path(os.environ.get("LAKEHOUSE_CACHE") or platformdirs.user_cache_dir("lakehouse")).resolve()
+
+
+def locked(servers: Collection[str] | None = None) -> list[Jar]:
+    """The artefacts of some servers, or of all."""
+    lines = (line.split() for line in LOCK.read_text().splitlines() if not line.startswith("#"))
+    jars = [Jar(server, sha256, int(size), path) for server, sha256, size, path in lines]
+    return [jar for jar in jars if servers is None or jar.server in servers]
+
+
+def paths(server: str) -> list[Path]:
+    """Where the artefacts of a server are once `fetch` has returned."""
+    return [jar.path for jar in locked([server])]
+
+
+def unpacked(server: str) -> Path:
+    """Where the content of a server's archive is once `fetch` has returned."""
+    (jar,) = locked([server])
+    return cache() / "unpacked" / f"{server}-{jar.sha256[:16]}"
+
+
+def missing(servers: Collection[str] | None = None) -> list[Jar]:
+    """What `fetch` would download: absent, or not what the lock says."""
+    return _Verified(cache()).missing(locked(servers))
+
+
+def fetch(servers: Collection[str], progress: Progress | None = None) -> None:
+    """Bring the artefacts of these servers into the cache, verified, and unpack archives.
+
+    Raises: LakehouseError when one cannot be had or is not what the lock says; the cache then holds what was good.
+    """
+    verified = _Verified(cache())
+    with explain_full_disk(cache()):
+        if absent := verified.missing(locked(servers)):
+            (cache() / "jars").mkdir(parents=True, exist_ok=True)
+            with ThreadPoolExecutor(8) as pool:
+                for jar in pool.map(lambda jar: _download(jar, progress), absent):
+                    verified.add(jar)
+            verified.save()
+        for jar in locked(servers):
+            if jar.path.name.endswith(".tar.gz") and not unpacked(jar.server).exists():
+                with _scratch(cache() / "unpacked") as folder:
+                    shutil.unpack_archive(jar.path, folder)
+                    _move(folder, unpacked(jar.server))
+
+
+def _download(jar: Jar, progress: Progress | None) -> Jar:
+    """One artefact, by way of a scratch folder: the cache proper never holds half a file."""
+    import requests
+    from jgo.maven import MavenContext, PythonResolver
+
+    group, artifact, version, classifier, packaging = jar.coordinates
+
+    @contextlib.contextmanager
+    def bar(name: str, total: int) -> Iterator:
+        task = progress.add_task(name, total=total)
+        try:
+            yield lambda count: progress.advance(task, count)
+        finally:
+            progress.remove_task(task)
+
+    with _scratch(cache() / "downloads") as folder:
+        resolver = PythonResolver(progress_callback=bar if progress else None)
+        mirror = os.environ.get("LAKEHOUSE_MAVEN_URL")
+        remote_repos = {"mirror": mirror.rstrip("/")} if mirror else None
+        maven = MavenContext(resolver, repo_cache=folder, remote_repos=remote_repos, timeout=60)
+        try:
+            file = maven.project(group, artifact).at_version(version).artifact(classifier, packaging).resolve()
+        except (requests.RequestException, RuntimeError) as error:  # jgo raises RuntimeError for "not found"
+            reason = type(error).__name__ if isinstance(error, requests.RequestException) else "not found"
+            raise LakehouseError(
+                f"{jar.path.name} could not be downloaded from the Maven repository ({reason}). Nothing was started."
+                " Check the network, or set LAKEHOUSE_MAVEN_URL to a mirror, and try again: what arrived is kept"
+            ) from error
+        if (found := _sha256(file)) != jar.sha256:
+            raise LakehouseError(
+                f"{jar.path.name} is not what jars.lock says: SHA-256 {found} instead of {jar.sha256}. It was deleted"
+                " and nothing was started. Try again; if it stays so, the repository or the lock was tampered with"
+            )
+        _move(file, jar.path)
+    return jar
+
+
+class _Verified:
+    """Which files of the cache were hashed, so that 400 MB are not hashed at each start.
+
+    A file counts as verified while its size and time of modification are those of when it was hashed.
+    """
+
+    def __init__(self, folder: Path):
+        self._file = folder / "verified.json"
+        try:
+            self._known: dict[str, list] = json.loads(self._file.read_text())
+        except (FileNotFoundError, ValueError):
+            self._known = {}
+
+    def missing(self, jars: list[Jar]) -> list[Jar]:
+        """The jars that are absent or differ; the others are remembered as verified."""
+        before = dict(self._known)
+        absent = [jar for jar in jars if not self._is_good(jar)]
+        if before != self._known:
+            self.save()
+        return absent
+
+    def add(self, jar: Jar) -> None:
+        self._known[jar.maven_path] = self._stamp(jar)
+
+    def save(self) -> None:
+        write_atomically(self._file, json.dumps(self._known, indent=0))
+
+    def _is_good(self, jar: Jar) -> bool:
+        if not jar.path.exists() or jar.path.stat().st_size != jar.bytes:
+            return False
+        if self._known.get(jar.maven_path) == self._stamp(jar):
+            return True
+        if good := _sha256(jar.path) == jar.sha256:
+            self.add(jar)
+        return good
+
+    @staticmethod
+    def _stamp(jar: Jar) -> list:
+        return [jar.sha256, jar.path.stat().st_size, jar.path.stat().st_mtime_ns]
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextlib.contextmanager
+def _scratch(parent: Path) -> Iterator[Path]:
+    parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=parent, prefix=".new-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _move(source: Path, target: Path) -> None:
+    """Into place at once. Another process may have put the same content there meanwhile: then that one stays."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.replace(source, target)
+    except OSError:
+        if not target.is_dir():
+            raise

@@ -1,0 +1,65 @@
+"""Which port each server listens on: the one it had, else the usual one, else any that is free."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Mapping
+
+from lakehouse.local.home import Home, write_atomically
+
+USUAL = {
+    "kafka": 9092,
+    "kafka-controller": 9093,
+    "registry": 8081,
+    "s3": 9000,
+    "aws": 5050,
+    "spark": 15002,
+    "snowflake": 8084,
+    "dagster-code": 4000,
+    "dagster": 3000,
+}
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on this port of the loopback interface now."""
+    with socket.socket() as listener:
+        # As the servers do: a port whose last connections are still being closed is free.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def recorded(home: Home) -> dict[str, int]:
+    """The ports of the last `up`. Empty when there was none or its record cannot be read: they are chosen anew then."""
+    try:
+        ports = json.loads(home.endpoints.read_text())
+        return {name: int(ports[name]) for name in USUAL if name in ports}
+    except (FileNotFoundError, ValueError, TypeError):
+        return {}
+
+
+def choose(home: Home, in_use: Mapping[str, int]) -> dict[str, int]:
+    """A port for every server, recorded in the state folder.
+
+    Parameters: the state folder, and the ports that its running servers listen on, which stay.
+    """
+    before = recorded(home)
+    ports = dict(in_use)
+    for name, usual in USUAL.items():
+        if name not in ports:
+            wanted = (port for port in (before.get(name), usual) if port and port not in ports.values())
+            ports[name] = next(filter(is_free, wanted), None) or _any_free(set(ports.values()) | set(USUAL.values()))
+    write_atomically(home.endpoints, json.dumps(ports, indent=2))
+    return ports
+
+
+def _any_free(taken: set[int]) -> int:
+    while True:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            if (port := listener.getsockname()[1]) not in taken:
+                return port

@@ -1,0 +1,40 @@
+"""Apicurio as a Confluent-compatible schema registry, durable in an H2 file."""
+
+from __future__ import annotations
+
+from lakehouse.local import jars, probe
+from lakehouse.local.context import LOOPBACK, Context
+from lakehouse.local.java import java
+from lakehouse.local.process import Server
+
+
+def server(context: Context) -> Server:
+    """The registry; its global compatibility is BACKWARD, as Confluent's, and not Apicurio's NONE."""
+    folder = context.home.folder("registry")
+    api = f"{context.url('registry')}/apis/ccompat/v7"
+    settings = {
+        "quarkus.http.host": LOOPBACK,
+        "quarkus.http.port": context.ports["registry"],
+        "quarkus.management.host": LOOPBACK,
+        "quarkus.management.port": 0,  # any: nobody asks it
+        "quarkus.log.console.darken": 0,
+        "quarkus.console.color": "false",
+        "apicurio.datasource.url": f"jdbc:h2:file:{folder}/registry;DB_CLOSE_ON_EXIT=FALSE",
+    }
+    return Server(
+        name="registry",
+        command=java(
+            "-XX:TieredStopAtLevel=1",
+            *(f"-D{name}={value}" for name, value in settings.items()),
+            "-jar",
+            str(jars.unpacked("registry") / "quarkus-run.jar"),
+            heap="256m",
+        ),
+        folder=folder,
+        address=api,
+        ready=lambda: probe.answers(f"{api}/subjects"),
+        env={},
+        ports={"registry": context.ports["registry"]},
+        seconds=90,
+        provision=lambda env: probe.request_json(f"{api}/config", {"compatibility": "BACKWARD"}, method="PUT"),
+    )

@@ -1,0 +1,47 @@
+"""How the embedded stack shows on a terminal, or in a log file."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.table import Table
+
+from lakehouse.local import stack
+from lakehouse.local.doctor import Finding
+from lakehouse.local.home import Home
+
+
+def up(home: Home, names: Collection[str] = tuple(stack.SERVERS)) -> list[stack.State]:
+    """`stack.up`, with a bar for each download, a line for each server as it gets ready, and a table of all."""
+    console = Console()
+
+    def ready(state: stack.State) -> None:
+        console.print(f"  {state.name:<15} {f'ready in {state.seconds:.1f} s' if state.seconds else 'was running'}")
+
+    columns = TextColumn("  {task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    with Progress(*columns, console=console, transient=True) as progress:
+        states = stack.up(home, names, progress, ready)
+    servers(states, console)
+    return states
+
+
+def servers(states: list[stack.State], console: Console | None = None) -> None:
+    """Servers, where they are, and their logs."""
+    table = Table("server", "state", "address", "MiB", "log")
+    for state in states:
+        memory = f"{state.resident_bytes >> 20}" if state.resident_bytes else ""
+        table.add_row(state.name, state.state, state.address, memory, escape(str(state.log)))
+    (console or Console()).print(table)
+
+
+def findings(found: list[Finding]) -> None:
+    """What `doctor` found: a line each, and what to do about what is wrong."""
+    console = Console()
+    for finding in found:
+        mark = "[green]ok    [/]" if finding.ok else "[red]failed[/]"
+        console.print(f"{mark} {finding.subject:<15} {escape(finding.found)}", soft_wrap=True)
+        if not finding.ok:
+            console.print(f"       {'':<15} → {escape(finding.remedy)}", soft_wrap=True)

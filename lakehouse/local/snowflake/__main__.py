@@ -1,0 +1,52 @@
+"""Runs the server on loopback until it is told to stop: `python -m lakehouse.local.snowflake`.
+
+Environment: SNOWFLAKE_PORT, SNOWFLAKE_ACCOUNT, SNOWFLAKE_ADMIN_PASSWORD, and what `Lake.from_environment` needs. The
+data lies in snowflake/data of the state folder. GET /healthz answers when the server is ready.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+REQUIRED = (
+    "SNOWFLAKE_PORT",
+    "SNOWFLAKE_ACCOUNT",
+    "SNOWFLAKE_ADMIN_PASSWORD",
+    "AWS_ENDPOINT_URL",
+    "AWS_REGION",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+)
+
+
+def main() -> None:
+    """Start and serve."""
+    if lacking := [name for name in REQUIRED if not os.environ.get(name)]:
+        sys.exit(f"The Snowflake server was not started: set {', '.join(lacking)}")
+
+    import uvicorn
+
+    from lakehouse.local.home import Home
+    from lakehouse.local.snowflake.iceberg import Lake
+    from lakehouse.local.snowflake.server import application
+
+    app = application(
+        account=os.environ["SNOWFLAKE_ACCOUNT"],
+        admin_password=os.environ.pop("SNOWFLAKE_ADMIN_PASSWORD"),
+        lake=Lake.from_environment(os.environ),
+        folder=Home.default().folder("snowflake") / "data",
+    )
+    # Clients keep connections open: a stop does not wait for them.
+    uvicorn.run(
+        app,
+        host="127.0.0.1",
+        port=int(os.environ["SNOWFLAKE_PORT"]),
+        access_log=False,
+        log_level="warning",
+        timeout_graceful_shutdown=2,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""What a Snowflake account holds: objects and their owners, roles, privileges.
+
+The rules are Snowflake's (Overview of Access Control): every object is owned by the role that made it; ownership
+carries all privileges; a role has what its granted roles have.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from lakehouse.local.snowflake import errors
+from lakehouse.local.snowflake.tokens import Name
+
+ADMIN_USER = "ADMIN"
+"""The one user who logs in with a password, and may do what ACCOUNTADMIN may."""
+
+_SYSTEM_ROLES = {
+    "ACCOUNTADMIN": ("CREATE INTEGRATION", "CREATE EXTERNAL VOLUME"),
+    "SYSADMIN": ("CREATE DATABASE", "CREATE WAREHOUSE"),
+    "SECURITYADMIN": ("MANAGE GRANTS",),
+    "USERADMIN": ("CREATE USER", "CREATE ROLE"),
+    "PUBLIC": (),
+}
+_SYSTEM_HIERARCHY = {"ACCOUNTADMIN": ("SYSADMIN", "SECURITYADMIN"), "SECURITYADMIN": ("USERADMIN",)}
+
+
+@dataclass
+class Entity:
+    """An object of the account. `options` are those of its CREATE and ALTER statements."""
+
+    kind: str
+    name: Name
+    owner: str
+    options: dict[str, Any] = field(default_factory=dict)
+    created: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def label(self) -> str:
+        """The name as messages show it."""
+        return ".".join(self.name)
+
+
+@dataclass
+class IcebergTable(Entity):
+    """A table over an external catalog, pinned to the snapshot of its last refresh."""
+
+    glue_database: str = ""
+    metadata_location: str = ""
+
+
+class Account:
+    """All state but the data itself. In memory: a new process is a new account.
+
+    `lock` guards every use of it; `loading`, taken before `lock`, lets one table at a time be loaded.
+    """
+
+    def __init__(self, name: str):
+        self.name = name.upper()
+        self.lock = threading.RLock()
+        self.loading = threading.Lock()
+        self._entities: dict[tuple[str, Name], Entity] = {}
+        self._privileges: set[tuple[str, str, Name, str]] = set()
+        self._granted_roles: dict[tuple[str, str], set[str]] = {}
+        for role, privileges in _SYSTEM_ROLES.items():
+            self.add(Entity("ROLE", (role,), owner="ACCOUNTADMIN"))
+            for privilege in privileges:
+                self.grant(privilege, "ACCOUNT", (), role)
+        for role, members in _SYSTEM_HIERARCHY.items():
+            for member in members:
+                self.grant_role(member, "ROLE", role)
+        self.add(Entity("USER", (ADMIN_USER,), owner="ACCOUNTADMIN", options={"DEFAULT_ROLE": "ACCOUNTADMIN"}))
+        self.grant_role("ACCOUNTADMIN", "USER", ADMIN_USER)
+
+    def find(self, kind: str, name: Name) -> Entity | None:
+        """The object, if there is one, whoever asks."""
+        return self._entities.get((kind, name))
+
+    def get(self, kind: str, name: Name, role: str) -> Entity:
+        """The object, if the role may see it.
+
+        Raises: ProgrammingError 2003 when it is not there or not to be seen.
+        """
+        entity = self._entities.get((kind, name))
+        if entity is None or not self.visible(entity, role):
+            raise errors.missing(kind, ".".join(name))
+        return entity
+
+    def all(self, kind: str) -> list[Entity]:
+        """The objects of a kind, by name, whoever asks."""
+        return [self._entities[key] for key in sorted(self._entities) if key[0] == kind]
+
+    def seen(self, kind: str, role: str) -> list[Entity]:
+        """The objects of a kind that the role may see, by name."""
+        return [entity for entity in self.all(kind) if self.visible(entity, role)]
+
+    def add(self, entity: Entity) -> None:
+        """Keep an object, in place of another of the same name."""
+        self._entities[entity.kind, entity.name] = entity
+
+    def remove(self, entity: Entity) -> None:
+        """Forget an object, what it contains, and the privileges granted on both."""
+        gone = [
+            (other.kind, other.name)
+            for other in self._entities.values()
+            if other is entity
+            or (entity.kind in ("DATABASE", "SCHEMA") and other.name[: len(entity.name)] == entity.name != other.name)
+        ]
+        for key in gone:
+            del self._entities[key]
+        kinds = {(_grant_kind(kind), name) for kind, name in gone}
+        self._privileges = {grant for grant in self._privileges if (grant[1], grant[2]) not in kinds}
+        if entity.kind in ("USER", "ROLE"):
+            self._granted_roles.pop((entity.kind, entity.name[0]), None)
+        if entity.kind == "ROLE":
+            for roles in self._granted_roles.values():
+                roles.discard(entity.name[0])
+            self._privileges = {grant for grant in self._privileges if grant[3] != entity.name[0]}
+
+    def grant(self, privilege: str, kind: str, name: Name, role: str, *, revoke: bool = False) -> None:
+        """Give a role a privilege, or take it away."""
+        change = self._privileges.discard if revoke else self._privileges.add
+        change((privilege, kind, name, role))
+
+    def grant_role(self, role: str, grantee_kind: str, grantee: str, *, revoke: bool = False) -> None:
+        """Give a role to a user or to another role, or take it away."""
+        roles = self._granted_roles.setdefault((grantee_kind, grantee), set())
+        change = roles.discard if revoke else roles.add
+        change(role)
+
+    def has_role(self, user: str, role: str) -> bool:
+        """Whether the user may act as the role: granted directly, inherited, or PUBLIC."""
+        granted = self._granted_roles.get(("USER", user), set()) | {"PUBLIC"}
+        return any(role in self.roles_of(each) for each in granted)
+
+    def roles_of(self, role: str) -> set[str]:
+        """The role, PUBLIC, and all roles granted to it."""
+        found: set[str] = set()
+        open_ = {role, "PUBLIC"}
+        while open_:
+            found |= open_
+            open_ = {r for each in open_ for r in self._granted_roles.get(("ROLE", each), ())} - found
+        return found
+
+    def owns(self, entity: Entity, role: str) -> bool:
+        """Whether the role, or one granted to it, owns the object."""
+        return entity.owner in self.roles_of(role)
+
+    def allowed(self, privilege: str, kind: str, name: Name, role: str) -> bool:
+        """Whether the role has the privilege, by a grant or by ownership."""
+        entity = self._entities.get((_entity_kind(kind), name))
+        grants = {(privilege, _grant_kind(kind), name, each) for each in self.roles_of(role)}
+        return (entity is not None and self.owns(entity, role)) or bool(grants & self._privileges)
+
+    def visible(self, entity: Entity, role: str) -> bool:
+        """Whether the role has any privilege on the object, and may use what contains it."""
+        if entity.kind in ("USER", "ROLE"):
+            return True
+        roles, kind = self.roles_of(role), _grant_kind(entity.kind)
+        granted = any(grant[1:3] == (kind, entity.name) and grant[3] in roles for grant in self._privileges)
+        keys = ("DATABASE", entity.name[:1]), ("SCHEMA", entity.name[:2])
+        containers = [self._entities.get(key) for key in keys]
+        inside = entity.kind in ("SCHEMA", "ICEBERG TABLE")
+        reachable = not inside or all(
+            self.allowed("USAGE", each.kind, each.name, role) for each in containers if each and each is not entity
+        )
+        return reachable and (granted or self.owns(entity, role))
+
+    def require(self, privilege: str, kind: str, name: Name, role: str) -> None:
+        """
+        Raises: ProgrammingError 3001 when the role lacks the privilege, 2003 when it does not even see the object.
+        """
+        if self.allowed(privilege, kind, name, role):
+            return
+        if kind != "ACCOUNT":
+            self.get(_entity_kind(kind), name, role)
+        raise errors.forbidden(kind, ".".join(name) or self.name, privilege)
+
+    def require_ownership(self, entity: Entity, role: str) -> None:
+        """
+        Raises: ProgrammingError 3001 when the role sees the object but does not own it.
+        """
+        if not self.owns(entity, role):
+            raise errors.forbidden(entity.kind, entity.label, "OWNERSHIP")
+
+
+def _grant_kind(kind: str) -> str:
+    """GRANT says INTEGRATION where CREATE says CATALOG INTEGRATION."""
+    return "INTEGRATION" if kind == "CATALOG INTEGRATION" else kind
+
+
+def _entity_kind(kind: str) -> str:
+    return "CATALOG INTEGRATION" if kind == "INTEGRATION" else kind

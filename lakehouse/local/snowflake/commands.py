@@ -1,0 +1,227 @@
+"""Runs a parsed statement: dispatch, and what concerns users, roles, grants, warehouses, databases and schemas."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import load_der_public_key
+
+from lakehouse.local.snowflake import errors, storage, tables
+from lakehouse.local.snowflake.account import Entity
+from lakehouse.local.snowflake.iceberg import quote
+from lakehouse.local.snowflake.session import Result, Session, like, status
+from lakehouse.local.snowflake.statements import (
+    Alter,
+    Create,
+    Describe,
+    Drop,
+    Grant,
+    GrantRole,
+    Refresh,
+    Show,
+    Statement,
+    Use,
+)
+from lakehouse.local.snowflake.tokens import Name
+
+KEY_OPTIONS = ("RSA_PUBLIC_KEY", "RSA_PUBLIC_KEY_2")
+"""A user has two keys, so that one can be replaced while the other is in use."""
+
+PARTS = {"SCHEMA": 2, "ICEBERG TABLE": 3}
+"""How many parts the full name of an object has; one, if it is not here."""
+
+_CREATE_PRIVILEGE = {"CATALOG INTEGRATION": "CREATE INTEGRATION"}
+_ALTERED = ("USER", "ROLE", "WAREHOUSE", "DATABASE", "SCHEMA")
+_SUCCESS = "Statement executed successfully."
+
+
+def run(session: Session, statement: Statement) -> Result:
+    """Carry out the statement with the rights of the session's role.
+
+    Raises: ProgrammingError, as Snowflake would answer.
+    """
+    match statement:
+        case Create(kind="ICEBERG TABLE"):
+            return tables.create(session, statement)
+        case Refresh():
+            return tables.refresh(session, statement)
+        case Drop(kind="ICEBERG TABLE"):
+            return tables.drop(session, statement)
+        case Show(kind="ICEBERG TABLE"):
+            return tables.show(session, statement)
+    with session.account.lock:
+        match statement:
+            case Create():
+                return _create(session, statement)
+            case Alter():
+                return _alter(session, statement)
+            case Drop():
+                return _drop(session, statement)
+            case Describe(kind="USER"):
+                return _describe_user(session, statement.name)
+            case Describe():
+                return storage.describe(session, statement)
+            case Show():
+                return _show(session, statement)
+            case Grant():
+                return _grant(session, statement)
+            case GrantRole():
+                return _grant_role(session, statement)
+            case Use():
+                return _use(session, statement)
+
+
+def _create(session: Session, statement: Create) -> Result:
+    account, kind = session.account, statement.kind
+    name = session.resolve(statement.name, PARTS.get(kind, 1))
+    label = kind.capitalize()
+    privilege = _CREATE_PRIVILEGE.get(kind, f"CREATE {kind}")
+    if kind == "SCHEMA":
+        account.require(privilege, "DATABASE", name[:1], session.role)
+    else:
+        account.require(privilege, "ACCOUNT", (), session.role)
+    if existing := account.find(kind, name):
+        if statement.if_not_exists:
+            return status(f"{name[-1]} already exists, statement succeeded.")
+        if not statement.or_replace:
+            raise errors.exists(".".join(name))
+        if kind in ("DATABASE", "SCHEMA"):
+            raise errors.not_emulated(f"CREATE OR REPLACE {kind}")
+        account.require_ownership(existing, session.role)
+        account.remove(existing)
+    options = dict(statement.options)
+    if kind == "USER":
+        options |= _fingerprints(options)
+    elif kind == "EXTERNAL VOLUME":
+        options = storage.with_external_ids(account, name[0], options)
+    elif kind in ("DATABASE", "SCHEMA"):
+        session.run(f"CREATE {kind} {quote(*name)}")
+    account.add(Entity(kind, name, owner=session.role, options=options))
+    if kind == "DATABASE":
+        account.add(Entity("SCHEMA", (*name, "PUBLIC"), owner=session.role))
+        session.run(f"CREATE SCHEMA {quote(*name, 'PUBLIC')}")
+    return status(f"{label} {name[-1]} successfully created.")
+
+
+def _alter(session: Session, statement: Alter) -> Result:
+    if statement.kind not in _ALTERED:
+        raise errors.not_emulated(f"ALTER {statement.kind} SET")
+    entity = _owned(session, statement.kind, statement.name, statement.if_exists)
+    if entity:
+        options = dict(statement.options)
+        entity.options |= options | (_fingerprints(options) if statement.kind == "USER" else {})
+    return status(_SUCCESS)
+
+
+def _drop(session: Session, statement: Drop) -> Result:
+    if statement.kind == "DATABASE":
+        raise errors.not_emulated("DROP DATABASE")
+    entity = _owned(session, statement.kind, statement.name, statement.if_exists)
+    if entity is None:
+        return status(f"Drop statement executed successfully ({statement.name[-1]} already dropped).")
+    if statement.kind in ("EXTERNAL VOLUME", "CATALOG INTEGRATION"):
+        tables.require_unused(session.account, entity)
+    if statement.kind == "SCHEMA":
+        session.run(f"DROP SCHEMA {quote(*entity.name)}")
+    session.account.remove(entity)
+    return status(f"{entity.name[-1]} successfully dropped.")
+
+
+def _owned(session: Session, kind: str, name: Name, if_exists: bool) -> Entity | None:
+    """The object, which the role must own; None when it is not there and need not be."""
+    name = session.resolve(name, PARTS.get(kind, 1))
+    if if_exists and session.account.find(kind, name) is None:
+        return None
+    entity = session.account.get(kind, name, session.role)
+    session.account.require_ownership(entity, session.role)
+    return entity
+
+
+def _describe_user(session: Session, name: Name) -> Result:
+    user = session.account.get("USER", session.resolve(name, 1), session.role)
+    if user.name != (session.user,):
+        session.account.require_ownership(user, session.role)
+    properties = {"NAME": user.name[0], **user.options}
+    rows = [(key, "null" if value is None else _text(value), "null", "") for key, value in properties.items()]
+    return Result(["property", "value", "default", "description"], rows)
+
+
+def _show(session: Session, statement: Show) -> Result:
+    pattern = like(statement.like)
+    rows = [
+        (entity.created, entity.name[-1], entity.owner, _text(entity.options.get("COMMENT") or ""))
+        for entity in session.account.seen(statement.kind, session.role)
+        if pattern.fullmatch(entity.name[-1])
+    ]
+    return Result(["created_on", "name", "owner", "comment"], rows)
+
+
+def _grant(session: Session, statement: Grant) -> Result:
+    account = session.account
+    name: Name = ()
+    account.get("ROLE", (statement.role,), session.role)
+    if statement.kind != "ACCOUNT":
+        name = session.resolve(statement.name, PARTS.get(statement.kind, 1))
+        kind = "CATALOG INTEGRATION" if statement.kind == "INTEGRATION" else statement.kind
+        entity = account.find(kind, name)
+        if entity is None:
+            raise errors.missing(statement.kind, ".".join(name))
+        if not account.owns(entity, session.role):
+            account.require("MANAGE GRANTS", "ACCOUNT", (), session.role)
+    else:
+        account.require("MANAGE GRANTS", "ACCOUNT", (), session.role)
+    for privilege in statement.privileges:
+        account.grant(privilege, statement.kind, name, statement.role, revoke=statement.revoke)
+    return status(_SUCCESS)
+
+
+def _grant_role(session: Session, statement: GrantRole) -> Result:
+    account = session.account
+    role = account.get("ROLE", (statement.role,), session.role)
+    account.get(statement.grantee_kind, (statement.grantee,), session.role)
+    if not account.owns(role, session.role):
+        account.require("MANAGE GRANTS", "ACCOUNT", (), session.role)
+    account.grant_role(statement.role, statement.grantee_kind, statement.grantee, revoke=statement.revoke)
+    return status(_SUCCESS)
+
+
+def _use(session: Session, statement: Use) -> Result:
+    if statement.kind == "ROLE":
+        session.account.get("ROLE", (statement.name,), session.role)
+        if not session.account.has_role(session.user, statement.name):
+            raise errors.forbidden("ROLE", statement.name, "USAGE")
+        session.role = statement.name
+    else:
+        session.account.require("USAGE", "WAREHOUSE", (statement.name,), session.role)
+        session.warehouse = statement.name
+    return status(_SUCCESS)
+
+
+def _fingerprints(options: dict[str, Any]) -> dict[str, str | None]:
+    """Of the keys that were set, as DESC USER shows them; None of those that were unset."""
+    return {f"{key}_FP": fingerprint(options[key]) if options[key] else None for key in KEY_OPTIONS if key in options}
+
+
+def fingerprint(public_key: str) -> str:
+    """`SHA256:` and the base64 of the hash of the key's DER form (Snowflake, Key-pair authentication).
+
+    Parameters: the base64 body of a PEM public key, without its delimiters.
+    Raises: ProgrammingError when it is not one of an RSA key of 2048 bits or more.
+    """
+    try:
+        der = base64.b64decode(re.sub(r"\s", "", public_key), validate=True)
+        key = load_der_public_key(der)
+    except (binascii.Error, ValueError):
+        raise errors.invalid_option("New public key rejected by current policy. Reason: 'Invalid public key'") from None
+    if not isinstance(key, RSAPublicKey) or key.key_size < 2048:
+        raise errors.invalid_option("New public key rejected by current policy. Reason: 'RSA of 2048 bits or more'")
+    return "SHA256:" + base64.b64encode(hashlib.sha256(der).digest()).decode()
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,54 @@
+"""The functions that tell a session who and where it is, and SYSTEM$GET_ICEBERG_TABLE_INFORMATION."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sqlglot import Expr, exp
+
+from lakehouse.local.snowflake import errors, tables
+from lakehouse.local.snowflake.tokens import TokenReader
+
+if TYPE_CHECKING:
+    from lakehouse.local.snowflake.engine import Connection
+
+_CONTEXT: dict[str, Callable[[Connection], str | None]] = {
+    "CURRENT_ACCOUNT": lambda session: session.account.name,
+    "CURRENT_USER": lambda session: session.user,
+    "CURRENT_ROLE": lambda session: session.role,
+    "CURRENT_WAREHOUSE": lambda session: session.warehouse,
+    "CURRENT_DATABASE": lambda session: session.database,
+    "CURRENT_SCHEMA": lambda session: session.schema,
+    "CURRENT_REGION": lambda session: "AWS_" + session.lake.region.upper().replace("-", "_"),
+}
+
+
+def substitute(session: Connection, expression: Expr) -> Expr:
+    """The expression with the calls of these functions replaced by their values."""
+    return expression.transform(lambda node: _value(session, node), copy=False)
+
+
+def _value(session: Connection, node: Expr) -> Expr:
+    if not isinstance(node, exp.Func):
+        return node
+    name = node.name.upper() if isinstance(node, exp.Anonymous) else node.sql_name().upper()
+    if name in _CONTEXT:
+        value = _CONTEXT[name](session)
+    elif name == "SYSTEM$GET_ICEBERG_TABLE_INFORMATION":
+        value = tables.information(session, _table_name(node))
+    else:
+        return node
+    constant = exp.convert(value) if value is not None else exp.cast(exp.null(), "text")
+    named = isinstance(node.parent, exp.Select)
+    return exp.alias_(constant, node.sql(dialect="snowflake").upper(), quoted=True) if named else constant
+
+
+def _table_name(call: exp.Anonymous) -> tuple[str, ...]:
+    argument = call.expressions[0] if len(call.expressions) == 1 else None
+    if not (isinstance(argument, exp.Literal) and argument.is_string):
+        raise errors.syntax_error(call.sql(dialect="snowflake"), "one string: the table's name")
+    tokens = TokenReader(argument.this)
+    name = tokens.name()
+    tokens.expect_end()
+    return name

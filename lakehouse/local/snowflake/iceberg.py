@@ -1,0 +1,134 @@
+"""Iceberg tables found through AWS Glue, and their rows copied into DuckDB.
+
+A copy is what makes a table stand still between two refreshes, as Snowflake's do. pyiceberg reads it, with its deletes
+applied: position deletes and deletion vectors; equality deletes it refuses, as Snowflake does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from duckdb import DuckDBPyConnection
+
+from lakehouse.local.snowflake import errors
+from lakehouse.local.snowflake.tokens import Name
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.types import NestedField
+
+
+@dataclass(frozen=True)
+class Lake:
+    """Where Glue and S3 answer. It stands for the IAM role that Snowflake assumes, which nothing checks here."""
+
+    glue_endpoint: str
+    s3_endpoint: str
+    region: str
+    access_key_id: str
+    secret_access_key: str = field(repr=False)
+
+    @classmethod
+    def from_environment(cls, env: Mapping[str, str]) -> Lake:
+        """
+        Parameters: AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY; AWS_ENDPOINT_URL_S3 if S3
+        answers elsewhere.
+        Raises: KeyError with the name of the one that is missing.
+        """
+        return cls(
+            glue_endpoint=env["AWS_ENDPOINT_URL"],
+            s3_endpoint=env.get("AWS_ENDPOINT_URL_S3") or env["AWS_ENDPOINT_URL"],
+            region=env["AWS_REGION"],
+            access_key_id=env["AWS_ACCESS_KEY_ID"],
+            secret_access_key=env["AWS_SECRET_ACCESS_KEY"],
+        )
+
+    def table(self, database: str, name: str, *, catalog_id: str, region: str | None) -> Table:
+        """The table's current metadata.
+
+        Raises: ProgrammingError when Glue has no such Iceberg table, or Glue or S3 cannot be read.
+        """
+        from botocore.exceptions import BotoCoreError, ClientError
+        from pyiceberg.catalog.glue import GlueCatalog
+        from pyiceberg.exceptions import NoSuchIcebergTableError, NoSuchPropertyException, NoSuchTableError
+
+        properties = self._properties(catalog_id, region or self.region)
+        try:
+            return GlueCatalog("glue", **properties).load_table((database, name))
+        except (NoSuchTableError, NoSuchIcebergTableError, NoSuchPropertyException) as error:
+            raise errors.failed(f"AWS Glue has no Iceberg table '{database}.{name}': {error}") from None
+        except (BotoCoreError, ClientError, OSError) as error:
+            raise errors.failed(f"Table '{database}.{name}' cannot be read from Glue or S3: {error}") from None
+
+    def _properties(self, catalog_id: str, region: str) -> dict[str, str]:
+        return {
+            "glue.endpoint": self.glue_endpoint,
+            "glue.id": catalog_id,
+            "glue.region": region,
+            "glue.access-key-id": self.access_key_id,
+            "glue.secret-access-key": self.secret_access_key,
+            "s3.endpoint": self.s3_endpoint,
+            "s3.region": region,
+            "s3.access-key-id": self.access_key_id,
+            "s3.secret-access-key": self.secret_access_key,
+        }
+
+
+def copy(table: Table, duckdb: DuckDBPyConnection, target: Name) -> None:
+    """Put the rows of the table's current snapshot in place of the DuckDB table `target`, in one transaction.
+
+    Raises: ProgrammingError when a type has no counterpart here, two columns differ in case only, the table has
+    equality deletes, or a file cannot be read.
+    """
+    fields = table.schema().fields
+    names = [field.name.upper() for field in fields]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise errors.failed(f"Column names differ in case only, and Snowflake has one case: {sorted(twice)}")
+    columns = ", ".join(f"{_value(field)} AS {quote(field.name.upper())}" for field in fields)
+    try:
+        duckdb.register("iceberg_rows", table.scan().to_arrow_batch_reader())
+        duckdb.execute(f"CREATE OR REPLACE TABLE {quote(*target)} AS SELECT {columns} FROM iceberg_rows")
+        duckdb.unregister("iceberg_rows")
+    except (OSError, ValueError) as error:
+        raise errors.failed(f"The data files of '{'.'.join(target)}' cannot be read: {error}") from None
+
+
+def quote(*parts: str) -> str:
+    """A quoted name, in DuckDB's dialect and in Snowflake's."""
+    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+
+
+def _value(field: NestedField) -> str:
+    """The expression that gives a column the DuckDB type which fakesnow shows as Snowflake's for it.
+
+    Source: Snowflake, Data types for Apache Iceberg tables. Nested values become JSON (docs/snowflake.md).
+    """
+    from pyiceberg import types
+
+    name = quote(field.name)
+    match field.field_type:
+        case types.StructType() | types.ListType() | types.MapType():
+            return f"to_json({name})"
+        case types.IntegerType() | types.LongType():
+            return f"{name}::BIGINT"
+        case types.FloatType() | types.DoubleType():
+            return f"{name}::DOUBLE"
+        case types.FixedType() | types.BinaryType():
+            return f"{name}::BLOB"
+        case types.UUIDType():
+            # As text, Snowflake's form of it: DuckDB gives a UUID no binary form.
+            return f"{name}::VARCHAR"
+        case (
+            types.BooleanType()
+            | types.DecimalType()
+            | types.DateType()
+            | types.TimeType()
+            | types.TimestampType()
+            | types.TimestamptzType()
+            | types.StringType()
+        ):
+            return name
+        case other:
+            raise errors.not_emulated(f"Column '{field.name}' of Iceberg type {other}")

@@ -1,0 +1,59 @@
+"""What a role may do with tables and views, checked before fakesnow runs a statement.
+
+Rights are those of schemas and of Iceberg tables. Other tables and views belong to whoever may use their schema.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import Expr, exp
+
+from lakehouse.local.snowflake import errors
+from lakehouse.local.snowflake.tokens import Name
+
+if TYPE_CHECKING:
+    from lakehouse.local.snowflake.engine import Connection
+
+# What sqlglot cannot parse it passes on as a command, and DuckDB would run its own statements.
+_DUCKDB_OWN = (exp.Command, exp.Pragma, exp.Attach, exp.Detach)
+_WRITES = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.TruncateTable, exp.Alter, exp.Drop)
+
+
+def check(session: Connection, expression: Expr) -> None:
+    """
+    Raises: ProgrammingError when the statement is unknown, touches what the role may not touch, would change an Iceberg
+    table of an external catalog, or reads a table without a warehouse.
+    """
+    if isinstance(expression, _DUCKDB_OWN):
+        raise errors.not_emulated(f"The statement '{expression.sql(dialect='snowflake')[:80]}'")
+    if isinstance(expression, exp.Use):
+        return
+    local = {cte.alias.upper() for cte in expression.find_all(exp.CTE)}
+    with session.account.lock:
+        for table in expression.find_all(exp.Table):
+            if isinstance(table.this, exp.Identifier) and not (len(table.parts) == 1 and table.name.upper() in local):
+                _check_table(session, expression, table)
+
+
+def _check_table(session: Connection, expression: Expr, table: exp.Table) -> None:
+    account, role = session.account, session.role
+    parts: Name = tuple(part.name if part.args.get("quoted") else part.name.upper() for part in table.parts)
+    if len(parts) > 3 or (len(parts) < 3 and not session.database) or (len(parts) == 1 and not session.schema):
+        return  # fakesnow says what is missing
+    name = session.resolve(parts, 3)
+    for kind, container in (("DATABASE", name[:1]), ("SCHEMA", name[:2])):
+        if account.find(kind, container):
+            account.require("USAGE", kind, container, role)
+    target = expression.this.this if isinstance(expression.this, exp.Schema) else expression.this
+    if isinstance(expression, exp.Create) and target is table:
+        privilege = f"CREATE {expression.kind}"
+        if expression.kind in ("TABLE", "VIEW") and account.find("SCHEMA", name[:2]):
+            account.require(privilege, "SCHEMA", name[:2], role)
+    if account.find("ICEBERG TABLE", name) is None:
+        return
+    if isinstance(expression, (*_WRITES, exp.Create)) and expression.find(exp.Table) is table:
+        raise errors.failed(f"Iceberg table {name[2]} is read-only: it belongs to an external catalog")
+    account.require("SELECT", "ICEBERG TABLE", name, role)
+    if not session.warehouse or not account.allowed("USAGE", "WAREHOUSE", (session.warehouse,), role):
+        raise errors.no_warehouse()

@@ -1,0 +1,112 @@
+"""A statement as a stream of tokens, read from left to right."""
+
+from __future__ import annotations
+
+import sqlglot
+from sqlglot.tokens import Token, TokenType
+
+from lakehouse.local.snowflake.errors import syntax_error
+
+Name = tuple[str, ...]
+"""An object's name, one part or more, as Snowflake stores it: unquoted parts in upper case."""
+
+_QUOTED = {TokenType.STRING, TokenType.RAW_STRING, TokenType.IDENTIFIER}
+_STRINGS = {TokenType.STRING, TokenType.RAW_STRING}
+
+
+class TokenReader:
+    """Reads keywords, names and literals. Whatever does not fit raises Snowflake's syntax error."""
+
+    def __init__(self, sql: str):
+        """
+        Parameters: one statement, with or without a closing semicolon.
+        Raises: sqlglot.errors.TokenError when it cannot be split into tokens, such as an open quote.
+        """
+        self._tokens: list[Token] = list(sqlglot.tokenize(sql, read="snowflake"))
+        while self._tokens and self._tokens[-1].token_type == TokenType.SEMICOLON:
+            self._tokens.pop()
+        self._at = 0
+
+    def at_end(self) -> bool:
+        """Whether everything has been read."""
+        return self._at >= len(self._tokens)
+
+    def at(self, *words: str) -> bool:
+        """Whether these keywords or signs come next."""
+        return all(self._word(offset) == word for offset, word in enumerate(words))
+
+    def take(self, *words: str) -> bool:
+        """Read these keywords if they come next."""
+        found = self.at(*words)
+        if found:
+            self._at += len(words)
+        return found
+
+    def take_one_of(self, *choices: str) -> str | None:
+        """Read the first of these (each one keyword or more, separated by spaces) that comes next."""
+        return next((choice for choice in choices if self.take(*choice.split())), None)
+
+    def expect(self, *words: str) -> None:
+        """Read these keywords, which must come next."""
+        if not self.take(*words):
+            raise self.error(" ".join(words))
+
+    def expect_end(self) -> None:
+        """Nothing may follow."""
+        if not self.at_end():
+            raise self.error("end of statement")
+
+    def identifier(self) -> str:
+        """One identifier; unquoted ones are folded to upper case (Snowflake, Identifier requirements)."""
+        token = self._next("identifier")
+        if token.token_type in _STRINGS or not (token.token_type in _QUOTED or _is_word(token.text)):
+            self._at -= 1
+            raise self.error("identifier")
+        return token.text if token.token_type == TokenType.IDENTIFIER else token.text.upper()
+
+    def name(self) -> Name:
+        """An identifier, qualified or not."""
+        parts = [self.identifier()]
+        while self.take("."):
+            parts.append(self.identifier())
+        return tuple(parts)
+
+    def string(self) -> str:
+        """A string literal, without its quotes."""
+        token = self._next("string")
+        if token.token_type not in _STRINGS:
+            self._at -= 1
+            raise self.error("string")
+        return token.text
+
+    def at_string(self) -> bool:
+        """Whether a string literal comes next."""
+        return not self.at_end() and self._tokens[self._at].token_type in _STRINGS
+
+    def number(self) -> int:
+        """An integer literal."""
+        token = self._next("number")
+        if token.token_type != TokenType.NUMBER or not token.text.isdigit():
+            self._at -= 1
+            raise self.error("number")
+        return int(token.text)
+
+    def error(self, expected: str = ""):
+        """The syntax error at this place."""
+        return syntax_error("<EOF>" if self.at_end() else self._tokens[self._at].text, expected)
+
+    def _word(self, offset: int) -> str | None:
+        index = self._at + offset
+        if index >= len(self._tokens) or self._tokens[index].token_type in _QUOTED:
+            return None
+        return self._tokens[index].text.upper()
+
+    def _next(self, expected: str) -> Token:
+        if self.at_end():
+            raise self.error(expected)
+        self._at += 1
+        return self._tokens[self._at - 1]
+
+
+def _is_word(text: str) -> bool:
+    return text.replace("$", "_").isidentifier()

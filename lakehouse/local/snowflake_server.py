@@ -1,0 +1,46 @@
+"""The Snowflake-protocol server (lakehouse.local.snowflake), in memory."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Mapping
+
+from lakehouse.local import probe
+from lakehouse.local.context import Context
+from lakehouse.local.process import Server
+
+
+def server(context: Context) -> Server:
+    """The server with the account objects an administrator would make: role, warehouse, database, user with its key.
+
+    The administrator's password is new for each process and known to its environment only.
+    """
+    environment = context.environment
+
+    def provision(env: Mapping[str, str]) -> None:
+        from lakehouse.local.snowflake import bootstrap
+
+        bootstrap.ensure(
+            host=environment["SNOWFLAKE_HOST"],
+            port=context.ports["snowflake"],
+            account=environment["SNOWFLAKE_ACCOUNT"],
+            admin_password=env["SNOWFLAKE_ADMIN_PASSWORD"],
+            user=environment["SNOWFLAKE_USER"],
+            role=environment["SNOWFLAKE_ROLE"],
+            warehouse=environment["SNOWFLAKE_WAREHOUSE"],
+            database=environment["SNOWFLAKE_DATABASE"],
+            public_key=context.credentials.snowflake_public_key,
+        )
+
+    return Server(
+        name="snowflake",
+        command=(sys.executable, "-m", "lakehouse.local.snowflake"),
+        folder=context.home.folder("snowflake"),
+        address=context.url("snowflake"),
+        ready=lambda: probe.answers(f"{context.url('snowflake')}/healthz"),
+        env=environment,
+        env_once={"SNOWFLAKE_ADMIN_PASSWORD": secrets.token_urlsafe(24)},
+        ports={"snowflake": context.ports["snowflake"]},
+        provision=provision,
+    )

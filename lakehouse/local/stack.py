@@ -1,0 +1,184 @@
+"""The embedded stack as a whole: up, down, status. All return plain data; showing it is the command line's part."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING
+
+from lakehouse.config import PROJECT, config_path
+from lakehouse.errors import LakehouseError
+from lakehouse.local import aws, dagster, jars, kafka, ports, process, registry, s3, snowflake_server, spark
+from lakehouse.local.context import Context
+from lakehouse.local.environment import context as context_of
+from lakehouse.local.home import Home, explain_full_disk
+from lakehouse.local.process import Running, Server
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+
+@dataclass(frozen=True)
+class State:
+    """A server as a user sees it."""
+
+    name: str
+    state: str
+    """`ready`, `not ready` (it runs and does not serve) or `stopped`."""
+    address: str
+    log: Path
+    pid: int | None = None
+    resident_bytes: int = 0
+    """Memory of its processes together."""
+    seconds: float = 0
+    """How long `up` took to start it; 0 when it ran before."""
+
+
+def _datagen(context: Context) -> Server:
+    """The producer of the topics whose source is Datagen."""
+    return Server(
+        name="datagen",
+        command=(sys.executable, "-m", "lakehouse.local.datagen"),
+        folder=PROJECT,
+        address="",
+        ready=lambda: True,
+        env={**context.environment, "LAKEHOUSE_CONFIG": str(config_path().resolve()), "PYTHONUNBUFFERED": "1"},
+        after=("kafka", "registry"),
+    )
+
+
+SERVERS: Mapping[str, Callable[[Context], Server]] = {
+    "kafka": kafka.server,
+    "registry": registry.server,
+    "s3": s3.server,
+    "aws": aws.server,
+    "spark": spark.server,
+    "snowflake": snowflake_server.server,
+    "datagen": _datagen,
+    "dagster-code": dagster.code_server,
+    "dagster": dagster.webserver,
+    "dagster-daemon": dagster.daemon,
+}
+"""Every server of the stack, by name, in an order in which they could start; they stop in the reverse."""
+
+
+def up(
+    home: Home,
+    names: Collection[str] = tuple(SERVERS),
+    progress: Progress | None = None,
+    on_ready: Callable[[State], None] = lambda state: None,
+) -> list[State]:
+    """Start what is not running yet, and wait until all of it serves.
+
+    Parameters: the state folder, the servers to start, where to show downloads, and what to call as each gets ready.
+    Raises: LakehouseError when one cannot be started. What this call had started is then stopped again.
+    """
+    home.require_usable()
+    with explain_full_disk(home.path), home.exclusive():
+        jars.fetch(names, progress)
+        before = process.running(home)
+        context = context_of(home, ports.choose(home, _ports_in_use(before)))
+        servers = [describe(context) for name, describe in SERVERS.items() if name in names]
+        starter = _Starter(home, before, on_ready)
+        try:
+            return starter.start(servers)
+        except BaseException:
+            _stop(home, starter.started)
+            raise
+
+
+def down(home: Home) -> list[str]:
+    """Stop every server of a state folder, also after `up` was killed. Returns the names of those that ran.
+
+    Raises: LakehouseError when a process outlives even SIGKILL.
+    """
+    if not home.path.exists():
+        return []
+    with home.exclusive():
+        names = set(process.running(home))
+        _stop(home, names)
+    return sorted(names)
+
+
+def status(home: Home) -> list[State]:
+    """Every server of the stack, whether it runs or not. Asks each running one."""
+    found = process.running(home)
+    known = ports.recorded(home) | _ports_in_use(found)
+    if set(known) != set(ports.USUAL):
+        return [State(name, "stopped", "", home.log(name)) for name in SERVERS]
+    context = context_of(home, known)
+    return [_state(describe(context), found.get(name), home) for name, describe in SERVERS.items()]
+
+
+def _state(server: Server, running: Running | None, home: Home) -> State:
+    log = home.log(server.name)
+    if running is None or running.leader is None:
+        return State(server.name, "stopped", server.address, log)
+    try:
+        state = "ready" if server.ready() else "not ready"
+    except LakehouseError:
+        state = "not ready"
+    return State(server.name, state, server.address, log, running.leader.pid, running.resident_bytes())
+
+
+def _ports_in_use(found: Mapping[str, Running]) -> dict[str, int]:
+    """The ports of running servers, from their own environment: also when the record of ports was lost."""
+    return {name: port for running in found.values() for name, port in running.ports.items()}
+
+
+def _stop(home: Home, names: Collection[str]) -> None:
+    for name in reversed(SERVERS):
+        if name in names:
+            process.stop(name, home)
+
+
+class _Starter:
+    """Starts servers side by side, each as soon as those it comes after are ready."""
+
+    def __init__(self, home: Home, before: Mapping[str, Running], on_ready: Callable[[State], None]):
+        self._home, self._before, self._on_ready = home, before, on_ready
+        self._cancelled = Event()
+        self.started: set[str] = set()
+        """What this starter has started, ready or not."""
+
+    def start(self, servers: list[Server]) -> list[State]:
+        """Raises: the first error of any; the others are no longer awaited."""
+        by_name = {server.name: server for server in servers}
+        order = TopologicalSorter({name: set(server.after) & set(by_name) for name, server in by_name.items()})
+        order.prepare()
+        states: dict[str, State] = {}
+        with ThreadPoolExecutor(len(servers)) as pool:
+            pending: set[Future[State]] = set()
+            try:
+                while order.is_active():
+                    pending |= {pool.submit(self._start, by_name[name]) for name in order.get_ready()}
+                    done, pending = wait(pending, return_when=FIRST_COMPLETED)
+                    for state in (future.result() for future in done):
+                        states[state.name] = state
+                        self._on_ready(state)
+                        order.done(state.name)
+            except BaseException:
+                self._cancelled.set()
+                raise
+        return [states[name] for name in by_name]
+
+    def _start(self, server: Server) -> State:
+        began, running = time.monotonic(), self._before.get(server.name)
+        if running and not running.is_of(server):
+            process.stop(server.name, self._home)
+            running = None
+        kept = running is not None
+        if running is None:
+            self.started.add(server.name)
+            running = process.start(server, self._home)
+        process.wait_until_ready(server, running.leader, self._home, self._cancelled)
+        server.provision(running.env)
+        seconds = 0 if kept else time.monotonic() - began
+        log, leader = self._home.log(server.name), running.leader
+        return State(server.name, "ready", server.address, log, leader.pid, running.resident_bytes(), seconds)

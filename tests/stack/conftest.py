@@ -1,0 +1,36 @@
+"""The one embedded stack that all stack tests share."""
+
+import os
+
+import pytest
+
+from lakehouse.local import stack as local_stack
+from lakehouse.local.environment import environment
+from lakehouse.local.home import Home
+
+SERVERS = ("kafka", "registry", "s3", "aws", "spark", "snowflake")
+
+
+def pytest_collection_modifyitems(items):
+    """Everything in this folder needs the stack."""
+    for item in items:
+        if "/stack/" in item.path.as_posix():
+            item.add_marker(pytest.mark.stack)
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory):
+    """The state folder of a stack that runs for the whole session; os.environ leads to it.
+
+    Without Dagster and Datagen, so that nothing happens in it but what the tests do.
+    """
+    home = Home(tmp_path_factory.mktemp("stack") / "home")
+    before = dict(os.environ)
+    try:
+        local_stack.up(home, SERVERS)
+        os.environ.update(environment(home), LAKEHOUSE_HOME=str(home.path))
+        yield home
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        local_stack.down(home)

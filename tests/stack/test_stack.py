@@ -1,0 +1,172 @@
+"""The life of the embedded stack, by its command line; and what the shared stack offers."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import boto3
+import psutil
+import pytest
+from botocore.config import Config
+from confluent_kafka.admin import AdminClient, NewTopic
+from conftest import SERVERS
+
+from lakehouse.local import process
+from lakehouse.local import stack as local_stack
+from lakehouse.local.environment import environment
+from lakehouse.local.home import Home
+
+FEW = ("kafka", "s3")
+"""What most of these tests start: quick, and durable."""
+
+
+@pytest.fixture
+def home(tmp_path):
+    home = Home(tmp_path / "home")
+    yield home
+    local_stack.down(home)
+
+
+def lakehouse(home, *arguments, **options):
+    """Run the real command line."""
+    command = [sys.executable, "-m", "lakehouse.cli", *arguments]
+    env = {**os.environ, "LAKEHOUSE_HOME": str(home.path), "COLUMNS": "200"}
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, **options)
+
+
+def up(home, servers=FEW):
+    done = lakehouse(home, "up", *(part for name in servers for part in ("--only", name)))
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def pids(home):
+    return {name: running.leader.pid for name, running in process.running(home).items()}
+
+
+def s3(home):
+    variables = environment(home)
+    return boto3.client(
+        "s3",
+        endpoint_url=variables["AWS_ENDPOINT_URL_S3"],
+        region_name=variables["AWS_REGION"],
+        aws_access_key_id=variables["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=variables["AWS_SECRET_ACCESS_KEY"],
+        config=Config(s3={"addressing_style": "path"}),
+    )
+
+
+def kafka(home):
+    return AdminClient({"bootstrap.servers": environment(home)["KAFKA_BOOTSTRAP_SERVERS"]})
+
+
+def test_up_twice_keeps_what_runs_and_starts_what_died(home):
+    first = up(home)
+    assert "ready in" in first.stdout and str(home.log("kafka")) in first.stdout
+    before = pids(home)
+    assert set(before) == set(FEW)
+    assert up(home).stdout.count("was running") == 2
+    assert pids(home) == before
+
+    os.kill(before["s3"], signal.SIGKILL)
+    up(home)
+    after = pids(home)
+    assert after["kafka"] == before["kafka"] and after["s3"] != before["s3"]
+
+
+def test_topics_and_objects_survive_a_restart_on_other_ports(home):
+    up(home)
+    admin = kafka(home)
+    admin.create_topics([NewTopic("kept", 3)])["kept"].result()
+    s3(home).put_object(Bucket="lakehouse", Key="kept", Body=b"kept")
+    port = int(environment(home)["KAFKA_BOOTSTRAP_SERVERS"].rsplit(":")[-1])
+    assert lakehouse(home, "down").stdout.strip() == "Stopped: kafka, s3"
+
+    with socket.create_server(("127.0.0.1", port)):
+        up(home)
+        assert not environment(home)["KAFKA_BOOTSTRAP_SERVERS"].endswith(f":{port}")
+        assert len(kafka(home).list_topics(timeout=10).topics["kept"].partitions) == 3
+        assert s3(home).get_object(Bucket="lakehouse", Key="kept")["Body"].read() == b"kept"
+
+
+@pytest.mark.parametrize("seconds", [0.7, 1.5, 3])
+def test_down_after_up_was_killed_leaves_nothing(home, seconds):
+    env = {**os.environ, "LAKEHOUSE_HOME": str(home.path)}
+    command = [sys.executable, "-m", "lakehouse.cli", "up", *(f"--only={name}" for name in (*FEW, "aws"))]
+    with subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL) as killed:
+        time.sleep(seconds)
+        killed.kill()
+    survivors = [child for running in process.running(home).values() for child in running.processes]
+    assert lakehouse(home, "down").returncode == 0
+    assert process.running(home) == {} and not any(map(process.is_alive, survivors))
+    up(home)  # whatever it left is healed
+
+
+def test_down_leaves_foreign_processes_alone(home):
+    up(home, ["s3"])
+    foreign = {**os.environ, "LAKEHOUSE_HOME": str(home.path) + "-other", "LAKEHOUSE_SERVER": "s3"}
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env=foreign) as other:
+        assert lakehouse(home, "down").stdout.strip() == "Stopped: s3"
+        assert other.poll() is None
+        other.kill()
+    assert lakehouse(home, "down").stdout.strip() == "Nothing was running"
+
+
+def test_a_lost_record_of_ports_is_read_back_from_the_servers(home):
+    up(home)
+    before, variables = pids(home), environment(home)
+    home.endpoints.write_text('{"kafka": 90')
+    up(home)
+    assert pids(home) == before
+    assert environment(home) == variables
+
+
+def test_a_server_that_cannot_start_is_named_and_nothing_stays(home):
+    (home.folder("kafka/data") / "topic-0").mkdir()
+    failed = lakehouse(home, "up", "--only", "kafka", "--only", "s3")
+    assert failed.returncode == 1
+    assert "meta.properties" in failed.stderr and "Traceback" not in failed.stderr
+    assert process.running(home) == {}
+
+
+def test_a_second_up_waits_for_nobody(home):
+    with home.exclusive():
+        refused = lakehouse(home, "up", "--only", "s3")
+    assert refused.returncode == 1
+    assert f"process {os.getpid()}" in refused.stderr and "Traceback" not in refused.stderr
+
+
+def test_the_shared_stack_serves_and_listens_on_loopback_only(stack):
+    running = process.running(stack)
+    assert set(running) == set(SERVERS)
+    states = {state.name: state.state for state in local_stack.status(stack)}
+    assert {states[name] for name in SERVERS} == {"ready"}
+    for server in running.values():
+        for member in server.processes:
+            listening = (s for s in member.net_connections("inet") if s.status == psutil.CONN_LISTEN)
+            assert {socket.laddr.ip.removeprefix("::ffff:") for socket in listening} <= {"127.0.0.1"}
+
+
+def test_spark_refuses_whoever_has_no_token(stack, monkeypatch):
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    monkeypatch.delenv("SPARK_CONNECT_AUTHENTICATE_TOKEN")
+    with pytest.raises(PySparkException, match="token"):
+        SparkSession.builder.remote(os.environ["SPARK_REMOTE"]).create().range(1).count()
+
+
+def test_no_secret_is_in_a_command_line_or_a_log(stack):
+    variables = environment(stack)
+    running = process.running(stack)
+    hidden = [
+        variables["AWS_SECRET_ACCESS_KEY"],
+        variables["SPARK_CONNECT_AUTHENTICATE_TOKEN"],
+        running["snowflake"].env["SNOWFLAKE_ADMIN_PASSWORD"],
+    ]
+    for name, server in running.items():
+        said = stack.log(name).read_text(errors="replace") + " ".join(server.leader.cmdline())
+        assert not any(secret in said for secret in hidden), name

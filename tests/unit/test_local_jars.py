@@ -1,0 +1,116 @@
+"""The cache of Java artefacts, against a Maven repository served from a folder."""
+
+import hashlib
+import http.server
+import io
+import tarfile
+import threading
+from functools import partial
+
+import pytest
+
+from lakehouse.errors import LakehouseError
+from lakehouse.local import jars
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """A folder that is served as a Maven repository; the cache and the lock are in the test's folder too."""
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=folder))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    monkeypatch.setenv("LAKEHOUSE_MAVEN_URL", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("LAKEHOUSE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(jars, "LOCK", tmp_path / "jars.lock")
+    yield folder
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def publish(folder, path, content, *, lock, server="s3"):
+    file = folder / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content)
+    with lock.open("a") as lines:
+        lines.write(f"{server} {hashlib.sha256(content).hexdigest()} {len(content)} {path}\n")
+
+
+def test_the_shipped_lock_is_complete():
+    locked = jars.locked()
+    assert {jar.server for jar in locked} == {"kafka", "registry", "s3", "spark"}
+    assert all(len(jar.sha256) == 64 and jar.bytes > 0 for jar in locked)
+    assert len({jar.maven_path for jar in locked}) == len(locked)
+
+
+@pytest.mark.parametrize(
+    "path, coordinates",
+    [
+        ("org/example/a-b/1.0/a-b-1.0.jar", ("org.example", "a-b", "1.0", "", "jar")),
+        ("io/x/app/3.3.3/app-3.3.3-all.tar.gz", ("io.x", "app", "3.3.3", "all", "tar.gz")),
+        ("org/x/p/4.1/p-4.1-jar-with-dependencies.jar", ("org.x", "p", "4.1", "jar-with-dependencies", "jar")),
+    ],
+)
+def test_coordinates_are_read_from_the_path(path, coordinates):
+    assert jars.Jar("s3", "", 1, path).coordinates == coordinates
+
+
+def test_fetch_downloads_once_and_then_needs_no_repository(repository, monkeypatch):
+    publish(repository, "org/x/p/1/p-1.jar", b"good", lock=jars.LOCK)
+    jars.fetch(["s3"])
+    assert [path.read_bytes() for path in jars.paths("s3")] == [b"good"]
+    monkeypatch.setenv("LAKEHOUSE_MAVEN_URL", "http://127.0.0.1:9")
+    jars.fetch(["s3"])
+    assert jars.missing() == []
+
+
+def test_only_what_the_asked_servers_need_is_fetched(repository):
+    publish(repository, "org/x/p/1/p-1.jar", b"good", lock=jars.LOCK)
+    publish(repository, "org/x/q/1/q-1.jar", b"other", lock=jars.LOCK, server="spark")
+    jars.fetch(["s3"])
+    assert [jar.server for jar in jars.missing()] == ["spark"]
+
+
+def test_a_wrong_hash_is_refused_and_not_kept(repository):
+    publish(repository, "org/x/p/1/p-1.jar", b"good", lock=jars.LOCK)
+    (repository / "org/x/p/1/p-1.jar").write_bytes(b"evil")
+    with pytest.raises(LakehouseError, match="p-1.jar is not what jars.lock says"):
+        jars.fetch(["s3"])
+    assert [file for file in (jars.cache() / "jars").rglob("*") if file.is_file()] == []
+
+
+def test_a_missing_artefact_is_one_sentence(repository):
+    publish(repository, "org/x/p/1/p-1.jar", b"good", lock=jars.LOCK)
+    (repository / "org/x/p/1/p-1.jar").unlink()
+    with pytest.raises(LakehouseError, match=r"p-1.jar could not be downloaded .* \(not found\)"):
+        jars.fetch(["s3"])
+
+
+def test_a_file_that_changed_in_the_cache_is_fetched_again(repository):
+    publish(repository, "org/x/p/1/p-1.jar", b"good", lock=jars.LOCK)
+    jars.fetch(["s3"])
+    (path,) = jars.paths("s3")
+    path.write_bytes(b"bad!")  # of the same size
+    assert [jar.path for jar in jars.missing()] == [path]
+    jars.fetch(["s3"])
+    assert path.read_bytes() == b"good"
+
+
+def test_an_archive_is_unpacked_and_a_half_unpacked_one_is_not_used(repository):
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w:gz") as tar:
+        member = tarfile.TarInfo("lib/a.jar")
+        member.size = 3
+        tar.addfile(member, io.BytesIO(b"jar"))
+    publish(repository, "org/x/p/1/p-1-all.tar.gz", archive.getvalue(), lock=jars.LOCK, server="registry")
+    interrupted = jars.cache() / "unpacked" / ".new-1"
+    interrupted.mkdir(parents=True)
+    jars.fetch(["registry"])
+    assert (jars.unpacked("registry") / "lib" / "a.jar").read_bytes() == b"jar"

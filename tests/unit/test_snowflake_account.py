@@ -1,0 +1,66 @@
+"""Ownership, grants and roles in the local Snowflake server's account."""
+
+from __future__ import annotations
+
+import pytest
+from snowflake.connector.errors import ProgrammingError
+
+from lakehouse.local.snowflake.account import Account, Entity
+
+TABLE = ("DB", "S", "T")
+
+
+@pytest.fixture
+def account() -> Account:
+    account = Account("local")
+    for role in ("OWNER", "READER"):
+        account.add(Entity("ROLE", (role,), owner="ACCOUNTADMIN"))
+    account.add(Entity("DATABASE", ("DB",), owner="ACCOUNTADMIN"))
+    account.add(Entity("SCHEMA", ("DB", "S"), owner="OWNER"))
+    account.add(Entity("ICEBERG TABLE", TABLE, owner="OWNER"))
+    account.add(Entity("CATALOG INTEGRATION", ("GLUE",), owner="OWNER"))
+    account.grant("USAGE", "DATABASE", ("DB",), "OWNER")
+    return account
+
+
+def test_an_owner_may_everything(account: Account):
+    account.require("SELECT", "ICEBERG TABLE", TABLE, "OWNER")
+    account.require("CREATE ICEBERG TABLE", "SCHEMA", TABLE[:2], "OWNER")
+    account.require("USAGE", "INTEGRATION", ("GLUE",), "OWNER")
+
+
+def test_a_select_is_worth_nothing_without_usage_of_what_contains_the_table(account: Account):
+    account.grant("SELECT", "ICEBERG TABLE", TABLE, "READER")
+    assert account.seen("ICEBERG TABLE", "READER") == []
+    account.grant("USAGE", "DATABASE", ("DB",), "READER")
+    account.grant("USAGE", "SCHEMA", TABLE[:2], "READER")
+    assert [table.label for table in account.seen("ICEBERG TABLE", "READER")] == ["DB.S.T"]
+
+
+def test_what_may_not_be_seen_does_not_exist(account: Account):
+    with pytest.raises(ProgrammingError, match="does not exist or not authorized"):
+        account.require("SELECT", "ICEBERG TABLE", TABLE, "READER")
+    account.grant("USAGE", "INTEGRATION", ("GLUE",), "READER")
+    with pytest.raises(ProgrammingError, match="Insufficient privileges"):
+        account.require("OWNERSHIP", "INTEGRATION", ("GLUE",), "READER")
+
+
+def test_the_administrator_sees_only_what_is_granted_upwards(account: Account):
+    assert not account.allowed("SELECT", "ICEBERG TABLE", TABLE, "ACCOUNTADMIN")
+    account.grant_role("OWNER", "ROLE", "SYSADMIN")
+    assert account.allowed("SELECT", "ICEBERG TABLE", TABLE, "ACCOUNTADMIN")
+
+
+def test_what_is_removed_takes_its_grants_along(account: Account):
+    account.grant("SELECT", "ICEBERG TABLE", TABLE, "READER")
+    account.remove(account.find("SCHEMA", TABLE[:2]))
+    assert account.find("ICEBERG TABLE", TABLE) is None
+    account.add(Entity("ICEBERG TABLE", TABLE, owner="OWNER"))
+    assert not account.allowed("SELECT", "ICEBERG TABLE", TABLE, "READER")
+
+
+def test_a_removed_role_is_nobodys(account: Account):
+    account.grant_role("OWNER", "USER", "ADMIN")
+    account.remove(account.find("ROLE", ("OWNER",)))
+    account.add(Entity("ROLE", ("OWNER",), owner="ACCOUNTADMIN"))
+    assert not account.has_role("ADMIN", "OWNER")

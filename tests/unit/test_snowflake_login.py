@@ -1,0 +1,114 @@
+"""Key-pair login: which tokens the local Snowflake server takes. Tokens are made here, apart from the connector."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import time
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from lakehouse.local.snowflake.account import Account, Entity
+from lakehouse.local.snowflake.commands import fingerprint
+from lakehouse.local.snowflake.login import Authenticator, Refused
+
+KEY, OTHER = (rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2))
+
+
+def der(key: rsa.RSAPrivateKey) -> bytes:
+    return key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
+def print_of(key: rsa.RSAPrivateKey) -> str:
+    return "SHA256:" + base64.b64encode(hashlib.sha256(der(key)).digest()).decode()
+
+
+def body(key: rsa.RSAPrivateKey) -> str:
+    return base64.b64encode(der(key)).decode()
+
+
+@pytest.fixture
+def authenticator() -> Authenticator:
+    account = Account("local")
+    options = {"RSA_PUBLIC_KEY": body(KEY), "RSA_PUBLIC_KEY_FP": fingerprint(body(KEY)), "DEFAULT_ROLE": "LOADER"}
+    account.add(Entity("USER", ("U",), owner="ACCOUNTADMIN", options=options))
+    account.add(Entity("ROLE", ("LOADER",), owner="ACCOUNTADMIN"))
+    account.add(Entity("ROLE", ("PARENT",), owner="ACCOUNTADMIN"))
+    account.grant_role("PARENT", "USER", "U")
+    account.grant_role("LOADER", "ROLE", "PARENT")
+    return Authenticator(account, "secret")
+
+
+def request(key: rsa.RSAPrivateKey = KEY, **changes: Any) -> dict[str, Any]:
+    now = int(time.time())
+    claims = {"iss": f"LOCAL.U.{print_of(KEY)}", "sub": "LOCAL.U", "iat": now, "exp": now + 60} | changes
+    claims = {name: value for name, value in claims.items() if value is not None}
+    return {"AUTHENTICATOR": "SNOWFLAKE_JWT", "TOKEN": jwt.encode(claims, key, algorithm="RS256")}
+
+
+def test_a_right_token(authenticator: Authenticator):
+    assert authenticator.user(request()) == "U"
+    assert authenticator.user(request(exp=int(time.time()) + 3590)) == "U"
+
+
+NOW = int(time.time())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"key": OTHER},
+        {"key": OTHER, "iss": f"LOCAL.U.{print_of(OTHER)}"},
+        {"iat": NOW - 120, "exp": NOW - 60},
+        {"iat": NOW + 600, "exp": NOW + 660},
+        {"exp": NOW + 7200},
+        {"exp": None},
+        {"iat": None},
+        {"sub": "LOCAL.ADMIN"},
+        {"iss": f"ELSEWHERE.U.{print_of(KEY)}", "sub": "ELSEWHERE.U"},
+        {"iss": f"LOCAL.NOBODY.{print_of(KEY)}", "sub": "LOCAL.NOBODY"},
+        {"iss": "LOCAL.U", "sub": "LOCAL.U"},
+    ],
+    ids=lambda changes: ",".join(changes),
+)
+def test_a_wrong_token(authenticator: Authenticator, changes: dict[str, Any]):
+    with pytest.raises(Refused) as refused:
+        authenticator.user(request(**changes))
+    assert (refused.value.code, refused.value.message) == ("390144", "JWT token is invalid.")
+
+
+def test_a_token_that_is_none(authenticator: Authenticator):
+    unsigned = jwt.encode({"iss": f"LOCAL.U.{print_of(KEY)}", "sub": "LOCAL.U"}, None, algorithm="none")
+    for token in ("", "a.b.c", unsigned):
+        with pytest.raises(Refused):
+            authenticator.user({"AUTHENTICATOR": "SNOWFLAKE_JWT", "TOKEN": token})
+
+
+def test_only_the_administrator_has_a_password(authenticator: Authenticator):
+    assert authenticator.user({"LOGIN_NAME": "admin", "PASSWORD": "secret"}) == "ADMIN"
+    for user, password in (("admin", "no"), ("admin", None), ("u", ""), ("u", "secret")):
+        with pytest.raises(Refused, match="390100"):
+            authenticator.user({"LOGIN_NAME": user, "PASSWORD": password})
+
+
+def test_a_disabled_user(authenticator: Authenticator):
+    authenticator.account.find("USER", ("U",)).options["DISABLED"] = True
+    with pytest.raises(Refused, match="390101"):
+        authenticator.user(request())
+
+
+def test_roles(authenticator: Authenticator):
+    assert authenticator.role("U", None) == "LOADER", "the default, granted through PARENT"
+    assert authenticator.role("U", "parent") == "PARENT"
+    assert authenticator.role("U", "public") == "PUBLIC"
+    for role in ("ACCOUNTADMIN", "NOWHERE"):
+        with pytest.raises(Refused, match="390189"):
+            authenticator.role("U", role)
+
+
+def test_secrets_do_not_show(authenticator: Authenticator):
+    assert "secret" not in repr(authenticator)

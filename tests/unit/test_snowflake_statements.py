@@ -1,0 +1,105 @@
+"""The local Snowflake server's grammar: what it takes, what it leaves to fakesnow, what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+from snowflake.connector.errors import ProgrammingError
+
+from lakehouse.local.snowflake.statements import (
+    Alter,
+    Create,
+    Describe,
+    Drop,
+    Grant,
+    GrantRole,
+    Refresh,
+    Show,
+    Use,
+    parse,
+)
+
+
+@pytest.mark.parametrize(
+    ("statement", "parsed"),
+    [
+        ("create role if not exists loader;", Create("ROLE", ("LOADER",), if_not_exists=True)),
+        ('create or replace role "Loader"', Create("ROLE", ("Loader",), or_replace=True)),
+        ("CREATE SCHEMA db.s comment = 'it''s'", Create("SCHEMA", ("DB", "S"), {"COMMENT": "it's"})),
+        (
+            "create user u type = service default_role = 'loader' disabled = false",
+            Create("USER", ("U",), {"TYPE": "SERVICE", "DEFAULT_ROLE": "LOADER", "DISABLED": False}),
+        ),
+        (
+            "create warehouse w warehouse_size = 'XSMALL' auto_suspend = 60",
+            Create("WAREHOUSE", ("W",), {"WAREHOUSE_SIZE": "XSMALL", "AUTO_SUSPEND": 60}),
+        ),
+        (
+            "alter user u unset rsa_public_key, comment",
+            Alter("USER", ("U",), {"RSA_PUBLIC_KEY": None, "COMMENT": None}),
+        ),
+        ("alter iceberg table if exists d.s.t refresh -- now", Refresh(("D", "S", "T"), if_exists=True)),
+        ("drop catalog integration if exists c", Drop("CATALOG INTEGRATION", ("C",), if_exists=True)),
+        ("desc external volume v", Describe("EXTERNAL VOLUME", ("V",))),
+        ("describe user u", Describe("USER", ("U",))),
+        ("show iceberg tables like 'A%' in schema d.s", Show("ICEBERG TABLE", "A%", ("D", "S"))),
+        ("show roles in account", Show("ROLE")),
+        (
+            "grant usage, create schema on database d to role r",
+            Grant(("USAGE", "CREATE SCHEMA"), "DATABASE", ("D",), "R"),
+        ),
+        ("revoke select on table t from role r", Grant(("SELECT",), "ICEBERG TABLE", ("T",), "R", revoke=True)),
+        ("grant create external volume on account to role r", Grant(("CREATE EXTERNAL VOLUME",), "ACCOUNT", (), "R")),
+        ("grant role r to user u", GrantRole("R", "USER", "U")),
+        ("revoke role r from role s", GrantRole("R", "ROLE", "S", revoke=True)),
+        ("use role r", Use("ROLE", "R")),
+    ],
+)
+def test_reads(statement: str, parsed: object):
+    assert parse(statement) == parsed
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "select 1",
+        "create table t (id int)",
+        "drop table t",
+        "use schema s",
+        "show tables",
+        "describe table t",
+        "",
+        "'open",
+    ],
+)
+def test_leaves_the_rest_to_fakesnow(statement: str):
+    assert parse(statement) is None
+
+
+VOLUME = "create external volume v storage_locations = ((name = 'v' storage_provider = 's3' {}))"
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("create role", "unexpected '<EOF>'"),
+        ("create role 'r'", "unexpected 'r'"),
+        ("create role r extra", "invalid property 'EXTRA'"),
+        ("drop role r cascade", "unexpected 'cascade'"),
+        ("create user u password = 'x'", "invalid property 'PASSWORD'"),
+        ("create user u rsa_public_key = key", r"unexpected 'key' \(expected string\)"),
+        ("create user u disabled = 1", r"expected TRUE or FALSE"),
+        ("create user u comment = 'a' comment = 'b'", "duplicate property 'COMMENT'"),
+        (VOLUME.format("storage_base_url = 's3://b/'"), r"Missing option\(s\): \['STORAGE_AWS_ROLE_ARN'\]"),
+        (VOLUME.format("storage_base_url = 'b' storage_aws_role_arn = 'a'"), "invalid STORAGE_BASE_URL 'b'"),
+        (VOLUME.format(", storage_base_url = 's3://b/'"), "unexpected ','"),
+        ("create catalog integration c catalog_source = polaris", "POLARIS .* is not emulated"),
+        ("create iceberg table t external_volume = 'v' catalog = 'c'", r"\['CATALOG_TABLE_NAME'\]"),
+        ("create iceberg table t (id int)", "not emulated"),
+        ("alter iceberg table t refresh 'm.json'", "unexpected 'm.json'"),
+        ("grant select on warehouse w to role r", "a privilege on WAREHOUSE, not SELECT"),
+        ("grant usage on warehouse w to r", "expected TO ROLE"),
+    ],
+)
+def test_refuses(statement: str, said: str):
+    with pytest.raises(ProgrammingError, match=said):
+        parse(statement)
