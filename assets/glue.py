@@ -68,6 +68,7 @@ def registration_check(config: Config, topic: Topic) -> dg.AssetChecksDefinition
         name="points_at_published_snapshot",
         blocking=True,
         description="Glue's metadata_location is of a snapshot that passed its audit, and not of an old one.",
+        automation_condition=on_upstream_change(),
     )
     def points_at_published_snapshot(catalog: Catalog, glue: Glue) -> dg.AssetCheckResult:
         with explained():

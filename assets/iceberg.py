@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
@@ -14,6 +15,9 @@ from resources.catalog import Catalog, live_rows
 from resources.kafka import Kafka
 from resources.schema_registry import SchemaRegistry
 from resources.spark import Spark
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 AUDITS = {
     CONSERVATION: "Each record read is a row, a tombstone, superseded or a dead letter; Iceberg committed that many.",
@@ -59,7 +63,7 @@ def table_asset(config: Config, topic: Topic) -> dg.AssetsDefinition:
             yield from _results(published[-1].findings if published else _nothing_new())
             table = catalog.load(config.namespace, topic.table)
         yield dg.MaterializeResult(
-            metadata=_metadata(published) | {"dagster/row_count": live_rows(table) if table else 0},
+            metadata=_metadata(published) | (_table_metadata(table) if table else {}),
             data_version=dg.DataVersion(str(table.metadata.current_snapshot_id) if table else "empty"),
         )
 
@@ -73,6 +77,7 @@ def freshness_check(config: Config, topic: Topic) -> dg.AssetChecksDefinition:
         asset=["iceberg", topic.name],
         name="fresh",
         description=f"No record has waited longer than {topic.max_lag_seconds} s to be in the table.",
+        automation_condition=on_upstream_change(),
     )
     def fresh(kafka: Kafka, catalog: Catalog) -> dg.AssetCheckResult:
         with explained():
@@ -106,6 +111,14 @@ def _said(topic: Topic, batch: Published) -> str:
         f"{topic.name}: {counts.consumed:,} records → {counts.rows:,} rows{letters} "
         f"in {batch.seconds:.1f} s ({rate:,.0f} records/s), snapshot {batch.snapshot_id}"
     )
+
+
+def _table_metadata(table: "Table") -> dict[str, object]:
+    """The table as the catalog page shows it: row count and columns."""
+    columns = [
+        dg.TableColumn(field.name, str(field.field_type), description=field.doc) for field in table.schema().fields
+    ]
+    return {"dagster/row_count": live_rows(table), "dagster/column_schema": dg.TableSchema(columns=columns)}
 
 
 def _metadata(published: list[Published]) -> dict[str, object]:

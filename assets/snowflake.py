@@ -64,6 +64,7 @@ def snowflake_check(config: Config, topic: Topic) -> dg.AssetChecksDefinition:
         asset=["snowflake", topic.name],
         name="same_as_iceberg",
         description="Snowflake shows a published snapshot, not an old one, and as many rows as Iceberg has in it.",
+        automation_condition=on_upstream_change(),
     )
     def same_as_iceberg(catalog: Catalog, snowflake: Snowflake) -> dg.AssetCheckResult:
         with explained():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,8 @@ from rich.table import Table
 
 from lakehouse.status import Shown, TopicStatus
 
-console = Console(soft_wrap=True)
+console = Console(soft_wrap=True, width=None if sys.stdout.isatty() else 160)
+"""In a log file or a pipe there is no width to fit into."""
 
 
 def topics(statuses: Sequence[TopicStatus]) -> Table:

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import json
 import os
 import secrets
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -330,9 +332,9 @@ def test_a_new_column_and_deleted_rows_arrive_by_refresh(server: Server, lake: L
     table = lake.create("evolves", trades(10))
     snowflake = server.resource()
     snowflake.ensure_iceberg_table(lake.database, "evolves", lake.database, "evolves")
-    with table.update_schema() as update:
-        from pyiceberg.types import StringType
+    from pyiceberg.types import StringType
 
+    with table.update_schema() as update:
         update.add_column("venue", StringType())
         update.rename_column("lots", "parcels")
     table.delete(f"quantity < {BIG + 4}")
@@ -394,6 +396,61 @@ def test_show_iceberg_tables(server: Server, lake: Lake):
     assert snowflake.query(f"show iceberg tables like 'SHOWN' in schema DB.{lake.database}")[1] == []
 
 
+def test_describe_tells_what_a_trust_policy_needs(server: Server):
+    snowflake = server.resource()
+    names, rows = snowflake.query("desc external volume LAKEHOUSE_VOLUME")
+    [location] = [json.loads(row[names.index("property_value")]) for row in rows if row[1] == "STORAGE_LOCATION_1"]
+    assert location["STORAGE_BASE_URL"] == "s3://lakehouse/"
+    assert location["STORAGE_AWS_ROLE_ARN"] == snowflake.aws_role_arn
+    assert location["STORAGE_AWS_IAM_USER_ARN"].startswith("arn:aws:iam::") and location["STORAGE_AWS_EXTERNAL_ID"]
+    names, rows = snowflake.query("describe catalog integration LAKEHOUSE_GLUE")
+    properties = {row[0]: row[names.index("property_value")] for row in rows}
+    assert properties["CATALOG_SOURCE"] == "GLUE" and properties["ENABLED"] == "true"
+    assert properties["GLUE_AWS_IAM_USER_ARN"] and properties["GLUE_AWS_EXTERNAL_ID"]
+
+
+def test_what_a_table_stands_on_cannot_be_dropped(server: Server, lake: Lake):
+    lake.create("stands", trades(1))
+    snowflake = server.resource()
+    snowflake.ensure_iceberg_table(lake.database, "stands", lake.database, "stands")
+    for statement in ("drop external volume LAKEHOUSE_VOLUME", "drop catalog integration LAKEHOUSE_GLUE"):
+        with pytest.raises(LakehouseError, match="uses it"):
+            snowflake.query(statement)
+    snowflake.query(f"drop schema DB.{lake.database}")
+    assert snowflake.query("show iceberg tables like 'STANDS' in account")[1] == []
+    # The schema was shared with the tests before: a new one is made where it is needed.
+    snowflake.ensure_iceberg_table(lake.database, "stands", lake.database, "stands")
+    assert snowflake.table_state(lake.database, "stands").row_count == 1
+
+
+def test_readers_never_see_half_a_refresh(server: Server, lake: Lake):
+    table = lake.create("atomic", trades(20_000))
+    snowflake = server.resource()
+    snowflake.ensure_iceberg_table(lake.database, "atomic", lake.database, "atomic")
+    seen: set[int] = set()
+    refreshed = threading.Event()
+
+    def read() -> None:
+        with snowflake.connect() as connection:
+            while not refreshed.is_set():
+                [(count,)] = connection.cursor().execute(f"select count(*) from DB.{lake.database}.atomic").fetchall()
+                seen.add(count)
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    try:
+        for _ in range(3):
+            table.append(trades(20_000))
+            lake.promote(table)
+            snowflake.refresh(lake.database, "atomic")
+    finally:
+        refreshed.set()
+        for reader in readers:
+            reader.join(30)
+    assert seen and seen <= {20_000, 40_000, 60_000, 80_000}
+
+
 def test_the_session_knows_who_and_where_it_is(server: Server):
     _, [row] = server.resource().query(
         "select current_account(), current_user(), current_role(), current_warehouse(), current_database(),"
@@ -434,8 +491,6 @@ def test_a_role_that_was_not_granted_is_refused(server: Server):
 
 
 def test_a_wrong_password_is_refused(server: Server):
-    from dataclasses import replace
-
     with pytest.raises(Exception, match="Incorrect username or password"):
         replace(server, admin_password="wrong").admin("select 1")
 

@@ -1,0 +1,85 @@
+"""Records a second from a Kafka topic into an Iceberg table, through the whole of ingestion, against reading alone.
+
+    lakehouse up --only kafka --only registry --only s3 --only spark
+    python benchmarks/ingest.py --records 3000000
+
+Each round ingests the same topic of stock trades into a new table; the first round also warms Spark up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from itertools import cycle, islice
+
+from assets.ingestion import Systems, ingest, read_log
+from lakehouse import config as configuration
+from lakehouse.batch import next_batch
+from lakehouse.config import Topic
+from lakehouse.datagen import messages
+from lakehouse.systems import connected
+from resources.kafka import Kafka
+
+DISTINCT = 20_000
+
+
+def main() -> None:
+    """Fill a topic, then measure."""
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--records", type=int, default=3_000_000)
+    arguments.add_argument("--rounds", type=int, default=3)
+    given = arguments.parse_args()
+    with connected(configuration.load()) as connected_systems:
+        systems = Systems(
+            connected_systems.kafka,
+            connected_systems.schema_registry,
+            connected_systems.spark,
+            connected_systems.catalog,
+        )
+        topic = fill(systems, given.records)
+        rates: dict[str, list[float]] = {"read": [], "ingest": []}
+        for number in range(given.rounds):
+            rates["read"].append(given.records / read(systems, topic))
+            rates["ingest"].append(given.records / ingested(systems, topic, number))
+            print(f"round {number + 1}: " + ", ".join(f"{kind} {r[-1]:,.0f} records/s" for kind, r in rates.items()))
+        for kind, measured in rates.items():
+            low, middle, high = min(measured), statistics.median(measured), max(measured)
+            print(f"{kind}: min {low:,.0f}, median {middle:,.0f}, max {high:,.0f} records/s")
+
+
+def fill(systems: Systems, records: int) -> str:
+    """A new topic with so many stock trades, of which DISTINCT differ."""
+    topic = f"bench_{time.time_ns()}"
+    schema = (configuration.PROJECT / "schemas/stock_trades.avsc").read_text()
+    systems.kafka.ensure_topic(topic, 6)
+    schema_id = systems.schema_registry.register(f"{topic}-value", schema)
+    pool = list(islice(messages(schema, schema_id, "userid"), DISTINCT))
+    producer = systems.kafka.producer(queue_buffering_max_messages=1_000_000)
+    for number, (_, value) in enumerate(islice(cycle(pool), records)):
+        Kafka.enqueue(producer, topic, str(number).encode(), value)
+    producer.flush()
+    return topic
+
+
+def read(systems: Systems, topic: str) -> float:
+    """Seconds to read every record and do nothing with it."""
+    from spark.records import read_range
+
+    spark = systems.spark.session(systems.catalog.spark_settings())
+    began = time.monotonic()
+    everything = next_batch(None, read_log(systems.kafka, topic), topic)
+    read_range(spark, systems.kafka.spark_options(), everything).write.format("noop").mode("overwrite").save()
+    return time.monotonic() - began
+
+
+def ingested(systems: Systems, topic: str, number: int) -> float:
+    """Seconds from nothing to a published, audited table."""
+    began = time.monotonic()
+    for _ in ingest(f"bench_{number}_{time.time_ns()}", Topic(name=topic, key=("userid",)), systems):
+        pass
+    return time.monotonic() - began
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""What the Snowflake resource costs and refuses before anything is connected."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lakehouse.errors import LakehouseError
+from resources.snowflake import Snowflake
+
+
+def snowflake(key_path: Path) -> Snowflake:
+    return Snowflake(
+        account="LOCAL",
+        user="LOADER",
+        private_key_path=str(key_path),
+        role="R",
+        warehouse="W",
+        database="DB",
+        aws_role_arn="arn:aws:iam::123456789012:role/snowflake",
+        glue_catalog_id="123456789012",
+        region="eu-west-1",
+        host="127.0.0.1",
+        port=1,
+        protocol="http",
+    )
+
+
+def test_importing_it_brings_no_driver():
+    code = (
+        "import sys, resources.snowflake, lakehouse.local.snowflake.bootstrap\n"
+        "print([m for m in ('snowflake.connector', 'dagster_snowflake', 'fakesnow', 'duckdb', 'pyiceberg')"
+        " if m in sys.modules])"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    assert loaded == "[]"
+
+
+def test_a_missing_key_names_the_setting(tmp_path: Path):
+    with pytest.raises(
+        LakehouseError, match=r"LOADER is not at .*/none\.p8\. Nothing was changed\. Correct private_key"
+    ):
+        snowflake(tmp_path / "none.p8").query("select 1")
+
+
+def test_a_file_that_is_no_key(tmp_path: Path):
+    path = tmp_path / "key.p8"
+    path.write_text("not a key")
+    with pytest.raises(LakehouseError, match=r"key\.p8 is not a PEM private key"):
+        snowflake(path).query("select 1")
