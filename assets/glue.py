@@ -5,7 +5,7 @@ import time
 import dagster as dg
 
 from assets.failures import RETRY, explained
-from lakehouse.automation import on_upstream_change
+from lakehouse.automation import on_upstream_change, with_the_asset
 from lakehouse.config import Config, Topic
 from lakehouse.errors import LakehouseError
 from lakehouse.lag import snapshots_behind
@@ -68,7 +68,7 @@ def registration_check(config: Config, topic: Topic) -> dg.AssetChecksDefinition
         name="points_at_published_snapshot",
         blocking=True,
         description="Glue's metadata_location is of a snapshot that passed its audit, and not of an old one.",
-        automation_condition=on_upstream_change(),
+        automation_condition=with_the_asset(),
     )
     def points_at_published_snapshot(catalog: Catalog, glue: Glue) -> dg.AssetCheckResult:
         with explained():

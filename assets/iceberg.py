@@ -9,7 +9,7 @@ import dagster as dg
 from assets.audit import CONSERVATION, KEY_NOT_NULL, AuditFailed, Finding
 from assets.failures import RETRY, explained
 from assets.ingestion import Published, Systems, ingest, measure_lag
-from lakehouse.automation import on_upstream_change
+from lakehouse.automation import on_upstream_change, with_the_asset
 from lakehouse.config import Config, Topic
 from resources.catalog import Catalog, live_rows
 from resources.kafka import Kafka
@@ -77,7 +77,7 @@ def freshness_check(config: Config, topic: Topic) -> dg.AssetChecksDefinition:
         asset=["iceberg", topic.name],
         name="fresh",
         description=f"No record has waited longer than {topic.max_lag_seconds} s to be in the table.",
-        automation_condition=on_upstream_change(),
+        automation_condition=with_the_asset(),
     )
     def fresh(kafka: Kafka, catalog: Catalog) -> dg.AssetCheckResult:
         with explained():

@@ -5,7 +5,7 @@ import time
 import dagster as dg
 
 from assets.failures import RETRY, explained
-from lakehouse.automation import on_upstream_change
+from lakehouse.automation import on_upstream_change, with_the_asset
 from lakehouse.config import Config, Topic
 from lakehouse.lag import snapshots_behind
 from lakehouse.naming import snowflake_name
@@ -64,7 +64,7 @@ def snowflake_check(config: Config, topic: Topic) -> dg.AssetChecksDefinition:
         asset=["snowflake", topic.name],
         name="same_as_iceberg",
         description="Snowflake shows a published snapshot, not an old one, and as many rows as Iceberg has in it.",
-        automation_condition=on_upstream_change(),
+        automation_condition=with_the_asset(),
     )
     def same_as_iceberg(catalog: Catalog, snowflake: Snowflake) -> dg.AssetCheckResult:
         with explained():

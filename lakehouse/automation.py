@@ -23,3 +23,12 @@ def on_upstream_change() -> dg.AutomationCondition:
         & ~AC.any_deps_in_progress()
         & ~AC.in_progress()
     ).with_label("on_upstream_change")
+
+
+def with_the_asset() -> dg.AutomationCondition:
+    """For a check: whenever its asset runs, and in the same run.
+
+    Not `on_upstream_change`, whose wait for what is in progress keeps a check out of its asset's run; and a blocking
+    check without a condition would never run, so that nothing after it would either.
+    """
+    return AC.any_deps_updated().with_label("with_the_asset")

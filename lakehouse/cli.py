@@ -31,7 +31,13 @@ def up(only: tuple[str, ...]) -> None:
 
     if unknown := set(only) - set(stack.SERVERS):
         raise click.BadParameter(f"no server {', '.join(sorted(unknown))}. There are: {', '.join(stack.SERVERS)}")
-    show.up(Home.default(), only or tuple(stack.SERVERS))
+    states = show.up(Home.default(), only or tuple(stack.SERVERS))
+    forgetful = {"aws", "snowflake"}
+    if forgetful <= {state.name for state in states} and any(s.seconds for s in states if s.name in forgetful):
+        from lakehouse.restore import restore
+
+        if restored := restore():
+            click.echo(f"Registered in Glue and Snowflake again: {', '.join(restored)}")
 
 
 @main.command()

@@ -1,14 +1,14 @@
 """Snowflake's errors, by the numbers its clients know.
 
-2002, 2003, 606, 1003, 1422, 3001, 390100, 390144 and 390189 are Snowflake's own; where its number is not published,
-`NOT_EMULATED` is used, so that nobody comes to depend on an invented one.
+606, 1003, 2002, 2003, 3001 and 90105 are meant to be Snowflake's own. Where its number is not known, `UNKNOWN` is used,
+so that nobody comes to depend on an invented one.
 """
 
 from __future__ import annotations
 
 from snowflake.connector.errors import ProgrammingError
 
-NOT_EMULATED = 9999
+UNKNOWN = 9999
 
 
 def syntax_error(found: str, expected: str = "") -> ProgrammingError:
@@ -19,7 +19,7 @@ def syntax_error(found: str, expected: str = "") -> ProgrammingError:
 
 def invalid_option(message: str) -> ProgrammingError:
     """An option is unknown, missing, repeated, or has a value of the wrong type."""
-    return ProgrammingError(f"SQL compilation error:\n{message}", 1422, "22023")
+    return ProgrammingError(f"SQL compilation error:\n{message}", UNKNOWN, "22023")
 
 
 def missing(kind: str, name: str) -> ProgrammingError:
@@ -65,9 +65,9 @@ def no_schema() -> ProgrammingError:
 
 def failed(message: str) -> ProgrammingError:
     """The statement is right and could not be carried out."""
-    return ProgrammingError(f"SQL execution error:\n{message}", NOT_EMULATED, "58000")
+    return ProgrammingError(f"SQL execution error:\n{message}", UNKNOWN, "58000")
 
 
 def not_emulated(what: str) -> ProgrammingError:
     """Valid in Snowflake perhaps, but this server does not know it."""
-    return ProgrammingError(f"{what} is not emulated by the local Snowflake server", NOT_EMULATED, "0A000")
+    return ProgrammingError(f"{what} is not emulated by the local Snowflake server", UNKNOWN, "0A000")

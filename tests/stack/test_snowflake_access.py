@@ -1,0 +1,155 @@
+"""Who may do what in the local Snowflake server, and how it refuses."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from snowflake.connector.errors import DatabaseError
+from snowflake_fixtures import BIG, Lake, Server, key_pair, trades
+
+from lakehouse.errors import LakehouseError, Unreachable
+
+pytest_plugins = ["snowflake_fixtures"]
+pytestmark = pytest.mark.stack
+
+
+def test_the_session_knows_who_and_where_it_is(server: Server):
+    _, [row] = server.resource().query(
+        "select current_account(), current_user(), current_role(), current_warehouse(), current_database(),"
+        " current_region()"
+    )
+    region = "AWS_" + os.environ["AWS_REGION"].upper().replace("-", "_")
+    assert row == ("LOCAL", "LOADER", "LOADER_ROLE", "WH", "DB", region)
+
+
+def test_values_are_bound_not_spliced(server: Server):
+    text = "it's ; drop -- \\ % ?"
+    assert server.resource().query("select ?, ?", [text, BIG])[1] == [(text, BIG)]
+
+
+def test_a_foreign_key_is_refused_at_once(server: Server, tmp_path: Path):
+    path, _ = key_pair(tmp_path, "foreign.p8")
+    started = time.monotonic()
+    with pytest.raises(LakehouseError, match=r"127\.0\.0\.1:\d+ refused user LOADER .*JWT token is invalid"):
+        server.resource(private_key_path=str(path)).query("select 1")
+    assert time.monotonic() - started < 10
+
+
+def test_the_second_key_slot_works_until_it_is_unset(server: Server, tmp_path: Path):
+    path, public_key = key_pair(tmp_path, "second.p8")
+    second = server.resource(private_key_path=str(path))
+    server.admin(f"alter user LOADER set rsa_public_key_2 = '{public_key}'")
+    assert second.query("select 1")[1] == [(1,)]
+    assert server.resource().query("select 1")[1] == [(1,)], "the first key goes on working"
+    server.admin("alter user LOADER unset rsa_public_key_2")
+    with pytest.raises(LakehouseError, match="JWT token is invalid"):
+        second.query("select 1")
+
+
+def test_a_role_that_was_not_granted_is_refused(server: Server):
+    server.admin("create role if not exists OTHER")
+    with pytest.raises(LakehouseError, match="Role 'OTHER' .* not authorized"):
+        server.resource(role="OTHER").query("select 1")
+
+
+def test_a_wrong_password_is_refused(server: Server):
+    with pytest.raises(Exception, match="Incorrect username or password"):
+        replace(server, admin_password="wrong").admin("select 1")
+
+
+def test_a_reader_sees_what_was_granted_and_nothing_else(server: Server, lake: Lake, tmp_path: Path):
+    for name in ("public_trades", "private_trades"):
+        lake.create(name, trades(4))
+        server.resource().ensure_iceberg_table(lake.database, name, lake.database, name)
+    path, public_key = key_pair(tmp_path, "reader.p8")
+    schema = f"DB.{lake.database}"
+    server.admin(
+        "create role READER",
+        f"create user READER_USER type = service default_role = READER rsa_public_key = '{public_key}'",
+        "grant role READER to user READER_USER",
+        "grant usage on warehouse WH to role READER",
+        "grant usage on database DB to role READER",
+        f"grant usage on schema {schema} to role READER",
+        f"grant select on iceberg table {schema}.public_trades to role READER",
+    )
+    reader = server.resource(user="READER_USER", role="READER", private_key_path=str(path))
+    assert reader.query(f"select count(*) from {schema}.public_trades")[1] == [(4,)]
+    for statement in (
+        f"select * from {schema}.private_trades",
+        f"with t as (select * from {schema}.private_trades) select * from t",
+        f"create view {schema}.v as select * from {schema}.private_trades",
+        f"alter iceberg table {schema}.public_trades refresh",
+        f"drop iceberg table {schema}.public_trades",
+        f"drop schema {schema}",
+        "create role MINE",
+        "grant role LOADER_ROLE to user READER_USER",
+        "use role LOADER_ROLE",
+    ):
+        with pytest.raises(LakehouseError, match=r"does not exist or not authorized|Insufficient privileges"):
+            reader.query(statement)
+    with pytest.raises(LakehouseError, match="No active warehouse"):
+        server.resource(warehouse="NONE").query(f"select count(*) from {schema}.public_trades")
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("selec 1", "Unexpected token"),
+        ("select * from DB.NO_SCHEMA.NO_TABLE", "does not exist"),
+        ("create external volume V storage_locations = ((name = 'x'))", r"Missing option\(s\)"),
+        ("create catalog integration C catalog_sorce = glue", "invalid property 'CATALOG_SORCE'"),
+        ("create iceberg table DB.S.T (id int) catalog = 'SNOWFLAKE'", "not emulated"),
+        ("alter iceberg table DB.S.T refresh 'metadata/v1.json'", "syntax error"),
+        ("grant nonsense on nothing to role PUBLIC", "syntax error unexpected 'nonsense'"),
+        ("create user U rsa_public_key = 'AAAA'", "Insufficient privileges"),
+        ("select * from read_csv('/etc/passwd')", "disabled by configuration|cannot run"),
+        ("copy (select 1) to '/tmp/x.csv'", "disabled by configuration|cannot run|Unexpected token|not emulated"),
+        ("pragma version", "not emulated"),
+        ("attach 'x.db' as y", "Unexpected token"),
+    ],
+)
+def test_a_wrong_statement_fails_at_once_and_says_why(server: Server, statement: str, said: str):
+    started = time.monotonic()
+    with server.resource().connect() as connection:
+        connection.cursor().execute("use schema DB.PUBLIC")
+        with pytest.raises(DatabaseError, match=said):
+            connection.cursor().execute(statement)
+    assert time.monotonic() - started < 10
+
+
+def test_a_table_that_glue_does_not_have(server: Server, lake: Lake):
+    with pytest.raises(LakehouseError, match=f"no Iceberg table '{lake.database}.nowhere'"):
+        server.resource().ensure_iceberg_table(lake.database, "nowhere", lake.database, "nowhere")
+
+
+def test_an_external_table_is_read_only(server: Server, lake: Lake):
+    lake.create("read_only", trades(2))
+    snowflake = server.resource()
+    snowflake.ensure_iceberg_table(lake.database, "read_only", lake.database, "read_only")
+    table = f"DB.{lake.database}.read_only"
+    for statement in (f"delete from {table}", f"update {table} set lots = 1", f"truncate table {table}"):
+        with pytest.raises(LakehouseError, match="read-only"):
+            snowflake.query(statement)
+    assert snowflake.table_state(lake.database, "read_only").row_count == 2
+
+
+def test_nothing_answers(server: Server):
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        started = time.monotonic()
+        with pytest.raises(Unreachable, match=r"Snowflake does not answer at 127\.0\.0\.1:\d+"):
+            server.resource(port=silent.getsockname()[1]).query("select 1")
+        silent.listen()
+        with pytest.raises(Unreachable):
+            server.resource(port=silent.getsockname()[1]).query("select 1")
+    assert time.monotonic() - started < 60
+
+
+def test_a_missing_key_file(server: Server):
+    with pytest.raises(LakehouseError, match=r"private key of Snowflake user LOADER is not at /nowhere/key\.p8"):
+        server.resource(private_key_path="/nowhere/key.p8").query("select 1")
