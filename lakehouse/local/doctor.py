@@ -98,12 +98,15 @@ def _ports(home: Home) -> Iterator[Finding]:
 
 
 def _servers(home: Home) -> Iterator[Finding]:
-    states = [state for state in stack.status(home) if state.state != "stopped"]
-    if not states:
+    states = stack.status(home)
+    if all(state.state == "stopped" for state in states):
         yield Finding("Servers", True, "not up; `lakehouse up` starts them")
+        return
     for state in states:
-        ok = state.state == "ready"
-        found = f"{state.state}, process {state.pid}, {state.resident_bytes / GIB:.2f} GiB"
-        if not ok:
-            found += f". {process.last_words(state.log)}"
-        yield Finding(state.name, ok, found, "Run `lakehouse down`, then `lakehouse up`")
+        if state.state == "ready":
+            yield Finding(state.name, True, f"ready, process {state.pid}, {state.resident_bytes / GIB:.2f} GiB")
+        else:
+            said = f". {process.last_words(state.log)}" if state.log.exists() else ""
+            yield Finding(
+                state.name, False, f"{state.state}{said}", "Run `lakehouse up`; if that does not help, `down`"
+            )

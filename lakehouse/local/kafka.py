@@ -100,8 +100,9 @@ def _format(home: Home, libs: str) -> None:
         )
     shutil.rmtree(fresh, ignore_errors=True)
     properties = write_atomically(folder / "format.properties", _properties(fresh, port=9092, controller_port=9093))
+    # A random id may begin with a hyphen: after '=' it is not taken for an option.
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-    tool = ("kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", str(properties))
+    tool = ("kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "--config", str(properties))
     run_tool("kafka", home, java("-XX:TieredStopAtLevel=1", "-cp", libs, *tool, heap="128m"))
     if data.exists():
         data.rmdir()

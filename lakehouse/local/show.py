@@ -29,12 +29,15 @@ def up(home: Home, names: Collection[str] = tuple(stack.SERVERS)) -> list[stack.
 
 
 def servers(states: list[stack.State], console: Console | None = None) -> None:
-    """Servers, where they are, and their logs."""
-    table = Table("server", "state", "address", "MiB", "log")
+    """Servers, where they are, and where their logs are."""
+    console = console or Console()
+    table = Table("server", "state", "address", "MiB")
     for state in states:
         memory = f"{state.resident_bytes >> 20}" if state.resident_bytes else ""
-        table.add_row(state.name, state.state, state.address, memory, escape(str(state.log)))
-    (console or Console()).print(table)
+        table.add_row(state.name, state.state, state.address, memory)
+    console.print(table)
+    for folder in {state.log.parent for state in states}:
+        console.print(f"Logs: {escape(str(folder))}/<server>.log", soft_wrap=True)
 
 
 def findings(found: list[Finding]) -> None:

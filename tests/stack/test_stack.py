@@ -65,7 +65,7 @@ def kafka(home):
 
 def test_up_twice_keeps_what_runs_and_starts_what_died(home):
     first = up(home)
-    assert "ready in" in first.stdout and str(home.log("kafka")) in first.stdout
+    assert "ready in" in first.stdout and str(home.path / "logs") in first.stdout
     before = pids(home)
     assert set(before) == set(FEW)
     assert up(home).stdout.count("was running") == 2
