@@ -28,16 +28,14 @@ def up(only: tuple[str, ...]) -> None:
     """Start the embedded stack; what runs already is kept."""
     from lakehouse.local import show, stack
     from lakehouse.local.home import Home
+    from lakehouse.restore import Restoring
 
     if unknown := set(only) - set(stack.SERVERS):
         raise click.BadParameter(f"no server {', '.join(sorted(unknown))}. There are: {', '.join(stack.SERVERS)}")
-    states = show.up(Home.default(), only or tuple(stack.SERVERS))
-    forgetful = {"aws", "snowflake"}
-    if forgetful <= {state.name for state in states} and any(s.seconds for s in states if s.name in forgetful):
-        from lakehouse.restore import restore
-
-        if restored := restore():
-            click.echo(f"Registered in Glue and Snowflake again: {', '.join(restored)}")
+    restoring = Restoring()
+    show.up(Home.default(), only or tuple(stack.SERVERS), restoring.on_ready)
+    if restored := restoring.result():
+        click.echo(f"Registered in Glue and Snowflake again: {', '.join(restored)}")
 
 
 @main.command()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from typing import TYPE_CHECKING
 
-from lakehouse import config as configuration
-from lakehouse.systems import connected
-from resources.catalog import Catalog
+if TYPE_CHECKING:
+    from lakehouse.local.stack import State
+    from resources.catalog import Catalog
 
 
 def restore() -> list[str]:
@@ -16,6 +18,8 @@ def restore() -> list[str]:
     """
     from assets.glue import register
     from assets.snowflake import show
+    from lakehouse import config as configuration
+    from lakehouse.systems import connected
 
     config = configuration.load()
     with connected(config) as systems:
@@ -30,3 +34,29 @@ def restore() -> list[str]:
 def _is_published(catalog: Catalog, namespace: str, name: str) -> bool:
     table = catalog.load(namespace, name)
     return table is not None and table.current_snapshot() is not None
+
+
+class Restoring:
+    """`restore`, run beside the start of the servers that come after Glue and Snowflake."""
+
+    FORGETFUL = frozenset({"aws", "snowflake"})
+    NEEDED = FORGETFUL | {"s3"}
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1)
+        self._ready: dict[str, bool] = {}
+        self._restored: Future[list[str]] | None = None
+
+    def on_ready(self, state: State) -> None:
+        """Note that a server is ready. One that this `up` started, and did not find running, knows nothing."""
+        self._ready[state.name] = state.seconds > 0
+        complete = self._ready.keys() >= self.NEEDED
+        if complete and self._restored is None and any(self._ready[server] for server in self.FORGETFUL):
+            self._restored = self._pool.submit(restore)
+
+    def result(self) -> list[str]:
+        """Wait for the end; returns the topics that were restored.
+
+        Raises: as `restore`.
+        """
+        return self._restored.result() if self._restored else []

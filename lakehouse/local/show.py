@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,12 +14,17 @@ from lakehouse.local.doctor import Finding
 from lakehouse.local.home import Home
 
 
-def up(home: Home, names: Collection[str] = tuple(stack.SERVERS)) -> list[stack.State]:
+def up(
+    home: Home,
+    names: Collection[str] = tuple(stack.SERVERS),
+    on_ready: Callable[[stack.State], None] = lambda state: None,
+) -> list[stack.State]:
     """`stack.up`, with a bar for each download, a line for each server as it gets ready, and a table of all."""
     console = Console()
 
     def ready(state: stack.State) -> None:
         console.print(f"  {state.name:<15} {f'ready in {state.seconds:.1f} s' if state.seconds else 'was running'}")
+        on_ready(state)
 
     columns = TextColumn("  {task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
     with Progress(*columns, console=console, transient=True) as progress:
