@@ -23,6 +23,7 @@ _LOG = logging.getLogger("lakehouse.librdkafka")
 _LOG.setLevel(logging.CRITICAL)
 
 TIMEOUT_SECONDS = 10
+POLL_SECONDS = 0.05
 SETTLE_SECONDS = 60
 """How long a committed transaction may take until read_committed consumers see its end."""
 
@@ -260,18 +261,29 @@ class Kafka(dg.ConfigurableResource):
             seen = self._list_offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
             if all(seen[key] >= written[key] for key in written):
                 return
-            time.sleep(0.05)
+            time.sleep(POLL_SECONDS)
         raise Unreachable(
             "Kafka", self.bootstrap_servers, f"open transactions on topic '{topic}'", "commit not visible"
         )
 
     def _list_offsets(self, partitions: list[tuple[str, int]], spec: object, isolation: object) -> dict:
-        from confluent_kafka import TopicPartition
+        from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+        # A topic that was just created, or a broker that just came back, has no leader yet for a moment.
+        electing = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
         asked = {TopicPartition(topic, p): spec for topic, p in partitions}
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         with self._explained():
-            answers = self._admin().list_offsets(asked, isolation_level=isolation, request_timeout=TIMEOUT_SECONDS)
-            return {(tp.topic, tp.partition): answer.result().offset for tp, answer in answers.items()}
+            while True:
+                try:
+                    answers = self._admin().list_offsets(
+                        asked, isolation_level=isolation, request_timeout=TIMEOUT_SECONDS
+                    )
+                    return {(tp.topic, tp.partition): answer.result().offset for tp, answer in answers.items()}
+                except KafkaException as error:
+                    if error.args[0].code() not in electing or time.monotonic() > deadline:
+                        raise
+                    time.sleep(POLL_SECONDS)
 
     def _admin(self) -> AdminClient:
         """One client: its answers are lost with it."""
@@ -302,6 +314,8 @@ class Kafka(dg.ConfigurableResource):
             KafkaError._RESOLVE,
             KafkaError._AUTHENTICATION,
             KafkaError.REQUEST_TIMED_OUT,
+            KafkaError.NOT_LEADER_FOR_PARTITION,
+            KafkaError.LEADER_NOT_AVAILABLE,
         )
         try:
             yield

@@ -2,11 +2,14 @@
 
 import os
 
+import dagster as dg
 import pytest
 
+from lakehouse.config import PROJECT, load
 from lakehouse.local import stack as local_stack
 from lakehouse.local.environment import environment
 from lakehouse.local.home import Home
+from resources.build import build_resources
 
 SERVERS = ("kafka", "registry", "s3", "aws", "spark", "snowflake")
 
@@ -34,3 +37,11 @@ def stack(tmp_path_factory):
         os.environ.clear()
         os.environ.update(before)
         local_stack.down(home)
+
+
+@pytest.fixture(scope="session")
+def resources(stack):
+    """The resources of the environment `local`, resolved, as attributes. Their Spark session ends before the stack."""
+    with dg.build_resources(build_resources(load(PROJECT / "lakehouse.yaml"), "local")) as resolved:
+        yield resolved
+        resolved.spark.close()

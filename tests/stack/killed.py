@@ -1,0 +1,61 @@
+"""`python killed.py POINT CONFIG TOPIC`: does what the asset does, and dies by SIGKILL at a named point on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import dagster as dg
+
+from assets import derivation, ingestion
+from lakehouse.config import Derived, load
+from resources.build import build_resources
+from resources.catalog import Catalog
+from resources.kafka import Kafka
+from spark import write
+
+
+def die(*_: object) -> None:
+    """As kill -9 would end it: nothing is flushed, closed or aborted."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def around(owner: object, name: str, point: str, wanted: str) -> None:
+    """Die before or after a function of the project, when that is the wanted point."""
+    original = getattr(owner, name)
+
+    def instead(*args, **kwargs):
+        if wanted == f"before {point}":
+            die()
+        if wanted == f"during {point}":
+            threading.Timer(0.3, die).start()
+        result = original(*args, **kwargs)
+        if wanted == f"after {point}":
+            die()
+        return result
+
+    setattr(owner, name, instead)
+
+
+def main(point: str, config_file: str, name: str) -> None:
+    """Run, and die at the point."""
+    config = load(Path(config_file))
+    topic = config.topic(name)
+    around(write, "append", "stage", point)
+    around(write, "upsert", "stage", point)
+    around(ingestion._Run, "_keep_dead_letters", "dead letters", point)
+    around(Catalog, "publish", "publish", point)
+    around(Kafka, "transaction", "transaction", point)
+    with dg.build_resources(build_resources(config, "local")) as r:
+        systems = ingestion.Systems(r.kafka, r.schema_registry, r.spark, r.catalog)
+        if isinstance(topic.source, Derived):
+            derivation.derive(config, topic, systems)
+        else:
+            list(ingestion.ingest(config.namespace, topic, systems))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

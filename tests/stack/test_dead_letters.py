@@ -1,0 +1,91 @@
+"""What does not decode keeps its bytes; the rest goes on."""
+
+from support import TRADES, Stream, framed, trade
+
+
+def as_letters(messages):
+    """Messages as the dead-letter table holds them."""
+    return [
+        {
+            "kafka_partition": m.partition,
+            "kafka_offset": m.offset,
+            "kafka_timestamp": m.timestamp_ms,
+            "key": m.key,
+            "value": m.value,
+            "headers": [{"key": key, "value": value} for key, value in m.headers],
+        }
+        for m in sorted(messages, key=lambda m: (m.partition, m.offset))
+    ]
+
+
+def without_reasons(letters):
+    return [{k: v for k, v in letter.items() if not k.startswith("error_") and k != "topic"} for letter in letters]
+
+
+def bad(schema_id, good):
+    """Values that are not a trade, with the reason for each."""
+    return {
+        "not_framed": [b"hello", b"", b"\x00", b"\x00\x00\x00", b"\x01" + good[1:]],
+        "undecodable": [good[:9], good[:5] + b"\xff" * 12],
+        "unknown_schema": [b"\x00" + (999_999).to_bytes(4, "big") + good[5:]],
+        "null_value": [None],
+    }
+
+
+def test_bad_records_are_set_aside_with_key_value_headers_and_reason(resources):
+    stream = Stream(resources)
+    schema_id = stream.schema()
+    good = framed(schema_id, TRADES, trade(1))
+    broken = bad(schema_id, good)
+    values = [value for values in broken.values() for value in values]
+    for value in values:
+        stream.produce([{"key": b"\x00k", "value": value, "headers": [("h", b"\x01\xff"), ("h", b""), ("n", None)]}])
+        stream.produce([{"key": b"ok", "value": good}])
+
+    [published] = stream.ingest()
+
+    assert published.counts.dead_letters == len(values)
+    assert published.counts.rows == len(values) == len(stream.rows())
+    letters = stream.dead_letters()
+    assert without_reasons(letters) == as_letters([m for m in stream.messages() if m.value != good])
+    by_reason = {reason: [x["value"] for x in letters if x["error_reason"] == reason] for reason in broken}
+    assert {reason: sorted(v or b"" for v in found) for reason, found in by_reason.items()} == {
+        reason: sorted(v or b"" for v in given) for reason, given in broken.items()
+    }
+    assert {letter["topic"] for letter in letters} == {stream.name}
+    assert all(letter["error_message"] for letter in letters)
+
+
+def test_an_upsert_without_a_usable_key_is_a_dead_letter(resources):
+    stream = Stream(resources, settings={"mode": "upsert"})
+    schema_id = stream.schema()
+    stream.produce(
+        [
+            {"key": b"User_1", "value": framed(schema_id, TRADES, trade(0, userid="User_1"))},
+            {"key": b"\xff\xfe", "value": None},
+            {"key": None, "value": None},
+        ]
+    )
+
+    [published] = stream.ingest()
+
+    assert published.counts.dead_letters == 2
+    assert [row["userid"] for row in stream.rows()] == ["User_1"]
+    assert {(x["error_reason"], x["key"]) for x in stream.dead_letters()} == {
+        ("bad_key", b"\xff\xfe"),
+        ("bad_key", None),
+    }
+
+
+def test_a_batch_that_is_tried_again_sets_nothing_aside_twice(resources, tmp_path):
+    stream = Stream(resources)
+    stream.produce_trades(range(20))
+    stream.produce([{"value": b"bad 1"}, {"value": b"bad 2"}])
+
+    stream.die("after dead letters", tmp_path)
+    assert stream.rows() == []
+    stream.produce([{"value": b"bad 3"}])
+    stream.ingest()
+
+    assert sorted(x["value"] for x in stream.dead_letters()) == [b"bad 1", b"bad 2", b"bad 3"]
+    assert len(stream.rows()) == 20

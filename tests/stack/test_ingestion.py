@@ -1,0 +1,174 @@
+"""A topic becomes its table: row by row what an independent consumer reads, once."""
+
+import json
+
+import pytest
+from support import METADATA, TRADES, Stream, framed, register, trade
+
+from lakehouse.errors import SchemaError
+
+
+def tokens(stream):
+    """The batches in main's history, oldest first."""
+    table = stream.table()
+    snapshot, found = table.current_snapshot(), []
+    while snapshot:
+        if token := snapshot.summary.additional_properties.get("lakehouse.batch"):
+            found.append(json.loads(token))
+        snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id else None
+    return found[::-1]
+
+
+def test_every_record_is_a_row_with_its_values_and_position(resources):
+    stream = Stream(resources, partitions=6)
+    stream.produce_trades(range(20_000))
+
+    [published] = stream.ingest()
+
+    assert published.counts.consumed == published.counts.rows == published.total_rows == 20_000
+    assert stream.rows() == stream.expected_rows()
+    assert len(stream.rows()) == 20_000
+
+
+def test_later_runs_add_what_is_new_and_nothing_else(resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(100))
+    stream.ingest()
+    before = stream.table().current_snapshot().snapshot_id
+
+    assert stream.ingest() == []
+    assert stream.table().current_snapshot().snapshot_id == before
+
+    stream.produce_trades(range(100, 130))
+    [published] = stream.ingest()
+
+    assert published.counts.rows == 30
+    assert stream.rows() == stream.expected_rows()
+
+
+def test_a_large_range_is_taken_in_bounded_batches_whose_tokens_join_up(resources):
+    stream = Stream(resources, settings={"max_records_per_batch": 400})
+    stream.produce_trades(range(1_000))
+
+    published = stream.ingest()
+
+    assert all(batch.counts.consumed <= 400 for batch in published)
+    assert stream.rows() == stream.expected_rows()
+    history = tokens(stream)
+    assert len(history) == len(published) >= 3
+    assert all(set(token["start"].values()) == {0} for token in history[:1])
+    assert all(left["end"] == right["start"] for left, right in zip(history, history[1:], strict=False))
+    refs = stream.table().metadata.refs
+    assert set(refs) == {"main", "lakehouse-offsets"}
+    assert refs["lakehouse-offsets"].snapshot_id == refs["main"].snapshot_id
+
+
+def test_partitions_added_later_are_read_from_their_start(resources):
+    from confluent_kafka.admin import NewPartitions
+    from support import admin
+
+    stream = Stream(resources, partitions=2)
+    stream.produce_trades(range(100))
+    stream.ingest()
+    for done in admin().create_partitions([NewPartitions(stream.name, 4)]).values():
+        done.result()
+    stream.partitions = 4
+    stream.produce_trades(range(100, 300))
+
+    stream.ingest()
+
+    assert {row["kafka_partition"] for row in stream.rows()} > {0, 1}
+    assert stream.rows() == stream.expected_rows()
+
+
+WITH_VENUE = json.dumps(
+    {
+        **json.loads(TRADES),
+        "fields": [
+            *json.loads(TRADES)["fields"],
+            {"name": "venue", "type": ["null", "string"], "default": None, "doc": "Where"},
+        ],
+    }
+)
+
+
+def test_records_of_two_schemas_in_one_batch_each_decode_with_their_own(resources):
+    stream = Stream(resources)
+    old, new = stream.schema(), stream.schema(WITH_VENUE)
+    stream.produce(
+        [
+            {"value": framed(new, WITH_VENUE, trade(n, venue="X")) if n % 2 else framed(old, TRADES, trade(n))}
+            for n in range(200)
+        ]
+    )
+
+    stream.ingest()
+
+    assert stream.rows() == [{"venue": None} | row for row in stream.expected_rows()]
+    assert {row["venue"] for row in stream.rows()} == {"X", None}
+
+
+def test_a_compatible_new_schema_adds_its_column_to_the_table(resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(10))
+    stream.ingest()
+    new = stream.schema(WITH_VENUE)
+    stream.produce([{"value": framed(new, WITH_VENUE, trade(n, venue="Y"))} for n in range(10, 20)])
+
+    stream.ingest()
+
+    assert [row.get("venue") for row in stream.rows()].count("Y") == 10
+    assert stream.table().schema().find_field("venue").doc == "Where"
+    assert stream.table().schema().find_field("price").doc == "A simulated random trade price in pennies"
+
+
+def test_a_schema_of_another_subject_is_found_by_its_id(resources):
+    stream = Stream(resources)
+    stream.schema()
+    foreign = json.dumps({**json.loads(TRADES), "doc": "The same, registered elsewhere"})
+    schema_id = register(f"elsewhere-{stream.name}", foreign)
+    stream.produce([{"value": framed(schema_id, foreign, trade(n))} for n in range(50)])
+
+    [published] = stream.ingest()
+
+    assert published.counts.dead_letters == 0
+    assert stream.rows() == stream.expected_rows()
+    assert {row["kafka_schema_id"] for row in stream.rows()} == {schema_id}
+
+
+def test_a_schema_that_does_not_fit_stops_the_run_and_leaves_the_table(resources):
+    from support import registry
+
+    stream = Stream(resources)
+    stream.produce_trades(range(10))
+    stream.ingest()
+    before = stream.rows(), stream.table().schema()
+    subject = f"{stream.name}-value"
+    registry().set_compatibility(subject_name=subject, level="NONE")
+    text = json.loads(TRADES)
+    text["fields"] = [{**f, "type": "string"} if f["name"] == "price" else f for f in text["fields"]]
+    changed = json.dumps(text)
+    stream.produce([{"value": framed(register(subject, changed), changed, trade(1, price="dear"))}])
+
+    with pytest.raises(SchemaError, match="price"):
+        stream.ingest()
+
+    assert (stream.rows(), stream.table().schema()) == before
+
+
+def test_a_topic_without_a_schema_says_what_is_missing(resources):
+    stream = Stream(resources)
+    stream.produce([{"value": b"anything"}])
+
+    with pytest.raises(SchemaError, match=f"no subject '{stream.name}-value'"):
+        stream.ingest()
+    assert stream.table() is None
+
+
+def test_the_table_has_the_metadata_columns_after_its_own(resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(1))
+    stream.ingest()
+
+    names = [field.name for field in stream.table().schema().fields]
+    assert names == [field["name"] for field in json.loads(TRADES)["fields"]] + list(METADATA)

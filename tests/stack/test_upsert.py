@@ -1,0 +1,84 @@
+"""One row a key: the last offset wins, a null value deletes."""
+
+import random
+
+from support import TRADES, Stream, framed, trade
+
+from lakehouse.config import PROJECT
+
+
+def newest(stream):
+    """The state that the log describes, worked out record by record: quantity by user."""
+    state = {}
+    for message in sorted(stream.messages(), key=lambda m: (m.partition, m.offset)):
+        if message.value is None:
+            state.pop(message.key.decode(), None)
+        else:
+            state[message.key.decode()] = (message.partition, message.offset)
+    return state
+
+
+def test_the_table_is_the_newest_state_over_many_batches(resources):
+    stream = Stream(resources, partitions=4, settings={"mode": "upsert"})
+    schema_id = stream.schema()
+    chance = random.Random(7)
+    users = [f"User_{n}" for n in range(40)]
+    number = 0
+    for _ in range(4):
+        messages = []
+        for _ in range(300):
+            user, number = chance.choice(users), number + 1
+            deleted = chance.random() < 0.3
+            value = None if deleted else framed(schema_id, TRADES, trade(number, userid=user, quantity=number))
+            messages.append({"key": user.encode(), "value": value})
+        stream.produce(messages)
+
+        [published] = stream.ingest()
+
+        expected = newest(stream)
+        rows = stream.rows()
+        assert {row["userid"]: (row["kafka_partition"], row["kafka_offset"]) for row in rows} == expected
+        assert len(rows) == len(expected) == published.total_rows
+        counts = published.counts
+        assert counts.consumed == 300 == counts.rows + counts.tombstones + counts.superseded
+
+
+def test_delete_then_insert_and_insert_then_delete_in_one_batch(resources):
+    stream = Stream(resources, partitions=1, settings={"mode": "upsert"})
+    schema_id = stream.schema()
+
+    def put(user, quantity):
+        return {"key": user, "value": framed(schema_id, TRADES, trade(0, userid=user.decode(), quantity=quantity))}
+
+    stream.produce([put(b"a", 1), put(b"b", 1), put(b"c", 1)])
+    stream.ingest()
+    stream.produce([{"key": b"a", "value": None}, put(b"a", 2), put(b"b", 3), {"key": b"b", "value": None}])
+    stream.produce([{"key": b"never there", "value": None}])
+    stream.ingest()
+
+    assert {row["userid"]: row["quantity"] for row in stream.rows()} == {"a": 2, "c": 1}
+
+
+def test_an_avro_key_identifies_by_all_its_columns(resources):
+    key_schema = (PROJECT / "schemas/stock_trades_with_totals-key.avsc").read_text()
+    value_schema = (PROJECT / "schemas/stock_trades_with_totals-value.avsc").read_text()
+    settings = {"mode": "upsert", "key_format": "avro", "key": ["trade_timestamp", "userid", "side", "symbol"]}
+    stream = Stream(resources, settings=settings)
+    from decimal import Decimal
+
+    from support import register
+
+    key_id, value_id = register(f"{stream.name}-key", key_schema), stream.schema(value_schema)
+
+    def message(side, count):
+        key = {"trade_timestamp": 1_700_000_000_123, "userid": "u", "side": side, "symbol": "S"}
+        value = key | {"trade_count": count, "quantity": 1, "price": Decimal("1.2345"), "total_price": 2**60}
+        body = None if count is None else framed(value_id, value_schema, value)
+        return {"key": framed(key_id, key_schema, key), "value": body}
+
+    stream.produce([message("BUY", 1), message("SELL", 1), message("BUY", 2), message("SELL", None)])
+    stream.ingest()
+
+    [row] = stream.rows()
+    assert (row["side"], row["trade_count"], row["price"], row["total_price"]) == ("BUY", 2, Decimal("1.2345"), 2**60)
+    assert round(row["trade_timestamp"].timestamp() * 1000) == 1_700_000_000_123
