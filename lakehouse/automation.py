@@ -10,14 +10,16 @@ AC = dg.AutomationCondition
 def on_upstream_change() -> dg.AutomationCondition:
     """Request a run for every upstream change, including one that lands during a run, and once more after a failure.
 
-    Unlike `AutomationCondition.eager()`, whose `since_last_handled()` forgets an update that arrives while a run is in
-    progress and never requests an asset whose upstream had data when it was first deployed. `newly_true()` bounds the
-    price of a permanent failure to one more run; a bare `execution_failed()` would ask at every tick, for ever.
+    Unlike `AutomationCondition.eager()`, which never requests an asset whose upstream had data when it was first
+    deployed, and forgets a change that arrives between a request and the next tick: by then the request resets what
+    waits (`since`), the change included. Here a tick that sees a change resets nothing. `newly_true()` bounds the price
+    of a permanent failure to one more run; a bare `execution_failed()` would ask at every tick, for ever.
     """
-    upstream = (AC.newly_missing() | AC.any_deps_updated()).since(AC.newly_requested())
+    changed = AC.any_deps_updated()
+    waiting = (AC.newly_missing() | changed).since(AC.newly_requested() & ~changed)
     return (
         AC.in_latest_time_window()
-        & (upstream | AC.execution_failed().newly_true())
+        & (waiting | AC.execution_failed().newly_true())
         & AC.all_deps_blocking_checks_passed()
         & ~AC.any_deps_missing()
         & ~AC.any_deps_in_progress()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 from functools import cached_property
 from pathlib import Path
@@ -158,6 +159,16 @@ def load(path: Path | None = None) -> Config:
     if faults:
         raise ConfigError("\n".join(f"{path.name}:{_line(node, loc)}: {_dotted(loc)}: {said}" for loc, said in faults))
     return config
+
+
+def json_schema() -> str:
+    """The JSON Schema of lakehouse.yaml, as docs/lakehouse.schema.json holds it for editors."""
+    schema = Config.model_json_schema()
+    for model in (schema, schema["$defs"]["Topic"]):
+        model["properties"] = {k: v for k, v in model["properties"].items() if not v.get("readOnly")}
+    key = schema["$defs"]["Topic"]["properties"]["key"]
+    key["anyOf"] = [{"type": "string"}, {"type": key.pop("type"), "items": key.pop("items")}]
+    return json.dumps(schema, indent=2) + "\n"
 
 
 Location = tuple[str | int, ...]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -13,6 +14,11 @@ from lakehouse.errors import Unreachable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+TIMEOUT_SECONDS = 10
+RETRIES = 6
+"""About half a minute: the client waits 50 ms, then four times as long each time."""
 
 
 class Spark(dg.ConfigurableResource):
@@ -37,14 +43,19 @@ class Spark(dg.ConfigurableResource):
     def _connect(self) -> SparkSession:
         from dagster_pyspark import LazyPySparkResource
         from pyspark.errors import PySparkException
+        from pyspark.sql.connect.client.retries import DefaultPolicy
 
+        address = urlsplit(self.remote.partition(";")[0])
+        check = "that the server is up (`lakehouse status`), and its address"
         try:
+            socket.create_connection((address.hostname or "", address.port or 15002), TIMEOUT_SECONDS).close()
             session = LazyPySparkResource(spark_config={"spark.remote": self.remote}).spark_session
+            # By default the client tries for ten minutes, also to say goodbye to a server that is gone.
+            session.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES)])
             session.version  # noqa: B018  the session is lazy: this is the first round trip
             return session
-        except PySparkException as error:
-            where = urlsplit(self.remote).netloc.split(";")[0]
-            raise Unreachable("Spark Connect", where, "that the server is up (`lakehouse status`)") from error
+        except (OSError, PySparkException) as error:
+            raise Unreachable("Spark Connect", address.netloc, check, error) from error
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """Free what the server keeps for this session."""

@@ -1,0 +1,99 @@
+"""The chain as Dagster runs it: what passes goes all the way, what fails stops where it is."""
+
+import dagster as dg
+import pytest
+from support import Stream
+
+from assets import audit
+from assets.topic import topic_definitions
+from lakehouse.config import PROJECT, load
+from resources.build import build_resources
+
+
+def materialize(stream, instance, **kwargs):
+    """Run every asset and check of the stream's topic in this process."""
+    defs = dg.Definitions.merge(
+        topic_definitions(stream.config, stream.topic),
+        dg.Definitions(
+            resources=build_resources(load(PROJECT / "lakehouse.yaml"), "local"),
+            jobs=[dg.define_asset_job("all", dg.AssetSelection.all())],
+        ),
+    )
+    return defs.resolve_job_def("all").execute_in_process(instance=instance, raise_on_error=False, **kwargs)
+
+
+def evaluations(result):
+    return {
+        (e.asset_key.to_user_string(), e.check_name): (e.passed, e.blocking)
+        for e in result.get_asset_check_evaluations()
+    }
+
+
+@pytest.fixture
+def stream(resources):
+    """A topic with trades; a table name of its own, since Snowflake and Glue are shared."""
+    stream = Stream(resources)
+    stream.produce_trades(range(300))
+    return stream
+
+
+def test_the_whole_chain_and_its_checks(resources, stream):
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = materialize(stream, instance)
+
+    assert result.success
+    name = stream.name
+    assert evaluations(result) == {
+        (f"iceberg/{name}", "conservation"): (True, True),
+        (f"iceberg/{name}", "key_not_null"): (True, True),
+        (f"iceberg/{name}", "fresh"): (True, False),
+        (f"glue/{name}", "points_at_published_snapshot"): (True, True),
+        (f"snowflake/{name}", "same_as_iceberg"): (True, False),
+    }
+    [event] = [
+        e.step_materialization_data.materialization
+        for e in result.all_events
+        if e.is_step_materialization and e.asset_key.path[0] == "iceberg"
+    ]
+    assert event.metadata["dagster/row_count"].value == 300
+    sql = f'SELECT COUNT(*), SUM(PRICE * QUANTITY) FROM {stream.namespace}."{stream.topic.table.upper()}"'
+    _, [(count, total)] = resources.snowflake.query(sql)
+    assert (count, total) == (300, sum(row["price"] * row["quantity"] for row in stream.expected_rows()))
+
+
+def test_a_failed_audit_publishes_nothing_and_stops_what_follows(resources, stream, monkeypatch):
+    committed = audit.committed_rows
+    monkeypatch.setattr(audit, "committed_rows", lambda snapshot: committed(snapshot) - 1)
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = materialize(stream, instance)
+
+    assert not result.success
+    assert evaluations(result) == {
+        (f"iceberg/{stream.name}", "conservation"): (False, True),
+        (f"iceberg/{stream.name}", "key_not_null"): (True, True),
+    }
+    materialized = {e.asset_key.path[0] for e in result.all_events if e.is_step_materialization}
+    assert materialized == {"kafka"}
+    table = stream.table()
+    assert table.current_snapshot() is None
+    [branch] = [ref for ref in table.metadata.refs if ref.startswith("ingest_")]
+    assert len(table.scan(snapshot_id=table.metadata.refs[branch].snapshot_id).to_arrow()) == 300
+
+    monkeypatch.undo()
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert materialize(stream, instance).success
+    assert stream.rows() == stream.expected_rows()
+
+
+def test_a_topic_that_does_not_exist_is_one_clear_sentence(resources, stream):
+    from support import admin
+
+    for deleted in admin().delete_topics([stream.name]).values():
+        deleted.result()
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = materialize(stream, instance)
+
+    [failure] = [e for e in result.all_events if e.is_step_failure]
+    assert f"Topic '{stream.name}' is declared in lakehouse.yaml and does not exist" in str(
+        failure.step_failure_data.user_failure_data.description
+    )

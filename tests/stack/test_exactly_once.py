@@ -1,0 +1,256 @@
+"""Killed anywhere, raced, or lied to: the table is the topic, once, or the run stops and says why."""
+
+import json
+import os
+import threading
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from support import TRADES, Stream, admin, framed, trade
+
+from lakehouse.batch import TOKEN
+from lakehouse.errors import CommitConflict, UnclearState, Unreachable
+from resources.catalog import Catalog
+from resources.kafka import Kafka
+from resources.schema_registry import SchemaRegistry
+from resources.spark import Spark
+
+POINTS = ["before stage", "during stage", "after stage", "before publish", "after publish"]
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_after_a_kill_the_next_run_completes_the_table(resources, tmp_path, mode, point):
+    stream = Stream(resources, settings={"mode": mode})
+    stream.produce_trades(range(200))
+    stream.ingest()
+    published = stream.rows()
+    stream.produce_trades(range(200, 500))
+
+    stream.die(point, tmp_path)
+    if point != "after publish":
+        assert stream.rows() == published
+
+    stream.ingest()
+    if mode == "append":
+        assert stream.rows() == stream.expected_rows()
+    else:
+        last = {row["userid"]: row for row in stream.expected_rows()}
+        assert {row["userid"]: row for row in stream.rows()} == last
+        assert len(stream.rows()) == len(last)
+
+
+def test_two_writers_at_once_publish_each_record_once(resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(3_000))
+    together, errors = threading.Barrier(2), []
+
+    def write():
+        systems = stream.systems
+        own = type(systems)(
+            systems.kafka,
+            systems.schema_registry,
+            systems.spark,
+            Catalog(**systems.catalog.model_dump(include=set(Catalog.model_fields))),
+        )
+        together.wait()
+        try:
+            from assets.ingestion import ingest
+
+            list(ingest(stream.namespace, stream.topic, own))
+        except CommitConflict as conflict:
+            errors.append(conflict)
+
+    stream.produce_trades(range(3_000, 3_100))
+    writers = [threading.Thread(target=write) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    stream.ingest()
+
+    assert stream.rows() == stream.expected_rows()
+
+
+def test_the_loser_of_a_publication_is_refused_and_changes_nothing(resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(10))
+    stream.ingest()
+    catalog, table = resources.catalog, stream.table()
+    base = table.current_snapshot().snapshot_id
+    with table.manage_snapshots() as manage:
+        manage.create_branch(base, "ingest_loser")
+    table.refresh().append(table.scan(limit=1).to_arrow(), branch="ingest_loser")
+    stale = catalog.load(stream.namespace, stream.topic.table)
+    table.refresh().append(table.scan(limit=2).to_arrow())
+    moved = stream.table().current_snapshot().snapshot_id
+
+    with pytest.raises(CommitConflict, match="changed"):
+        catalog.publish(stale, "ingest_loser", base)
+
+    assert stream.table().current_snapshot().snapshot_id == moved != base
+
+
+def test_a_publication_whose_answer_is_lost_is_found_to_have_happened(resources, monkeypatch):
+    stream = Stream(resources)
+    stream.produce_trades(range(25))
+    iceberg = resources.catalog.iceberg()
+    commit, calls = iceberg.commit_table, []
+
+    def answer_lost(table, requirements, updates):
+        answer = commit(table, requirements, updates)
+        if any(getattr(update, "ref_name", "") == "lakehouse-offsets" for update in updates):
+            calls.append(updates)
+            raise TimeoutError("the answer was lost")
+        return answer
+
+    monkeypatch.setattr(iceberg, "commit_table", answer_lost)
+    [published] = stream.ingest()
+
+    assert len(calls) == 1
+    assert published.total_rows == 25
+    assert stream.rows() == stream.expected_rows()
+
+
+def test_another_writers_snapshot_does_not_hide_the_position(resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(50))
+    stream.ingest()
+    spark = resources.spark.session(resources.catalog.spark_settings())
+    spark.sql(f"DELETE FROM lake.{stream.namespace}.{stream.topic.table} WHERE userid = 'User_1'")
+    spark.sql(f"CALL lake.system.rewrite_data_files(table => '{stream.namespace}.{stream.topic.table}')").collect()
+    stream.produce_trades(range(50, 60))
+
+    [published] = stream.ingest()
+
+    assert published.counts.consumed == 10
+    kept = [row for row in stream.expected_rows() if row["userid"] != "User_1"]
+    assert [r for r in stream.rows() if r["userid"] != "User_1"] == kept
+
+
+def test_a_recreated_topic_stops_the_run(resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(20))
+    stream.ingest()
+    before = stream.rows()
+    for deleted in admin().delete_topics([stream.name]).values():
+        deleted.result()
+    recreate(stream)
+    stream.produce_trades(range(40))
+
+    with pytest.raises(UnclearState, match="not the one table"):
+        stream.ingest()
+    assert stream.rows() == before
+
+
+def recreate(stream):
+    """Brokers finish a deletion some time after they answered."""
+    from confluent_kafka import KafkaException
+
+    for _ in range(50):
+        try:
+            return stream.create()
+        except KafkaException as error:
+            assert error.args[0].name() == "TOPIC_ALREADY_EXISTS"
+            threading.Event().wait(0.2)
+    raise AssertionError(f"{stream.name} was not deleted within 10 s")
+
+
+def test_records_gone_before_they_were_read_stop_the_run_and_are_named(resources):
+    stream = Stream(resources, partitions=1)
+    stream.produce_trades(range(20))
+    stream.ingest()
+    stream.produce_trades(range(20, 60))
+    for deleted in admin().delete_records([TopicPartition(stream.name, 0, 45)]).values():
+        deleted.result()
+
+    with pytest.raises(UnclearState, match="partition 0 lost offsets 20 to 44"):
+        stream.ingest()
+    assert len(stream.rows()) == 20
+
+
+def test_rows_without_a_token_stop_the_run(resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(5))
+    spark = resources.spark.session(resources.catalog.spark_settings())
+    spark.sql(f"CREATE NAMESPACE lake.{stream.namespace}")
+    spark.sql(f"CREATE TABLE lake.{stream.namespace}.{stream.topic.table} AS SELECT 'mine' AS userid")
+
+    with pytest.raises(UnclearState, match="1 rows and no snapshot"):
+        stream.ingest()
+    assert stream.table().scan().to_arrow().to_pylist() == [{"userid": "mine"}]
+
+
+def test_aborted_records_never_show_and_open_ones_wait(resources):
+    stream = Stream(resources, partitions=1)
+    schema_id = stream.schema()
+
+    def message(number):
+        return framed(schema_id, TRADES, trade(number))
+
+    def producer(name):
+        made = Producer(
+            {"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"], "transactional.id": name + stream.name}
+        )
+        made.init_transactions()
+        made.begin_transaction()
+        return made
+
+    aborted = producer("aborted")
+    aborted.produce(stream.name, message(1))
+    aborted.flush()
+    aborted.abort_transaction()
+    stream.produce([{"value": message(2)}])
+    still_open = producer("open")
+    still_open.produce(stream.name, message(3))
+    still_open.flush()
+    stream.produce([{"value": message(4)}])
+
+    stream.ingest()
+    assert [row["quantity"] for row in stream.rows()] == [trade(2)["quantity"]]
+
+    still_open.commit_transaction()
+    resources.kafka._settle(stream.name)
+    stream.ingest()
+    assert [row["quantity"] for row in stream.rows()] == [trade(n)["quantity"] for n in (2, 3, 4)]
+    assert stream.rows() == stream.expected_rows()
+
+
+def test_every_ingest_snapshot_says_which_offsets_it_holds(resources):
+    stream = Stream(resources, partitions=2)
+    stream.produce_trades(range(50))
+    stream.ingest()
+
+    summary = stream.table().current_snapshot().summary.additional_properties
+    token = json.loads(summary[TOKEN])
+    counted = {str(p): sum(m.partition == p for m in stream.messages()) for p in range(2)}
+    assert token["start"] == {"0": 0, "1": 0}
+    assert token["end"] == counted
+    assert token["topic"] == stream.name and token["cluster_id"] and token["topic_id"]
+
+
+@pytest.mark.parametrize(
+    ("system", "dead", "said"),
+    [
+        ("kafka", Kafka(bootstrap_servers="127.0.0.1:1"), "Kafka does not answer at 127.0.0.1:1"),
+        ("schema_registry", SchemaRegistry(url="http://127.0.0.1:1"), "registry does not answer at http://127.0.0.1:1"),
+        ("spark", Spark(remote="sc://localhost:1"), "Spark Connect does not answer at localhost:1"),
+    ],
+)
+def test_a_system_that_is_down_is_named_and_nothing_changes(resources, system, dead, said):
+    from dataclasses import replace
+
+    from assets.ingestion import ingest
+
+    stream = Stream(resources)
+    stream.produce_trades(range(5))
+    stream.ingest()
+    before = stream.rows()
+    stream.produce_trades(range(5, 9))
+    # One process has one Spark session, which would serve in place of the dead one.
+    resources.spark.close()
+
+    with pytest.raises(Unreachable, match=said):
+        list(ingest(stream.namespace, stream.topic, replace(stream.systems, **{system: dead})))
+    assert stream.rows() == before
+    assert stream.dead_letters() == []

@@ -1,0 +1,93 @@
+"""Avro schemas as columns, each as Spark's from_avro decodes it."""
+
+import json
+
+import pytest
+
+from lakehouse import avro
+from lakehouse.errors import SchemaError
+
+NAMED = {"type": "record", "name": "Inner", "fields": [{"name": "y", "type": "int"}]}
+
+TYPES = {
+    "boolean": "boolean",
+    "int": "int",
+    "long": "long",
+    "float": "float",
+    "double": "double",
+    "bytes": "binary",
+    "string": "string",
+}
+RICH = [
+    ({"type": "enum", "name": "E", "symbols": ["A"]}, "string"),
+    ({"type": "fixed", "name": "F", "size": 4}, "binary"),
+    ({"type": "int", "logicalType": "date"}, "date"),
+    ({"type": "long", "logicalType": "timestamp-millis"}, "timestamptz"),
+    ({"type": "long", "logicalType": "timestamp-micros"}, "timestamptz"),
+    ({"type": "long", "logicalType": "local-timestamp-micros"}, "timestamp"),
+    ({"type": "bytes", "logicalType": "decimal", "precision": 18, "scale": 4}, "decimal(18, 4)"),
+    ({"type": "bytes", "logicalType": "decimal", "precision": 9}, "decimal(9, 0)"),
+    ({"type": "string", "logicalType": "uuid"}, "string"),
+    ({"type": "array", "items": "long"}, "list<long>"),
+    ({"type": "map", "values": ["null", "int"]}, "map<string, int>"),
+    (["null", "string"], "string"),
+    (["string", "null"], "string"),
+    (["int", "long"], "long"),
+    (["float", "double", "null"], "double"),
+    ({"type": {"type": "string"}}, "string"),
+]
+
+
+def record(*types):
+    return json.dumps(
+        {"type": "record", "name": "R", "fields": [{"name": f"f{i}", "type": t} for i, t in enumerate(types)]}
+    )
+
+
+@pytest.mark.parametrize(("type_", "expected"), [*TYPES.items(), *RICH])
+def test_each_type_has_its_column(type_, expected):
+    [field] = avro.iceberg_schema(record(type_)).fields
+    assert str(field.field_type) == expected
+    assert not field.required
+
+
+def test_records_nest_and_unions_become_structs_with_one_member_set():
+    schema = avro.iceberg_schema(record(["null", NAMED], {"type": "array", "items": "Inner"}, ["int", "string"]))
+    assert schema.find_field("f0.y").field_type == schema.find_field("f1.element.y").field_type
+    assert [f.name for f in schema.find_field("f2").field_type.fields] == ["member0", "member1"]
+
+
+def test_names_resolve_in_their_namespace():
+    inner = {**NAMED, "namespace": "other"}
+    schema = {"type": "record", "name": "R", "namespace": "ns", "fields": [
+        {"name": "a", "type": inner}, {"name": "b", "type": "other.Inner"}]}  # fmt: skip
+    assert avro.iceberg_schema(json.dumps(schema)).find_field("b.y")
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        (record(["null", "R"]), "contains itself"),
+        (record("int").replace("}]", "}, {\"name\": \"F0\", \"type\": \"int\"}]"), "differ by case only"),
+        (record("nonsense"), "no Iceberg column type"),
+    ],
+)  # fmt: skip
+def test_what_has_no_table_is_refused(schema, said):
+    with pytest.raises(SchemaError, match=said):
+        avro.iceberg_schema(schema)
+
+
+def test_a_schema_that_is_no_record_has_no_columns():
+    with pytest.raises(SchemaError, match="not a record"):
+        avro.field_names('"string"')
+
+
+def test_docs_and_extra_columns_come_along():
+    schema = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int", "doc": "An a"}]})
+    found = avro.iceberg_schema(schema, ("kafka_offset", "long", "Where"))
+    assert [(f.name, f.doc) for f in found.fields] == [("a", "An a"), ("kafka_offset", "Where")]
+
+
+def test_the_readers_schema_tells_a_decoded_record_from_a_failed_one():
+    fields = json.loads(avro.reader_schema(record("int")))["fields"]
+    assert fields[-1] == {"name": avro.DECODED, "type": "boolean", "default": True}

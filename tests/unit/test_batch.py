@@ -1,0 +1,71 @@
+"""Where a batch starts and ends, and when it must not."""
+
+import pytest
+
+from lakehouse.batch import Batch, Log, next_batch, split
+from lakehouse.errors import UnclearState
+
+
+def log(start, end, topic_id="id", cluster_id="c"):
+    return Log(cluster_id, "topic", topic_id, start, end)
+
+
+def batch(start, end):
+    return Batch("c", "topic", "id", start, end)
+
+
+LAST = batch({0: 0, 1: 0}, {0: 10, 1: 20})
+
+
+def test_the_first_batch_takes_the_whole_log():
+    assert next_batch(None, log({0: 5, 1: 0}, {0: 9, 1: 3}), "t") == batch({0: 5, 1: 0}, {0: 9, 1: 3})
+
+
+def test_a_later_batch_goes_on_where_the_table_ends():
+    found = next_batch(LAST, log({0: 10, 1: 0}, {0: 15, 1: 20}), "t")
+    assert found == batch({0: 10, 1: 20}, {0: 15, 1: 20})
+    assert found.offsets == 5
+
+
+def test_a_new_partition_is_read_from_its_start():
+    assert next_batch(LAST, log({0: 0, 1: 0, 2: 7}, {0: 10, 1: 20, 2: 9}), "t").start == {0: 10, 1: 20, 2: 7}
+
+
+def test_nothing_new_is_an_empty_batch():
+    assert next_batch(LAST, log({0: 0, 1: 0}, {0: 10, 1: 20}), "t").offsets == 0
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (log({0: 0, 1: 0}, {0: 30, 1: 30}, topic_id="other"), "is not the one table t was filled from"),
+        (log({0: 0, 1: 0}, {0: 30, 1: 30}, cluster_id="other"), "is not the one table t was filled from"),
+        (log({0: 12, 1: 0}, {0: 30, 1: 30}), "partition 0 lost offsets 10 to 11"),
+        (log({0: 0, 1: 0}, {0: 9, 1: 30}), "partition 0 ends at 9, but table t was filled up to offset 10"),
+        (log({0: 0}, {0: 30}), "partition 1 ends at nothing"),
+    ],
+)
+def test_what_could_lose_or_duplicate_stops(found, said):
+    with pytest.raises(UnclearState, match=said) as raised:
+        next_batch(LAST, found, "t")
+    assert "Nothing was changed" in str(raised.value)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 7, 50, 99, 100, 1_000])
+def test_the_parts_of_a_batch_are_bounded_and_together_the_whole(limit):
+    whole = batch({0: 5, 1: 0, 2: 3}, {0: 95, 1: 1, 2: 12})
+    rest, positions, parts = whole, dict(whole.start), 0
+    while rest.offsets:
+        part = split(rest, limit)
+        assert part.start == positions and 0 < part.offsets <= limit
+        positions = dict(part.end)
+        rest = batch(positions, whole.end)
+        parts += 1
+    assert positions == whole.end
+    assert parts >= whole.offsets / limit
+
+
+def test_a_token_survives_and_a_newer_one_is_refused():
+    assert Batch.from_json(LAST.to_json()) == LAST
+    with pytest.raises(UnclearState, match="newer release"):
+        Batch.from_json(LAST.to_json().replace('"version":1', '"version":2'))

