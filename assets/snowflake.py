@@ -7,6 +7,7 @@ import dagster as dg
 from assets.failures import RETRY, explained
 from lakehouse.automation import on_upstream_change, with_the_asset
 from lakehouse.config import Config, Topic
+from lakehouse.errors import LakehouseError
 from lakehouse.lag import snapshots_behind
 from lakehouse.naming import snowflake_name
 from resources.catalog import Catalog, commits, live_rows_at, published_table, snapshot_at
@@ -54,7 +55,19 @@ def show(config: Config, topic: Topic, catalog: Catalog, snowflake: Snowflake) -
     snowflake.ensure_account_objects(catalog.warehouse)
     snowflake.ensure_iceberg_table(config.namespace, topic.table, config.namespace, topic.table)
     snowflake.refresh(config.namespace, topic.table)
-    return snowflake.table_state(config.namespace, topic.table)
+    return shown(config, topic, snowflake)
+
+
+def shown(config: Config, topic: Topic, snowflake: Snowflake) -> TableState:
+    """What the topic's table shows in Snowflake.
+
+    Raises: LakehouseError when it is not there.
+    """
+    state = snowflake.table_state(config.namespace, topic.table)
+    if state is None:
+        name = f"{snowflake_name(config.namespace)}.{snowflake_name(topic.table)}"
+        raise LakehouseError(f"Snowflake shows no table {name} to this role. Materialize snowflake/{topic.name}")
+    return state
 
 
 def snowflake_check(config: Config, topic: Topic) -> dg.AssetChecksDefinition:
@@ -69,20 +82,20 @@ def snowflake_check(config: Config, topic: Topic) -> dg.AssetChecksDefinition:
     def same_as_iceberg(catalog: Catalog, snowflake: Snowflake) -> dg.AssetCheckResult:
         with explained():
             table = published_table(catalog, config.namespace, topic.table)
-            state = snowflake.table_state(config.namespace, topic.table)
-            shown = snapshot_at(catalog, state.metadata_location)
-        behind = snapshots_behind(commits(table), shown, int(time.time() * 1000))
-        rows = live_rows_at(table, shown) if behind else None
+            state = shown(config, topic, snowflake)
+            snapshot_id = snapshot_at(catalog, state.metadata_location)
+        behind = snapshots_behind(commits(table), snapshot_id, int(time.time() * 1000))
+        rows = live_rows_at(table, snapshot_id) if behind else None
         fresh = behind is not None and behind.is_fresh(topic.max_lag_seconds)
         return dg.AssetCheckResult(
             passed=fresh and rows == state.row_count,
             description=(
                 f"{behind.said()}; {state.row_count:,} rows, Iceberg {rows:,}"
                 if behind
-                else f"snapshot {shown} was never published"
+                else f"snapshot {snapshot_id} was never published"
             ),
             metadata={
-                "snowflake_snapshot_id": str(shown),
+                "snowflake_snapshot_id": str(snapshot_id),
                 "iceberg_snapshot_id": str(table.metadata.current_snapshot_id),
                 "snowflake_rows": state.row_count,
                 "iceberg_rows": rows,

@@ -24,6 +24,14 @@ NETWORK_TIMEOUT_SECONDS = 300
 """Of one request, and a refresh can be long. Without these two the connector repeats itself for minutes."""
 
 
+DOES_NOT_EXIST = (2003, 2043)
+"""Snowflake's error numbers for an object that does not exist, or that the role may not see."""
+
+
+class DoesNotExist(LakehouseError):
+    """Snowflake knows no such object, or does not show it to this role."""
+
+
 @dataclass(frozen=True)
 class TableState:
     """What Snowflake's table shows: the Iceberg metadata it is pinned to, and how many rows that has."""
@@ -155,16 +163,18 @@ class Snowflake(dg.ConfigurableResource):
         """
         self.query(sql.refresh_iceberg_table(*self._name(schema, table)))
 
-    def table_state(self, schema: str, table: str) -> TableState:
-        """What the table shows. The snapshot's id is in the metadata file, which the caller can read.
+    def table_state(self, schema: str, table: str) -> TableState | None:
+        """What the table shows, or None when there is no such table that this role may see.
 
+        The snapshot's id is in the metadata file, which the caller can read.
         Raises: as `connect`.
         """
         name = self._name(schema, table)
-        with self.connect() as connection:
+        with self.connect() as connection, contextlib.suppress(DoesNotExist):
             _, [(information,)] = self._run(connection, sql.iceberg_table_information(*name))
             _, [(rows,)] = self._run(connection, sql.count_rows(*name))
-        return TableState(json.loads(information)["metadataLocation"], int(rows))
+            return TableState(json.loads(information)["metadataLocation"], int(rows))
+        return None
 
     def drop_iceberg_table(self, schema: str, table: str) -> None:
         """Remove the table from Snowflake; Glue and the files stay as they are.
@@ -188,7 +198,8 @@ class Snowflake(dg.ConfigurableResource):
         except OperationalError as error:
             raise Unreachable("Snowflake", self._where, "host, port and network", error.msg) from error
         except Error as error:
-            raise LakehouseError(
+            kind = DoesNotExist if error.errno in DOES_NOT_EXIST else LakehouseError
+            raise kind(
                 f"Snowflake at {self._where} refused a statement of user {self.user}, role {self.role}: {error.msg}"
                 f" The statement changed nothing: {statement}"
             ) from error

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 TIMEOUT_SECONDS = 10
-RETRIES = 6
+RETRIES, MAX_WAIT_MS = 6, 10_000
 """About half a minute: the client waits 50 ms, then four times as long each time."""
 
 
@@ -34,7 +34,8 @@ class Spark(dg.ConfigurableResource):
 
         Raises: Unreachable when the server does not answer.
         """
-        if self._session is None:
+        # All of a process share one session, and another resource's run may have closed it.
+        if self._session is None or self._session.is_stopped:
             self._session = self._connect()
         for key, value in settings.items():
             self._session.conf.set(key, value)
@@ -51,7 +52,7 @@ class Spark(dg.ConfigurableResource):
             socket.create_connection((address.hostname or "", address.port or 15002), TIMEOUT_SECONDS).close()
             session = LazyPySparkResource(spark_config={"spark.remote": self.remote}).spark_session
             # By default the client tries for ten minutes, also to say goodbye to a server that is gone.
-            session.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES)])
+            session.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES, max_backoff=MAX_WAIT_MS)])
             session.version  # noqa: B018  the session is lazy: this is the first round trip
             return session
         except (OSError, PySparkException) as error:

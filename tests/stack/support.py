@@ -19,7 +19,7 @@ import fastavro
 import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, topic_subject_name_strategy
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pyiceberg.catalog import load_catalog
@@ -37,9 +37,10 @@ def admin() -> AdminClient:
     return AdminClient({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"]})
 
 
+@cache
 def registry() -> SchemaRegistryClient:
     """A registry client of the tests' own."""
-    return SchemaRegistryClient({"url": os.environ["SCHEMA_REGISTRY_URL"]})
+    return SchemaRegistryClient({"url": os.environ["SCHEMA_REGISTRY_URL"], "timeout": 10})
 
 
 def register(subject: str, schema: str) -> int:
@@ -164,7 +165,8 @@ class Stream:
 
     def expected_rows(self) -> list[dict[str, Any]]:
         """What the table must hold when every message becomes a row, decoded by Confluent's deserializer."""
-        decode = AvroDeserializer(registry())
+        # The default strategy asks the registry for "associations", which only Confluent's has.
+        decode = AvroDeserializer(registry(), conf={"subject.name.strategy": topic_subject_name_strategy})
         context = SerializationContext(self.name, MessageField.VALUE)
         return in_order([decode(m.value, context) | metadata(m) for m in self.messages()])
 
