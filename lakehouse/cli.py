@@ -19,10 +19,22 @@ class _Commands(click.Group):
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
-    """Any Kafka topic as a checked, fresh Apache Iceberg table."""
+    """Any Kafka topic as a checked, fresh Apache Iceberg table.
+
+    \b
+    See it work:         lakehouse demo
+    Work with it:        lakehouse up, then open the UI it names
+    See how far it is:   lakehouse status
+    Ask Snowflake:       lakehouse query "SELECT * FROM TRADING.USERS"
+    Something is wrong:  lakehouse doctor
+
+    \b
+    What exists is declared in lakehouse.yaml (LAKEHOUSE_CONFIG names another file).
+    LAKEHOUSE_ENV chooses the environment in it, LAKEHOUSE_HOME where the embedded stack keeps its state.
+    """
 
 
-@main.command()
+@main.command(short_help="Start the embedded stack.")
 @click.option("--only", multiple=True, metavar="SERVER", help="Start this server only; may be repeated.")
 def up(only: tuple[str, ...]) -> None:
     """Start the embedded stack; what runs already is kept."""
@@ -38,7 +50,7 @@ def up(only: tuple[str, ...]) -> None:
         click.echo(f"Registered in Glue and Snowflake again: {', '.join(restored)}")
 
 
-@main.command()
+@main.command(short_help="Stop the embedded stack; its data stays.")
 def down() -> None:
     """Stop what `up` started, also when `up` was killed."""
     from lakehouse.local import stack
@@ -48,7 +60,7 @@ def down() -> None:
     click.echo(f"Stopped: {', '.join(stopped)}" if stopped else "Nothing was running")
 
 
-@main.command()
+@main.command(short_help="Show servers, and how far each topic has come.")
 def status() -> None:
     """Show each server, and per topic how far it has come: end offset, ingested offset, lag, Glue, Snowflake."""
     from lakehouse import config, console
@@ -66,14 +78,14 @@ def status() -> None:
         console.console.print(console.topics(status(declared, systems)))
 
 
-@main.command()
+@main.command(short_help="Run SQL in Snowflake.")
 @click.argument("sql")
 def query(sql: str) -> None:
     """Run SQL in Snowflake and print the result.
 
     \b
     Tables are in the schema named like the namespace of lakehouse.yaml:
-      lakehouse query "SELECT * FROM LAKEHOUSE.USERS LIMIT 10"
+      lakehouse query "SELECT * FROM TRADING.USERS LIMIT 10"
     """
     from lakehouse import config, console
     from lakehouse.systems import connected
@@ -82,7 +94,7 @@ def query(sql: str) -> None:
         console.console.print(console.rows(*systems.snowflake.query(sql)))
 
 
-@main.command()
+@main.command(short_help="Take simulated trades all the way to Snowflake.")
 @click.option("--once", is_flag=True, help="Stop everything after the result is shown.")
 def demo(once: bool) -> None:
     """Start the stack, take simulated trades all the way to Snowflake, and show the result."""
@@ -91,7 +103,7 @@ def demo(once: bool) -> None:
     demo(once)
 
 
-@main.command()
+@main.command(short_help="Check this machine, and say what to do.")
 def doctor() -> None:
     """Check this machine and the stack; say what to do about each failure."""
     from lakehouse.local import doctor, show

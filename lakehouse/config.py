@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from lakehouse import naming
-from lakehouse.errors import ConfigError
+from lakehouse import avro, naming
+from lakehouse.errors import ConfigError, SchemaError
 
 PROJECT = Path(__file__).resolve().parent.parent
 """The folder that holds lakehouse.yaml, schemas/ and workspace.yaml."""
@@ -66,7 +66,9 @@ class Existing(_Model):
 
 
 Source = Annotated[Datagen | Derived | Existing, Field(discriminator="type")]
-Columns = Annotated[tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)]
+Columns = Annotated[
+    tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)
+]
 
 
 class Topic(_Model):
@@ -135,17 +137,18 @@ def load(path: Path | None = None) -> Config:
     path = path or config_path()
     try:
         text = path.read_text()
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}). Set LAKEHOUSE_CONFIG to your file") from error
+    except (OSError, UnicodeDecodeError) as error:
+        said = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise ConfigError(f"{path}: cannot be read ({said}). Set LAKEHOUSE_CONFIG to your file") from error
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
+        node, raw = yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
-        raise ConfigError(f"{path.name}{line}: not valid YAML: {error.problem}. Check the indentation") from error
-    faults = _duplicate_keys(node)
+        problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        raise ConfigError(f"{path.name}{line}: not valid YAML: {problem}. Correct the line") from error
+    faults = _duplicate_keys(node) + _set_elsewhere(raw)
     if not faults:
-        raw = yaml.safe_load(text) or {}
         if isinstance(raw, dict) and isinstance(raw.get("topics"), dict):
             raw["topics"] = {
                 name: {**(topic or {}), "name": name} if isinstance(topic, dict | None) else topic
@@ -191,17 +194,24 @@ def _semantic_faults(config: Config) -> list[tuple[Location, str]]:
             faults.append((at, "upsert needs to know which row a record replaces. Add 'key: <column>'"))
         if topic.key_format == "string" and topic.mode == "upsert" and len(topic.key) > 1:
             faults.append(((*at, "key"), "a string message key is one column. Name one, or set 'key_format: avro'"))
+        if len(set(topic.key)) < len(topic.key):
+            faults.append(((*at, "key"), "names a column twice. Remove one"))
         match topic.source:
             case Datagen(schema_file=file):
                 faults += _missing_files(config, (*at, "source"), {"schema_file": file})
                 if len(topic.key) != 1 or topic.key_format != "string":
                     faults.append(((*at, "source"), "datagen writes one string key. Add 'key: <one column>'"))
+                else:
+                    faults += _schema_faults(config, (*at, "source", "schema_file"), file, topic.key)
             case Derived() as source:
                 faults += _missing_files(
                     config,
                     (*at, "source"),
                     {"key_schema_file": source.key_schema_file, "value_schema_file": source.value_schema_file},
                 )
+                faults += _schema_faults(
+                    config, (*at, "source", "key_schema_file"), source.key_schema_file, topic.key
+                ) + _schema_faults(config, (*at, "source", "value_schema_file"), source.value_schema_file)
                 here = (*at, "source", "from")
                 if source.from_topic not in config.topics:
                     hint = _did_you_mean(source.from_topic, config.topics)
@@ -218,6 +228,21 @@ def _missing_files(config: Config, at: Location, files: dict[str, str]) -> list[
         ((*at, field), f"file '{file}' does not exist in {config.root}. Correct the path")
         for field, file in files.items()
         if not (config.root / file).is_file()
+    ]
+
+
+def _schema_faults(config: Config, at: Location, file: str, key: tuple[str, ...] = ()) -> list[tuple[Location, str]]:
+    """A schema file that is there must be a record, and have the columns of the topic's key."""
+    if not (config.root / file).is_file():
+        return []
+    try:
+        fields = avro.field_names(config.text(file))
+    except (ValueError, SchemaError) as error:
+        return [(at, f"'{file}' is not an Avro record schema: {error}. Correct the file")]
+    missing = [column for column in key if column not in fields]
+    return [
+        (at, f"'{file}' has no field '{column}', which 'key' names.{_did_you_mean(column, fields)}")
+        for column in missing
     ]
 
 
@@ -272,6 +297,19 @@ def _line(node: yaml.Node | None, loc: Location) -> int:
             node = node.value[part]
             line = node.start_mark.line + 1
     return line
+
+
+def _set_elsewhere(raw: Any) -> list[tuple[Location, str]]:
+    """Fields of the models that the file has in another form: a topic's name is its key, the root is its folder."""
+    at: list[Location] = [("root",)] if isinstance(raw, dict) and "root" in raw else []
+    match raw:
+        case {"topics": dict() as topics}:
+            at += [
+                ("topics", name, "name")
+                for name, topic in topics.items()
+                if isinstance(topic, dict) and "name" in topic
+            ]
+    return [(loc, "no such key. Remove it") for loc in at]
 
 
 def _duplicate_keys(node: yaml.Node | None, at: Location = ()) -> list[tuple[Location, str]]:

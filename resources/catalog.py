@@ -112,7 +112,13 @@ class Catalog(dg.ConfigurableResource):
         catalog.create_namespace_if_not_exists(namespace)
         existing = self.load(namespace, table)
         if existing is None:
-            return catalog.create_table((namespace, table), schema, properties=PROPERTIES)
+            try:
+                return catalog.create_table((namespace, table), schema, properties=PROPERTIES)
+            except Exception:
+                # Another writer may have created it first; catalogs say so in different ways.
+                existing = self.load(namespace, table)
+                if existing is None:
+                    raise
         try:
             with existing.update_schema() as update:
                 update.union_by_name(schema)
@@ -187,7 +193,7 @@ def last_batch(table: Table | None) -> Batch | None:
     """
     if table is None:
         return None
-    for snapshot in history(table):
+    for snapshot in (*history(table), *_tagged(table)):
         if snapshot.summary and (token := snapshot.summary.additional_properties.get(TOKEN)):
             return Batch.from_json(token)
     if rows := live_rows(table):
@@ -196,6 +202,17 @@ def last_batch(table: Table | None) -> Batch | None:
             f"Nothing was changed. Choose another table name, or drop the table to ingest the topic from its start"
         )
     return None
+
+
+def _tagged(table: Table) -> Iterator[Snapshot]:
+    """The snapshot that the offsets tag keeps where expiry removed those between it and main's head.
+
+    Not after a rollback to a snapshot older than the tag: main does not hold what the tag says then.
+    """
+    head, tag = table.current_snapshot(), table.metadata.refs.get(naming.OFFSETS_TAG)
+    tagged = table.snapshot_by_id(tag.snapshot_id) if tag else None
+    if head and tagged and (tagged.sequence_number or 0) <= (head.sequence_number or 0):
+        yield tagged
 
 
 def live_rows(table: Table) -> int:

@@ -58,8 +58,8 @@ def test_two_writers_at_once_publish_each_record_once(resources):
             from assets.ingestion import ingest
 
             list(ingest(stream.namespace, stream.topic, own))
-        except CommitConflict as conflict:
-            errors.append(conflict)
+        except Exception as error:
+            errors.append(error)
 
     stream.produce_trades(range(3_000, 3_100))
     writers = [threading.Thread(target=write) for _ in range(2)]
@@ -67,6 +67,7 @@ def test_two_writers_at_once_publish_each_record_once(resources):
         writer.start()
     for writer in writers:
         writer.join()
+    assert all(isinstance(error, CommitConflict) for error in errors), errors
     stream.ingest()
 
     assert stream.rows() == stream.expected_rows()
@@ -126,6 +127,42 @@ def test_another_writers_snapshot_does_not_hide_the_position(resources):
     assert published.counts.consumed == 10
     kept = [row for row in stream.expected_rows() if row["userid"] != "User_1"]
     assert [r for r in stream.rows() if r["userid"] != "User_1"] == kept
+
+
+def test_expiry_of_all_but_the_newest_snapshot_does_not_lose_the_position(resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(50))
+    stream.ingest()
+    spark = resources.spark.session(resources.catalog.spark_settings())
+    table = f"{stream.namespace}.`{stream.topic.table}`"
+    for user in ("User_1", "User_2", "User_3"):
+        spark.sql(f"DELETE FROM lake.{table} WHERE userid = '{user}'")
+    spark.sql(
+        f"CALL lake.system.expire_snapshots(table => '{stream.namespace}.{stream.topic.table}', "
+        "older_than => TIMESTAMP '2099-01-01 00:00:00', retain_last => 1)"
+    ).collect()
+    stream.produce_trades(range(50, 60))
+
+    [published] = stream.ingest()
+
+    assert published.counts.consumed == 10
+
+
+def test_a_rollback_behind_the_tag_is_ingested_again_or_stops(resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(20))
+    stream.ingest()
+    first = stream.table().current_snapshot().snapshot_id
+    stream.produce_trades(range(20, 50))
+    stream.ingest()
+    with stream.table().manage_snapshots() as manage:
+        manage.rollback_to_snapshot(first)
+    assert len(stream.rows()) == 20
+
+    [published] = stream.ingest()
+
+    assert published.counts.consumed == 30
+    assert stream.rows() == stream.expected_rows()
 
 
 def test_a_recreated_topic_stops_the_run(resources):

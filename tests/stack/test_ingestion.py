@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support import METADATA, TRADES, Stream, framed, register, trade
+from support import METADATA, TRADES, Stream, framed, in_order, register, trade
 
 from lakehouse.errors import SchemaError
 
@@ -28,6 +28,34 @@ def test_every_record_is_a_row_with_its_values_and_position(resources):
     assert published.counts.consumed == published.counts.rows == published.total_rows == 20_000
     assert stream.rows() == stream.expected_rows()
     assert len(stream.rows()) == 20_000
+
+
+def test_glue_itself_can_be_the_catalog(resources):
+    from dataclasses import replace
+
+    from pyiceberg.catalog import load_catalog
+
+    from assets.ingestion import ingest
+    from resources.catalog import Catalog
+
+    glue = Catalog(
+        type="glue",
+        warehouse=resources.catalog.warehouse,
+        s3_endpoint=resources.catalog.s3_endpoint,
+        region=resources.catalog.region,
+    )
+    stream = Stream(resources)
+    systems = replace(stream.systems, catalog=glue)
+    # A Spark session keeps the catalog it has once used.
+    resources.spark.close()
+    for numbers in range(300), range(300, 350):
+        stream.produce_trades(numbers)
+        list(ingest(stream.namespace, stream.topic, systems))
+    resources.spark.close()
+
+    elsewhere = load_catalog("elsewhere", type="glue", **glue.file_io())
+    table = elsewhere.load_table((stream.namespace, stream.topic.table))
+    assert in_order(table.scan().to_arrow().to_pylist()) == stream.expected_rows()
 
 
 def test_later_runs_add_what_is_new_and_nothing_else(resources):

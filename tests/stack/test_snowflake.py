@@ -48,6 +48,13 @@ def test_sums_are_exact(server: Server, lake: Lake):
     )
 
 
+def test_a_schema_may_be_named_like_its_database(server: Server, lake: Lake):
+    lake.create("namesake", trades(4))
+    snowflake = server.resource()
+    snowflake.ensure_iceberg_table("db", "namesake", lake.database, "namesake")
+    assert snowflake.query("SELECT COUNT(*) FROM db.namesake")[1] == [(4,)]
+
+
 def test_every_row_arrives_with_its_type(server: Server, lake: Lake):
     rows = trades(250)
     lake.create("rows", rows)

@@ -122,7 +122,14 @@ class Cursor(FakeSnowflakeCursor):
 
     def _transform(self, expression: Expr, params: Any) -> Expr:
         rights.check(self._conn, expression)
-        return super()._transform(context.substitute(self._conn, expression), params)
+        return super()._transform(context.substitute(self._conn, self._with_database(expression)), params)
+
+    def _with_database(self, expression: Expr) -> Expr:
+        """`X.T` is table T in schema X; where a database is named X too, DuckDB cannot tell and refuses."""
+        for table in expression.find_all(exp.Table):
+            if table.db and not table.catalog and table.db.upper() == (self._conn.database or "").upper():
+                table.set("catalog", exp.to_identifier(self._conn.database, quoted=True))
+        return expression
 
 
 class RecentResults(OrderedDict[str, tuple]):
