@@ -9,6 +9,7 @@ from lakehouse import naming
 from lakehouse.batch import Batch
 from lakehouse.config import Topic
 from lakehouse.errors import LakehouseError
+from resources.catalog import batch_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -56,7 +57,8 @@ def audit(
 
 
 def _conservation(snapshot: Snapshot, batch: Batch, counts: Counts) -> Finding:
-    """Every record read is a row, a tombstone, superseded or a dead letter, and Iceberg committed as many rows.
+    """Every record read is a row, a tombstone, superseded or a dead letter, and Iceberg committed as many rows, in the
+    commit that moves the position.
 
     Offsets without a record are normal where a topic is compacted or its producers use transactions (commit markers);
     Spark itself fails when a broker no longer has records it was asked for (failOnDataLoss).
@@ -72,8 +74,11 @@ def _conservation(snapshot: Snapshot, batch: Batch, counts: Counts) -> Finding:
         "dead_letters": counts.dead_letters,
         "offsets_without_record": batch.offsets - counts.consumed,
     }
+    said = ", ".join(f"{name} {n:,}" for name, n in numbers.items())
     passed = accounted == counts.consumed <= batch.offsets and committed == counts.rows
-    return Finding(CONSERVATION, passed, ", ".join(f"{name} {n:,}" for name, n in numbers.items()), numbers)
+    if batch_of(snapshot) != batch:
+        passed, said = False, f"{said}; the snapshot does not say that it holds this batch's offsets"
+    return Finding(CONSERVATION, passed, said, numbers)
 
 
 def committed_rows(snapshot: Snapshot) -> int:

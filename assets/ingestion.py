@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -134,7 +135,8 @@ class _Run:
             if self.value != known:
                 branch, counts = self._stage(empty=base is None)
         table = table.refresh()
-        findings = audit(self.spark, self.namespace, self.topic, table, branch, self.batch, counts)
+        with self._undisturbed(self.topic.table, branch):
+            findings = audit(self.spark, self.namespace, self.topic, table, branch, self.batch, counts)
         if not all(finding.passed for finding in findings):
             raise AuditFailed(self.topic.table, branch, findings)
         if counts.dead_letters:
@@ -163,12 +165,11 @@ class _Run:
         from spark import write
 
         branch = self._branch(self.topic.table)
-        if self.topic.mode == "append":
-            return branch, write.append(self._decoded(), self.namespace, self.topic.table, branch, self.batch)
-        key = self.topic.key
-        return branch, write.upsert(
-            self._decoded(), self.namespace, self.topic.table, branch, self.batch, key, empty=empty
-        )
+        target = self.namespace, self.topic.table, branch, self.batch
+        with self._undisturbed(self.topic.table, branch):
+            if self.topic.mode == "append":
+                return branch, write.append(self._decoded(), *target)
+            return branch, write.upsert(self._decoded(), *target, self.topic.key, empty=empty)
 
     def _keep_dead_letters(self) -> None:
         """Publish the batch's dead letters, before the batch itself.
@@ -182,10 +183,24 @@ class _Run:
         stored = last_batch(table)
         base = table.current_snapshot()
         branch = self._branch(name)
-        write.append_dead_letters(
-            self._decoded(headers=True), self.namespace, name, branch, self.batch, since=stored.end if stored else {}
-        )
-        self.catalog.publish(table.refresh(), branch, base.snapshot_id if base else None)
+        since = stored.end if stored else {}
+        with self._undisturbed(name, branch):
+            write.append_dead_letters(self._decoded(headers=True), self.namespace, name, branch, self.batch, since)
+            self.catalog.publish(table.refresh(), branch, base.snapshot_id if base else None)
+
+    @contextmanager
+    def _undisturbed(self, name: str, branch: str) -> Iterator[None]:
+        """Whatever fails because another writer dropped the branch is that writer's victory, not an error."""
+        try:
+            yield
+        except Exception as error:
+            table = self.catalog.load(self.namespace, name)
+            if table is None or branch in table.metadata.refs:
+                raise
+            raise CommitConflict(
+                f"Another writer took over {self.namespace}.{name} and dropped branch '{branch}' while this batch was "
+                f"prepared. The batch was not published; run it again"
+            ) from error
 
     def _branch(self, name: str) -> str:
         from spark.write import create_branch

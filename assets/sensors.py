@@ -23,9 +23,8 @@ def topic_offsets_sensor(config: Config) -> dg.SensorDefinition:
     )
     def topic_offsets(context: dg.SensorEvaluationContext, kafka: Kafka) -> dg.SensorResult:
         seen: dict[str, str] = json.loads(context.cursor or "{}")
-        topics = [topic for topic in config.topics if topic in kafka.describe(list(config.topics))]
         events = []
-        for topic, offsets in kafka.offsets(topics).items():
+        for topic, offsets in kafka.offsets(list(kafka.describe(list(config.topics)))).items():
             version = data_version(offsets).value
             if any(o.end > o.start for o in offsets.values()) and seen.get(topic) != version:
                 seen[topic] = version

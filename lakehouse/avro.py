@@ -7,7 +7,7 @@ Iceberg table specification, "Appendix A: Avro".
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.errors import SchemaError
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 DECODED = "__decoded"
 """A field added to the reader's schema: true in every record that decoded, null where from_avro gave up."""
+
+
+MAX_PRECISION = 38
+"""Digits of a decimal (Iceberg table specification, Primitive types)."""
 
 
 def field_names(schema: str) -> list[str]:
@@ -46,23 +50,36 @@ def iceberg_schema(schema: str, *extra: tuple[str, str, str]) -> Schema:
     """The columns of the table for records of this schema. All are optional, so that any of them may go away later.
 
     Parameters: `extra` columns follow the record's, as (name, Iceberg primitive type, comment).
-    Raises: SchemaError for a recursive schema, or when two columns differ by case only.
+    Raises: SchemaError for what is no record, is recursive, has a type that Iceberg lacks, or two columns of one name
+    (upper and lower case are one).
     """
     from pyiceberg.schema import Schema, assign_fresh_schema_ids
     from pyiceberg.types import NestedField, PrimitiveType
 
+    field_names(schema)
     builder = _Builder()
     fields = builder.struct(json.loads(schema)).fields
     fields += tuple(
         NestedField(builder.next_id(), name, PrimitiveType.model_validate(type_), required=False, doc=doc)
         for name, type_, doc in extra
     )
+    _distinct(fields)
+    return assign_fresh_schema_ids(Schema(*fields))
+
+
+def _distinct(fields: Sequence[NestedField]) -> None:
+    """Spark, Glue and Snowflake do not tell upper from lower case; the project's own columns have names too."""
     folded: dict[str, str] = {}
     for field in fields:
         other = folded.setdefault(field.name.lower(), field.name)
         if other != field.name:
             raise SchemaError(f"Columns '{other}' and '{field.name}' differ by case only; rename one in the schema")
-    return assign_fresh_schema_ids(Schema(*fields))
+    if len(folded) < len(fields):
+        names = [field.name for field in fields]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise SchemaError(
+            f"Two columns are called '{twice}', a name that every table has or the schema repeats; rename the field"
+        )
 
 
 class _Builder:
@@ -86,6 +103,7 @@ class _Builder:
         self.open.append(name)
         fields = [self.field(field, namespace) for field in record["fields"]]
         self.open.pop()
+        _distinct(fields)
         return StructType(*fields)
 
     def field(self, field: dict[str, Any], namespace: str) -> NestedField:
@@ -107,6 +125,10 @@ class _Builder:
             self.named[_full_name(schema, namespace)[0]] = schema
         match kind, logical:
             case (("bytes" | "fixed"), "decimal"):
+                if schema["precision"] > MAX_PRECISION:
+                    raise SchemaError(
+                        f"Avro decimal({schema['precision']}) has more than Iceberg's {MAX_PRECISION} digits"
+                    )
                 return t.DecimalType(schema["precision"], schema.get("scale", 0))
             case "int", "date":
                 return t.DateType()
@@ -143,7 +165,7 @@ class _Builder:
         field `member<n>` a branch, of which one is set (Spark, Avro Data Source Guide)."""
         from pyiceberg import types as t
 
-        branches = [branch for branch in branches if branch != "null"]
+        branches = [branch for branch in branches if branch != "null"] or ["null"]
         if len(branches) == 1:
             return self.type(branches[0], namespace)
         if set(map(str, branches)) == {"int", "long"}:

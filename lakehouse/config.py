@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from lakehouse import avro, naming
 from lakehouse.errors import ConfigError, SchemaError
+from lakehouse.locate import Location, dotted, duplicate_keys, line_of
 
 PROJECT = Path(__file__).resolve().parent.parent
 """The folder that holds lakehouse.yaml, schemas/ and workspace.yaml."""
@@ -147,7 +148,7 @@ def load(path: Path | None = None) -> Config:
         line = f":{mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
         raise ConfigError(f"{path.name}{line}: not valid YAML: {problem}. Correct the line") from error
-    faults = _duplicate_keys(node) + _set_elsewhere(raw)
+    faults = duplicate_keys(node) + _set_elsewhere(raw)
     if not faults:
         if isinstance(raw, dict) and isinstance(raw.get("topics"), dict):
             raw["topics"] = {
@@ -160,7 +161,7 @@ def load(path: Path | None = None) -> Config:
         except ValidationError as error:
             faults = [_fault(details) for details in error.errors()]
     if faults:
-        raise ConfigError("\n".join(f"{path.name}:{_line(node, loc)}: {_dotted(loc)}: {said}" for loc, said in faults))
+        raise ConfigError("\n".join(f"{path.name}:{line_of(node, loc)}: {dotted(loc)}: {said}" for loc, said in faults))
     return config
 
 
@@ -172,9 +173,6 @@ def json_schema() -> str:
     key = schema["$defs"]["Topic"]["properties"]["key"]
     key["anyOf"] = [{"type": "string"}, {"type": key.pop("type"), "items": key.pop("items")}]
     return json.dumps(schema, indent=2) + "\n"
-
-
-Location = tuple[str | int, ...]
 
 
 def _semantic_faults(config: Config) -> list[tuple[Location, str]]:
@@ -280,25 +278,6 @@ def _did_you_mean(word: str, known: Any) -> str:
     return f" Did you mean '{close[0]}'?" if close else ""
 
 
-def _dotted(loc: Location) -> str:
-    return ".".join(str(part) for part in loc) or "(file)"
-
-
-def _line(node: yaml.Node | None, loc: Location) -> int:
-    """The line (from 1) of the deepest part of `loc` that the file has."""
-    line = node.start_mark.line + 1 if node else 1
-    for part in loc:
-        if isinstance(node, yaml.MappingNode):
-            found = next(((k, v) for k, v in node.value if k.value == str(part)), None)
-            if not found:
-                return line
-            line, node = found[0].start_mark.line + 1, found[1]
-        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-            node = node.value[part]
-            line = node.start_mark.line + 1
-    return line
-
-
 def _set_elsewhere(raw: Any) -> list[tuple[Location, str]]:
     """Fields of the models that the file has in another form: a topic's name is its key, the root is its folder."""
     at: list[Location] = [("root",)] if isinstance(raw, dict) and "root" in raw else []
@@ -310,16 +289,3 @@ def _set_elsewhere(raw: Any) -> list[tuple[Location, str]]:
                 if isinstance(topic, dict) and "name" in topic
             ]
     return [(loc, "no such key. Remove it") for loc in at]
-
-
-def _duplicate_keys(node: yaml.Node | None, at: Location = ()) -> list[tuple[Location, str]]:
-    """PyYAML keeps the last of two equal keys in silence, which would drop a topic."""
-    faults: list[tuple[Location, str]] = []
-    if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, value in node.value:
-            if key.value in seen:
-                faults.append(((*at, key.value), f"stands twice; again in line {key.start_mark.line + 1}. Remove one"))
-            seen.add(key.value)
-            faults += _duplicate_keys(value, (*at, key.value))
-    return faults

@@ -33,6 +33,9 @@ PROPERTIES = {
 """Properties of every table (Iceberg, Configuration: write properties)."""
 
 
+CREATE_ATTEMPTS = 3
+
+
 class Catalog(dg.ConfigurableResource):
     """An Iceberg catalog: `sql` (a database, the embedded default) or `glue`."""
 
@@ -54,11 +57,17 @@ class Catalog(dg.ConfigurableResource):
         """
         if self._catalog is None:
             from pyiceberg.catalog import load_catalog
+            from sqlalchemy.exc import OperationalError
 
             kind = {"sql": {"type": "sql", "uri": self.uri or ""}, "glue": {"type": "glue"}}.get(self.type)
             if kind is None:
                 raise ConfigError(f"Catalog type '{self.type}' is not known. Use 'sql' or 'glue' in lakehouse.yaml")
-            self._catalog = load_catalog(naming.CATALOG, **kind, warehouse=self.warehouse, **self.file_io())
+            settings = kind | {"warehouse": self.warehouse} | self.file_io()
+            try:
+                self._catalog = load_catalog(naming.CATALOG, **settings)
+            except OperationalError:
+                # Two processes that find an empty database both make its tables: the second finds them made.
+                self._catalog = load_catalog(naming.CATALOG, **settings)
         return self._catalog
 
     def file_io(self) -> dict[str, str]:
@@ -109,16 +118,19 @@ class Catalog(dg.ConfigurableResource):
         from pyiceberg.exceptions import ValidationError
 
         catalog = self.iceberg()
-        catalog.create_namespace_if_not_exists(namespace)
         existing = self.load(namespace, table)
-        if existing is None:
+        for attempt in range(CREATE_ATTEMPTS):
+            if existing is not None:
+                break
             try:
+                catalog.create_namespace_if_not_exists(namespace)
                 return catalog.create_table((namespace, table), schema, properties=PROPERTIES)
             except Exception:
-                # Another writer may have created it first; catalogs say so in different ways.
+                # Another writer may have made either first; catalogs say so in different ways.
                 existing = self.load(namespace, table)
-                if existing is None:
+                if existing is None and attempt == CREATE_ATTEMPTS - 1:
                     raise
+        assert existing is not None
         try:
             with existing.update_schema() as update:
                 update.union_by_name(schema)
@@ -193,9 +205,9 @@ def last_batch(table: Table | None) -> Batch | None:
     """
     if table is None:
         return None
-    for snapshot in (*history(table), *_tagged(table)):
-        if snapshot.summary and (token := snapshot.summary.additional_properties.get(TOKEN)):
-            return Batch.from_json(token)
+    for snapshot in (*history(table), *_behind_a_gap(table)):
+        if batch := batch_of(snapshot):
+            return batch
     if rows := live_rows(table):
         raise UnclearState(
             f"Table {'.'.join(table.name())} has {rows:,} rows and no snapshot that says up to which offsets. "
@@ -204,14 +216,27 @@ def last_batch(table: Table | None) -> Batch | None:
     return None
 
 
-def _tagged(table: Table) -> Iterator[Snapshot]:
-    """The snapshot that the offsets tag keeps where expiry removed those between it and main's head.
+def batch_of(snapshot: Snapshot) -> Batch | None:
+    """The batch that a snapshot says it holds; None when another writer made it."""
+    token = snapshot.summary.additional_properties.get(TOKEN) if snapshot.summary else None
+    return Batch.from_json(token) if token else None
 
-    Not after a rollback to a snapshot older than the tag: main does not hold what the tag says then.
+
+def _behind_a_gap(table: Table) -> Iterator[Snapshot]:
+    """The snapshot that the offsets tag keeps where expiry removed those between it and main's history.
+
+    Only where something is missing (a table that was replaced starts a history of its own), and not after a rollback
+    to a snapshot older than the tag: main does not hold what the tag says then.
     """
-    head, tag = table.current_snapshot(), table.metadata.refs.get(naming.OFFSETS_TAG)
+    tag = table.metadata.refs.get(naming.OFFSETS_TAG)
     tagged = table.snapshot_by_id(tag.snapshot_id) if tag else None
-    if head and tagged and (tagged.sequence_number or 0) <= (head.sequence_number or 0):
+    *_, oldest = None, *history(table)
+    if (
+        tagged
+        and oldest
+        and oldest.parent_snapshot_id
+        and (tagged.sequence_number or 0) < (oldest.sequence_number or 0)
+    ):
         yield tagged
 
 

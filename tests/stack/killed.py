@@ -8,6 +8,7 @@ import sys
 import threading
 from pathlib import Path
 
+import confluent_kafka
 import dagster as dg
 
 from assets import derivation, ingestion
@@ -40,6 +41,14 @@ def around(owner: object, name: str, point: str, wanted: str) -> None:
     setattr(owner, name, instead)
 
 
+class Producer(confluent_kafka.Producer):
+    """One whose messages are all on the broker by the time it is asked to commit."""
+
+    def send_offsets_to_transaction(self, *args):
+        super().send_offsets_to_transaction(*args)
+        self.flush()
+
+
 def main(point: str, config_file: str, name: str) -> None:
     """Run, and die at the point."""
     config = load(Path(config_file))
@@ -49,6 +58,8 @@ def main(point: str, config_file: str, name: str) -> None:
     around(ingestion._Run, "_keep_dead_letters", "dead letters", point)
     around(Catalog, "publish", "publish", point)
     around(Kafka, "transaction", "transaction", point)
+    confluent_kafka.Producer = Producer
+    around(Producer, "commit_transaction", "commit", point)
     with dg.build_resources(build_resources(config, "local")) as r:
         systems = ingestion.Systems(r.kafka, r.schema_registry, r.spark, r.catalog)
         if isinstance(topic.source, Derived):

@@ -128,13 +128,19 @@ class Stream:
 
     def die(self, point: str, folder: Path, extra: dict[str, Any] | None = None, topic: str | None = None) -> None:
         """Ingest (or derive) in another process, which dies at a point; see killed.py."""
+        ended = self.start(point, folder, extra, topic).wait(120)
+        assert ended == -signal.SIGKILL, f"it did not die {point} but ended with {ended}"
+
+    def start(
+        self, point: str, folder: Path, extra: dict[str, Any] | None = None, topic: str | None = None
+    ) -> subprocess.Popen[bytes]:
+        """Another process that ingests (or derives), up to a point."""
         declared = {self.name: self.settings | {"key": list(self.topic.key)}} | (extra or {})
         environments = yaml.safe_load((PROJECT / "lakehouse.yaml").read_text())["environments"]
         file = folder / "lakehouse.yaml"
         file.write_text(yaml.safe_dump({"namespace": self.namespace, "topics": declared, "environments": environments}))
         script = Path(__file__).with_name("killed.py")
-        ended = subprocess.run([sys.executable, str(script), point, str(file), topic or self.name], cwd=PROJECT)
-        assert ended.returncode == -signal.SIGKILL, f"it did not die {point} but ended with {ended.returncode}"
+        return subprocess.Popen([sys.executable, str(script), point, str(file), topic or self.name], cwd=PROJECT)
 
     def ingest(self) -> list[Published]:
         return list(ingest(self.namespace, self.topic, self.systems))

@@ -5,6 +5,7 @@ import pytest
 from support import Stream
 
 from assets import audit
+from assets.sensors import topic_offsets_sensor
 from assets.topic import topic_definitions
 from lakehouse.config import PROJECT, load
 from resources.build import build_resources
@@ -97,3 +98,15 @@ def test_a_topic_that_does_not_exist_is_one_clear_sentence(resources, stream):
     assert f"Topic '{stream.name}' is declared in lakehouse.yaml and does not exist" in str(
         failure.step_failure_data.user_failure_data.description
     )
+
+
+def test_the_sensor_reports_topics_that_moved_and_no_others(resources, stream):
+    sensor, cursor, reported = topic_offsets_sensor(stream.config), None, []
+    for produced in (0, 5, 0, 3):
+        stream.produce_trades(range(produced))
+        tick = sensor(dg.build_sensor_context(cursor=cursor), kafka=resources.kafka)
+        cursor = tick.cursor
+        reported.append([(event.asset_key.path, event.metadata["offsets"].value) for event in tick.asset_events])
+
+    key = ["kafka", stream.name]
+    assert reported == [[(key, 300)], [(key, 305)], [], [(key, 308)]]

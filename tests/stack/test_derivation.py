@@ -141,7 +141,7 @@ def test_only_groups_that_new_trades_touch_are_produced_again(resources):
     assert totals.rows() == totals.expected()
 
 
-@pytest.mark.parametrize("point", ["before transaction", "during transaction", "after transaction"])
+@pytest.mark.parametrize("point", ["before transaction", "before commit", "after commit"])
 def test_killed_on_the_way_the_next_run_leaves_the_same_rows(resources, tmp_path, point):
     totals = Totals(resources)
     totals.produce(range(300), 1_790_000_000_000)

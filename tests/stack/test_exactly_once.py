@@ -10,7 +10,6 @@ from support import TRADES, Stream, admin, framed, trade
 
 from lakehouse.batch import TOKEN
 from lakehouse.errors import CommitConflict, UnclearState, Unreachable
-from resources.catalog import Catalog
 from resources.kafka import Kafka
 from resources.schema_registry import SchemaRegistry
 from resources.spark import Spark
@@ -38,39 +37,6 @@ def test_after_a_kill_the_next_run_completes_the_table(resources, tmp_path, mode
         last = {row["userid"]: row for row in stream.expected_rows()}
         assert {row["userid"]: row for row in stream.rows()} == last
         assert len(stream.rows()) == len(last)
-
-
-def test_two_writers_at_once_publish_each_record_once(resources):
-    stream = Stream(resources)
-    stream.produce_trades(range(3_000))
-    together, errors = threading.Barrier(2), []
-
-    def write():
-        systems = stream.systems
-        own = type(systems)(
-            systems.kafka,
-            systems.schema_registry,
-            systems.spark,
-            Catalog(**systems.catalog.model_dump(include=set(Catalog.model_fields))),
-        )
-        together.wait()
-        try:
-            from assets.ingestion import ingest
-
-            list(ingest(stream.namespace, stream.topic, own))
-        except Exception as error:
-            errors.append(error)
-
-    stream.produce_trades(range(3_000, 3_100))
-    writers = [threading.Thread(target=write) for _ in range(2)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-    assert all(isinstance(error, CommitConflict) for error in errors), errors
-    stream.ingest()
-
-    assert stream.rows() == stream.expected_rows()
 
 
 def test_the_loser_of_a_publication_is_refused_and_changes_nothing(resources):

@@ -48,13 +48,6 @@ def test_sums_are_exact(server: Server, lake: Lake):
     )
 
 
-def test_a_schema_may_be_named_like_its_database(server: Server, lake: Lake):
-    lake.create("namesake", trades(4))
-    snowflake = server.resource()
-    snowflake.ensure_iceberg_table("db", "namesake", lake.database, "namesake")
-    assert snowflake.query("SELECT COUNT(*) FROM db.namesake")[1] == [(4,)]
-
-
 def test_every_row_arrives_with_its_type(server: Server, lake: Lake):
     rows = trades(250)
     lake.create("rows", rows)
@@ -237,3 +230,11 @@ def test_readers_never_see_half_a_refresh(server: Server, lake: Lake):
         for reader in readers:
             reader.join(30)
     assert seen and seen <= {20_000, 40_000, 60_000, 80_000}
+
+
+def test_a_schema_may_be_named_like_its_database(server: Server, lake: Lake):
+    # The last test with this server: DuckDB takes no DROP SCHEMA any more once two things have the name.
+    lake.create("namesake", trades(4))
+    snowflake = server.resource()
+    snowflake.ensure_iceberg_table("db", "namesake", lake.database, "namesake")
+    assert snowflake.query("SELECT COUNT(*) FROM db.namesake")[1] == [(4,)]

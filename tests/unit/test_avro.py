@@ -69,12 +69,18 @@ def test_names_resolve_in_their_namespace():
     [
         (record(["null", "R"]), "contains itself"),
         (record("int").replace("}]", "}, {\"name\": \"F0\", \"type\": \"int\"}]"), "differ by case only"),
+        (record({**NAMED, "fields": NAMED["fields"] + [{"name": "Y", "type": "int"}]}), "differ by case only"),
+        (record("int").replace("f0", "kafka_offset"), "Two columns are called 'kafka_offset'"),
         (record("nonsense"), "no Iceberg column type"),
+        (record("null"), "no Iceberg column type"),
+        (record(["null"]), "no Iceberg column type"),
+        (record({"type": "bytes", "logicalType": "decimal", "precision": 39}), "more than Iceberg's 38 digits"),
+        ('["null", "string"]', "not a record"),
     ],
 )  # fmt: skip
 def test_what_has_no_table_is_refused(schema, said):
     with pytest.raises(SchemaError, match=said):
-        avro.iceberg_schema(schema)
+        avro.iceberg_schema(schema, ("kafka_offset", "long", "Every table has it"))
 
 
 def test_a_schema_that_is_no_record_has_no_columns():

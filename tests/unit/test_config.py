@@ -66,6 +66,10 @@ def test_a_topic_needs_no_more_than_its_name(tmp_path):
             "  a:\n    source:\n      type: datagen\n      schema_fil: x\n",
             "lakehouse.yaml:6: topics.a.source.schema_fil: no such key. Did you mean 'schema_file'?",
         ),
+        ("  a: {name: b}\n", "lakehouse.yaml:3: topics.a.name: no such key. Remove it"),
+        ("  a: {key: [x, x]}\n", "lakehouse.yaml:3: topics.a.key: names a column twice"),
+        ("  a: {key: ''}\n", "lakehouse.yaml:3: topics.a.key.0: string should have at least 1 character"),
+        ("  a: 5\n", "lakehouse.yaml:3: topics.a: input should be a valid dictionary"),
         ("  a:\n    source: {type: magic}\n", "lakehouse.yaml:4: topics.a.source: "),
     ],
 )
@@ -74,7 +78,7 @@ def test_each_fault_names_file_line_key_and_remedy(tmp_path, topics, said):
 
 
 def test_a_derived_topic_must_come_from_a_declared_append_topic(tmp_path):
-    (tmp_path / "s.avsc").write_text("{}")
+    (tmp_path / "s.avsc").write_text('{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}')
     derived = (
         "  totals:\n    mode: upsert\n    key: [a]\n    key_format: avro\n    source:\n      type: derived\n"
         "      from: {source}\n      transform: m:f\n      group_by: [a]\n"
@@ -90,11 +94,43 @@ def test_a_derived_topic_must_come_from_a_declared_append_topic(tmp_path):
     assert "'users' is not an append table" in fault(tmp_path, text.replace("{source}", "users"))
 
 
+def test_a_key_must_be_a_field_of_its_schema(tmp_path):
+    schema = tmp_path / "s.avsc"
+    source = "  a:\n    key: usrid\n    source:\n      type: datagen\n      schema_file: s.avsc\n"
+    text = f"namespace: n\ntopics:\n{source}{ENVIRONMENTS}"
+    schema.write_text('{"type": "record", "name": "R", "fields": [{"name": "userid", "type": "string"}]}')
+    said = (
+        "lakehouse.yaml:7: topics.a.source.schema_file: 's.avsc' has no field 'usrid', which 'key' names. Did you mean"
+    )
+    assert said in fault(tmp_path, text)
+    for broken in ("{", '"string"'):
+        schema.write_text(broken)
+        assert "lakehouse.yaml:7: topics.a.source.schema_file: 's.avsc' is not an Avro record" in fault(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    "text", ["? [a]\n: 1\n", "a: b: c\n", "\tx\n", "n: !!python/object:os.system x\n", "\0", "a: 1\n---\na: 2\n"]
+)
+def test_what_yaml_refuses_is_one_sentence(tmp_path, text):
+    said = fault(tmp_path, text)
+    assert "not valid YAML" in said and "\n" not in said
+
+
+@pytest.mark.parametrize(
+    "text", ["", "hello\n", "[a]\n", "namespace: n\ntopics:\n", "namespace: n\ntopics: [a]\n", "1: 2\n"]
+)
+def test_a_file_of_another_shape_is_explained(tmp_path, text):
+    assert all(line.startswith("lakehouse.yaml:") for line in fault(tmp_path, text).splitlines())
+
+
 def test_a_missing_key_a_wrong_file_and_broken_yaml(tmp_path):
     assert "lakehouse.yaml:1: namespace: missing. Add it" in fault(tmp_path, "topics: {}\n" + ENVIRONMENTS)
     assert "lakehouse.yaml:2: not valid YAML" in fault(tmp_path, "namespace: n\n topics: {}\n")
     with pytest.raises(ConfigError, match="cannot be read .* Set LAKEHOUSE_CONFIG"):
         config.load(tmp_path / "nowhere.yaml")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match="not UTF-8 text"):
+        config.load(tmp_path / "binary.yaml")
 
 
 def test_every_fault_is_told_at_once(tmp_path):
