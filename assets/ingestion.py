@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakehouse import avro, naming
-from lakehouse.batch import Batch, Log, next_batch, split
+from lakehouse.batch import Batch, Log, Positions, next_batch, split, until
 from lakehouse.config import Topic
 from lakehouse.errors import CommitConflict
 from lakehouse.lag import Lag, lag, pending
@@ -63,14 +63,19 @@ def ingest(namespace: str, topic: Topic, systems: Systems) -> Iterator[Published
     Yields: each batch after it was published; nothing when there was nothing new.
     Raises: AuditFailed, UnclearState, SchemaError, Unreachable; CommitConflict when another writer keeps winning.
     """
-    log = read_log(systems.kafka, topic.name)
+    end: Positions = {}
     conflicts = 0
     while True:
-        whole = next_batch(last_batch(systems.catalog.load(namespace, topic.table)), log, topic.table)
+        # In this order: another writer may have taken records that are newer than an end read before.
+        table = systems.catalog.load(namespace, topic.table)
+        log = read_log(systems.kafka, topic.name)
+        end = end or log.end
+        whole = until(next_batch(last_batch(table), log, topic.table), end)
         if not whole.offsets:
             return
+        base = table.metadata.current_snapshot_id if table else None
         try:
-            published = _Run(namespace, topic, systems, split(whole, topic.max_records_per_batch)).publish()
+            published = _Run(namespace, topic, systems, split(whole, topic.max_records_per_batch), base).publish()
         except CommitConflict:
             conflicts += 1
             if conflicts == ATTEMPTS:
@@ -110,12 +115,16 @@ def measure_lag(kafka: Kafka, catalog: Catalog, namespace: str, topics: list[Top
 
 
 class _Run:
-    """One batch on its way from the topic to main."""
+    """One batch on its way from the topic to main.
 
-    def __init__(self, namespace: str, topic: Topic, systems: Systems, batch: Batch):
+    `base` is the snapshot whose token the batch begins at: only onto it may the batch be published.
+    """
+
+    def __init__(self, namespace: str, topic: Topic, systems: Systems, batch: Batch, base: int | None):
         from assets.codecs import key_codec, value_codec
 
-        self.namespace, self.topic, self.catalog, self.batch = namespace, topic, systems.catalog, batch
+        self.namespace, self.topic, self.catalog = namespace, topic, systems.catalog
+        self.batch, self.base = batch, base
         self.registry, self.kafka_options = systems.schema_registry, systems.kafka.spark_options()
         self.spark: SparkSession = systems.spark.session(systems.catalog.spark_settings())
         self.value = value_codec(systems.schema_registry, topic)
@@ -127,13 +136,12 @@ class _Run:
 
         began = time.monotonic()
         table = self.catalog.ensure_table(self.namespace, self.topic.table, self._schema())
-        base = table.current_snapshot()
-        branch, counts = self._stage(empty=base is None)
+        branch, counts = self._stage()
         if counts.unknown_schema:
             known = self.value
             self.value = with_foreign_writers(self.registry, known, self._decoded())
             if self.value != known:
-                branch, counts = self._stage(empty=base is None)
+                branch, counts = self._stage()
         table = table.refresh()
         with self._undisturbed(self.topic.table, branch):
             findings = audit(self.spark, self.namespace, self.topic, table, branch, self.batch, counts)
@@ -141,7 +149,7 @@ class _Run:
             raise AuditFailed(self.topic.table, branch, findings)
         if counts.dead_letters:
             self._keep_dead_letters()
-        table = self.catalog.publish(table, branch, base.snapshot_id if base else None)
+        table = self.catalog.publish(table, branch, self.base)
         snapshot = table.current_snapshot()
         assert snapshot is not None
         seconds = time.monotonic() - began
@@ -160,7 +168,7 @@ class _Run:
         records = read_range(self.spark, self.kafka_options, self.batch, headers=headers)
         return decode(records, self.value, self.key, self.topic.key, upsert=self.topic.mode == "upsert")
 
-    def _stage(self, empty: bool) -> tuple[str, Counts]:
+    def _stage(self) -> tuple[str, Counts]:
         """Write the batch to a branch of its own, in place of whatever an interrupted batch left."""
         from spark import write
 
@@ -169,7 +177,7 @@ class _Run:
         with self._undisturbed(self.topic.table, branch):
             if self.topic.mode == "append":
                 return branch, write.append(self._decoded(), *target)
-            return branch, write.upsert(self._decoded(), *target, self.topic.key, empty=empty)
+            return branch, write.upsert(self._decoded(), *target, self.topic.key, empty=self.base is None)
 
     def _keep_dead_letters(self) -> None:
         """Publish the batch's dead letters, before the batch itself.

@@ -98,6 +98,12 @@ def next_batch(last: Batch | None, log: Log, table: str) -> Batch:
     return Batch(log.cluster_id, log.topic, log.topic_id, start, dict(log.end))
 
 
+def until(batch: Batch, end: Positions) -> Batch:
+    """The part of a batch before `end`, an offset by partition; of partitions not named, nothing."""
+    bounded = {p: max(batch.start[p], min(batch.end[p], end.get(p, 0))) for p in batch.end}
+    return Batch(batch.cluster_id, batch.topic, batch.topic_id, batch.start, bounded)
+
+
 def split(batch: Batch, max_records: int) -> Batch:
     """The first part of a batch: at most `max_records` offsets, from each partition in proportion to its share."""
     if batch.offsets <= max_records:

@@ -181,12 +181,23 @@ class Catalog(dg.ConfigurableResource):
         return table.refresh()
 
     def drop_staging(self, table: Table) -> Table:
-        """Drop branches that an interrupted or refused batch left; their data files become orphans."""
+        """Drop branches that an interrupted or refused batch left; their data files become orphans.
+
+        Raises: CommitConflict when another writer is at it.
+        """
+        from pyiceberg.exceptions import CommitFailedException
+
         stale = [ref for ref in table.metadata.refs if ref.startswith(naming.STAGING_PREFIX)]
         if stale:
-            with table.manage_snapshots() as manage:
-                for branch in stale:
-                    manage.remove_branch(branch)
+            try:
+                with table.manage_snapshots() as manage:
+                    for branch in stale:
+                        manage.remove_branch(branch)
+            except CommitFailedException as error:
+                name = ".".join(table.name())
+                raise CommitConflict(
+                    f"Another writer changed {name} ({error}). Nothing was published; run it again"
+                ) from error
         return table.refresh() if stale else table
 
 

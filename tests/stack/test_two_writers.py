@@ -46,6 +46,27 @@ def test_a_whole_run_in_between_makes_the_first_start_over(resources, monkeypatc
     assert [row["kafka_offset"] for row in stream.rows()] == list(range(80))
 
 
+@pytest.mark.parametrize("owner, name", [(ingestion, "read_log"), (ingestion._Run, "_schema")])
+def test_a_writer_that_took_newer_records_in_between_is_no_loss(resources, monkeypatch, owner, name):
+    stream = Stream(resources, partitions=1)
+    stream.produce_trades(range(50))
+    original, others = getattr(owner, name), []
+
+    def then(*args, **kwargs):
+        result = original(*args, **kwargs)
+        if not others:
+            others.append(None)
+            stream.produce_trades(range(50, 80))
+            others.extend(stream.ingest())
+        return result
+
+    monkeypatch.setattr(owner, name, then)
+
+    assert stream.ingest() == []
+    assert [published.counts.consumed for published in others[1:]] == [80]
+    assert stream.rows() == stream.expected_rows()
+
+
 def test_two_processes_at_once_publish_each_record_once(resources, tmp_path):
     stream = Stream(resources, settings={"max_records_per_batch": 1_000})
     stream.produce_trades(range(4_000))

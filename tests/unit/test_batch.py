@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakehouse.batch import Batch, Log, next_batch, split
+from lakehouse.batch import Batch, Log, next_batch, split, until
 from lakehouse.errors import UnclearState
 
 
@@ -63,6 +63,12 @@ def test_the_parts_of_a_batch_are_bounded_and_together_the_whole(limit):
         parts += 1
     assert positions == whole.end
     assert parts >= whole.offsets / limit
+
+
+def test_a_batch_ends_where_the_run_began_to_look():
+    whole = batch({0: 5, 1: 8, 2: 0}, {0: 95, 1: 9, 2: 7})
+    assert until(whole, {0: 50, 1: 20}) == batch({0: 5, 1: 8, 2: 0}, {0: 50, 1: 9, 2: 0})
+    assert until(whole, {0: 2, 1: 8, 2: 0}).offsets == 0
 
 
 def test_a_token_survives_and_a_newer_one_is_refused():
