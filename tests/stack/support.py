@@ -9,6 +9,7 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 import uuid
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,7 +18,7 @@ from typing import Any
 
 import fastavro
 import yaml
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, topic_subject_name_strategy
 from confluent_kafka.schema_registry.avro import AvroDeserializer
@@ -175,6 +176,19 @@ class Stream:
         decode = AvroDeserializer(registry(), conf={"subject.name.strategy": topic_subject_name_strategy})
         context = SerializationContext(self.name, MessageField.VALUE)
         return in_order([decode(m.value, context) | metadata(m) for m in self.messages()])
+
+
+def recreate(stream: Stream) -> None:
+    """Delete the topic and create it again. Brokers finish a deletion some time after they answered."""
+    for deleted in admin().delete_topics([stream.name]).values():
+        deleted.result()
+    for _ in range(50):
+        try:
+            return stream.create()
+        except KafkaException as error:
+            assert error.args[0].name() == "TOPIC_ALREADY_EXISTS"
+            time.sleep(0.2)
+    raise AssertionError(f"{stream.name} was not deleted within 10 s")
 
 
 def metadata(message: Message) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What does not decode keeps its bytes; the rest goes on."""
 
-from support import TRADES, Stream, framed, trade
+from support import TRADES, Stream, framed, recreate, trade
 
 
 def as_letters(messages):
@@ -89,3 +89,29 @@ def test_a_batch_that_is_tried_again_sets_nothing_aside_twice(resources, tmp_pat
 
     assert sorted(x["value"] for x in stream.dead_letters()) == [b"bad 1", b"bad 2", b"bad 3"]
     assert len(stream.rows()) == 20
+
+
+def test_a_retry_in_smaller_batches_sets_nothing_aside_twice(resources, tmp_path):
+    stream = Stream(resources, partitions=1)
+    stream.schema()
+    stream.produce([{"value": b"bad %d" % n} for n in range(10)])
+    stream.die("after dead letters", tmp_path)
+    stream.topic = stream.topic.model_copy(update={"max_records_per_batch": 4})
+
+    assert [published.counts.dead_letters for published in stream.ingest()] == [4, 4, 2]
+
+    assert [letter["kafka_offset"] for letter in stream.dead_letters()] == list(range(10))
+
+
+def test_a_recreated_topic_has_dead_letters_of_its_own(resources):
+    stream = Stream(resources, partitions=1)
+    stream.schema()
+    stream.produce([{"value": b"old 1"}, {"value": b"old 2"}])
+    stream.ingest()
+    recreate(stream)
+    resources.catalog.iceberg().drop_table((stream.namespace, stream.topic.table))
+    stream.produce([{"value": b"new 1"}])
+
+    stream.ingest()
+
+    assert sorted(letter["value"] for letter in stream.dead_letters()) == [b"new 1", b"old 1", b"old 2"]

@@ -2,11 +2,10 @@
 
 import json
 import os
-import threading
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from support import TRADES, Stream, admin, framed, trade
+from support import TRADES, Stream, admin, framed, recreate, trade
 
 from lakehouse.batch import TOKEN
 from lakehouse.errors import CommitConflict, UnclearState, Unreachable
@@ -136,27 +135,12 @@ def test_a_recreated_topic_stops_the_run(resources):
     stream.produce_trades(range(20))
     stream.ingest()
     before = stream.rows()
-    for deleted in admin().delete_topics([stream.name]).values():
-        deleted.result()
     recreate(stream)
     stream.produce_trades(range(40))
 
     with pytest.raises(UnclearState, match="not the one table"):
         stream.ingest()
     assert stream.rows() == before
-
-
-def recreate(stream):
-    """Brokers finish a deletion some time after they answered."""
-    from confluent_kafka import KafkaException
-
-    for _ in range(50):
-        try:
-            return stream.create()
-        except KafkaException as error:
-            assert error.args[0].name() == "TOPIC_ALREADY_EXISTS"
-            threading.Event().wait(0.2)
-    raise AssertionError(f"{stream.name} was not deleted within 10 s")
 
 
 def test_records_gone_before_they_were_read_stop_the_run_and_are_named(resources):
