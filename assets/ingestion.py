@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakehouse import avro, naming
-from lakehouse.batch import Batch, Log, Positions, next_batch, split, until
+from lakehouse.batch import Batch, Log, Positions, beyond, next_batch, split, until
 from lakehouse.config import Topic
 from lakehouse.errors import CommitConflict
 from lakehouse.lag import Lag, lag, pending
@@ -188,12 +188,13 @@ class _Run:
 
         name = naming.dead_letter_table(self.topic.table)
         table = self.catalog.ensure_table(self.namespace, name, write.dead_letter_schema())
-        stored = last_batch(table)
+        rest = beyond(self.batch, last_batch(table))
+        if not rest.offsets:
+            return
         base = table.current_snapshot()
         branch = self._branch(name)
-        since = stored.end if stored else {}
         with self._undisturbed(name, branch):
-            write.append_dead_letters(self._decoded(headers=True), self.namespace, name, branch, self.batch, since)
+            write.append_dead_letters(self._decoded(headers=True), self.namespace, name, branch, rest)
             self.catalog.publish(table.refresh(), branch, base.snapshot_id if base else None)
 
     @contextmanager

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse import naming
-from lakehouse.batch import TOKEN, Batch, Positions
+from lakehouse.batch import TOKEN, Batch
 from spark.decode import REASONS
 from spark.records import is_new
 
@@ -141,17 +141,14 @@ def dead_letter_schema() -> Schema:
     )
 
 
-def append_dead_letters(
-    decoded: DataFrame, namespace: str, table: str, branch: str, batch: Batch, since: Positions
-) -> None:
+def append_dead_letters(decoded: DataFrame, namespace: str, table: str, branch: str, batch: Batch) -> None:
     """Append the records that have a reason, bytes intact.
 
-    Parameters: `decoded` with headers; `since` are the offsets by partition (exclusive) whose dead letters the table
-    has already.
+    Parameters: `decoded` with headers; records before `batch` are left out.
     """
     target = naming.spark_table(namespace, table, branch=branch)
     explained = F.create_map(*[F.lit(part) for item in REASONS.items() for part in item])
-    letters = decoded.filter(F.col("reason").isNotNull() & is_new(since)).select(
+    letters = decoded.filter(F.col("reason").isNotNull() & is_new(batch.start)).select(
         F.current_timestamp().alias("error_timestamp"),
         F.col("reason").alias("error_reason"),
         explained[F.col("reason")].alias("error_message"),
