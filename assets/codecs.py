@@ -41,7 +41,7 @@ def with_foreign_writers(registry: SchemaRegistry, codec: AvroCodec, decoded: Da
 
     from spark.decode import foreign_schema_ids
 
-    found = {id_: schema for id_ in foreign_schema_ids(decoded) if (schema := registry.by_id(id_)) is not None}
+    found = {id_: s.text for id_ in foreign_schema_ids(decoded) if (s := registry.by_id(id_)) is not None}
     return replace(codec, writers={**codec.writers, **found})
 
 
@@ -54,4 +54,4 @@ def _avro(registry: SchemaRegistry, subject: str) -> AvroCodec:
             f"The schema registry has no subject '{subject}', so there is nothing to decode with. Nothing was "
             f"ingested. Register the schema, or start the producer that does"
         )
-    return AvroCodec(writers=registry.versions(subject), reader=newest.schema)
+    return AvroCodec({id_: version.text for id_, version in registry.versions(subject).items()}, newest.text)

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import dagster as dg
 from pydantic import Field
 
 from lakehouse.errors import LakehouseError, Unreachable
+from lakehouse.schema import RegisteredSchema, SchemaType
 
 if TYPE_CHECKING:
-    from confluent_kafka.schema_registry import SchemaRegistryClient
+    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 TIMEOUT_SECONDS = 10
 NOT_FOUND = 404
-
-
-@dataclass(frozen=True)
-class RegisteredSchema:
-    """One version of a subject: the registry's id for the schema, and its text."""
-
-    id: int
-    schema: str
 
 
 class SchemaRegistry(dg.ConfigurableResource):
@@ -43,8 +35,8 @@ class SchemaRegistry(dg.ConfigurableResource):
             config["basic.auth.user.info"] = f"{self.api_key}:{self.api_secret}"
         return SchemaRegistryClient(config)
 
-    def register(self, subject: str, schema: str) -> int:
-        """Register an Avro schema under a subject, or find it there; returns its id.
+    def register(self, subject: str, schema: str, type_: SchemaType = "AVRO") -> int:
+        """Register a schema under a subject, or find it there; returns its id.
 
         Raises: LakehouseError when the subject's compatibility rule refuses it; Unreachable.
         """
@@ -52,7 +44,7 @@ class SchemaRegistry(dg.ConfigurableResource):
 
         with self._explained():
             try:
-                return self.client().register_schema(subject, Schema(schema, "AVRO"))
+                return self.client().register_schema(subject, Schema(schema, type_))
             except SchemaRegistryError as error:
                 if error.http_status_code in (409, 422):
                     raise LakehouseError(
@@ -75,19 +67,19 @@ class SchemaRegistry(dg.ConfigurableResource):
                 if error.http_status_code == NOT_FOUND:
                     return None
                 raise
-        return RegisteredSchema(found.schema_id, found.schema.schema_str)
+            return self._resolved(found.schema_id, found.schema)
 
-    def versions(self, subject: str) -> dict[int, str]:
-        """Every schema that was ever registered under the subject, by id.
+    def versions(self, subject: str) -> dict[int, RegisteredSchema]:
+        """Every schema that was ever registered under the subject, by id, oldest first.
 
         Raises: Unreachable.
         """
         with self._explained():
             client = self.client()
             found = [client.get_version(subject, version) for version in client.get_versions(subject)]
-        return {version.schema_id: version.schema.schema_str for version in found}
+            return {version.schema_id: self._resolved(version.schema_id, version.schema) for version in found}
 
-    def by_id(self, id_: int) -> str | None:
+    def by_id(self, id_: int) -> RegisteredSchema | None:
         """The schema of an id under any subject, or None when the registry says that there is none.
 
         Raises: Unreachable.
@@ -96,11 +88,25 @@ class SchemaRegistry(dg.ConfigurableResource):
 
         with self._explained():
             try:
-                return self.client().get_schema(id_).schema_str
+                return self._resolved(id_, self.client().get_schema(id_))
             except SchemaRegistryError as error:
                 if error.http_status_code == NOT_FOUND:
                     return None
                 raise
+
+    def _resolved(self, id_: int, schema: Schema) -> RegisteredSchema:
+        """The schema with what it refers to, fetched depth first."""
+        texts: dict[str, str] = {}
+
+        def collect(of: Schema) -> None:
+            for reference in of.references or ():
+                if reference.name not in texts:
+                    referred = self.client().get_version(reference.subject, reference.version).schema
+                    collect(referred)
+                    texts[reference.name] = referred.schema_str
+
+        collect(schema)
+        return RegisteredSchema(id_, schema.schema_str, schema.schema_type or "AVRO", tuple(texts.items()))
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
