@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from lakehouse import avro, naming
@@ -149,7 +149,7 @@ class _Run:
             raise AuditFailed(self.topic.table, branch, findings)
         if counts.dead_letters:
             self._keep_dead_letters()
-        table = self.catalog.publish(table, branch, self.base)
+        table = self.catalog.publish(table, branch, self.base, asdict(counts))
         snapshot = table.current_snapshot()
         assert snapshot is not None
         seconds = time.monotonic() - began

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -32,6 +34,9 @@ PROPERTIES = {
 }
 """Properties of every table (Iceberg, Configuration: write properties)."""
 
+
+COUNTS = "lakehouse.counts"
+"""The table property that holds the batches' counts as JSON, by snapshot id."""
 
 CREATE_ATTEMPTS = 3
 
@@ -141,10 +146,13 @@ class Catalog(dg.ConfigurableResource):
             ) from error
         return existing.refresh()
 
-    def publish(self, table: Table, branch: str, base: int | None) -> Table:
-        """Make the head of `branch` the head of main, move the offsets tag there and drop the branch, in one commit.
+    def publish(self, table: Table, branch: str, base: int | None, counts: Mapping[str, int] | None = None) -> Table:
+        """Make the head of `branch` the head of main and drop the branch, in one commit.
 
-        Parameters: `table` as loaded when the branch was audited; `base` is main's snapshot id when the batch began.
+        Where the branch moves the position, the offsets tag moves too.
+
+        Parameters: `table` as loaded when the branch was audited; `base` is main's snapshot id when the batch began;
+        `counts` are the batch's numbers, which the table keeps as long as the snapshot.
         Raises: CommitConflict when main or the branch moved in between; main is as the other writer left it.
         """
         from pyiceberg.exceptions import CommitFailedException
@@ -152,7 +160,9 @@ class Catalog(dg.ConfigurableResource):
             AssertRefSnapshotId,
             AssertTableUUID,
             RemoveSnapshotRefUpdate,
+            SetPropertiesUpdate,
             SetSnapshotRefUpdate,
+            TableUpdate,
         )
 
         audited = table.metadata.refs[branch].snapshot_id
@@ -161,11 +171,16 @@ class Catalog(dg.ConfigurableResource):
             AssertRefSnapshotId(ref="main", snapshot_id=base),
             AssertRefSnapshotId(ref=branch, snapshot_id=audited),
         )
-        updates = (
+        updates: tuple[TableUpdate, ...] = (
             SetSnapshotRefUpdate(ref_name="main", type="branch", snapshot_id=audited),
-            SetSnapshotRefUpdate(ref_name=naming.OFFSETS_TAG, type="tag", snapshot_id=audited),
             RemoveSnapshotRefUpdate(ref_name=branch),
         )
+        snapshot = table.snapshot_by_id(audited)
+        if snapshot and batch_of(snapshot):
+            updates += (SetSnapshotRefUpdate(ref_name=naming.OFFSETS_TAG, type="tag", snapshot_id=audited),)
+        if counts is not None:
+            kept = counts_by_snapshot(table) | {audited: dict(counts)}
+            updates += (SetPropertiesUpdate(updates={COUNTS: json.dumps(kept, separators=(",", ":"))}),)
         try:
             self.iceberg().commit_table(table, requirements, updates)
         except Exception as error:
@@ -212,19 +227,32 @@ def history(table: Table) -> Iterator[Snapshot]:
 def last_batch(table: Table | None) -> Batch | None:
     """The newest batch that main holds: also past snapshots of other writers (compaction, a manual DELETE).
 
-    Raises: UnclearState when the table has rows but no token: its position is unknown.
+    Raises: UnclearState when the table has rows but no token, or expiry removed what would say: its position is
+    unknown.
     """
     if table is None:
         return None
-    for snapshot in (*history(table), *_behind_a_gap(table)):
+    for snapshot in chain(history(table), _expired(table)):
         if batch := batch_of(snapshot):
             return batch
     if rows := live_rows(table):
         raise UnclearState(
             f"Table {'.'.join(table.name())} has {rows:,} rows and no snapshot that says up to which offsets. "
-            f"Nothing was changed. Choose another table name, or drop the table to ingest the topic from its start"
+            f"Nothing was changed. Say where to go on with `lakehouse resume`, choose another table name, or drop "
+            f"the table to ingest the topic from its start"
         )
     return None
+
+
+def counts_by_snapshot(table: Table) -> dict[int, dict[str, int]]:
+    """What each ingested batch held, in records by outcome, for the snapshots that the table still has.
+
+    They stand in a table property, set by the publishing commit: a snapshot's own summary is written before Spark has
+    counted, and never after.
+    """
+    counts = {int(id_): found for id_, found in json.loads(table.properties.get(COUNTS, "{}")).items()}
+    alive = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
+    return {id_: found for id_, found in counts.items() if id_ in alive}
 
 
 def batch_of(snapshot: Snapshot) -> Batch | None:
@@ -233,22 +261,34 @@ def batch_of(snapshot: Snapshot) -> Batch | None:
     return Batch.from_json(token) if token else None
 
 
-def _behind_a_gap(table: Table) -> Iterator[Snapshot]:
-    """The snapshot that the offsets tag keeps where expiry removed those between it and main's history.
+def _expired(table: Table) -> Iterator[Snapshot]:
+    """Main's ancestors that expiry removed, newest first, as older metadata files still describe them.
 
-    Only where something is missing (a table that was replaced starts a history of its own), and not after a rollback
-    to a snapshot older than the tag: main does not hold what the tag says then.
+    The offsets tag alone would not do: after a rollback main does not hold what the tag says.
+
+    Raises: UnclearState when those files do not reach back far enough.
     """
-    tag = table.metadata.refs.get(naming.OFFSETS_TAG)
-    tagged = table.snapshot_by_id(tag.snapshot_id) if tag else None
+    from pyiceberg.serializers import FromInputFile
+
     *_, oldest = None, *history(table)
-    if (
-        tagged
-        and oldest
-        and oldest.parent_snapshot_id
-        and (tagged.sequence_number or 0) < (oldest.sequence_number or 0)
-    ):
-        yield tagged
+    wanted = oldest.parent_snapshot_id if oldest else None
+    for entry in reversed(table.metadata.metadata_log):
+        if wanted is None:
+            return
+        try:
+            metadata = FromInputFile.table_metadata(table.io.new_input(entry.metadata_file))
+        except OSError:
+            break
+        known = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+        while wanted in known:
+            yield known[wanted]
+            wanted = known[wanted].parent_snapshot_id
+    if wanted is not None:
+        raise UnclearState(
+            f"Table {'.'.join(table.name())} descends from snapshot {wanted}, which was expired, and no metadata file "
+            f"is left that says which offsets it held. Nothing was changed. The tag '{naming.OFFSETS_TAG}' names the "
+            f"newest batch ever published; say where to go on with `lakehouse resume`"
+        )
 
 
 def live_rows(table: Table) -> int:
