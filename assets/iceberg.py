@@ -20,9 +20,13 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 AUDITS = {
-    CONSERVATION: "Each record read is a row, a tombstone, superseded or a dead letter; Iceberg committed that many.",
+    CONSERVATION: "Each record read is a row, or a dead letter, or …: exactly one. Iceberg committed as many rows.",
     KEY_NOT_NULL: "No row has a null in a key column.",
 }
+
+
+OUTCOMES = ("consumed", "rows", "tombstones", "superseded", "deduplicated", "filtered", "dead_letters", "skipped")
+"""What a record can become, as the counts of a batch name it."""
 
 
 def table_asset(config: Config, topic: Topic) -> dg.AssetsDefinition:
@@ -106,9 +110,10 @@ def _nothing_new() -> list[Finding]:
 def _said(topic: Topic, batch: Published) -> str:
     counts = batch.counts
     rate = counts.consumed / batch.seconds if batch.seconds else 0
-    letters = f", {counts.dead_letters:,} dead letters" if counts.dead_letters else ""
+    rest = (name for name in OUTCOMES[2:] if counts.outcomes()[name])
+    others = "".join(f", {counts.outcomes()[name]:,} {name.replace('_', ' ')}" for name in rest)
     return (
-        f"{topic.name}: {counts.consumed:,} records → {counts.rows:,} rows{letters} "
+        f"{topic.name}: {counts.consumed:,} records → {counts.rows:,} rows{others} "
         f"in {batch.seconds:.1f} s ({rate:,.0f} records/s), snapshot {batch.snapshot_id}"
     )
 
@@ -123,10 +128,7 @@ def _table_metadata(table: "Table") -> dict[str, object]:
 
 def _metadata(published: list[Published]) -> dict[str, object]:
     """Numbers of this run (Dagster plots them) and where it ended."""
-    metadata: dict[str, object] = {
-        name: sum(getattr(batch.counts, name) for batch in published)
-        for name in ("consumed", "rows", "tombstones", "superseded", "dead_letters")
-    }
+    metadata: dict[str, object] = {name: sum(batch.counts.outcomes()[name] for batch in published) for name in OUTCOMES}
     metadata |= {"batches": len(published), "seconds": round(sum(batch.seconds for batch in published), 2)}
     if published:
         last = published[-1]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pydantic import PrivateAttr
 
-from lakehouse import naming
+from lakehouse import layout, naming
 from lakehouse.batch import TOKEN, Batch
 from lakehouse.errors import CommitConflict, ConfigError, LakehouseError, SchemaError, UnclearState, Unreachable
 
@@ -145,6 +145,18 @@ class Catalog(dg.ConfigurableResource):
                 f"Register a compatible schema, or rename the topic's table to start a new one"
             ) from error
         return existing.refresh()
+
+    def arrange(self, table: Table, partition_by: tuple[str, ...], sort_by: tuple[str, ...]) -> None:
+        """Give the table this partitioning and sort order, where it has others.
+
+        Raises: SchemaError when a column is not there or cannot be used so; CommitConflict.
+        """
+        from pyiceberg.exceptions import CommitFailedException
+
+        try:
+            layout.arrange(table, partition_by, sort_by)
+        except CommitFailedException as error:
+            raise CommitConflict(f"Another writer changed {'.'.join(table.name())} ({error}); run it again") from error
 
     def publish(self, table: Table, branch: str, base: int | None, counts: Mapping[str, int] | None = None) -> Table:
         """Make the head of `branch` the head of main and drop the branch, in one commit.

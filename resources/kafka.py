@@ -131,6 +131,20 @@ class Kafka(dg.ConfigurableResource):
             for topic, found in described.items()
         }
 
+    def offsets_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
+        """The first offset by partition whose timestamp is at or after `timestamp_ms` (milliseconds since the epoch);
+        the end of the partition where there is none.
+
+        Raises: Unreachable; LakehouseError when the topic does not exist.
+        """
+        from confluent_kafka import IsolationLevel
+        from confluent_kafka.admin import OffsetSpec
+
+        ends = {partition: offsets.end for partition, offsets in self.offsets([topic])[topic].items()}
+        asked = [(topic, partition) for partition in ends]
+        found = self._list_offsets(asked, OffsetSpec.for_timestamp(timestamp_ms), IsolationLevel.READ_COMMITTED)
+        return {p: min(offset, ends[p]) if (offset := found[topic, p]) >= 0 else ends[p] for p in ends}
+
     def ensure_topic(self, topic: str, partitions: int) -> None:
         """Create the topic if it is not there.
 
