@@ -35,6 +35,16 @@ class Staging:
         create_branch(self.spark, self.namespace, name, branch)
         return branch
 
+    def kept(self, name: str, branch: str) -> str:
+        """A branch for somebody to look at: made at main's head where it is missing; returns its name."""
+        from spark.write import create_branch
+
+        table = self.catalog.load(self.namespace, name)
+        assert table is not None
+        if branch not in table.metadata.refs:
+            create_branch(self.spark, self.namespace, name, branch)
+        return branch
+
     @contextmanager
     def undisturbed(self, name: str, branch: str) -> Iterator[None]:
         """Whatever fails because another writer dropped the branch is that writer's victory, not an error.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
+from assets.dead_letters import dead_letters_asset
 from assets.glue import registration_asset, registration_check
 from assets.iceberg import freshness_check, table_asset
 from assets.kafka import topic_asset
@@ -19,6 +20,7 @@ def topic_definitions(config: Config, topic: Topic) -> dg.Definitions:
             table_asset(config, topic),
             registration_asset(config, topic),
             snowflake_asset(config, topic),
+            *([dead_letters_asset(config, topic)] if topic.errors == "log" else []),
         ],
         asset_checks=[
             freshness_check(config, topic),

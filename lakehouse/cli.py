@@ -94,6 +94,60 @@ def query(sql: str) -> None:
         console.console.print(console.rows(*systems.snowflake.query(sql)))
 
 
+@main.command(short_help="Decide where a table's next batch begins.")
+@click.argument("topic")
+@click.option("--at", "where", required=True, metavar="POSITION", help="earliest, latest, a time, or 0:12,1:40.")
+@click.option("--reason", required=True, help="Why; it is kept in the table's history.")
+def resume(topic: str, where: str, reason: str) -> None:
+    """Decide where a table's next batch begins, after ingestion stopped because the state was unclear.
+
+    \b
+    The broker lost records before they were read:  lakehouse resume orders --at earliest --reason "retention, see #12"
+    Leave partition 0 at 12 and partition 1 at 40:  lakehouse resume orders --at 0:12,1:40 --reason "..."
+
+    The decision is a snapshot without rows; `lakehouse ledger` shows it and what it skipped.
+    """
+    from assets.position import resume
+    from lakehouse import config
+    from lakehouse.systems import connected
+
+    declared = config.load()
+    with connected(declared) as systems:
+        position = resume(systems, declared.namespace, declared.topic(topic), where, reason)
+    for partition, offset in sorted(position.end.items()):
+        click.echo(f"partition {partition}: was at {position.start[partition]:,}, goes on at {offset:,}")
+
+
+@main.command(short_help="Read a range of a topic again.")
+@click.argument("topic")
+@click.option("--since", required=True, metavar="POSITION", help="earliest, a time, or offsets as 0:12,1:40.")
+@click.option("--branch", help="Write to this branch of the table, and leave main as it is.")
+def replay(topic: str, since: str, branch: str | None) -> None:
+    """Read a topic again from a position, and replace the rows of those records. Doing it twice changes nothing."""
+    from assets.replay import replay
+    from lakehouse import config
+    from lakehouse.systems import connected
+
+    declared = config.load()
+    with connected(declared) as systems:
+        done = replay(declared.namespace, declared.topic(topic), systems, since, branch)
+    click.echo(f"{done.counts.consumed:,} records read again, {done.counts.rows:,} rows in {branch or 'main'}")
+
+
+@main.command(short_help="Decode dead letters again.")
+@click.argument("topic")
+def redrive(topic: str) -> None:
+    """Decode a topic's dead letters again, after what was wrong is mended; those that decode become rows."""
+    from assets.replay import redrive
+    from lakehouse import config
+    from lakehouse.systems import connected
+
+    declared = config.load()
+    with connected(declared) as systems:
+        done = redrive(declared.namespace, declared.topic(topic), systems)
+    click.echo(f"{done.tried:,} dead letters decoded again, {done.landed:,} are rows now")
+
+
 @main.command(short_help="Take simulated trades all the way to Snowflake.")
 @click.option("--once", is_flag=True, help="Stop everything after the result is shown.")
 def demo(once: bool) -> None:

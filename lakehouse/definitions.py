@@ -12,6 +12,8 @@ from resources.build import build_resources, environment_name
 JOB = "lakehouse"
 """The job that brings every topic all the way."""
 
+CHAIN = dg.AssetSelection.key_prefixes("kafka", "iceberg", "glue", "snowflake")
+
 
 @dg.definitions
 def defs() -> dg.Definitions:
@@ -24,7 +26,7 @@ def defs() -> dg.Definitions:
         minimum_interval_seconds=30,
     )
     common = dg.Definitions(
-        jobs=[dg.define_asset_job(JOB, dg.AssetSelection.all(), description="Every topic, from Kafka to Snowflake.")],
+        jobs=[dg.define_asset_job(JOB, CHAIN, description="Every topic, from Kafka to Snowflake.")],
         sensors=[topic_offsets_sensor(config), automation],
         resources=build_resources(config, environment_name()),
         executor=dg.in_process_executor,

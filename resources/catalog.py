@@ -38,6 +38,9 @@ PROPERTIES = {
 COUNTS = "lakehouse.counts"
 """The table property that holds the batches' counts as JSON, by snapshot id."""
 
+RECREATED = "lakehouse.recreated"
+"""The table property that says: there are rows of a topic that was recreated since, with the same offsets."""
+
 CREATE_ATTEMPTS = 3
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse import naming
@@ -90,6 +90,49 @@ def append(decoded: DataFrame, target: Target, topic: Topic, affected: str, sinc
     letters = decoded.filter(F.col("__reason").isNotNull() & ~F.col("__filtered") & is_new(since))
     with with_properties(decoded.sparkSession, target):
         letters.select(*_columns(target.namespace, topic, affected)).writeTo(target.path).append()
+
+
+def waiting(spark: SparkSession, namespace: str, table: str, topic: Topic) -> DataFrame:
+    """The dead letters that are no rows yet, as spark.records reads records."""
+    letters = spark.table(naming.spark_table(namespace, table)).filter(F.col("redriven_timestamp").isNull())
+    record = letters.filter(F.col("source_record.topic") == topic.topic).select("source_record.*")
+    codes = F.when(F.col("timestamp_type") == "CreateTime", 0).when(F.col("timestamp_type") == "LogAppendTime", 1)
+    return record.withColumn("timestampType", codes)
+
+
+def first_offsets(decoded: DataFrame) -> dict[int, int]:
+    """The first offset by partition of records that decode."""
+    good = decoded.filter(F.col("__reason").isNull())
+    first = good.groupBy(F.col("kafka_partition").alias("p")).agg(F.min("kafka_offset").alias("o"))
+    return {row["p"]: row["o"] for row in first.collect()}
+
+
+def tally(decoded: DataFrame) -> tuple[int, int]:
+    """How many records there are, and how many of them decode."""
+    row = decoded.agg(F.count(F.lit(1)).alias("all"), F.count_if(F.col("__reason").isNull()).alias("good")).first()
+    return row["all"], row["good"]
+
+
+def mark(decoded: DataFrame, namespace: str, table: str, topic: Topic) -> None:
+    """Note one more attempt at each letter, and for those that decode, that they are rows now."""
+    tried = decoded.select("kafka_partition", "kafka_offset", F.col("__reason").isNull().alias("landed")).alias("tried")
+    letter = naming.spark_identifier(table)
+    record = f"{letter}.`source_record`"
+    same = (
+        (F.col(f"{record}.topic") == F.lit(topic.topic))
+        & (F.col(f"{record}.partition") == F.col("tried.kafka_partition"))
+        & (F.col(f"{record}.offset") == F.col("tried.kafka_offset"))
+        & F.col(f"{letter}.redriven_timestamp").isNull()
+    )
+    attempts = F.col(f"{letter}.attempts") + 1
+    (
+        tried.mergeInto(naming.spark_table(namespace, table), same)
+        .whenMatched(F.col("tried.landed"))
+        .update({"attempts": attempts, "redriven_timestamp": F.current_timestamp()})
+        .whenMatched()
+        .update({"attempts": attempts})
+        .merge()
+    )
 
 
 def _columns(namespace: str, topic: Topic, affected: str) -> list[Column]:

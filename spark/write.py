@@ -34,6 +34,10 @@ class Counts:
     unknown_schema: int = 0
     """Dead letters whose schema id was not among the writers given; part of `dead_letters`."""
 
+    def __add__(self, other: Counts) -> Counts:
+        """The counts of both."""
+        return Counts(**{name: n + getattr(other, name) for name, n in asdict(self).items()})
+
     def outcomes(self) -> dict[str, int]:
         """`consumed`, and what it must be the sum of."""
         return {name: n for name, n in asdict(self).items() if name != "unknown_schema"}
@@ -125,7 +129,7 @@ def upsert(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool
         if empty:
             _table_rows(latest.filter(~F.col("__tombstone")), target).writeTo(target.path).append()
         else:
-            _merge(_table_rows(latest, target, "__tombstone"), target, key)
+            _merge(_table_rows(latest, target, "__tombstone"), target, tuple(target.names.get(c, c) for c in key))
     counts, last = observation.get, kept.get
     return Counts(
         **counts,
