@@ -150,7 +150,7 @@ def _one_a_key(good: DataFrame, key: tuple[str, ...], choose: Callable[[Column, 
 
 def _merge(rows: DataFrame, target: Target, key: tuple[str, ...]) -> None:
     rows = rows.alias("source")
-    row = {c: F.col(f"source.`{c}`") for c in rows.columns if c != "__tombstone"}
+    row = {f"`{c}`": F.col(f"source.`{c}`") for c in rows.columns if c != "__tombstone"}
     alias = naming.spark_identifier(f"branch_{target.branch}")
     same_key = F.lit(True)
     for column in key:
