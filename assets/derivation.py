@@ -54,6 +54,7 @@ def derive(config: Config, topic: Topic, systems: Systems) -> Produced:
     # First of all: from here on, an older process that still computes is fenced off and can produce nothing.
     producer.init_transactions()
     since = systems.kafka.committed(group, source.topic)
+    source = systems.catalog.current(config.namespace, source)
     table = systems.catalog.load(config.namespace, source.table)
     snapshot = table.current_snapshot() if table else None
     last = last_batch(table)

@@ -85,7 +85,7 @@ def table_asset(config: Config, topic: Topic) -> dg.AssetsDefinition:
                 yield from _results(failure.findings)
                 raise dg.Failure(str(failure), allow_retries=False) from failure
             yield from _results(published[-1].findings if published else _nothing_new())
-            table = catalog.load(namespace, topic.table)
+            table = catalog.load(namespace, catalog.current(namespace, topic).table)
         yield dg.MaterializeResult(
             metadata=_metadata(published) | replayed | (_table_metadata(table) if table else {}),
             data_version=dg.DataVersion(str(table.metadata.current_snapshot_id) if table else "empty"),

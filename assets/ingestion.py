@@ -11,15 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from assets.position import at, record
+from assets.mirror import mirror
+from assets.position import begin, continue_beside
 from assets.staging import Staging
 from lakehouse import naming
 from lakehouse.batch import TOKEN, Batch, Log, Positions, beyond, next_batch, split, until
 from lakehouse.columns import table_schema
 from lakehouse.config import Topic
-from lakehouse.errors import BadRecords, CommitConflict
+from lakehouse.errors import BadRecords, CommitConflict, DoesNotFit
 from lakehouse.lag import Lag, lag, pending
-from resources.catalog import Catalog, last_batch, live_rows
+from resources.catalog import CONTINUED, Catalog, last_batch, live_rows
 from resources.kafka import Kafka
 from resources.schema_registry import SchemaRegistry
 from resources.spark import Spark
@@ -69,19 +70,25 @@ def ingest(namespace: str, topic: Topic, systems: Systems) -> Iterator[Published
     conflicts = 0
     while True:
         # In this order: another writer may have taken records that are newer than an end read before.
-        table = systems.catalog.load(namespace, topic.table)
+        topic, table, last = stored(systems.catalog, namespace, topic)
         log = read_log(systems.kafka, topic.topic)
         end = end or log.end
-        last = last_batch(table)
-        if last is None and topic.start != "earliest":
-            record(systems, namespace, topic, at(log, systems.kafka, topic.start), f"start: {topic.start}")
-            continue
-        whole = until(next_batch(last, log, topic.table), end)
-        if not whole.offsets:
-            return
-        base = table.metadata.current_snapshot_id if table else None
         try:
-            published = _Run(namespace, topic, systems, split(whole, topic.max_records_per_batch), base).publish()
+            if last is None and topic.start != "earliest":
+                begin(systems, namespace, topic, log)
+                continue
+            whole = until(next_batch(last, log, topic.table), end)
+            if not whole.offsets:
+                if topic.dead_letter_topic:
+                    mirror(namespace, topic, systems)
+                return
+            base = table.metadata.current_snapshot_id if table else None
+            batch = split(whole, topic.max_records_per_batch)
+            published = _published(namespace, topic, systems, batch, base)
+        except DoesNotFit as error:
+            if topic.on_incompatible != "new_table" or last is None:
+                raise
+            continue_beside(systems, namespace, topic, last, str(error))
         except CommitConflict:
             conflicts += 1
             if conflicts == ATTEMPTS:
@@ -89,6 +96,41 @@ def ingest(namespace: str, topic: Topic, systems: Systems) -> Iterator[Published
         else:
             conflicts = 0
             yield published
+
+
+def _published(namespace: str, topic: Topic, systems: Systems, batch: Batch, base: int | None) -> Published:
+    """Publish the batch; or, where a record in it ends the work that decodes it, the part before that record, or that
+    record alone as a dead letter."""
+    from pyspark.errors import PySparkException
+
+    from assets.poison import before_poison
+
+    run = _Run(namespace, topic, systems, batch, base)
+    try:
+        return run.publish()
+    except PySparkException:
+        part, poison = before_poison(run.decodable, batch)
+        if part == batch and not poison:
+            # Whatever it was, it was not a record.
+            raise
+        return _Run(namespace, topic, systems, part, base, poison).publish()
+
+
+def stored(catalog: Catalog, namespace: str, topic: Topic) -> tuple[Topic, Table | None, Batch | None]:
+    """The topic with the table that its records go to now, that table, and the newest batch it holds.
+
+    A table that goes on where another ended begins at that one's last batch.
+
+    Raises: UnclearState; Unreachable.
+    """
+    last: Batch | None = None
+    while True:
+        table = catalog.load(namespace, topic.table)
+        last = last_batch(table) or last
+        name = table.properties.get(CONTINUED) if table else None
+        if name is None:
+            return topic, table, last
+        topic = topic.model_copy(update={"table_name": name})
 
 
 def read_log(kafka: Kafka, topic: str) -> Log:
@@ -114,7 +156,7 @@ def measure_lag(kafka: Kafka, catalog: Catalog, namespace: str, topics: list[Top
     for topic in topics:
         start = {partition: found.start for partition, found in offsets[topic.topic].items()}
         end = {partition: found.end for partition, found in offsets[topic.topic].items()}
-        waiting = pending(last_batch(catalog.load(namespace, topic.table)), start, end)
+        waiting = pending(stored(catalog, namespace, topic)[2], start, end)
         oldest = kafka.oldest_timestamp(topic.topic, waiting) if waiting else {}
         lags[topic.name] = lag(waiting, end, oldest, now_ms)
     return lags
@@ -134,14 +176,17 @@ def ensure_table(catalog: Catalog, namespace: str, topic: Topic, formats: Format
 class _Run:
     """One batch on its way from the topic to main.
 
-    `base` is the snapshot whose token the batch begins at: only onto it may the batch be published.
+    `base` is the snapshot whose token the batch begins at: only onto it may the batch be published. The record of a
+    batch that is `poison` is not decoded.
     """
 
-    def __init__(self, namespace: str, topic: Topic, systems: Systems, batch: Batch, base: int | None):
+    def __init__(
+        self, namespace: str, topic: Topic, systems: Systems, batch: Batch, base: int | None, poison: bool = False
+    ):
         from assets.codecs import formats
 
         self.namespace, self.topic, self.catalog = namespace, topic, systems.catalog
-        self.batch, self.base = batch, base
+        self.batch, self.base, self.poison = batch, base, poison
         self.registry, self.kafka_options = systems.schema_registry, systems.kafka.spark_options()
         self.spark: SparkSession = systems.spark.session(systems.catalog.spark_settings())
         self.staging = Staging(systems.catalog, self.spark, namespace)
@@ -173,13 +218,27 @@ class _Run:
         seconds = time.monotonic() - began
         return Published(self.batch, counts, findings, snapshot.snapshot_id, live_rows(table), seconds)
 
+    def decodable(self, batch: Batch) -> bool:
+        """Whether decoding the records of a batch comes to an end.
+
+        Raises: PySparkException when they cannot be read, decoded or not.
+        """
+        from spark.decode import decode, is_decodable
+        from spark.records import read_range
+
+        records = read_range(self.spark, self.kafka_options, batch)
+        if is_decodable(decode(records, replace(self.formats.decoding(), metadata=()))):
+            return True
+        records.count()
+        return False
+
     def _decoded(self, headers: bool = False) -> DataFrame:
-        from spark.decode import decode
+        from spark.decode import decode, refused
         from spark.records import read_range
 
         how = self.formats.decoding()
         records = read_range(self.spark, self.kafka_options, self.batch, headers=headers or how.needs_headers)
-        return decode(records, how)
+        return refused(records, how, "poison") if self.poison else decode(records, how)
 
     def _stage(self) -> tuple[str, Counts]:
         """Write the batch to a branch of its own, in place of whatever an interrupted batch left."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from getpass import getuser
@@ -14,7 +15,7 @@ from lakehouse import naming
 from lakehouse.batch import DECISION, TOKEN, Batch, Log
 from lakehouse.config import Topic
 from lakehouse.errors import LakehouseError, UnclearState
-from resources.catalog import RECREATED, batch_of, last_batch
+from resources.catalog import CONTINUED, RECREATED, batch_of, last_batch
 from resources.kafka import Kafka
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def resume(systems: Systems, namespace: str, topic: Topic, where: str, reason: s
     from assets.ingestion import read_log
 
     log = read_log(systems.kafka, topic.topic)
+    topic = systems.catalog.current(namespace, topic)
     table = systems.catalog.load(namespace, topic.table)
     before = newest_known(table)
     position = at(log, systems.kafka, where)
@@ -88,7 +90,7 @@ def resume(systems: Systems, namespace: str, topic: Topic, where: str, reason: s
     if table and before and not same_log:
         with table.transaction() as transaction:
             transaction.set_properties({RECREATED: f"{before.cluster_id}/{before.topic_id}"})
-    record(systems, namespace, topic, position, reason)
+    record(systems, namespace, topic, _table(systems, namespace, topic), position, reason)
     return position
 
 
@@ -102,18 +104,54 @@ def newest_known(table: Table | None) -> Batch | None:
         return batch_of(tagged) if tagged else None
 
 
-def record(systems: Systems, namespace: str, topic: Topic, position: Batch, reason: str) -> None:
-    """Write into the table that the next batch begins where `position` ends, and why: a snapshot without rows.
+def begin(systems: Systems, namespace: str, topic: Topic, log: Log) -> None:
+    """Make the table, and note in it where lakehouse.yaml has the first batch begin.
 
-    Raises: CommitConflict when another writer publishes at the same time; SchemaError; Unreachable.
+    Raises: CommitConflict; SchemaError; Unreachable.
     """
+    position = at(log, systems.kafka, topic.start)
+    record(systems, namespace, topic, _table(systems, namespace, topic), position, f"start: {topic.start}")
+
+
+def continue_beside(systems: Systems, namespace: str, topic: Topic, last: Batch, reason: str) -> str:
+    """Close the table at the batch that is its last, and name the one that goes on; returns that name.
+
+    A writer that still holds a batch for the closed table finds its main moved, and starts over.
+
+    Raises: CommitConflict when another writer publishes at the same time; Unreachable.
+    """
+    name = naming.next_version(topic.table)
+    table = systems.catalog.load(namespace, topic.table)
+    assert table is not None
+    record(systems, namespace, topic, table, replace(last, start=last.end), reason, {CONTINUED: name})
+    return name
+
+
+def _table(systems: Systems, namespace: str, topic: Topic) -> Table:
     from assets.codecs import formats
     from assets.ingestion import ensure_table
+
+    return ensure_table(systems.catalog, namespace, topic, formats(systems.schema_registry, topic))
+
+
+def record(
+    systems: Systems,
+    namespace: str,
+    topic: Topic,
+    table: Table,
+    position: Batch,
+    reason: str,
+    properties: Mapping[str, str] | None = None,
+) -> None:
+    """Write into the table that the next batch begins where `position` ends, and why: a snapshot without rows.
+
+    Parameters: `properties` are set on the table in the same commit.
+    Raises: CommitConflict when another writer publishes at the same time; Unreachable.
+    """
     from spark.write import Target, nothing
 
     catalog = systems.catalog
     spark = systems.spark.session(catalog.spark_settings())
-    table = ensure_table(catalog, namespace, topic, formats(systems.schema_registry, topic))
     base = table.current_snapshot()
     staging = Staging(catalog, spark, namespace)
     branch = staging.branch(topic.table)
@@ -122,4 +160,4 @@ def record(systems: Systems, namespace: str, topic: Topic, position: Batch, reas
         nothing(
             spark, Target(namespace, topic.table, branch, {TOKEN: position.to_json(), DECISION: json.dumps(decision)})
         )
-    catalog.publish(table.refresh(), branch, base.snapshot_id if base else None)
+    catalog.publish(table.refresh(), branch, base.snapshot_id if base else None, properties=properties)

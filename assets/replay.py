@@ -55,6 +55,7 @@ def replay(namespace: str, topic: Topic, systems: Systems, since: str, branch: s
     Raises: LakehouseError when nothing was ingested yet, or `since` is unclear; UnclearState when the log no longer has
     the range; CommitConflict when another writer publishes meanwhile.
     """
+    topic = systems.catalog.current(namespace, topic)
     table, log, position = _ingested(namespace, topic, systems, in_place=branch is None)
     start = at(log, systems.kafka, since).end
     wanted = replace(position, start={p: min(start.get(p, o), o) for p, o in position.end.items()})
@@ -70,6 +71,7 @@ def redrive(namespace: str, topic: Topic, systems: Systems) -> Redriven:
     from spark import dead_letters
     from spark.decode import decode
 
+    topic = systems.catalog.current(namespace, topic)
     name = naming.dead_letter_table(topic.table)
     if systems.catalog.load(namespace, name) is None:
         return Redriven(0, 0)

@@ -161,12 +161,12 @@ class Topic(_Model):
         "", exclude=True, json_schema_extra={"readOnly": True}, description="Content of value_schema_file."
     )
 
-    @cached_property
+    @property
     def table(self) -> str:
         """Name of the Iceberg table (and, in upper case, of the Snowflake table)."""
         return self.table_name or naming.table_name(self.name)
 
-    @cached_property
+    @property
     def topic(self) -> str:
         """Name of the topic in Kafka."""
         return self.kafka_topic or self.name

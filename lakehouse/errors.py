@@ -15,6 +15,10 @@ class SchemaError(LakehouseError):
     """A schema cannot become a table, or no longer fits the table there is."""
 
 
+class DoesNotFit(SchemaError):
+    """The newest schema would change the table in a way that its rows or readers cannot take."""
+
+
 class Unreachable(LakehouseError):
     """A system does not answer."""
 

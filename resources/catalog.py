@@ -12,7 +12,8 @@ from pydantic import PrivateAttr
 
 from lakehouse import layout, naming
 from lakehouse.batch import TOKEN, Batch
-from lakehouse.errors import CommitConflict, ConfigError, LakehouseError, SchemaError, UnclearState, Unreachable
+from lakehouse.config import Topic
+from lakehouse.errors import CommitConflict, ConfigError, DoesNotFit, LakehouseError, UnclearState, Unreachable
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog as IcebergCatalog
@@ -40,6 +41,9 @@ COUNTS = "lakehouse.counts"
 
 RECREATED = "lakehouse.recreated"
 """The table property that says: there are rows of a topic that was recreated since, with the same offsets."""
+
+CONTINUED = "lakehouse.continued-in"
+"""The table property that names the table that goes on where this one's schema could not."""
 
 CREATE_ATTEMPTS = 3
 
@@ -121,7 +125,7 @@ class Catalog(dg.ConfigurableResource):
     def ensure_table(self, namespace: str, table: str, schema: Schema) -> Table:
         """Create the table, or widen it to `schema`: columns are added and types widened, never dropped or renamed.
 
-        Raises: SchemaError when a column would have to change in a way Iceberg does not allow; nothing is changed.
+        Raises: DoesNotFit when a column would have to change in a way Iceberg does not allow; nothing is changed.
         """
         from pyiceberg.exceptions import ValidationError
 
@@ -143,7 +147,7 @@ class Catalog(dg.ConfigurableResource):
             with existing.update_schema() as update:
                 update.union_by_name(schema)
         except (ValidationError, ValueError, TypeError) as error:
-            raise SchemaError(
+            raise DoesNotFit(
                 f"The newest schema does not fit table {namespace}.{table}: {error}. The table was left as it is. "
                 f"Register a compatible schema, or rename the topic's table to start a new one"
             ) from error
@@ -161,13 +165,29 @@ class Catalog(dg.ConfigurableResource):
         except CommitFailedException as error:
             raise CommitConflict(f"Another writer changed {'.'.join(table.name())} ({error}); run it again") from error
 
-    def publish(self, table: Table, branch: str, base: int | None, counts: Mapping[str, int] | None = None) -> Table:
+    def current(self, namespace: str, topic: Topic) -> Topic:
+        """The topic, with the table that its records go to now: the last of those that went on in another one.
+
+        Raises: Unreachable.
+        """
+        while (table := self.load(namespace, topic.table)) and (name := table.properties.get(CONTINUED)):
+            topic = topic.model_copy(update={"table_name": name})
+        return topic
+
+    def publish(
+        self,
+        table: Table,
+        branch: str,
+        base: int | None,
+        counts: Mapping[str, int] | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Table:
         """Make the head of `branch` the head of main and drop the branch, in one commit.
 
         Where the branch moves the position, the offsets tag moves too.
 
         Parameters: `table` as loaded when the branch was audited; `base` is main's snapshot id when the batch began;
-        `counts` are the batch's numbers, which the table keeps as long as the snapshot.
+        `counts` are the batch's numbers, which the table keeps as long as the snapshot; `properties` are set with it.
         Raises: CommitConflict when main or the branch moved in between; main is as the other writer left it.
         """
         from pyiceberg.exceptions import CommitFailedException
@@ -195,7 +215,9 @@ class Catalog(dg.ConfigurableResource):
             updates += (SetSnapshotRefUpdate(ref_name=naming.OFFSETS_TAG, type="tag", snapshot_id=audited),)
         if counts is not None:
             kept = counts_by_snapshot(table) | {audited: dict(counts)}
-            updates += (SetPropertiesUpdate(updates={COUNTS: json.dumps(kept, separators=(",", ":"))}),)
+            properties = {COUNTS: json.dumps(kept, separators=(",", ":"))} | dict(properties or {})
+        if properties:
+            updates += (SetPropertiesUpdate(updates=dict(properties)),)
         try:
             self.iceberg().commit_table(table, requirements, updates)
         except Exception as error:

@@ -28,6 +28,11 @@ SETTLE_SECONDS = 60
 """How long a committed transaction may take until read_committed consumers see its end."""
 
 
+Headers = Sequence[tuple[str, bytes | None]]
+Message = tuple[bytes | None, bytes | None] | tuple[bytes | None, bytes | None, Headers]
+"""Key and value, and headers where there are any."""
+
+
 @dataclass(frozen=True)
 class TopicDescription:
     """`topic_id` is the broker's own: a topic that is deleted and created again has another one."""
@@ -225,12 +230,12 @@ class Kafka(dg.ConfigurableResource):
         self,
         producer: Producer,
         topic: str,
-        messages: Iterable[tuple[bytes, bytes]],
+        messages: Iterable[Message],
         position: tuple[str, str, Mapping],
     ) -> None:
         """Produce all messages and move a consumer group's position, or do neither; returns when readers see both.
 
-        Parameters: a producer after init_transactions; (key, value) pairs; `position` as (group, topic of the
+        Parameters: a producer after init_transactions; messages; `position` as (group, topic of the
         position, next offset by partition).
         Raises: Unreachable; UnclearState when the transaction was fenced off by a newer process.
         """
@@ -240,8 +245,8 @@ class Kafka(dg.ConfigurableResource):
         with self._explained():
             producer.begin_transaction()
             try:
-                for key, value in messages:
-                    self.enqueue(producer, topic, key, value)
+                for message in messages:
+                    self.enqueue(producer, topic, *message)
                 with closing(self._consumer(group)) as consumer:
                     producer.send_offsets_to_transaction(
                         [TopicPartition(source, p, offset) for p, offset in offsets.items()],
@@ -255,11 +260,13 @@ class Kafka(dg.ConfigurableResource):
         self._settle(topic)
 
     @staticmethod
-    def enqueue(producer: Producer, topic: str, key: bytes | None, value: bytes | None) -> None:
+    def enqueue(
+        producer: Producer, topic: str, key: bytes | None, value: bytes | None, headers: Headers | None = None
+    ) -> None:
         """Hand a message to the producer, waiting while its queue is full."""
         while True:
             try:
-                return producer.produce(topic, value=value, key=key)
+                return producer.produce(topic, value=value, key=key, headers=headers)
             except BufferError:
                 producer.poll(1)
 

@@ -7,6 +7,7 @@ headers as a list, since Kafka repeats keys, and with the schema id, the number 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -20,6 +21,7 @@ from spark.records import is_new
 from spark.write import Target, with_properties
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyiceberg.schema import Schema
 
 CODES = {reason: code for code, reason in enumerate(REASONS, start=1)}
@@ -98,6 +100,17 @@ def waiting(spark: SparkSession, namespace: str, table: str, topic: Topic) -> Da
     record = letters.filter(F.col("source_record.topic") == topic.topic).select("source_record.*")
     codes = F.when(F.col("timestamp_type") == "CreateTime", 0).when(F.col("timestamp_type") == "LogAppendTime", 1)
     return record.withColumn("timestampType", codes)
+
+
+def between(
+    spark: SparkSession, namespace: str, table: str, topic: Topic, since: Positions, upto: Positions
+) -> pa.Table:
+    """The dead letters of offsets from `since` (inclusive) to `upto` (exclusive) by partition, in order, brought to
+    this process."""
+    letters = spark.table(naming.spark_table(namespace, table)).filter(F.col("source_record.topic") == topic.topic)
+    partition, offset = F.col("source_record.partition"), F.col("source_record.offset")
+    inside = [(partition == p) & offset.between(since.get(p, 0), upto[p] - 1) for p in upto]
+    return letters.filter(reduce(lambda a, b: a | b, inside)).orderBy(partition, offset).toArrow()
 
 
 def first_offsets(decoded: DataFrame) -> dict[int, int]:

@@ -28,6 +28,7 @@ REASONS = {
     "undecodable": "The value does not decode with the schema of its id",
     "bad_key": "A key column is missing: the message key cannot be read, or the value holds null",
     "no_row": "The change event holds no row after the change",
+    "poison": "Decoding the record ended the work that tried it",
     "unknown_operation": "The change event's operation is none that changes one row",
 }
 """Why a record is a dead letter: a stable code and a sentence."""
@@ -168,6 +169,32 @@ def decode(records: DataFrame, how: Decoding) -> DataFrame:
         rows.deleted.alias("__tombstone"),
         reason.alias("__reason"),
     )
+
+
+def refused(records: DataFrame, how: Decoding, reason: str) -> DataFrame:
+    """Records as `decode` answers them, none of them touched, all of them for one reason."""
+    metadata = _metadata() | {"kafka_schema_id": F.lit(None).cast("int")}
+    return records.select(
+        *(F.lit(None).alias(name) for name in how.columns),
+        *(metadata[name].alias(name) for name in dict.fromkeys((*how.metadata, *INTERNAL))),
+        *(F.col(name).alias(f"__{name}") for name in ("key", "value", "headers") if name in records.columns),
+        metadata["kafka_timestamp_type"].alias("__timestamp_type"),
+        F.lit(False).alias("__filtered"),
+        F.lit(False).alias("__tombstone"),
+        # Not a constant, which would let Spark leave out the work that counts these records.
+        F.when(F.col("offset") >= 0, reason).alias("__reason"),
+    )
+
+
+def is_decodable(decoded: DataFrame) -> bool:
+    """Whether decoding comes to an end, good or bad records alike; nothing is written."""
+    from pyspark.errors import PySparkException
+
+    try:
+        decoded.write.format("noop").mode("overwrite").save()
+    except PySparkException:
+        return False
+    return True
 
 
 INTERNAL = ("kafka_partition", "kafka_offset", "kafka_timestamp", "kafka_schema_id")
