@@ -209,6 +209,12 @@ def history(table: Table) -> Iterator[Snapshot]:
         snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id else None
 
 
+def lineage(table: Table) -> Iterator[Snapshot]:
+    """`history`, and where expiry cut it off from the snapshot that holds the position, that one too."""
+    yield from history(table)
+    yield from _behind_a_gap(table)
+
+
 def last_batch(table: Table | None) -> Batch | None:
     """The newest batch that main holds: also past snapshots of other writers (compaction, a manual DELETE).
 
@@ -216,7 +222,7 @@ def last_batch(table: Table | None) -> Batch | None:
     """
     if table is None:
         return None
-    for snapshot in (*history(table), *_behind_a_gap(table)):
+    for snapshot in lineage(table):
         if batch := batch_of(snapshot):
             return batch
     if rows := live_rows(table):
