@@ -400,7 +400,7 @@ def _of_counts(entry: Entry) -> Iterable[Finding]:
         return
     if not counts.adds_up:
         outcomes = " + ".join(f"{name} {n:,}" for name, n in counts.outcomes.items() if n)
-        said = f"Snapshot {entry.snapshot_id} consumed {counts.consumed:,} records and accounts for {outcomes or 'none'}"
+        said = f"Snapshot {entry.snapshot_id} consumed {counts.consumed:,} records and tells of {outcomes or 'none'}"
         yield Finding("sum", said, snapshot_id=entry.snapshot_id)
     if entry.batch and counts.consumed > entry.offsets:
         said = f"Snapshot {entry.snapshot_id} consumed {counts.consumed:,} records from {entry.offsets:,} offsets"
@@ -430,11 +430,10 @@ def _of_offsets(entries: Iterable[Entry]) -> Iterable[Finding]:
         batch, id_ = entry.batch, entry.snapshot_id
         if batch is None:
             continue
-        if identity not in (None, _identity(batch)):
-            if entry.kind != "decision":
-                said = f"Snapshot {id_} is of another topic (cluster and topic id {batch.cluster_id}/{batch.topic_id}) and nobody decided so"
-                yield Finding("another_topic", said, snapshot_id=id_)
-                position = {}
+        if identity not in (None, _identity(batch)) and entry.kind != "decision":
+            said = f"Snapshot {id_} is of another topic, {'/'.join(_identity(batch))}, and nobody decided so"
+            yield Finding("another_topic", said, snapshot_id=id_)
+            position = {}
         for p, start in sorted(batch.start.items()):
             end, before = batch.end[p], position.get(p, start)
             if start != before:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -59,17 +60,17 @@ def logged(
     """
     places = _in_ranges(records.selectExpr("partition AS kafka_partition", "offset AS kafka_offset"), ranges, "inner")
     missing = places.withColumn("missing", F.lit(False))
-    for i, outcome in enumerate(outcomes):
-        seen = outcome.select(*PLACE).distinct().withColumn("seen", F.lit(True))
-        nowhere = F.col("seen").isNull() & (F.col("missing") if i else F.lit(True))
-        missing = missing.join(seen, PLACE, "left").withColumn("missing", nowhere).drop("seen")
+    if outcomes:
+        there = reduce(DataFrame.unionAll, [outcome.select(*PLACE) for outcome in outcomes]).distinct()
+        found = places.join(there.withColumn("found", F.lit(True)), PLACE, "left")
+        missing = found.withColumn("missing", F.col("found").isNull())
     counted = missing.groupBy("snapshot").agg(F.count("*"), F.count_if("missing"))
-    found = {snapshot: Logged(records, gone) for snapshot, records, gone in counted.collect()}
-    if not any(of.missing for of in found.values()):
-        return found, []
+    by_snapshot = {snapshot: Logged(records, gone) for snapshot, records, gone in counted.collect()}
+    if not any(seen.missing for seen in by_snapshot.values()):
+        return by_snapshot, []
     rank = F.row_number().over(Window.partitionBy("snapshot").orderBy(*PLACE))
     named = missing.filter("missing").withColumn("rank", rank).filter(F.col("rank") <= NAMED)
-    return found, [tuple(row) for row in named.select("snapshot", *PLACE).orderBy("snapshot", *PLACE).collect()]
+    return by_snapshot, [tuple(row) for row in named.select("snapshot", *PLACE).orderBy("snapshot", *PLACE).collect()]
 
 
 def wrong_newest(
@@ -125,7 +126,7 @@ def _in_ranges(places: DataFrame, ranges: Sequence[Range], how: str) -> DataFram
     known = F.broadcast(places.sparkSession.createDataFrame(bins, schema))
     inside = (
         (F.col("kafka_partition") == F.col("of"))
-        & (F.floor(F.col("kafka_offset") / width) == F.col("bin"))
+        & (F.expr(f"kafka_offset div {width}") == F.col("bin"))
         & (F.col("kafka_offset") >= F.col("low"))
         & (F.col("kafka_offset") < F.col("high"))
     )
