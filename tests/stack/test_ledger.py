@@ -82,7 +82,7 @@ def test_markers_aborts_and_dead_letters_are_no_loss(resources):
     messages = stream.messages()
     assert counted.consumed == len(messages) == 8
     assert (counted.rows, counted.dead_letters) == (6, 2)
-    assert [e.without_record for e in proof.entries] == [8, 1]
+    assert [e.without_record for e in proof.entries if e.batch] == [8, 1]
     held = {(r.partition, r.start): h for r, h in proof.rows.items()}
     assert (held[0, 0].rows, held[0, 0].first, held[0, 0].last) == (3, 0, 2)
 
@@ -124,7 +124,7 @@ def test_a_row_that_is_doubled_by_hand_is_named(resources):
     ingest(stream)
     row = stream.rows()[7]
     place = row["kafka_partition"], row["kafka_offset"]
-    sql(stream, "INSERT INTO {0} SELECT * FROM {0} WHERE kafka_partition = %d AND kafka_offset = %d" % place)
+    sql(stream, f"INSERT INTO {{0}} SELECT * FROM {{0}} WHERE (kafka_partition, kafka_offset) = {place}")
 
     proof = deep(stream)
 
@@ -155,7 +155,7 @@ def test_compaction_by_another_writer_changes_nothing(resources):
 
     proof = deep(stream, whole_log=True)
 
-    assert [e.kind for e in proof.entries] == ["ingest", "ingest", "ingest", "foreign"]
+    assert [e.kind for e in proof.entries[1:]] == ["ingest", "ingest", "ingest", "foreign"]
     assert proof.entries[-1].added == proof.entries[-1].deleted == 120
     assert proof.findings == []
 
