@@ -80,7 +80,8 @@ class Entry:
         """How many offsets the commit moves the position by; a decision that goes back moves by none."""
         if self.batch is None:
             return 0
-        return sum(max(0, end - self.batch.start[p]) for p, end in self.batch.end.items())
+        # A decision about a recreated topic may end with other partitions than it starts with.
+        return sum(max(0, end - self.batch.start.get(p, end)) for p, end in self.batch.end.items())
 
     @property
     def without_record(self) -> int:
@@ -224,8 +225,9 @@ def beside(entries: Sequence[Entry]) -> list[Range]:
         first = {r.partition: r for r in reversed(ranges(entries))}
         found += [Range(0, p, 0, r.start) for p, r in sorted(first.items()) if r.start]
     if any(e.kind == "replay" for e in entries):
-        decided = [e.batch for e in entries if e.kind == "decision" and e.batch]
-        found += [Range(0, p, b.start[p], end) for b in decided for p, end in b.end.items() if b.start[p] < end]
+        for batch in (e.batch for e in entries if e.kind == "decision" and e.batch):
+            skipped = [(p, batch.start.get(p, end), end) for p, end in batch.end.items()]
+            found += [Range(0, p, start, end) for p, start, end in skipped if start < end]
     return found
 
 
@@ -435,7 +437,7 @@ def _of_offsets(entries: Iterable[Entry]) -> Iterable[Finding]:
             yield Finding("another_topic", said, snapshot_id=id_)
             position = {}
         for p, start in sorted(batch.start.items()):
-            end, before = batch.end[p], position.get(p, start)
+            end, before = batch.end.get(p, start), position.get(p, start)
             if start != before:
                 kind, low, high = ("gap", before, start - 1) if start > before else ("overlap", start, before - 1)
                 what = "which no commit holds" if kind == "gap" else "which an older commit holds too"

@@ -90,7 +90,7 @@ def as_json(entries: Sequence[Entry], findings: Sequence[Finding]) -> dict[str, 
                 "committed_at": entry.committed_at.isoformat(),
                 "kind": entry.kind,
                 "operation": entry.operation,
-                "offsets": {p: [entry.batch.start[p], end] for p, end in entry.batch.end.items()}
+                "offsets": {p: [entry.batch.start.get(p), end] for p, end in entry.batch.end.items()}
                 if entry.batch
                 else None,
                 "counts": asdict(entry.counts) if entry.counts else None,

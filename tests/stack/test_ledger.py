@@ -2,14 +2,25 @@
 
 import json
 import os
+import time
 
+import dagster as dg
 import pytest
-from confluent_kafka import Producer
-from support import TRADES, Stream, framed, trade
+import yaml
+from click.testing import CliRunner
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+from support import TRADES, Stream, admin, framed, recreate, trade
 
+from assets.ledger import ledger_asset, ledger_check
 from assets.proof import check, prove
 from lakehouse import ledger
+from lakehouse.cli import main
+from lakehouse.config import PROJECT, load
 from lakehouse.ledger import COUNTS, Range, totals
+from resources.build import build_resources
+
+SET = AlterConfigOpType.SET
 
 
 def ingest(stream):
@@ -124,7 +135,8 @@ def test_a_row_that_is_doubled_by_hand_is_named(resources):
     ingest(stream)
     row = stream.rows()[7]
     place = row["kafka_partition"], row["kafka_offset"]
-    sql(stream, f"INSERT INTO {{0}} SELECT * FROM {{0}} WHERE (kafka_partition, kafka_offset) = {place}")
+    where = f"kafka_partition = {place[0]} AND kafka_offset = {place[1]}"
+    sql(stream, f"INSERT INTO {{0}} SELECT * FROM {{0}} WHERE {where}")
 
     proof = deep(stream)
 
@@ -179,10 +191,6 @@ def test_the_ledger_begins_where_expiry_ended(resources):
 
 
 def test_what_the_log_no_longer_has_is_not_lost(resources):
-    """Compaction removed records after they were ingested, and retention the oldest ones."""
-    from confluent_kafka import TopicPartition
-    from support import admin
-
     stream = Stream(resources, partitions=1)
     stream.produce_trades(range(30))
     ingest(stream)
@@ -193,6 +201,40 @@ def test_what_the_log_no_longer_has_is_not_lost(resources):
 
     assert [(f.kind, f.fault) for f in proof.findings] == [("log_begins_later", False)]
     assert "10 offsets" in proof.findings[0].said
+
+
+def test_offsets_that_compaction_emptied_are_no_loss(resources):
+    """Some before they were ingested, some after."""
+    stream = Stream(resources, partitions=1)
+    settings = {"cleanup.policy": "compact", "segment.ms": "50", "min.cleanable.dirty.ratio": "0.001"}
+    entries = [ConfigEntry(name, value, incremental_operation=SET) for name, value in settings.items()]
+    altered = admin().incremental_alter_configs([ConfigResource("TOPIC", stream.name, incremental_configs=entries)])
+    for done in altered.values():
+        done.result()
+    stream.produce_trades(range(60))
+    compact(stream, below=60)
+    ingest(stream)
+    stream.produce_trades(range(60))
+    ingest(stream)
+    compact(stream, below=len(stream.rows()))
+
+    proof = deep(stream, whole_log=True)
+
+    assert proof.findings == []
+    assert proof.entries[1].without_record > 0
+    assert totals(proof.entries).rows == len(stream.rows()) > len(stream.messages())
+
+
+def compact(stream, below):
+    """Produce until the broker rolled a segment and compacted those before it."""
+    schema_id = stream.schema()
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline:
+        stream.produce([{"key": b"User_1", "value": framed(schema_id, TRADES, trade(0))}])
+        if len(stream.messages()) < below:
+            return
+        time.sleep(0.5)
+    raise AssertionError(f"{stream.name} was not compacted within 90 s")
 
 
 def test_a_record_that_was_never_read_is_found_in_the_log(resources):
@@ -253,8 +295,6 @@ def test_a_key_that_a_tombstone_removed_must_not_come_back(resources):
 
 
 def test_dead_letters_of_a_topic_that_was_recreated_are_not_counted(resources):
-    from support import recreate
-
     stream = Stream(resources, partitions=1)
     stream.schema()
     stream.produce([{"value": b"old 1"}, {"value": b"old 2"}])
@@ -268,3 +308,65 @@ def test_dead_letters_of_a_topic_that_was_recreated_are_not_counted(resources):
 
     assert proof.findings == []
     assert [h.rows for r, h in proof.letters.items() if isinstance(r, Range)] == [1]
+
+
+def materialize(stream):
+    """Run the ledger's asset and the table's check in this process; the asset's metadata and the checks' results."""
+    defs = dg.Definitions(
+        assets=[ledger_asset(stream.config, stream.topic)],
+        asset_checks=[ledger_check(stream.config, stream.topic)],
+        resources=build_resources(load(PROJECT / "lakehouse.yaml"), "local"),
+        jobs=[dg.define_asset_job("all", dg.AssetSelection.all() | dg.AssetSelection.all_asset_checks())],
+    )
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = defs.resolve_job_def("all").execute_in_process(instance=instance)
+    [event] = [e for e in result.all_events if e.is_step_materialization]
+    passed = {e.check_name: e.passed for e in result.get_asset_check_evaluations()}
+    return event.step_materialization_data.materialization.metadata, passed
+
+
+def test_dagster_shows_the_ledger_as_a_page(resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(30))
+    stream.produce([{"value": b"bad"}])
+    [published] = ingest(stream)
+
+    metadata, passed = materialize(stream)
+
+    assert passed == {"ledger": True, "proven": True}
+    assert (metadata["consumed"].value, metadata["rows"].value, metadata["dead_letters"].value) == (31, 30, 1)
+    assert f"| {published.snapshot_id} | ingest |" in metadata["commits"].value
+    assert metadata["partitions"].value.count("\n") == 1 + stream.partitions
+    assert metadata["findings"].value == "None."
+
+    sql(stream, "DELETE FROM {} WHERE kafka_offset = 0 AND kafka_partition = 0")
+    metadata, passed = materialize(stream)
+
+    assert passed == {"ledger": True, "proven": False}
+    assert "**LOST: partition 0 offset 0" in metadata["findings"].value
+
+
+def test_the_command_line_shows_the_ledger_and_fails_when_it_does_not_add_up(resources, tmp_path, monkeypatch):
+    stream = Stream(resources)
+    stream.produce_trades(range(30))
+    ingest(stream)
+    file = tmp_path / "lakehouse.yaml"
+    environments = yaml.safe_load((PROJECT / "lakehouse.yaml").read_text())["environments"]
+    declared = {"namespace": stream.namespace, "topics": {stream.name: {}}, "environments": environments}
+    file.write_text(yaml.safe_dump(declared))
+    monkeypatch.setenv("LAKEHOUSE_CONFIG", str(file))
+
+    def run(*options):
+        return CliRunner().invoke(main, ["ledger", stream.name, *options], catch_exceptions=False)
+
+    assert run().exit_code == 0
+    found = run("--deep", "--json")
+    assert found.exit_code == 0
+    shown = json.loads(found.output)
+    assert shown["holds"] and shown["totals"]["rows"] == 30
+    assert [commit["verdict"] for commit in shown["commits"]] == ["same rows", "adds up"]
+
+    sql(stream, "DELETE FROM {} WHERE kafka_offset = 0 AND kafka_partition = 0")
+    assert run().exit_code == 0, "metadata alone cannot know"
+    found = run("--deep")
+    assert found.exit_code == 1
