@@ -104,7 +104,7 @@ def ledger(topic: str, deep: bool, log: bool, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"topic": topic} | ledger_page.as_json(proof.entries, proof.findings), indent=2))
     else:
-        console.console.print(*console.ledger(topic, proof))
+        console.console.print(*console.ledger(topic, proof), sep="\n")
     raise SystemExit(0 if proof.holds else 1)
 
 

@@ -138,9 +138,11 @@ class Logged:
 
 @dataclass(frozen=True)
 class Coverage:
-    """One partition over the whole ledger: offsets from `start` (inclusive) to `end` (exclusive), in `commits`."""
+    """One partition over the whole ledger: offsets from `start` (inclusive) to `end` (exclusive), in so many
+    `commits`. A table that was filled from a recreated topic has several epochs; see Range."""
 
     topic_id: str
+    epoch: int
     partition: int
     start: int
     end: int
@@ -197,23 +199,30 @@ def coverage(entries: Iterable[Entry]) -> list[Coverage]:
     found: dict[tuple[int, int], Coverage] = {}
     topics = {e.snapshot_id: e.batch.topic_id for e in entries if e.batch}
     for r in ranges(entries):
-        known = found.get((r.epoch, r.partition)) or Coverage(topics[r.snapshot_id], r.partition, r.start, r.end, 0)
+        first = Coverage(topics[r.snapshot_id], r.epoch, r.partition, r.start, r.end, 0)
+        known = found.get((r.epoch, r.partition), first)
         bounds = {"start": min(known.start, r.start), "end": max(known.end, r.end), "commits": known.commits + 1}
         found[r.epoch, r.partition] = replace(known, **bounds)
     return [found[key] for key in sorted(found)]
 
 
 def ranges(entries: Iterable[Entry]) -> list[Range]:
-    """What each ingest commit holds of each partition, leaving out nothing but empty ranges."""
+    """What each ingest commit holds of each partition. An offset that several hold (a decision may go back) is of the
+    oldest of them, so that ranges of one topic never overlap; empty ones are left out."""
     found, epoch, identity = [], 0, None
+    highest: dict[tuple[int, int], int] = {}
     for entry in entries:
         if entry.batch is None:
             continue
         epoch += identity not in (None, _identity(entry.batch))
         identity = _identity(entry.batch)
-        if entry.kind == "ingest":
-            bounds = [(p, entry.batch.start[p], end) for p, end in sorted(entry.batch.end.items())]
-            found += [Range(entry.snapshot_id, p, start, end, epoch) for p, start, end in bounds if start < end]
+        if entry.kind != "ingest":
+            continue
+        for p, end in sorted(entry.batch.end.items()):
+            start = max(entry.batch.start[p], highest.get((epoch, p), 0))
+            if start < end:
+                found.append(Range(entry.snapshot_id, p, start, end, epoch))
+                highest[epoch, p] = end
     return found
 
 
@@ -282,7 +291,8 @@ def held_findings(
             found += _differs(entry, "rows and dead letters", in_table + set_aside, counted + counted_letters)
             continue
         found += _differs(entry, "dead letters", set_aside, counted_letters)
-        if append or entry.snapshot_id == newest or in_table > counted:
+        exact = append or (entry.snapshot_id == newest and entry.offsets == sum(r.end - r.start for r in own))
+        if exact or in_table > counted:
             found += _differs(entry, "rows", in_table, counted)
     if outside := rows.get(None):
         where = f" ({outside.first} to {outside.last})" if outside.first is not None else ""
@@ -420,7 +430,10 @@ def _of_others(entry: Entry) -> Iterable[Finding]:
         )
         yield Finding("foreign", said, fault=False, snapshot_id=entry.snapshot_id)
     if entry.kind == "decision":
+        assert entry.batch is not None
+        back = sum(max(0, start - entry.batch.end.get(p, start)) for p, start in entry.batch.start.items())
         said = f"An operator's decision (snapshot {entry.snapshot_id}) skipped {entry.offsets:,} offsets"
+        said += f" and went back by {back:,}" if back else ""
         yield Finding("decision", said, fault=False, snapshot_id=entry.snapshot_id)
 
 

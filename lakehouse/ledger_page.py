@@ -57,11 +57,11 @@ def partitions(
 def summary(entries: Sequence[Entry], findings: Sequence[Finding]) -> str:
     """The whole ledger in one sentence."""
     counts, faults = totals(entries), unsound(findings)
-    told = " + ".join(f"{_words(name)} {n:,}" for name, n in counts.outcomes.items() if n or name == "rows")
-    without = sum(entry.without_record for entry in entries)
-    said = f"{told} = {sum(counts.outcomes.values()):,} of {counts.consumed:,} records consumed"
-    said += f"; {without:,} offsets without a record" if without else ""
-    return f"{said}. {f'{len(faults):,} things do not add up' if faults else 'Everything adds up'}"
+    told = " + ".join(f"{n:,} {_words(name)}" for name, n in counts.outcomes.items() if n or name == "rows")
+    said = f"{counts.consumed:,} records consumed {'=' if counts.adds_up else '≠'} {told}"
+    if without := sum(entry.without_record for entry in entries):
+        said += f"; {without:,} offsets without a record"
+    return f"{said}. {f'Does not add up: {len(faults):,} findings' if faults else 'Everything adds up'}"
 
 
 def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

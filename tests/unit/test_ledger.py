@@ -221,6 +221,18 @@ def test_rows_of_expired_commits_are_not_unknown():
     assert beside([SECOND]) == [Range(0, 0, 0, 10), Range(0, 1, 0, 20)]
 
 
+def test_an_offset_that_was_read_again_is_of_the_oldest_commit():
+    back = decision(2, {0: 10, 1: 20}, {0: 4, 1: 20})
+    again = ingest(3, {0: 4, 1: 20}, {0: 12, 1: 20}, consumed=8, rows=2, deduplicated=6)
+    entries = [FIRST, back, again]
+    assert faults(entries) == []
+    assert ranges(entries) == [Range(1, 0, 0, 10), Range(1, 1, 0, 20), Range(3, 0, 10, 12)]
+    assert held_findings(entries, held(entries), {}, append=True) == []
+    # An upsert merges what it reads again: how many of those rows are the first commit's is not known.
+    merged = [FIRST, back, ingest(3, {0: 4, 1: 20}, {0: 12, 1: 20}, consumed=8, rows=8)]
+    assert held_findings(merged, held(merged), {}, append=False) == []
+
+
 def test_what_a_decision_skipped_may_come_back_by_a_replay():
     skipped = decision(2, {0: 10, 1: 20}, {0: 10, 1: 60})
     replay = Entry(3, AT, "replay", "append", None, Counts(2, 2), added=2)
@@ -250,10 +262,10 @@ def test_the_log_has_no_more_records_than_were_consumed():
 
 def test_coverage_is_by_topic_and_partition():
     entries = [FIRST, SECOND, decision(3, {0: 15, 1: 25}, {0: 0}, "new"), ingest(4, {0: 0}, {0: 5}, "new")]
-    assert [(c.topic_id, c.partition, c.start, c.end, c.commits) for c in coverage(entries)] == [
-        ("t", 0, 0, 15, 2),
-        ("t", 1, 0, 25, 2),
-        ("new", 0, 0, 5, 1),
+    assert [(c.topic_id, c.epoch, c.partition, c.start, c.end, c.commits) for c in coverage(entries)] == [
+        ("t", 0, 0, 0, 15, 2),
+        ("t", 0, 1, 0, 25, 2),
+        ("new", 1, 0, 0, 5, 1),
     ]
 
 
@@ -265,6 +277,15 @@ def test_a_page_shows_commits_with_offsets_and_verdict():
     assert newest["verdict"] == "gap"
     assert (newest["consumed"], newest["rows"], newest["dead letters"]) == ("4", "4", "0")
     assert rows[1][-1] == "adds up"
-    assert ledger_page.summary(entries, findings(entries)).endswith("1 things do not add up")
+    assert ledger_page.summary(entries, findings(entries)).endswith("Does not add up: 1 findings")
     lines = ledger_page.markdown(columns, rows).splitlines()
     assert len(lines) == 4 and lines[2].startswith("| 2026-01-02 03:04:05 | 2 | ingest |")
+
+
+def test_a_page_shows_what_the_tables_hold_of_each_partition():
+    entries = [ingest(2, {0: 5, 1: 0}, {0: 15, 1: 4}, consumed=11, rows=9, dead_letters=2)]
+    first, second = ranges(entries)
+    rows, letters = {first: Held(8), second: Held(1), None: Held(7), Range(0, 0, 0, 5): Held(5)}, {second: Held(2)}
+    columns, cells = ledger_page.partitions(entries, rows, letters)
+    assert columns[-3:] == ["rows", "dead letters", "neither"]
+    assert cells == [["0", "5", "15", "10", "1", "8", "0", "2"], ["1", "0", "4", "4", "1", "1", "2", "1"]]
