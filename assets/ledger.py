@@ -57,7 +57,7 @@ def ledger_asset(config: Config, topic: Topic) -> dg.AssetsDefinition:
                 **{name: getattr(counts, name) for name in ledger_page.COUNTED},
             },
             check_results=[
-                dg.AssetCheckResult(check_name="proven", passed=proof.holds, description=said, metadata=_faults(proof))
+                dg.AssetCheckResult(check_name="proven", passed=proof.holds, description=said, metadata=_found(proof))
             ],
         )
 
@@ -79,12 +79,12 @@ def ledger_check(config: Config, topic: Topic) -> dg.AssetChecksDefinition:
         return dg.AssetCheckResult(
             passed=proof.holds,
             description=ledger_page.summary(proof.entries, proof.findings),
-            metadata={"commits": len(proof.entries)} | _faults(proof),
+            metadata={"commits": len(proof.entries)} | _found(proof),
         )
 
     return adds_up
 
 
-def _faults(proof: Proof) -> dict[str, object]:
-    faults = ledger.unsound(proof.findings)
-    return {"faults": dg.MarkdownMetadataValue(ledger_page.findings_as_list(faults))} if faults else {}
+def _found(proof: Proof) -> dict[str, object]:
+    found = ledger_page.findings_as_list(proof.findings)
+    return {"findings": dg.MarkdownMetadataValue(found)} if found else {}

@@ -342,7 +342,9 @@ def log_findings(
             continue
         counts = entry.counts
         if seen.records > counts.consumed:
-            said = f"The log holds {seen.records:,} records of its offsets, and {counts.consumed:,} were consumed"
+            said = (
+                f"Snapshot {entry.snapshot_id} consumed {counts.consumed:,} records, and the log has {seen.records:,}"
+            )
             found.append(Finding("never_read", said, snapshot_id=entry.snapshot_id))
         nowhere = counts.filtered + counts.deduplicated + counts.skipped
         if seen.missing <= nowhere:
@@ -353,7 +355,7 @@ def log_findings(
                 said = f"LOST: partition {partition} offset {offset} is in the log and nowhere else{among}"
                 found.append(_at("lost", said, partition, offset, snapshot_id))
         lost = seen.missing - nowhere
-        said = f"{lost:,} records of its offsets are in the log, and neither rows nor dead letters"
+        said = f"Snapshot {entry.snapshot_id}: records in the log that are neither rows nor dead letters: {lost:,}"
         found.append(Finding("lost_records", said, snapshot_id=entry.snapshot_id))
     return found
 
@@ -398,7 +400,7 @@ def _beginning(entries: Sequence[Entry]) -> Iterable[Finding]:
     ingests = [e for e in entries if e.kind == "ingest"]
     first_counted = next((i for i, e in enumerate(ingests) if e.counts), len(ingests))
     if first_counted:
-        said = f"{first_counted:,} commits before the first with counts: their offsets are checked, their records not"
+        said = f"Commits before the first with counts: {first_counted:,}. Their offsets are checked, their records not"
         yield Finding("before_counts", said, fault=False)
     for entry in ingests[first_counted:]:
         if entry.counts is None:
@@ -467,7 +469,7 @@ def _of_offsets(entries: Iterable[Entry]) -> Iterable[Finding]:
 def _differs(entry: Entry, what: str, there: int, counted: int) -> Iterable[Finding]:
     if there != counted:
         kind = ("missing_" if there < counted else "surplus_") + what.replace(" ", "_")
-        said = f"{there:,} {what} are in the offsets of snapshot {entry.snapshot_id}, which counts {counted:,}"
+        said = f"Snapshot {entry.snapshot_id} counts {counted:,} {what}, and its offsets have {there:,}"
         yield Finding(kind, said, snapshot_id=entry.snapshot_id)
 
 

@@ -61,7 +61,7 @@ def summary(entries: Sequence[Entry], findings: Sequence[Finding]) -> str:
     said = f"{counts.consumed:,} records consumed {'=' if counts.adds_up else '≠'} {told}"
     if without := sum(entry.without_record for entry in entries):
         said += f"; {without:,} offsets without a record"
-    return f"{said}. {f'Does not add up: {len(faults):,} findings' if faults else 'Everything adds up'}"
+    return f"{said}. {f'Faults: {len(faults):,}' if faults else 'Everything adds up'}"
 
 
 def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -173,7 +173,7 @@ def test_a_table_holds_what_was_counted():
     assert held_findings(entries, held(entries), {}, append=True) == []
     [missing] = held_findings(entries, held(entries, s1p1=18), {}, append=True)
     assert (missing.kind, missing.snapshot_id) == ("missing_rows", 1)
-    assert "28 rows are in the offsets of snapshot 1, which counts 30" in missing.said
+    assert "Snapshot 1 counts 30 rows, and its offsets have 28" in missing.said
     [surplus] = held_findings(entries, held(entries, s2p0=6), {}, append=True)
     assert (surplus.kind, surplus.snapshot_id) == ("surplus_rows", 2)
 
@@ -251,7 +251,7 @@ def test_records_left_out_on_purpose_are_not_lost():
     assert log_findings([entry], {1: Logged(10, 4)}, [(1, 0, n) for n in range(4)]) == []
     found = log_findings([entry], {1: Logged(10, 5)}, [(1, 0, n) for n in range(5)])
     assert [f.kind for f in found] == ["lost"] * 5 + ["lost_records"]
-    assert "1 records" in found[-1].said
+    assert found[-1].said.endswith("dead letters: 1")
 
 
 def test_the_log_has_no_more_records_than_were_consumed():
@@ -277,7 +277,7 @@ def test_a_page_shows_commits_with_offsets_and_verdict():
     assert newest["verdict"] == "gap"
     assert (newest["consumed"], newest["rows"], newest["dead letters"]) == ("4", "4", "0")
     assert rows[1][-1] == "adds up"
-    assert ledger_page.summary(entries, findings(entries)).endswith("Does not add up: 1 findings")
+    assert ledger_page.summary(entries, findings(entries)).endswith("Faults: 1")
     lines = ledger_page.markdown(columns, rows).splitlines()
     assert len(lines) == 4 and lines[2].startswith("| 2026-01-02 03:04:05 | 2 | ingest |")
 
