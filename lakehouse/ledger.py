@@ -342,9 +342,7 @@ def log_findings(
             continue
         counts = entry.counts
         if seen.records > counts.consumed:
-            said = (
-                f"Snapshot {entry.snapshot_id} consumed {counts.consumed:,} records, and the log has {seen.records:,}"
-            )
+            said = f"Snapshot {entry.snapshot_id} consumed {counts.consumed:,} records; the log has {seen.records:,}"
             found.append(Finding("never_read", said, snapshot_id=entry.snapshot_id))
         nowhere = counts.filtered + counts.deduplicated + counts.skipped
         if seen.missing <= nowhere:

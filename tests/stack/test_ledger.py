@@ -3,8 +3,10 @@
 import json
 import os
 import time
+from dataclasses import replace
 
 import dagster as dg
+import pyarrow as pa
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -15,9 +17,10 @@ from support import TRADES, Stream, admin, framed, recreate, trade
 from assets.ledger import ledger_asset, ledger_check
 from assets.proof import check, prove
 from lakehouse import ledger
+from lakehouse.batch import TOKEN
 from lakehouse.cli import main
 from lakehouse.config import PROJECT, load
-from lakehouse.ledger import COUNTS, Range, totals
+from lakehouse.ledger import COUNTS, DECISION, REPLAY, Range, totals
 from resources.build import build_resources
 
 SET = AlterConfigOpType.SET
@@ -308,6 +311,87 @@ def test_dead_letters_of_a_topic_that_was_recreated_are_not_counted(resources):
 
     assert proof.findings == []
     assert [h.rows for r, h in proof.letters.items() if isinstance(r, Range)] == [1]
+
+
+def commit(stream, rows, **properties):
+    """A commit to main with rows (an Arrow table) and summary properties, as another tool makes it."""
+    table = stream.table()
+    table.append(rows, snapshot_properties=properties)
+    return table.current_snapshot().snapshot_id
+
+
+def no_rows(stream):
+    return stream.table().scan().to_arrow().slice(0, 0)
+
+
+def token(stream, start, end, **changes):
+    """The newest ingest commit's token, moved on."""
+    last = [e.batch for e in check(stream.resources.catalog, stream.namespace, stream.topic).entries if e.batch][-1]
+    return replace(last, start=start, end=end, **changes).to_json()
+
+
+def test_a_commit_that_leaves_offsets_out_is_named_by_metadata_and_they_are_lost(resources):
+    stream = Stream(resources, partitions=1)
+    stream.produce_trades(range(10))
+    ingest(stream)
+    commit(stream, no_rows(stream), **{TOKEN: token(stream, {0: 13}, {0: 13})})
+    stream.produce_trades(range(10, 20))
+    ingest(stream)
+
+    found = [f for f in check(resources.catalog, stream.namespace, stream.topic).findings if f.kind == "gap"]
+
+    assert [(f.partition, f.offsets) for f in found] == [(0, (10, 12))]
+    assert [row["kafka_offset"] for row in stream.rows()] == [*range(10), *range(13, 20)]
+
+
+def test_what_an_operator_decided_to_skip_is_no_loss(resources):
+    stream = Stream(resources, partitions=1)
+    stream.produce_trades(range(10))
+    ingest(stream)
+    stream.produce_trades(range(10, 30))
+    commit(stream, no_rows(stream), **{TOKEN: token(stream, {0: 10}, {0: 15}), DECISION: '{"reason": "poison"}'})
+    ingest(stream)
+
+    proof = deep(stream, whole_log=True)
+
+    assert [(f.kind, f.fault) for f in proof.findings] == [("decision", False)]
+    assert "skipped 5 offsets" in proof.findings[0].said
+    assert len(stream.rows()) == 25
+
+
+def test_a_dead_letter_that_was_replayed_is_a_row_once(resources):
+    stream = Stream(resources, partitions=1)
+    stream.produce_trades(range(10))
+    stream.produce([{"value": b"bad 1"}, {"value": b"bad 2"}])
+    ingest(stream)
+    rows = stream.table().scan(limit=1).to_arrow()
+    at = rows.schema.get_field_index("kafka_offset")
+    replayed = rows.set_column(at, rows.schema.field(at), pa.array([10], pa.int64()))
+    sql(stream, "DELETE FROM {} WHERE kafka_offset = 10", f"{stream.topic.table}__dead_letters")
+    commit(stream, replayed, **{REPLAY: "{}"})
+
+    assert deep(stream, whole_log=True).findings == []
+
+    commit(stream, replayed, **{REPLAY: "{}"})
+    assert places(deep(stream), "duplicate") == [(0, 10)]
+
+
+def test_offsets_of_a_topic_that_was_recreated_are_told_to_be_unclear(resources):
+    stream = Stream(resources, partitions=1)
+    stream.produce_trades(range(10))
+    ingest(stream)
+    recreate(stream)
+    stream.produce_trades(range(6))
+    topic_id = resources.kafka.describe([stream.name])[stream.name].topic_id
+    decided = token(stream, {0: 10}, {0: 0}, topic_id=topic_id)
+    commit(stream, no_rows(stream), **{TOKEN: decided, DECISION: '{"reason": "recreated"}'})
+    ingest(stream)
+
+    proof = deep(stream, whole_log=True)
+
+    assert {(f.kind, f.fault) for f in proof.findings} >= {("decision", False), ("shared_offsets", False)}
+    assert proof.holds
+    assert len(stream.rows()) == 16
 
 
 def materialize(stream):
