@@ -49,7 +49,7 @@ def prove(namespace: str, topic: Topic, systems: Systems, *, whole_log: bool = F
     Raises: Unreachable; LakehouseError when the log is to be asked and the topic is gone.
     """
     from spark.derive import published
-    from spark.ledger import duplicate_keys, duplicates, held
+    from spark.ledger import duplicate_keys, duplicates, held, together
 
     table = systems.catalog.load(namespace, topic.table)
     entries = ledger.read(table) if table else []
@@ -65,7 +65,9 @@ def prove(namespace: str, topic: Topic, systems: Systems, *, whole_log: bool = F
     rows = held(frame, ranges)
     set_aside = held(letters, ranges) if letters is not None else {}
     append = topic.mode == "append"
-    found += ledger.held_findings(entries, rows, set_aside, append=append)
+    replayed = any(entry.kind == "replay" for entry in entries)
+    either = held(together([frame, letters]), ranges) if append and replayed else None
+    found += ledger.held_findings(entries, rows, set_aside, either, append=append)
     topics = 1 + own[-1].epoch if ledger.shared(own) else 1
     for what, frame_, counted in (("rows", frame, rows), ("dead letters", letters, set_aside)):
         if frame_ is not None and any(h.rows != h.distinct for h in counted.values()):
@@ -90,7 +92,7 @@ def _ask_log(
     """Whether records in the log have no outcome, as far as it goes back."""
     from assets.codecs import key_codec, value_codec
     from spark.decode import decode
-    from spark.ledger import logged, wrong_newest
+    from spark.ledger import logged, together, wrong_newest
     from spark.records import read_range
 
     log = read_log(systems.kafka, topic.name)
@@ -108,7 +110,7 @@ def _ask_log(
     if not batch.offsets:
         return notes
     options = systems.kafka.spark_options()
-    outcomes = [o for o in (frame, letters) if o is not None] if topic.mode == "append" else []
+    outcomes = together([frame, letters]) if topic.mode == "append" else None
     now = [r for r in asked if r.epoch == newest_epoch]
     found = ledger.log_findings(entries, *logged(read_range(spark, options, batch), now, outcomes))
     if topic.mode == "upsert":

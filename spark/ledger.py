@@ -49,20 +49,23 @@ def duplicate_keys(table: DataFrame, key: Sequence[str]) -> list[tuple[str, int]
     return [tuple(row) for row in found.select(text.alias("key"), "n").orderBy("key").limit(NAMED).collect()]
 
 
+def together(tables: Sequence[DataFrame | None]) -> DataFrame:
+    """The columns PLACE of all tables that there are."""
+    return reduce(DataFrame.unionAll, [table.select(*PLACE) for table in tables if table is not None])
+
+
 def logged(
-    records: DataFrame, ranges: Sequence[Range], outcomes: Sequence[DataFrame]
+    records: DataFrame, ranges: Sequence[Range], outcomes: DataFrame | None
 ) -> tuple[dict[int, Logged], list[tuple[int, int, int]]]:
     """What the log holds of each snapshot's ranges, and the first records of each that have no outcome.
 
-    Parameters: `records` as spark.records reads them; `outcomes` are tables with the columns PLACE, and where there
-    are none nothing is missing.
+    Parameters: `records` as spark.records reads them; `outcomes` has the columns PLACE, and without it none is missing.
     Returns: what was found by snapshot id, and (snapshot id, partition, offset) of the records to name.
     """
     places = _in_ranges(records.selectExpr("partition AS kafka_partition", "offset AS kafka_offset"), ranges, "inner")
     missing = places.withColumn("missing", F.lit(False))
-    if outcomes:
-        there = reduce(DataFrame.unionAll, [outcome.select(*PLACE) for outcome in outcomes]).distinct()
-        found = places.join(there.withColumn("found", F.lit(True)), PLACE, "left")
+    if outcomes is not None:
+        found = places.join(outcomes.distinct().withColumn("found", F.lit(True)), PLACE, "left")
         missing = found.withColumn("missing", F.col("found").isNull())
     counted = missing.groupBy("snapshot").agg(F.count("*"), F.count_if("missing"))
     by_snapshot = {snapshot: Logged(records, gone) for snapshot, records, gone in counted.collect()}
