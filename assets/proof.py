@@ -68,7 +68,7 @@ def prove(namespace: str, topic: Topic, systems: Systems, *, whole_log: bool = F
     replayed = any(entry.kind == "replay" for entry in entries)
     either = held(together([frame, letters]), ranges) if append and replayed else None
     found += ledger.held_findings(entries, rows, set_aside, either, append=append)
-    topics = 1 + own[-1].epoch if ledger.shared(own) else 1
+    topics = len({r.topic for r in own}) if ledger.shared(own) else 1
     for what, frame_, counted in (("rows", frame, rows), ("dead letters", letters, set_aside)):
         if frame_ is not None and any(h.rows != h.distinct for h in counted.values()):
             found += ledger.duplicate_findings(duplicates(frame_, topics), what)
@@ -96,22 +96,19 @@ def _ask_log(
     from spark.records import read_range
 
     log = read_log(systems.kafka, topic.name)
-    last = next(e.batch for e in reversed(entries) if e.batch)
-    if (last.cluster_id, last.topic_id) != (log.cluster_id, log.topic_id):
-        said = f"The log was not asked: topic '{topic.name}' is not the one the table was filled from"
-        return [Finding("log_of_another_topic", said, fault=False)]
-    batch = _readable(asked, log, last)
-    newest_epoch = max(r.epoch for r in ledger.ranges(entries))
-    gone = sum(max(0, min(r.end, log.start.get(r.partition, r.end)) - r.start) for r in asked)
+    now = [r for r in asked if r.topic == ledger.identity(log)]
     notes = []
-    if gone:
+    if len(now) < len(asked):
+        said = f"Topic '{topic.name}' was recreated: its log cannot be asked about what the table has of the one before"
+        notes.append(Finding("log_of_another_topic", said, fault=False))
+    if gone := sum(max(0, min(r.end, log.start.get(r.partition, r.end)) - r.start) for r in now):
         said = f"The log begins later than the ledger: it cannot be asked about {gone:,} offsets"
         notes.append(Finding("log_begins_later", said, fault=False))
+    batch = _readable(now, ledger.ranges(entries), log)
     if not batch.offsets:
         return notes
     options = systems.kafka.spark_options()
     outcomes = together([frame, letters]) if topic.mode == "append" else None
-    now = [r for r in asked if r.epoch == newest_epoch]
     found = ledger.log_findings(entries, *logged(read_range(spark, options, batch), now, outcomes))
     if topic.mode == "upsert":
         value, key = value_codec(systems.schema_registry, topic), key_codec(systems.schema_registry, topic)
@@ -120,10 +117,11 @@ def _ask_log(
     return notes + found
 
 
-def _readable(asked: Sequence[Range], log: Log, last: Batch) -> Batch:
-    """One range from the first offset asked for to where the table is, of what the log still has."""
-    first = {p: min((r.start for r in asked if r.partition == p), default=end) for p, end in last.end.items()}
-    end = {p: min(end, log.end.get(p, 0)) for p, end in last.end.items() if p in log.end}
+def _readable(asked: Sequence[Range], ranges: Sequence[Range], log: Log) -> Batch:
+    """One range from the first offset asked for to the last that the table has, of what the log still holds."""
+    first = {r.partition: r.start for r in sorted(asked, key=lambda r: -r.start)}
+    last = {r.partition: r.end for r in sorted(ranges, key=lambda r: r.end) if r.topic == ledger.identity(log)}
+    end = {p: min(last[p], log.end[p]) for p in first if p in log.end}
     start = {p: min(max(first[p], log.start[p]), end[p]) for p in end}
     return Batch(log.cluster_id, log.topic, log.topic_id, start, end)
 
@@ -141,10 +139,10 @@ def _dead_letters(
     table = catalog.load(namespace, name)
     if table is None or table.metadata.current_snapshot_id is None:
         return None
-    known = {(e.batch.cluster_id, e.batch.topic_id) for e in entries if e.batch}
+    known = {ledger.identity(e.batch) for e in entries if e.batch}
     for snapshot in lineage(table):
         batch = batch_of(snapshot)
-        if batch and (batch.cluster_id, batch.topic_id) not in known:
+        if batch and ledger.identity(batch) not in known:
             since = {"start-snapshot-id": snapshot.snapshot_id, "end-snapshot-id": table.metadata.current_snapshot_id}
             return spark.read.options(**since).table(naming.spark_table(namespace, name))
     return published(spark, namespace, name, table.metadata.current_snapshot_id)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
-from lakehouse.batch import Batch
+from lakehouse.batch import Batch, Log
 from lakehouse.errors import UnclearState
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ NAMED = 10
 """How many single offsets a finding names."""
 
 Kind = Literal["ingest", "replay", "decision", "foreign"]
+
+Identity = tuple[str, str]
+"""Cluster id and topic id: what tells a recreated topic from the one before."""
 
 
 @dataclass(frozen=True)
@@ -127,14 +130,14 @@ class Finding:
 class Range:
     """The offsets of one partition that an ingest commit holds: `start` inclusive, `end` exclusive.
 
-    `epoch` numbers the topics that the table was filled from: a recreated topic uses its offsets again.
+    `topic` is the one they are of: a recreated topic uses offsets again.
     """
 
     snapshot_id: int
     partition: int
     start: int
     end: int
-    epoch: int = 0
+    topic: Identity = ("", "")
 
 
 @dataclass(frozen=True)
@@ -158,10 +161,9 @@ class Logged:
 @dataclass(frozen=True)
 class Coverage:
     """One partition over the whole ledger: offsets from `start` (inclusive) to `end` (exclusive), in so many
-    `commits`. A table that was filled from a recreated topic has several epochs; see Range."""
+    `commits`."""
 
-    topic_id: str
-    epoch: int
+    topic: Identity
     partition: int
     start: int
     end: int
@@ -215,33 +217,28 @@ def totals(entries: Iterable[Entry]) -> Counts:
 
 def coverage(entries: Iterable[Entry]) -> list[Coverage]:
     """What the ingest commits hold of each partition, by topic and partition."""
-    found: dict[tuple[int, int], Coverage] = {}
-    topics = {e.snapshot_id: e.batch.topic_id for e in entries if e.batch}
+    found: dict[tuple[Identity, int], Coverage] = {}
     for r in ranges(entries):
-        first = Coverage(topics[r.snapshot_id], r.epoch, r.partition, r.start, r.end, 0)
-        known = found.get((r.epoch, r.partition), first)
+        known = found.get((r.topic, r.partition)) or Coverage(r.topic, r.partition, r.start, r.end, 0)
         bounds = {"start": min(known.start, r.start), "end": max(known.end, r.end), "commits": known.commits + 1}
-        found[r.epoch, r.partition] = replace(known, **bounds)
-    return [found[key] for key in sorted(found)]
+        found[r.topic, r.partition] = replace(known, **bounds)
+    return sorted(found.values(), key=lambda covered: (covered.topic, covered.partition))
 
 
 def ranges(entries: Iterable[Entry]) -> list[Range]:
     """What each ingest commit holds of each partition. An offset that several hold (a decision may go back) is of the
     oldest of them, so that ranges of one topic never overlap; empty ones are left out."""
-    found, epoch, identity = [], 0, None
-    highest: dict[tuple[int, int], int] = {}
+    found = []
+    highest: dict[tuple[Identity, int], int] = {}
     for entry in entries:
-        if entry.batch is None:
+        if entry.kind != "ingest" or entry.batch is None:
             continue
-        epoch += identity not in (None, _identity(entry.batch))
-        identity = _identity(entry.batch)
-        if entry.kind != "ingest":
-            continue
+        topic = identity(entry.batch)
         for p, end in sorted(entry.batch.end.items()):
-            start = max(entry.batch.start[p], highest.get((epoch, p), 0))
+            start = max(entry.batch.start[p], highest.get((topic, p), 0))
             if start < end:
-                found.append(Range(entry.snapshot_id, p, start, end, epoch))
-                highest[epoch, p] = end
+                found.append(Range(entry.snapshot_id, p, start, end, topic))
+                highest[topic, p] = end
     return found
 
 
@@ -261,15 +258,15 @@ def beside(entries: Sequence[Entry]) -> list[Range]:
 
 def shared(found: Sequence[Range]) -> set[int]:
     """The snapshots with a range that a commit of another topic holds too: their rows cannot be told apart."""
-    spans: dict[tuple[int, int], tuple[int, int]] = {}
+    spans: dict[tuple[Identity, int], tuple[int, int]] = {}
     for r in found:
-        start, end = spans.get((r.epoch, r.partition), (r.start, r.end))
-        spans[r.epoch, r.partition] = min(start, r.start), max(end, r.end)
+        start, end = spans.get((r.topic, r.partition), (r.start, r.end))
+        spans[r.topic, r.partition] = min(start, r.start), max(end, r.end)
     return {
         r.snapshot_id
         for r in found
-        for (epoch, partition), (start, end) in spans.items()
-        if epoch != r.epoch and partition == r.partition and max(start, r.start) < min(end, r.end)
+        for (topic, partition), (start, end) in spans.items()
+        if topic != r.topic and partition == r.partition and max(start, r.start) < min(end, r.end)
     }
 
 
@@ -392,6 +389,11 @@ def changes_rows(entry: Entry) -> bool:
     return entry.operation != "replace" and bool(entry.added or entry.deleted)
 
 
+def identity(batch: Batch | Log) -> Identity:
+    """Which topic a batch is of, or a log."""
+    return batch.cluster_id, batch.topic_id
+
+
 def verdict(entry: Entry, found: Collection[Finding]) -> str:
     """One commit's result in a few words."""
     faults = sorted({f.kind for f in found if f.fault and f.snapshot_id == entry.snapshot_id})
@@ -464,13 +466,13 @@ def _of_others(entry: Entry) -> Iterable[Finding]:
 def _of_offsets(entries: Iterable[Entry]) -> Iterable[Finding]:
     """Each commit begins where the one before it ended, in every partition; new partitions begin anywhere."""
     position: dict[int, int] = {}
-    identity = None
+    topic = None
     for entry in entries:
         batch, id_ = entry.batch, entry.snapshot_id
         if batch is None:
             continue
-        if identity not in (None, _identity(batch)) and entry.kind != "decision":
-            said = f"Snapshot {id_} is of another topic, {'/'.join(_identity(batch))}, and nobody decided so"
+        if topic not in (None, identity(batch)) and entry.kind != "decision":
+            said = f"Snapshot {id_} is of another topic, {'/'.join(identity(batch))}, and nobody decided so"
             yield Finding("another_topic", said, snapshot_id=id_)
             position = {}
         for p, start in sorted(batch.start.items()):
@@ -484,8 +486,8 @@ def _of_offsets(entries: Iterable[Entry]) -> Iterable[Finding]:
                 said = f"Partition {p}: snapshot {id_} ends at {end}, before its start {start}"
                 yield Finding("backwards", said, snapshot_id=id_, partition=p, offsets=(end, start - 1))
         # A topic that was recreated has the partitions that its own commits name, and no other.
-        position = (position if identity == _identity(batch) else {}) | dict(batch.end)
-        identity = _identity(batch)
+        position = (position if topic == identity(batch) else {}) | dict(batch.end)
+        topic = identity(batch)
 
 
 def _differs(entry: Entry, what: str, there: int, counted: int) -> Iterable[Finding]:
@@ -497,8 +499,3 @@ def _differs(entry: Entry, what: str, there: int, counted: int) -> Iterable[Find
 
 def _at(kind: str, said: str, partition: int, offset: int, snapshot_id: int | None = None) -> Finding:
     return Finding(kind, said, snapshot_id=snapshot_id, partition=partition, offsets=(offset, offset))
-
-
-def _identity(batch: Batch) -> tuple[str, str]:
-    """What tells a recreated topic from the one before."""
-    return batch.cluster_id, batch.topic_id

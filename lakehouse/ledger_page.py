@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from lakehouse.ledger import Counts, Entry, Finding, Held, Range, coverage, totals, unsound, verdict
+from lakehouse.ledger import Counts, Coverage, Entry, Finding, Held, Range, coverage, totals, unsound, verdict
 
 COUNTED = [field.name for field in fields(Counts)]
 SHOWN = 200
@@ -42,15 +42,15 @@ def partitions(
 ) -> Cells:
     """A row a partition; what the tables hold of it where they were read."""
     deep = bool(rows or letters)
-    columns = ["partition", "first offset", "next offset", "offsets", "commits"]
+    columns = ["topic id", "partition", "first offset", "next offset", "offsets", "commits"]
     columns += ["rows", "dead letters", "neither"] if deep else []
     found = []
     for covered in coverage(entries):
         cells = [covered.start, covered.end, covered.end - covered.start, covered.commits]
         if deep:
-            here = [_held(table, covered.epoch, covered.partition) for table in (rows or {}, letters or {})]
+            here = [_held(table, covered) for table in (rows or {}, letters or {})]
             cells += [*here, covered.end - covered.start - sum(here)]
-        found.append([str(covered.partition), *map(_number, cells)])
+        found.append([covered.topic[1], str(covered.partition), *map(_number, cells)])
     return columns, found
 
 
@@ -121,9 +121,8 @@ def _offsets(entry: Entry) -> str:
     return ", ".join(f"{p}: {start}–{end - 1}" for p, start, end in moved) or "none"
 
 
-def _held(table: Mapping[Range | None, Held], epoch: int, partition: int) -> int:
-    of = [held for r, held in table.items() if r and r.snapshot_id and (r.epoch, r.partition) == (epoch, partition)]
-    return sum(held.rows for held in of)
+def _held(table: Mapping[Range | None, Held], of: Coverage) -> int:
+    return sum(held.rows for r, held in table.items() if r and (r.topic, r.partition) == (of.topic, of.partition))
 
 
 def _words(name: str) -> str:

@@ -385,6 +385,7 @@ def test_offsets_of_a_topic_that_was_recreated_are_told_to_be_unclear(resources)
     topic_id = resources.kafka.describe([stream.name])[stream.name].topic_id
     decided = token(stream, {0: 10}, {0: 0}, topic_id=topic_id)
     commit(stream, no_rows(stream), **{TOKEN: decided, DECISION: '{"reason": "recreated"}'})
+    assert {f.kind for f in deep(stream, whole_log=True).findings} == {"decision", "log_of_another_topic"}
     ingest(stream)
 
     proof = deep(stream, whole_log=True)
