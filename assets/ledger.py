@@ -22,7 +22,7 @@ class Depth(dg.Config):
 
 
 def ledger_asset(config: Config, topic: Topic) -> dg.AssetsDefinition:
-    """`ledger/<topic>`: the deep check. It fails when something does not add up, and shows what."""
+    """`ledger/<topic>`: the deep check as a page; its check `proven` fails when something does not add up."""
     key, namespace = dg.AssetKey(["ledger", topic.name]), config.namespace
 
     @dg.asset(
