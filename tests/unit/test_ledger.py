@@ -268,6 +268,12 @@ def test_records_left_out_on_purpose_are_not_lost():
     assert found[-1].said.endswith("dead letters: 1")
 
 
+def test_records_of_a_commit_without_counts_are_compared_with_the_log():
+    old = replace(FIRST, counts=None)
+    assert log_findings([old], {1: Logged(30, 0)}, []) == []
+    assert [f.kind for f in log_findings([old], {1: Logged(30, 1)}, [(1, 0, 7)])] == ["lost", "lost_records"]
+
+
 def test_the_log_has_no_more_records_than_were_consumed():
     entry = ingest(1, {0: 0}, {0: 10}, consumed=7, rows=7)
     assert log_findings([entry], {1: Logged(5, 0)}, []) == []
