@@ -20,7 +20,7 @@ from lakehouse.columns import table_schema
 from lakehouse.config import Topic
 from lakehouse.errors import BadRecords, CommitConflict, DoesNotFit
 from lakehouse.lag import Lag, lag, pending
-from resources.catalog import CONTINUED, Catalog, last_batch, live_rows
+from resources.catalog import CONTINUED, Catalog, last_batch
 from resources.kafka import Kafka
 from resources.schema_registry import SchemaRegistry
 from resources.spark import Spark
@@ -49,13 +49,12 @@ class Systems:
 
 @dataclass(frozen=True)
 class Published:
-    """A batch that readers can see now. `total_rows` is the table's, `seconds` the batch's duration."""
+    """A batch that readers can see now. `seconds` is the batch's duration."""
 
     batch: Batch
     counts: Counts
     findings: list[Finding]
     snapshot_id: int
-    total_rows: int
     seconds: float
 
 
@@ -216,7 +215,7 @@ class _Run:
         snapshot = table.current_snapshot()
         assert snapshot is not None
         seconds = time.monotonic() - began
-        return Published(self.batch, counts, findings, snapshot.snapshot_id, live_rows(table), seconds)
+        return Published(self.batch, counts, findings, snapshot.snapshot_id, seconds)
 
     def decodable(self, batch: Batch) -> bool:
         """Whether decoding the records of a batch comes to an end.

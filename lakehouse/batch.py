@@ -15,6 +15,9 @@ from lakehouse.errors import UnclearState
 TOKEN = "lakehouse.batch"
 """The snapshot summary property that holds a Batch as JSON."""
 
+COUNTS = "lakehouse.counts"
+"""The table property that holds what became of the records of each batch, as JSON by snapshot id."""
+
 DECISION = "lakehouse.decision"
 """The snapshot summary property of a position that somebody decided on: JSON with `reason` and `at`."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
 from lakehouse.errors import LakehouseError
@@ -25,6 +27,7 @@ def main() -> None:
     See it work:         lakehouse demo
     Work with it:        lakehouse up, then open the UI it names
     See how far it is:   lakehouse status
+    See that all came:   lakehouse ledger stock_trades
     Ask Snowflake:       lakehouse query "SELECT * FROM TRADING.USERS"
     Something is wrong:  lakehouse doctor
 
@@ -76,6 +79,33 @@ def status() -> None:
     declared = config.load()
     with connected(declared) as systems:
         console.console.print(console.topics(status(declared, systems)))
+
+
+@main.command(short_help="Prove that a table holds all of its topic, once.")
+@click.argument("topic")
+@click.option("--deep", is_flag=True, help="Also count rows and dead letters, and ask the log where some are missing.")
+@click.option("--log", is_flag=True, help="Like --deep, and ask the log about everything it still holds.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def ledger(topic: str, deep: bool, log: bool, as_json: bool) -> None:
+    """Show what each commit took from TOPIC, and whether all of it adds up; exit code 1 when it does not."""
+    from assets.ingestion import Systems
+    from assets.proof import check, prove
+    from lakehouse import config, console, ledger_page
+    from lakehouse.systems import connected
+
+    declared = config.load()
+    found = declared.topic(topic)
+    with connected(declared) as r:
+        if deep or log:
+            systems = Systems(r.kafka, r.schema_registry, r.spark, r.catalog)
+            proof = prove(declared.namespace, found, systems, whole_log=log)
+        else:
+            proof = check(r.catalog, declared.namespace, found)
+    if as_json:
+        click.echo(json.dumps({"topic": topic} | ledger_page.as_json(proof.entries, proof.findings), indent=2))
+    else:
+        console.console.print(*console.ledger(topic, proof), sep="\n")
+    raise SystemExit(0 if proof.holds else 1)
 
 
 @main.command(short_help="Run SQL in Snowflake.")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import dagster as dg
 from pydantic import PrivateAttr
 
 from lakehouse import layout, naming
-from lakehouse.batch import TOKEN, Batch
+from lakehouse.batch import COUNTS, TOKEN, Batch
 from lakehouse.config import Topic
 from lakehouse.errors import CommitConflict, ConfigError, DoesNotFit, LakehouseError, UnclearState, Unreachable
 
@@ -35,9 +34,6 @@ PROPERTIES = {
 }
 """Properties of every table (Iceberg, Configuration: write properties)."""
 
-
-COUNTS = "lakehouse.counts"
-"""The table property that holds the batches' counts as JSON, by snapshot id."""
 
 RECREATED = "lakehouse.recreated"
 """The table property that says: there are rows of a topic that was recreated since, with the same offsets."""
@@ -261,6 +257,21 @@ def history(table: Table) -> Iterator[Snapshot]:
         snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id else None
 
 
+def lineage(table: Table) -> Iterator[Snapshot]:
+    """`history`; and where expiry left no snapshot in it that says the position, those before it up to one that does.
+
+    Raises: UnclearState when no metadata file is left that describes them.
+    """
+    known = False
+    for snapshot in history(table):
+        known = known or batch_of(snapshot) is not None
+        yield snapshot
+    for snapshot in () if known else _expired(table):
+        yield snapshot
+        if batch_of(snapshot):
+            return
+
+
 def last_batch(table: Table | None) -> Batch | None:
     """The newest batch that main holds: also past snapshots of other writers (compaction, a manual DELETE).
 
@@ -269,10 +280,11 @@ def last_batch(table: Table | None) -> Batch | None:
     """
     if table is None:
         return None
-    for snapshot in chain(history(table), _expired(table)):
+    for snapshot in lineage(table):
         if batch := batch_of(snapshot):
             return batch
-    if rows := live_rows(table):
+    current = table.current_snapshot()
+    if rows := int(current.summary.additional_properties.get("total-records", 0)) if current and current.summary else 0:
         raise UnclearState(
             f"Table {'.'.join(table.name())} has {rows:,} rows and no snapshot that says up to which offsets. "
             f"Nothing was changed. Say where to go on with `lakehouse resume`, choose another table name, or drop "
@@ -335,11 +347,23 @@ def live_rows(table: Table) -> int:
 
 
 def live_rows_at(table: Table, snapshot_id: int) -> int:
-    """Rows in one snapshot: what the data files hold less what position deletes hide."""
-    snapshot = table.snapshot_by_id(snapshot_id)
-    assert snapshot is not None and snapshot.summary is not None
-    summary = snapshot.summary.additional_properties
-    return int(summary.get("total-records", 0)) - int(summary.get("total-position-deletes", 0))
+    """Rows in one snapshot: what the data files hold less what position deletes hide.
+
+    A summary's own arithmetic does not do: it counts deletes of rows whose files were rewritten since.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    tasks = list(table.scan(snapshot_id=snapshot_id).plan_files())
+    rows = sum(task.file.record_count for task in tasks)
+    deletes = {file.file_path for task in tasks for file in task.delete_files}
+    if not deletes:
+        return rows
+    read = [pq.read_table(table.io.new_input(path).open(), columns=["file_path", "pos"]) for path in deletes]
+    positions = pa.concat_tables(read)
+    hidden = positions.filter(pc.is_in(positions["file_path"], pa.array([task.file.file_path for task in tasks])))
+    return rows - hidden.group_by(["file_path", "pos"]).aggregate([]).num_rows
 
 
 def commits(table: Table) -> list[tuple[int, int]]:

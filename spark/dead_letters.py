@@ -113,6 +113,12 @@ def between(
     return letters.filter(reduce(lambda a, b: a | b, inside)).orderBy(partition, offset).toArrow()
 
 
+def places(letters: DataFrame) -> DataFrame:
+    """Where in Kafka the letters are from, in the columns that tables have for it."""
+    record = F.col("source_record")
+    return letters.select(record["partition"].alias("kafka_partition"), record["offset"].alias("kafka_offset"))
+
+
 def first_offsets(decoded: DataFrame) -> dict[int, int]:
     """The first offset by partition of records that decode."""
     good = decoded.filter(F.col("__reason").isNull())

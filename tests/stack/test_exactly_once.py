@@ -74,7 +74,7 @@ def test_a_publication_whose_answer_is_lost_is_found_to_have_happened(resources,
     [published] = stream.ingest()
 
     assert len(calls) == 1
-    assert published.total_rows == 25
+    assert published.counts.rows == 25
     assert stream.rows() == stream.expected_rows()
 
 
