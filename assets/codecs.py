@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from lakehouse import avro
+from lakehouse import avro, protobuf
 from lakehouse.config import REGISTERED, Format, Topic
 from lakehouse.errors import SchemaError
 from lakehouse.schema import RegisteredSchema, Shape
@@ -69,6 +69,7 @@ class Formats:
             mode=self.topic.mode,
             registered=self.topic.value_format in REGISTERED,
             others=self.others,
+            several=bool(self.topic.record),
             metadata=tuple(self.topic.metadata.names),
         )
 
@@ -110,6 +111,12 @@ def side(format_: Format, versions: Sequence[RegisteredSchema], record: str) -> 
     """
     from spark.decode import AvroCodec
 
+    if format_ == "protobuf":
+        from spark.protobuf import ProtobufCodec
+
+        by_id = {version.id: version for version in versions}
+        codec = ProtobufCodec(by_id, protobuf.reader(versions, record), record)
+        return Side(tuple(versions), protobuf.shape(versions, record), codec)
     writers = {version.id: version.text for version in versions}
     return Side(tuple(versions), avro.shape(versions), AvroCodec(writers, avro.reader(versions)))
 
@@ -141,8 +148,10 @@ def _versions(registry: SchemaRegistry, topic: Topic, which: Literal["key", "val
 
 def _is_of(topic: Topic, schema: RegisteredSchema) -> bool:
     """Whether a schema is of the record type that the topic's entry names; any is, where it names none."""
-    if not topic.record or schema.type == "PROTOBUF":
+    if not topic.record:
         return True
+    if schema.type == "PROTOBUF":
+        return protobuf.has(schema, topic.record)
     parsed = json.loads(schema.text)
     if schema.type == "JSON":
         return parsed.get("title") == topic.record

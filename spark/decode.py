@@ -54,9 +54,13 @@ class Codec(Protocol):
         """Whether `data` looks like this format at all."""
         ...
 
+    def other(self, data: Column) -> Column:
+        """Whether `data` is of a known schema, and not of the record type that this codec decodes."""
+        return F.lit(False)
+
 
 @dataclass(frozen=True)
-class AvroCodec:
+class AvroCodec(Codec):
     """Avro records in the Confluent wire format.
 
     Parameters: `writers` are the schemas that records were written with, by registry id; `reader` is the schema all of
@@ -88,7 +92,7 @@ class AvroCodec:
 
 
 @dataclass(frozen=True)
-class StringCodec:
+class StringCodec(Codec):
     """UTF-8 text as one column (Kafka's StringSerializer)."""
 
     column: str
@@ -113,8 +117,8 @@ class Decoding:
     """How a topic's records become rows.
 
     `key` is the codec of message keys where they are decoded. `key_columns` must not be null. `columns` are the
-    table's own columns. `others` are schema ids of record types that are not this table's. `metadata` are metadata
-    columns by their internal names.
+    table's own columns. `several` says that the topic holds records of other types too, `others` are those of their
+    schema ids that are known. `metadata` are metadata columns by their internal names.
     """
 
     value: Codec
@@ -124,6 +128,7 @@ class Decoding:
     mode: Mode
     registered: bool = True
     others: frozenset[int] = frozenset()
+    several: bool = False
     metadata: tuple[str, ...] = ("kafka_partition", "kafka_offset", "kafka_timestamp", "kafka_schema_id")
 
     @property
@@ -150,6 +155,8 @@ def decode(records: DataFrame, how: Decoding) -> DataFrame:
     rows = _change_events(decoded, how) if how.mode == "debezium" else _records(how)
     columns = _columns(decoded, how, rows)
     filtered = rows.filtered
+    if how.several:
+        filtered |= F.coalesce(how.value.other(data), F.lit(False))
     if how.others:
         ids = [id_.to_bytes(4, "big") for id_ in sorted(how.others)]
         filtered |= how.value.framed(data) & F.substring(data, 2, 4).isin(ids)
