@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -55,6 +55,13 @@ class Formats:
             )
         return after[0]
 
+    @property
+    def former(self) -> dict[str, tuple[str, ...]]:
+        """Names that columns had before, by their dotted path in the table."""
+        within = "after." if self.topic.mode == "debezium" else ""
+        former = self.value.shape.former | (self.key.shape.former if self.key and not within else {})
+        return {path.removeprefix(within): names for path, names in former.items() if path.startswith(within)}
+
     def decoding(self) -> Decoding:
         """How records become rows."""
         from spark.decode import Decoding
@@ -104,21 +111,36 @@ def with_foreign_writers(registry: SchemaRegistry, known: Formats, decoded: Data
     return replace(known, others=others, value=side(known.topic.value_format, versions, known.topic.record))
 
 
-def side(format_: Format, versions: Sequence[RegisteredSchema], record: str) -> Side:
+def before_newest(known: Formats) -> Iterator[Formats]:
+    """The formats as they were before the newest version of the value's schema, before the one before, and so on.
+
+    Records of versions left out are still known, and do not decode where the older schema cannot read them.
+    """
+    versions = known.value.versions
+    for count in range(len(versions) - 1, 0, -1):
+        older = side(known.topic.value_format, versions, known.topic.record, versions[:count])
+        yield replace(known, value=older)
+
+
+def side(
+    format_: Format, versions: Sequence[RegisteredSchema], record: str, read_by: Sequence[RegisteredSchema] = ()
+) -> Side:
     """What the versions of a schema make of one side of a message.
 
+    Parameters: `read_by` are the versions that say what the columns are, where not all of them do.
     Raises: SchemaError when the newest cannot become columns.
     """
+    read_by = read_by or versions
     from spark.decode import AvroCodec
 
     if format_ == "protobuf":
         from spark.protobuf import ProtobufCodec
 
         by_id = {version.id: version for version in versions}
-        codec = ProtobufCodec(by_id, protobuf.reader(versions, record), record)
-        return Side(tuple(versions), protobuf.shape(versions, record), codec)
-    writers = {version.id: version.text for version in versions}
-    return Side(tuple(versions), avro.shape(versions), AvroCodec(writers, avro.reader(versions)))
+        codec = ProtobufCodec(by_id, protobuf.reader(read_by, record), record)
+        return Side(tuple(versions), protobuf.shape(read_by, record), codec)
+    writers = {version.id: avro.inlined(version) for version in versions}
+    return Side(tuple(versions), avro.shape(read_by), AvroCodec(writers, avro.reader(read_by)))
 
 
 def _side(registry: SchemaRegistry, topic: Topic, format_: Format, which: Literal["key", "value"]) -> Side:

@@ -167,7 +167,7 @@ def ensure_table(catalog: Catalog, namespace: str, topic: Topic, formats: Format
     Raises: SchemaError when the schema does not fit the table there is; CommitConflict.
     """
     key = formats.key.shape.struct if formats.key else None
-    table = catalog.ensure_table(namespace, topic.table, table_schema(topic, formats.struct, key))
+    table = catalog.ensure_table(namespace, topic.table, table_schema(topic, formats.struct, key), formats.former)
     catalog.arrange(table, topic.partition_by, topic.sort_by)
     return table
 
@@ -196,7 +196,7 @@ class _Run:
         from assets.codecs import with_foreign_writers
 
         began = time.monotonic()
-        table = ensure_table(self.catalog, self.namespace, self.topic, self.formats)
+        table = self._table()
         branch, counts = self._stage()
         if counts.unknown_schema:
             known = self.formats
@@ -216,6 +216,27 @@ class _Run:
         assert snapshot is not None
         seconds = time.monotonic() - began
         return Published(self.batch, counts, findings, snapshot.snapshot_id, seconds)
+
+    def _table(self) -> Table:
+        """The table, with columns for the newest schema; or, by policy, for the newest that fits it.
+
+        Raises: DoesNotFit; SchemaError; CommitConflict.
+        """
+        from assets.codecs import before_newest
+
+        try:
+            return ensure_table(self.catalog, self.namespace, self.topic, self.formats)
+        except DoesNotFit:
+            if self.topic.on_incompatible != "dead_letter":
+                raise
+            for older in before_newest(self.formats):
+                try:
+                    table = ensure_table(self.catalog, self.namespace, self.topic, older)
+                except DoesNotFit:
+                    continue
+                self.formats = older
+                return table
+            raise
 
     def decodable(self, batch: Batch) -> bool:
         """Whether decoding the records of a batch comes to an end.

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.config import Topic
 from lakehouse.errors import SchemaError
 from lakehouse.metadata import COMMENTS, internal
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.types import IcebergType, NestedField, StructType
+
+    from lakehouse.config import Topic
 
 
 def table_schema(topic: Topic, value: StructType, key: StructType | None) -> Schema:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pydantic import PrivateAttr
 
-from lakehouse import layout, naming
+from lakehouse import evolution, layout, naming
 from lakehouse.batch import COUNTS, TOKEN, Batch
 from lakehouse.config import Topic
 from lakehouse.errors import CommitConflict, ConfigError, DoesNotFit, LakehouseError, UnclearState, Unreachable
@@ -118,36 +118,46 @@ class Catalog(dg.ConfigurableResource):
         except OSError as error:
             raise Unreachable("S3", self.s3_endpoint or "AWS", "the endpoint and the AWS credentials", error) from error
 
-    def ensure_table(self, namespace: str, table: str, schema: Schema) -> Table:
-        """Create the table, or widen it to `schema`: columns are added and types widened, never dropped or renamed.
+    def ensure_table(
+        self, namespace: str, table: str, schema: Schema, former: Mapping[str, tuple[str, ...]] | None = None
+    ) -> Table:
+        """Create the table, or bring its columns to `schema`: added, renamed, widened, never dropped.
 
-        Raises: DoesNotFit when a column would have to change in a way Iceberg does not allow; nothing is changed.
+        Parameters: `former` are names that a field had before, by its dotted path in `schema`.
+        Raises: DoesNotFit when a column would have to change in a way that its rows or readers cannot take; nothing is
+        changed. CommitConflict when another writer changes the table at the same time.
         """
-        from pyiceberg.exceptions import ValidationError
+        from pyiceberg.exceptions import CommitFailedException
 
-        catalog = self.iceberg()
-        existing = self.load(namespace, table)
+        existing = self.load(namespace, table) or self._create(namespace, table, schema)
+        found = evolution.changes(existing.schema(), schema, former)
+        if not any(change.new or not change.accepted for change in found):
+            return existing
+        try:
+            with existing.update_schema() as update:
+                evolution.apply(update, found)
+        except DoesNotFit as error:
+            raise DoesNotFit(
+                f"The newest schema does not fit table {namespace}.{table}: {error}. The table was left as it is. "
+                f"Register a compatible schema, or set 'on_incompatible'"
+            ) from error
+        except CommitFailedException as error:
+            raise CommitConflict(f"Another writer changed {namespace}.{table} ({error}); run it again") from error
+        return existing.refresh()
+
+    def _create(self, namespace: str, table: str, schema: Schema) -> Table:
         for attempt in range(CREATE_ATTEMPTS):
-            if existing is not None:
-                break
             try:
-                catalog.create_namespace_if_not_exists(namespace)
-                return catalog.create_table((namespace, table), schema, properties=PROPERTIES)
+                self.iceberg().create_namespace_if_not_exists(namespace)
+                return self.iceberg().create_table((namespace, table), schema, properties=PROPERTIES)
             except Exception:
                 # Another writer may have made either first; catalogs say so in different ways.
                 existing = self.load(namespace, table)
-                if existing is None and attempt == CREATE_ATTEMPTS - 1:
+                if existing is not None:
+                    return existing
+                if attempt == CREATE_ATTEMPTS - 1:
                     raise
-        assert existing is not None
-        try:
-            with existing.update_schema() as update:
-                update.union_by_name(schema)
-        except (ValidationError, ValueError, TypeError) as error:
-            raise DoesNotFit(
-                f"The newest schema does not fit table {namespace}.{table}: {error}. The table was left as it is. "
-                f"Register a compatible schema, or rename the topic's table to start a new one"
-            ) from error
-        return existing.refresh()
+        raise AssertionError("unreachable")
 
     def arrange(self, table: Table, partition_by: tuple[str, ...], sort_by: tuple[str, ...]) -> None:
         """Give the table this partitioning and sort order, where it has others.

@@ -15,9 +15,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
-from lakehouse.avro import DECODED, field_names, reader_schema
+from lakehouse.avro import DECODED, END, ended, field_names, misread
 
 FRAME_BYTES = 5
+
+ENDING = b"\xf1\x0d\xe5\x9a\xc3\x7b\x02\xee"
+"""Bytes that no honest record is likely to have where another ends."""
 
 Mode = Literal["append", "dedup", "upsert", "debezium"]
 
@@ -43,8 +46,12 @@ class Codec(Protocol):
         ...
 
     def decode(self, data: Column) -> Column:
-        """A struct of `columns`, with DECODED true where `data` was decoded."""
+        """A struct of `columns`, and of what `decoded` asks for."""
         ...
+
+    def decoded(self, struct: str) -> Column:
+        """Whether the struct of that name is a decoded record."""
+        return F.col(f"{struct}.{DECODED}")
 
     def schema_id(self, data: Column) -> Column:
         """The id of the writer's schema where it is known, else null."""
@@ -63,6 +70,9 @@ class Codec(Protocol):
 class AvroCodec(Codec):
     """Avro records in the Confluent wire format.
 
+    Known bytes are appended to each body, and to each schema a field that takes them: a record that ends elsewhere than
+    its bytes do, where Avro would not mind, does not find them.
+
     Parameters: `writers` are the schemas that records were written with, by registry id; `reader` is the schema all of
     them are resolved to (Avro specification, Schema Resolution).
     """
@@ -75,9 +85,19 @@ class AvroCodec(Codec):
         return field_names(self.reader)
 
     def decode(self, data: Column) -> Column:
-        options = {"mode": "PERMISSIVE", "avroSchema": reader_schema(self.reader)}
-        body = F.substring(data, F.lit(FRAME_BYTES + 1), F.octet_length(data))
-        return self._by_writer(data, lambda id_: from_avro(body, self.writers[id_], options))
+        options = {"mode": "PERMISSIVE", "avroSchema": ended(self.reader, len(ENDING))}
+        body = F.concat(F.substring(data, F.lit(FRAME_BYTES + 1), F.octet_length(data)), F.lit(ENDING))
+
+        def read(id_: int) -> Column:
+            # What Avro would read as something else is not read at all.
+            apart = misread(self.writers[id_], self.reader)
+            bytes_ = body if apart is None else F.lit(None).cast("binary")
+            return from_avro(bytes_, ended(self.writers[id_] if apart is None else self.reader, len(ENDING)), options)
+
+        return self._by_writer(data, read)
+
+    def decoded(self, struct: str) -> Column:
+        return F.col(f"{struct}.{END}") == F.lit(ENDING)
 
     def schema_id(self, data: Column) -> Column:
         return self._by_writer(data, F.lit)
@@ -163,7 +183,7 @@ def decode(records: DataFrame, how: Decoding) -> DataFrame:
     faults = [(~rows.empty & fault, reason) for fault, reason in _value_faults(how, data)]
     faults += rows.faults
     if how.key:
-        faults.append((F.col("key").isNotNull() & _undecoded("k"), "bad_key"))
+        faults.append((F.col("key").isNotNull() & _undecoded(how.key, "k"), "bad_key"))
     faults += [(columns[name].isNull(), "bad_key") for name in how.key_columns]
     reason = reduce(lambda chain, fault: chain.when(*fault), [(filtered, F.lit(None)), *faults], F)
     metadata = _metadata()
@@ -277,12 +297,12 @@ def _value_faults(how: Decoding, data: Column) -> list[tuple[Column, str]]:
         (data.isNull(), "null_value"),
         (~how.value.framed(data), "not_framed"),
         *unknown,
-        (_undecoded("v"), "undecodable"),
+        (_undecoded(how.value, "v"), "undecodable"),
     ]
 
 
-def _undecoded(side: str) -> Column:
-    return ~F.coalesce(F.col(f"{side}.{DECODED}"), F.lit(False))
+def _undecoded(codec: Codec, struct: str) -> Column:
+    return ~F.coalesce(codec.decoded(struct), F.lit(False))
 
 
 def _metadata() -> dict[str, Column]:

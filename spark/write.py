@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from lakehouse import naming
 from spark import merge
@@ -186,12 +187,36 @@ def _observe(decoded: DataFrame) -> tuple[Observation, DataFrame]:
 def _table_rows(rows: DataFrame, target: Target, *extra: str) -> DataFrame:
     """The table's columns in the table's types; a column that the newest schema dropped is null from now on."""
     ours = {name: internal for internal, name in target.names.items()}
-    columns = []
+    there, columns = {field_.name: field_.dataType for field_ in rows.schema}, []
     for field_ in rows.sparkSession.table(target.path).schema:
         name = ours.get(field_.name, field_.name)
-        value = F.col(f"`{name}`") if name in rows.columns else F.lit(None)
-        columns.append(value.cast(field_.dataType).alias(field_.name))
+        value = _as_type(F.col(f"`{name}`"), there[name], field_.dataType) if name in there else _null(field_.dataType)
+        columns.append(value.alias(field_.name))
     return rows.select(*columns, *extra)
+
+
+def _as_type(value: Column, have: T.DataType, want: T.DataType) -> Column:
+    """A value in the table's type, with fields matched by name: a cast of structs would match them by position."""
+    if have == want:
+        return value
+    match have, want:
+        case T.StructType(), T.StructType():
+            there = {field_.name: field_.dataType for field_ in have}
+
+            def part(of: T.StructField) -> Column:
+                found = of.name in there
+                return _as_type(value[of.name], there[of.name], of.dataType) if found else _null(of.dataType)
+
+            return F.when(value.isNotNull(), F.struct(*(part(field_).alias(field_.name) for field_ in want)))
+        case T.ArrayType(), T.ArrayType():
+            return F.transform(value, lambda item: _as_type(item, have.elementType, want.elementType))
+        case T.MapType(), T.MapType():
+            return F.transform_values(value, lambda _, item: _as_type(item, have.valueType, want.valueType))
+    return value.cast(want)
+
+
+def _null(type_: T.DataType) -> Column:
+    return F.lit(None).cast(type_)
 
 
 @contextmanager

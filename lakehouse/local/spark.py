@@ -15,6 +15,9 @@ from lakehouse.local.java import class_path, java
 from lakehouse.local.process import Server
 
 # What Spark reflects upon: org.apache.spark.launcher.JavaModuleOptions of Spark 4.1.
+MAX_VALUE = 64 * 1024 * 1024
+"""Bytes of one value in an Avro record; Kafka's own limit for a message is below that."""
+
 _OPENED = (
     "java.base/java.lang",
     "java.base/java.lang.invoke",
@@ -56,6 +59,9 @@ def server(context: Context) -> Server:
         "spark.sql.sources.v2.bucketing.enabled": "true",
         "spark.sql.iceberg.planning.preserve-data-grouping": "true",
     }
+    limits = {"collectionItems.maxLength": 1_000_000, "bytes.maxLength": MAX_VALUE, "string.maxLength": MAX_VALUE}
+    # A message of five bytes may claim to hold a billion items: Avro would make room for them, and end the process.
+    settings |= {f"org.apache.avro.limits.{name}": limit for name, limit in limits.items()}
     spark_home = Path(find_spec("pyspark").submodule_search_locations[0])
     libs = f"{spark_home}/jars/*:{class_path(jars.paths('spark'))}"
     return Server(

@@ -5,7 +5,16 @@ import json
 import pytest
 
 from lakehouse import avro
+from lakehouse.columns import table_schema
+from lakehouse.config import Topic
 from lakehouse.errors import SchemaError
+from lakehouse.schema import RegisteredSchema
+
+
+def columns(schema):
+    """The columns of a table for records of a schema."""
+    return table_schema(Topic(), avro.shape([RegisteredSchema(0, schema)]).struct, None)
+
 
 NAMED = {"type": "record", "name": "Inner", "fields": [{"name": "y", "type": "int"}]}
 
@@ -46,13 +55,13 @@ def record(*types):
 
 @pytest.mark.parametrize(("type_", "expected"), [*TYPES.items(), *RICH])
 def test_each_type_has_its_column(type_, expected):
-    [field] = avro.iceberg_schema(record(type_)).fields
+    field, *_ = columns(record(type_)).fields
     assert str(field.field_type) == expected
     assert not field.required
 
 
 def test_records_nest_and_unions_become_structs_with_one_member_set():
-    schema = avro.iceberg_schema(record(["null", NAMED], {"type": "array", "items": "Inner"}, ["int", "string"]))
+    schema = columns(record(["null", NAMED], {"type": "array", "items": "Inner"}, ["int", "string"]))
     assert schema.find_field("f0.y").field_type == schema.find_field("f1.element.y").field_type
     assert [f.name for f in schema.find_field("f2").field_type.fields] == ["member0", "member1"]
 
@@ -61,7 +70,7 @@ def test_names_resolve_in_their_namespace():
     inner = {**NAMED, "namespace": "other"}
     schema = {"type": "record", "name": "R", "namespace": "ns", "fields": [
         {"name": "a", "type": inner}, {"name": "b", "type": "other.Inner"}]}  # fmt: skip
-    assert avro.iceberg_schema(json.dumps(schema)).find_field("b.y")
+    assert columns(json.dumps(schema)).find_field("b.y")
 
 
 @pytest.mark.parametrize(
@@ -80,7 +89,7 @@ def test_names_resolve_in_their_namespace():
 )  # fmt: skip
 def test_what_has_no_table_is_refused(schema, said):
     with pytest.raises(SchemaError, match=said):
-        avro.iceberg_schema(schema, ("kafka_offset", "long", "Every table has it"))
+        columns(schema)
 
 
 def test_a_schema_that_is_no_record_has_no_columns():
@@ -90,10 +99,26 @@ def test_a_schema_that_is_no_record_has_no_columns():
 
 def test_docs_and_extra_columns_come_along():
     schema = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int", "doc": "An a"}]})
-    found = avro.iceberg_schema(schema, ("kafka_offset", "long", "Where"))
-    assert [(f.name, f.doc) for f in found.fields] == [("a", "An a"), ("kafka_offset", "Where")]
+    found = columns(schema)
+    assert [(f.name, f.doc) for f in found.fields][:2] == [
+        ("a", "An a"),
+        ("kafka_partition", "Kafka partition of the record"),
+    ]
 
 
-def test_the_readers_schema_tells_a_decoded_record_from_a_failed_one():
-    fields = json.loads(avro.reader_schema(record("int")))["fields"]
-    assert fields[-1] == {"name": avro.DECODED, "type": "boolean", "default": True}
+def test_one_schema_reads_what_every_version_wrote():
+    first = json.loads(record("int", "string"))
+    second = json.loads(record("long"))
+    second["fields"][0] |= {"name": "renamed", "aliases": ["f0"]}
+    versions = [RegisteredSchema(1, json.dumps(first)), RegisteredSchema(2, json.dumps(second))]
+
+    fields = json.loads(avro.reader(versions))["fields"]
+    assert [(field["name"], field["type"]) for field in fields] == [("renamed", "long"), ("f1", ["null", "string"])]
+    assert avro.shape(versions).former == {"renamed": ("f0",)}
+
+
+def test_what_avro_would_read_as_something_else_is_named():
+    millis, micros = ({"type": "long", "logicalType": f"timestamp-{unit}"} for unit in ("millis", "micros"))
+    assert "timestamp-millis is not timestamp-micros" in avro.misread(record(millis), record(micros))
+    assert "long does not always fit double" in avro.misread(record("long"), record("double"))
+    assert avro.misread(record("int"), record("long")) is None

@@ -1,0 +1,158 @@
+"""Schemas that change, version by version and interleaved: what the table becomes, and what it keeps."""
+
+import json
+
+import pytest
+from support import Stream, framed, registry
+
+from lakehouse.errors import DoesNotFit
+
+
+def schema(*fields, **record):
+    """A record schema of fields given as (name, type) or (name, type, more)."""
+    made = [{"name": f[0], "type": f[1], **(f[2] if len(f) > 2 else {})} for f in fields]
+    return json.dumps({"type": "record", "name": "R", "fields": made, **record})
+
+
+def stream_of(resources, level, **settings):
+    stream = Stream(resources, partitions=1, settings={"key": [], **settings})
+    registry().set_compatibility(subject_name=f"{stream.name}-value", level=level)
+    return stream
+
+
+def put(stream, text, *records):
+    """Register a schema, and produce records with it."""
+    schema_id = stream.schema(text)
+    stream.produce([{"value": framed(schema_id, text, record)} for record in records])
+
+
+def values(stream, *columns):
+    return [tuple(row[column] for column in columns) for row in stream.rows()]
+
+
+V1 = schema(("a", "int"), ("b", "string"))
+
+
+@pytest.mark.parametrize("level", ["NONE", "BACKWARD", "FORWARD", "FULL"])
+def test_a_field_with_a_default_may_come_under_every_compatibility(resources, level):
+    stream = stream_of(resources, level)
+    put(stream, V1, {"a": 1, "b": "x"})
+    stream.ingest()
+    newer = schema(("c", ["null", "long"], {"default": None}), ("a", "int"), ("b", "string"))
+    put(stream, newer, {"a": 2, "b": "y", "c": 2**40})
+    put(stream, V1, {"a": 3, "b": "z"})
+    stream.ingest()
+
+    assert values(stream, "a", "b", "c") == [(1, "x", None), (2, "y", 2**40), (3, "z", None)]
+    assert stream.dead_letters() == []
+
+
+def test_a_renamed_column_keeps_its_values_and_its_id(resources):
+    stream = stream_of(resources, "NONE")
+    put(stream, V1, {"a": 1, "b": "x"})
+    stream.ingest()
+    before = stream.table().schema().find_field("a").field_id
+    newer = schema(("amount", "long", {"aliases": ["a"]}), ("b", "string"))
+    put(stream, newer, {"amount": 2**40, "b": "y"})
+    put(stream, V1, {"a": 3, "b": "z"})
+    stream.ingest()
+
+    assert values(stream, "amount", "b") == [(1, "x"), (2**40, "y"), (3, "z")]
+    assert stream.table().schema().find_field("amount").field_id == before
+    assert "a" not in stream.table().schema().column_names
+
+
+def test_a_dropped_field_is_still_filled_by_who_still_writes_it(resources):
+    stream = stream_of(resources, "NONE")
+    put(stream, V1, {"a": 1, "b": "x"})
+    stream.ingest()
+    newer = schema(("a", "int"))
+    put(stream, newer, {"a": 2})
+    put(stream, V1, {"a": 3, "b": "z"})
+    stream.ingest()
+
+    assert values(stream, "a", "b") == [(1, "x"), (2, None), (3, "z")]
+
+
+def test_nested_records_lists_and_maps_change_in_place(resources):
+    def nested(*fields):
+        inner = {"type": "record", "name": "I", "fields": [{"name": n, "type": t} for n, t in fields]}
+        return schema(("one", inner), ("many", {"type": "array", "items": "I"}), ("by", {"type": "map", "values": "I"}))
+
+    stream = stream_of(resources, "NONE")
+    old = {"x": 1}
+    put(stream, nested(("x", "int")), {"one": old, "many": [old], "by": {"k": old}})
+    stream.ingest()
+    new = {"x": 2**40, "y": "new"}
+    put(stream, nested(("y", "string"), ("x", "long")), {"one": new, "many": [new], "by": {"k": new}})
+    put(stream, nested(("x", "int")), {"one": old, "many": [], "by": {}})
+    stream.ingest()
+
+    was = {"x": 1, "y": None}
+    assert values(stream, "one", "many", "by") == [
+        (was, [was], [("k", was)]),
+        (new, [new], [("k", new)]),
+        (was, [], []),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "rule"),
+    [
+        ("string", "s", "UNSUPPORTED_TYPE_CHANGE at 'a'"),
+        ("double", 0.5, "UNSUPPORTED_TYPE_CHANGE at 'a'"),
+        ({"type": "array", "items": "int"}, [1], "TYPE_MISMATCH at 'a'"),
+    ],
+)
+def test_what_the_table_cannot_take_stops_and_changes_nothing(resources, type_, value, rule):
+    stream = stream_of(resources, "NONE")
+    put(stream, V1, {"a": 1, "b": "x"})
+    stream.ingest()
+    before = stream.rows(), stream.table().schema()
+    put(stream, schema(("a", type_), ("b", "string"), ("c", ["null", "int"])), {"a": value, "b": "y", "c": 1})
+
+    with pytest.raises(DoesNotFit, match=rule):
+        stream.ingest()
+    assert (stream.rows(), stream.table().schema()) == before
+
+
+def test_records_of_a_schema_that_does_not_fit_are_dead_letters_by_policy(resources):
+    stream = stream_of(resources, "NONE", on_incompatible="dead_letter")
+    put(stream, V1, {"a": 1, "b": "x"})
+    stream.ingest()
+    odd = schema(("a", "string"), ("b", "string"))
+    put(stream, odd, {"a": "one", "b": "y"})
+    put(stream, V1, {"a": 3, "b": "z"})
+    stream.ingest()
+
+    assert values(stream, "a", "b") == [(1, "x"), (3, "z")]
+    assert [letter["error_reason"] for letter in stream.dead_letters()] == ["undecodable"]
+    fixed = schema(("a", "long"), ("b", "string"))
+    put(stream, fixed, {"a": 2**40, "b": "w"})
+    stream.ingest()
+    assert values(stream, "a", "b") == [(1, "x"), (3, "z"), (2**40, "w")]
+
+
+def test_bytes_after_or_short_of_a_record_make_it_undecodable(resources):
+    stream = stream_of(resources, "NONE")
+    both = schema(("a", "int"), ("b", ["null", "string"]))
+    good = framed(stream.schema(both), both, {"a": 7, "b": "word"})
+    bad = [good + b"\x00", good + b"GARBAGE!", good + good, *(good[:n] for n in range(6, len(good)))]
+    stream.produce([{"value": value} for value in (good, *bad)])
+    stream.ingest()
+
+    assert values(stream, "a", "b") == [(7, "word")]
+    assert [letter["value"] for letter in stream.dead_letters()] == bad
+
+
+def test_a_record_without_fields_and_a_bomb(resources):
+    stream = stream_of(resources, "NONE")
+    text = schema(("nothing", {"type": "array", "items": "null"}), ("a", "int"))
+    schema_id = stream.schema(schema(("a", "int"), ("many", {"type": "array", "items": "int"})))
+    bomb = b"\x00" + schema_id.to_bytes(4, "big") + b"\x02" + b"\x80\xc4\xaf\xa0\x0b"
+    good = framed(schema_id, schema(("a", "int"), ("many", {"type": "array", "items": "int"})), {"a": 1, "many": [1]})
+    stream.produce([{"value": value} for value in (bomb, good)])
+    stream.ingest()
+
+    assert text and values(stream, "a", "many") == [(1, [1])]
+    assert [letter["value"] for letter in stream.dead_letters()] == [bomb]
