@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from lakehouse import avro, protobuf
+from lakehouse import avro, json_schema, protobuf
 from lakehouse.config import REGISTERED, Format, Topic
 from lakehouse.errors import SchemaError
 from lakehouse.schema import RegisteredSchema, Shape
@@ -139,20 +139,30 @@ def side(
         by_id = {version.id: version for version in versions}
         codec = ProtobufCodec(by_id, protobuf.reader(read_by, record), record)
         return Side(tuple(versions), protobuf.shape(read_by, record), codec)
+    if format_ == "json_schema":
+        from spark.json import JsonCodec
+
+        ids = frozenset(version.id for version in versions)
+        return Side(tuple(versions), json_schema.shape(read_by), JsonCodec(json_schema.reader(read_by), ids))
     writers = {version.id: avro.inlined(version) for version in versions}
     return Side(tuple(versions), avro.shape(read_by), AvroCodec(writers, avro.reader(read_by)))
 
 
 def _side(registry: SchemaRegistry, topic: Topic, format_: Format, which: Literal["key", "value"]) -> Side:
-    from pyiceberg.types import NestedField, StringType, StructType
+    from pyiceberg.types import BinaryType, IntegerType, LongType, NestedField, StringType, StructType
 
-    from spark.decode import StringCodec
+    from spark.json import JsonCodec
+    from spark.plain import PlainCodec
 
     if format_ in REGISTERED:
         return side(format_, _versions(registry, topic, which), topic.record if which == "value" else "")
+    if format_ == "json" and which == "value" and topic.value_schema:
+        schema = (RegisteredSchema(0, topic.value_schema, "JSON"),)
+        return Side(schema, json_schema.shape(schema), JsonCodec(json_schema.reader(schema)))
     column = (topic.key[0] if topic.key else "key") if which == "key" else "value"
-    struct = StructType(NestedField(1, column, StringType(), required=False))
-    return Side((), Shape(struct), StringCodec(column))
+    types = {"int": IntegerType(), "long": LongType(), "bytes": BinaryType()}
+    struct = StructType(NestedField(1, column, types.get(format_, StringType()), required=False))
+    return Side((), Shape(struct), PlainCodec(format_, column))
 
 
 def _versions(registry: SchemaRegistry, topic: Topic, which: Literal["key", "value"]) -> list[RegisteredSchema]:

@@ -49,6 +49,10 @@ class Codec(Protocol):
         """A struct of `columns`, and of what `decoded` asks for."""
         ...
 
+    def finished(self, struct: Column) -> Column:
+        """What becomes of the struct that `decode` made, once it is there to be looked at more than once."""
+        return struct
+
     def decoded(self, struct: str) -> Column:
         """Whether the struct of that name is a decoded record."""
         return F.col(f"{struct}.{DECODED}")
@@ -112,27 +116,6 @@ class AvroCodec(Codec):
 
 
 @dataclass(frozen=True)
-class StringCodec(Codec):
-    """UTF-8 text as one column (Kafka's StringSerializer)."""
-
-    column: str
-
-    @property
-    def columns(self) -> list[str]:
-        return [self.column]
-
-    def decode(self, data: Column) -> Column:
-        text = F.try_validate_utf8(data.cast("string"))
-        return F.when(text.isNotNull(), F.struct(text.alias(self.column), F.lit(True).alias(DECODED)))
-
-    def schema_id(self, data: Column) -> Column:
-        return F.lit(None).cast("int")
-
-    def framed(self, data: Column) -> Column:
-        return F.lit(True)
-
-
-@dataclass(frozen=True)
 class Decoding:
     """How a topic's records become rows.
 
@@ -171,6 +154,9 @@ def decode(records: DataFrame, how: Decoding) -> DataFrame:
         how.value.decode(data).alias("v"),
         how.value.schema_id(data).alias("kafka_schema_id"),
         (how.key.decode(F.col("key")) if how.key else F.lit(None)).alias("k"),
+    )
+    decoded = decoded.withColumns(
+        {name: codec.finished(F.col(name)) for name, codec in (("v", how.value), ("k", how.key)) if codec}
     )
     rows = _change_events(decoded, how) if how.mode == "debezium" else _records(how)
     columns = _columns(decoded, how, rows)

@@ -1,0 +1,141 @@
+"""JSON messages → rows, with Spark's own parser. What does not match its schema is not a row with nulls in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from lakehouse.avro import DECODED
+from lakehouse.json_schema import Field
+from spark.decode import FRAME_BYTES, Codec
+
+OPTIONS = {
+    "mode": "PERMISSIVE",
+    "columnNameOfCorruptRecord": "__corrupt",
+    # Spark reads more than JSON unless it is told not to.
+    "allowSingleQuotes": "false",
+    "allowNonNumericNumbers": "false",
+    "prefersDecimal": "false",
+}
+"""Spark, JSON Files: data source options."""
+
+DATE = r"^\d{4}-\d\d-\d\d$"
+MOMENT = r"^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6}0*)?([Zz]|[+-]\d\d:\d\d)$"
+"""RFC 3339, 5.6; of a fraction, what a column of microseconds holds."""
+
+
+@dataclass(frozen=True)
+class JsonCodec(Codec):
+    """JSON objects, in the Confluent wire format or, without `writers`, as bare text.
+
+    The text is parsed inside of another object, with a member behind it: whatever is not one whole JSON value, or has
+    something after it, breaks that object.
+
+    Parameters: `writers` are the registry ids that messages may have; `fields` are the columns.
+    """
+
+    fields: tuple[Field, ...]
+    writers: frozenset[int] | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        return [field.name for field in self.fields]
+
+    def decode(self, data: Column) -> Column:
+        body = data if self.writers is None else F.substring(data, F.lit(FRAME_BYTES + 1), F.octet_length(data))
+        text = F.try_validate_utf8(body.cast("string"))
+        wrapped = F.concat(F.lit('{"value":'), text, F.lit(',"end":1}'))
+        schema = T.StructType(
+            [
+                T.StructField("value", _parsed_type(Field("", "struct", self.fields))),
+                T.StructField("end", T.IntegerType()),
+                T.StructField("__corrupt", T.StringType()),
+            ]
+        )
+        return F.from_json(wrapped, schema, OPTIONS)
+
+    def finished(self, struct: Column) -> Column:
+        value = struct["value"]
+        whole = (struct["end"] == 1) & struct["__corrupt"].isNull() & value.isNotNull()
+        faults = [_coalesced(fault) for field in self.fields for fault in _faults(value[field.name], field)]
+        good = reduce(lambda a, b: a & ~b, faults, F.coalesce(whole, F.lit(False)))
+        columns = [_converted(value[field.name], field).alias(field.name) for field in self.fields]
+        return F.struct(*columns, good.alias(DECODED))
+
+    def schema_id(self, data: Column) -> Column:
+        if not self.writers:
+            return F.lit(None).cast("int")
+        frame = F.substring(data, 1, FRAME_BYTES)
+        known = [(frame == F.lit(b"\x00" + id_.to_bytes(4, "big")), F.lit(id_)) for id_ in sorted(self.writers)]
+        return reduce(lambda chain, branch: chain.when(*branch), known, F)
+
+    def framed(self, data: Column) -> Column:
+        if self.writers is None:
+            return F.lit(True)
+        return (F.octet_length(data) > FRAME_BYTES) & (F.substring(data, 1, 1) == F.lit(b"\x00"))
+
+
+def _parsed_type(field: Field) -> T.DataType:
+    """What the parser is asked for: dates and times as they are written."""
+    match field.kind:
+        case "struct":
+            return T.StructType([T.StructField(part.name, _parsed_type(part)) for part in field.fields])
+        case "list":
+            return T.ArrayType(_parsed_type(field.fields[0]))
+        case "map":
+            return T.MapType(T.StringType(), _parsed_type(field.fields[0]))
+    types = {"long": T.LongType(), "double": T.DoubleType(), "boolean": T.BooleanType()}
+    return types.get(field.kind, T.StringType())
+
+
+def _faults(value: Column, field: Field) -> Iterator[Column]:
+    """Conditions under which a parsed value is not what its schema says, or no column can hold it."""
+    if field.required:
+        yield value.isNull()
+    match field.kind:
+        case "date":
+            yield value.isNotNull() & ~(value.rlike(DATE) & value.try_cast("date").isNotNull())
+        case "timestamp":
+            yield value.isNotNull() & ~(value.rlike(MOMENT) & value.try_cast("timestamp").isNotNull())
+        case "double":
+            # A number too large for a double is parsed as infinite.
+            yield value.isin(float("inf"), float("-inf"))
+        case "struct":
+            for part in field.fields:
+                for fault in _faults(value[part.name], part):
+                    yield value.isNotNull() & fault
+        case "list" | "map":
+            item = field.fields[0]
+            if any(True for _ in _faults(F.lit(None).cast(_parsed_type(item)), item)):
+                values = F.map_values(value) if field.kind == "map" else value
+                yield F.exists(values, lambda x: reduce(lambda a, b: a | b, map(_coalesced, _faults(x, item))))
+
+
+def _coalesced(fault: Column) -> Column:
+    return F.coalesce(fault, F.lit(False))
+
+
+def _converted(value: Column, field: Field) -> Column:
+    """A parsed value in its column's type."""
+    match field.kind:
+        case "date":
+            return value.try_cast("date")
+        case "timestamp":
+            return value.try_cast("timestamp")
+        case "struct" if _has_time(field):
+            parts = [_converted(value[part.name], part).alias(part.name) for part in field.fields]
+            return F.when(value.isNotNull(), F.struct(*parts))
+        case "list" if _has_time(field):
+            return F.transform(value, lambda x: _converted(x, field.fields[0]))
+        case "map" if _has_time(field):
+            return F.transform_values(value, lambda _, x: _converted(x, field.fields[0]))
+    return value
+
+
+def _has_time(field: Field) -> bool:
+    return field.kind in ("date", "timestamp") or any(map(_has_time, field.fields))

@@ -1,0 +1,220 @@
+"""JSON messages and plain values as rows, against what Python reads from the same bytes."""
+
+import json
+import struct
+from datetime import date, datetime
+
+import pytest
+from confluent_kafka.schema_registry import Schema, SchemaReference
+from support import Stream, registry
+
+from lakehouse.errors import SchemaError
+
+ADDRESS = {"type": "object", "properties": {"street": {"type": "string"}, "no": {"type": "integer"}}}
+EVERYTHING = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string"},
+        "number": {"type": "integer"},
+        "real": {"type": "number"},
+        "flag": {"type": "boolean"},
+        "day": {"type": "string", "format": "date"},
+        "at": {"type": "string", "format": "date-time"},
+        "maybe": {"type": ["null", "integer"]},
+        "one": {"oneOf": [{"type": "null"}, {"type": "string"}]},
+        "either": {"oneOf": [{"type": "integer"}, {"type": "string"}]},
+        "any": {},
+        "inner": {"$ref": "#/$defs/inner"},
+        "list": {"type": "array", "items": {"$ref": "#/$defs/inner"}},
+        "days": {"type": "array", "items": {"type": "string", "format": "date"}},
+        "map": {"type": "object", "additionalProperties": {"type": "integer"}},
+        "both": {"allOf": [{"$ref": "#/$defs/inner"}, {"properties": {"z": {"type": "boolean"}}}]},
+        "color": {"enum": ["red", "green"]},
+        "address": {"$ref": "address.json"},
+    },
+    "required": ["text"],
+    "$defs": {"inner": {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "string"}}}},
+}
+
+
+def framed(schema_id, text):
+    return struct.pack(">bI", 0, schema_id) + (text if isinstance(text, bytes) else text.encode())
+
+
+def everything(n):
+    """An object whose values sit at the edges; every third has nothing but what is required."""
+    if n % 3 == 2:
+        return {"text": ""}
+    return {
+        "text": f'ä"\\{n}\u2028',
+        "number": [2**63 - 1, -(2**63)][n % 2],
+        "real": [1e308, -0.1][n % 2],
+        "flag": n % 2 == 0,
+        "day": ["0001-01-01", "9999-12-31"][n % 2],
+        "at": ["2026-01-31T23:59:59.123456+02:00", "1969-12-31T23:59:59.5Z"][n % 2],
+        "maybe": None if n % 2 else 0,
+        "one": None if n % 2 else "",
+        "either": n if n % 2 else "s",
+        "any": {"a": [1, None, True]},
+        "inner": {"x": n},
+        "list": [{"x": 1, "y": "b"}, {}, {"y": ""}],
+        "days": ["2026-02-28"],
+        "map": {"k": n, "": 0},
+        "both": {"x": 1, "y": "q", "z": True},
+        "color": "red",
+        "address": {"street": "S", "no": n},
+        "unknown": "is not a column",
+    }
+
+
+def as_row(record):
+    """A record as a row, by the rules of docs/types.md."""
+    row = {name: record.get(name) for name in EVERYTHING["properties"]}
+    if record.get("day"):
+        row["day"] = date.fromisoformat(record["day"])
+        row["days"] = [date.fromisoformat(day) for day in record["days"]]
+        row["at"] = datetime.fromisoformat(record["at"])
+        row["either"] = str(record["either"])
+        row["any"] = json.dumps(record["any"], separators=(",", ":"))
+        row["map"] = sorted(record["map"].items())
+        row["list"] = [{"x": item.get("x"), "y": item.get("y")} for item in record["list"]]
+        row["inner"] = {"x": record["inner"]["x"], "y": None}
+    return row
+
+
+def json_stream(resources, schema, references=(), **settings):
+    stream = Stream(resources, partitions=1, settings={"key": [], "value_format": "json_schema", **settings})
+    made = Schema(json.dumps(schema), "JSON", list(references))
+    return stream, registry().register_schema(f"{stream.name}-value", made)
+
+
+def test_every_type_arrives_with_its_value(resources):
+    subject = f"address-{id(resources)}"
+    registry().register_schema(subject, Schema(json.dumps(ADDRESS), "JSON"))
+    stream, schema_id = json_stream(resources, EVERYTHING, [SchemaReference("address.json", subject, 1)])
+    sent = [everything(n) for n in range(12)]
+    stream.produce([{"value": framed(schema_id, json.dumps(record))} for record in sent])
+
+    stream.ingest()
+
+    assert stream.dead_letters() == []
+    # pyiceberg reads a list of structs that is null as an empty one: Spark is asked which it is.
+    spark = resources.spark.session(resources.catalog.spark_settings())
+    nulls = spark.sql(f"SELECT count(*) FROM lake.{stream.namespace}.`{stream.topic.table}` WHERE list IS NULL")
+    assert nulls.first()[0] == sum("list" not in record for record in sent)
+    rows = [{k: v for k, v in row.items() if not k.startswith("kafka_")} for row in stream.rows()]
+    found = [row | {"map": row["map"] and sorted(row["map"]), "list": row["list"] or None} for row in rows]
+    assert found == [as_row(record) for record in sent]
+
+
+BAD = {
+    "number as text": '{"text": "a", "number": "1"}',
+    "fraction for an integer": '{"text": "a", "number": 1.5}',
+    "integer beyond 64 bits": '{"text": "a", "number": 9223372036854775808}',
+    "text for a number": '{"text": "a", "real": "NaN"}',
+    "number beyond a double": '{"text": "a", "real": 1e400}',
+    "not a number": '{"text": "a", "real": NaN}',
+    "number for a flag": '{"text": "a", "flag": 1}',
+    "no such day": '{"text": "a", "day": "2026-02-30"}',
+    "a loose day": '{"text": "a", "day": "2026-2-3"}',
+    "no such time": '{"text": "a", "at": "2026-01-01T25:00:00Z"}',
+    "a time without a zone": '{"text": "a", "at": "2026-01-01T00:00:00"}',
+    "nanoseconds": '{"text": "a", "at": "2026-01-01T00:00:00.000000001Z"}',
+    "required is missing": '{"number": 1}',
+    "required is null": '{"text": null}',
+    "object for a list": '{"text": "a", "list": {}}',
+    "wrong inside a list": '{"text": "a", "list": [{"x": "1"}]}',
+    "bad day inside a list": '{"text": "a", "days": ["2026-02-28", "x"]}',
+    "wrong inside a map": '{"text": "a", "map": {"k": true}}',
+    "root is a list": '[{"text": "a"}]',
+    "root is text": '"text"',
+    "root is null": "null",
+    "nothing": " ",
+    "text behind": '{"text": "a"} x',
+    "two values": '{"text": "a"}{"text": "b"}',
+    "another member behind": '{"text": "a"},"end":1,"x":{',
+    "cut": '{"text": "a"',
+    "single quotes": "{'text': 'a'}",
+    "not utf-8": b'{"text": "\xff"}',
+}
+
+
+def test_what_is_not_as_its_schema_says_is_a_dead_letter_not_a_null(resources):
+    stream, schema_id = json_stream(
+        resources, {**EVERYTHING, "properties": {**EVERYTHING["properties"], "address": {}}}
+    )
+    good = framed(schema_id, '{"text": "good"}')
+    bad = [framed(schema_id, text) for text in BAD.values()]
+    stream.produce([{"value": value} for text in bad for value in (good, text)])
+
+    stream.ingest()
+
+    found = {letter["value"] for letter in stream.dead_letters()}
+    assert {name for name, value in zip(BAD, bad, strict=True) if value not in found} == set()
+    assert [row["text"] for row in stream.rows()] == ["good"] * len(bad)
+
+
+def test_properties_that_come_and_go(resources):
+    old = {"type": "object", "properties": {"a": {"type": "integer"}, "gone": {"type": "string"}}, "required": ["a"]}
+    new = {"type": "object", "properties": {"added": {"type": "number"}, "a": {"type": "integer"}}}
+    stream, old_id = json_stream(resources, old)
+    registry().set_compatibility(subject_name=f"{stream.name}-value", level="NONE")
+    stream.produce([{"value": framed(old_id, '{"a": 1, "gone": "g"}')}])
+    stream.ingest()
+    new_id = registry().register_schema(f"{stream.name}-value", Schema(json.dumps(new), "JSON"))
+    stream.produce([{"value": framed(new_id, '{"added": 0.5}')}, {"value": framed(old_id, '{"a": 3, "gone": "h"}')}])
+    stream.ingest()
+
+    rows = [(row["a"], row["gone"], row["added"]) for row in stream.rows()]
+    assert rows == [(1, "g", None), (None, None, 0.5), (3, "h", None)]
+
+
+def test_a_recursive_schema_is_refused(resources):
+    stream, schema_id = json_stream(resources, {"type": "object", "properties": {"next": {"$ref": "#"}}})
+    stream.produce([{"value": framed(schema_id, "{}")}])
+
+    with pytest.raises(SchemaError, match="refers to itself"):
+        stream.ingest()
+
+
+def test_json_without_a_registry_by_a_schema_of_ones_own_or_as_text(resources):
+    stream = Stream(resources, partitions=1, settings={"key": ["id"], "mode": "upsert", "key_format": "long"})
+    schema = {"type": "object", "properties": {"id": {"type": "integer"}, "name": {"type": "string"}}}
+    stream.topic = stream.topic.model_copy(update={"value_format": "json", "value_schema": json.dumps(schema)})
+
+    def put(id_, value):
+        return {"key": struct.pack(">q", id_), "value": value}
+
+    stream.produce([put(1, b'{"id": 1, "name": "a"}'), put(-2, b'{"id": -2, "name": "b"}'), put(1, None)])
+    stream.produce([put(3, b'{"id": "3"}')])
+    stream.ingest()
+    assert [(row["id"], row["name"]) for row in stream.rows()] == [(-2, "b")]
+    assert len(stream.dead_letters()) == 1
+
+    stream = Stream(resources, partitions=1, settings={"key": [], "value_format": "json"})
+    stream.produce([{"value": b'{"a": [1, {"b": 2.50}]}'}, {"value": b"{broken"}])
+    stream.ingest()
+    assert [row["value"] for row in stream.rows()] == ['{"a": [1, {"b": 2.50}]}']
+
+
+@pytest.mark.parametrize(
+    ("format_", "good", "bad"),
+    [
+        ("string", {"ä€": "ä€".encode(), "": b""}, [b"\xff\xfe"]),
+        ("int", {n: struct.pack(">i", n) for n in (0, 1, -1, 2**31 - 1, -(2**31))}, [b"", b"\x00", b"\x00" * 5]),
+        ("long", {n: struct.pack(">q", n) for n in (0, 1, -1, 2**63 - 1, -(2**63))}, [b"", b"\x00" * 4, b"\x00" * 9]),
+        ("bytes", {b"\x00\xff": b"\x00\xff", b"": b""}, []),
+    ],
+)
+def test_plain_keys_and_values(resources, format_, good, bad):
+    stream = Stream(resources, partitions=1, settings={"key": [], "key_format": format_, "value_format": format_})
+    stream.produce([{"key": data, "value": data} for data in good.values()])
+    stream.produce([{"key": None, "value": data} for data in good.values()])
+    stream.produce([{"value": data} for data in bad])
+    any_good = next(iter(good.values()))
+    stream.produce([{"key": data, "value": any_good} for data in bad])
+    stream.ingest()
+
+    assert [(row["key"], row["value"]) for row in stream.rows()] == [(v, v) for v in good] + [(None, v) for v in good]
+    reasons = [letter["error_reason"] for letter in stream.dead_letters()]
+    assert reasons == ["undecodable"] * len(bad) + ["bad_key"] * len(bad)
