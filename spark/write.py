@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from lakehouse import naming
 from lakehouse.batch import TOKEN, Batch
+from spark import merge
 from spark.decode import REASONS
 from spark.records import is_new
 
@@ -73,37 +74,18 @@ def upsert(
     )
     kept = Observation()
     latest = latest.observe(kept, F.count(F.lit(1)).alias("kept"), F.count_if("tombstone").alias("tombstones"))
-    with _token(decoded.sparkSession, batch):
-        if empty:
+    token = _token(decoded.sparkSession, batch)
+    if empty:
+        with token:
             _table_rows(latest.filter(~F.col("tombstone")), target).writeTo(target).append()
-        else:
-            _merge(latest, target, branch, key)
+    else:
+        merge.replace(_table_rows(latest, target, "tombstone"), target, branch, key, token)
     counts, last = observation.get, kept.get
     return Counts(
         **counts,
         rows=last["kept"] - last["tombstones"],
         tombstones=last["tombstones"],
         superseded=counts["consumed"] - counts["dead_letters"] - last["kept"],
-    )
-
-
-def _merge(latest: DataFrame, target: str, branch: str, key: tuple[str, ...]) -> None:
-    rows = _table_rows(latest, target, "tombstone").alias("source")
-    row = {c: F.col(f"source.`{c}`") for c in rows.columns if c != "tombstone"}
-    alias = naming.spark_identifier(f"branch_{branch}")
-    same_key = F.lit(True)
-    for column in key:
-        same_key &= F.col(f"{alias}.`{column}`") == F.col(f"source.`{column}`")
-    deleted = F.col("source.tombstone")
-    (
-        rows.mergeInto(target, same_key)
-        .whenMatched(deleted)
-        .delete()
-        .whenMatched()
-        .update(row)
-        .whenNotMatched(~deleted)
-        .insert(row)
-        .merge()
     )
 
 
