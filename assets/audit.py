@@ -57,24 +57,17 @@ def audit(
 
 
 def _conservation(snapshot: Snapshot, batch: Batch, counts: Counts) -> Finding:
-    """Every record read is a row, a tombstone, superseded or a dead letter, and Iceberg committed as many rows, in the
+    """Every record read has one outcome, and Iceberg committed as many rows, in the
     commit that moves the position.
 
     Offsets without a record are normal where a topic is compacted or its producers use transactions (commit markers);
     Spark itself fails when a broker no longer has records it was asked for (failOnDataLoss).
     """
     committed = committed_rows(snapshot)
-    accounted = counts.rows + counts.tombstones + counts.superseded + counts.dead_letters
-    numbers = {
-        "consumed": counts.consumed,
-        "rows": counts.rows,
-        "committed_rows": committed,
-        "tombstones": counts.tombstones,
-        "superseded": counts.superseded,
-        "dead_letters": counts.dead_letters,
-        "offsets_without_record": batch.offsets - counts.consumed,
-    }
-    said = ", ".join(f"{name} {n:,}" for name, n in numbers.items())
+    outcomes = counts.outcomes()
+    accounted = sum(outcomes.values()) - counts.consumed
+    numbers = outcomes | {"committed_rows": committed, "offsets_without_record": batch.offsets - counts.consumed}
+    said = ", ".join(f"{name} {n:,}" for name, n in numbers.items() if n or name in ("consumed", "rows"))
     passed = accounted == counts.consumed <= batch.offsets and committed == counts.rows
     if batch_of(snapshot) != batch:
         passed, said = False, f"{said}; the snapshot does not say that it holds this batch's offsets"

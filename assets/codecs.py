@@ -1,57 +1,159 @@
-"""From the registry to the codecs that decode a topic's keys and values."""
+"""From the registry to how a topic's records are decoded, and what columns they have. To add a format, add it here."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
-from lakehouse.config import Topic
+from lakehouse import avro, protobuf
+from lakehouse.config import REGISTERED, Format, Topic
 from lakehouse.errors import SchemaError
+from lakehouse.schema import RegisteredSchema, Shape
 from resources.schema_registry import SchemaRegistry
 
 if TYPE_CHECKING:
+    from pyiceberg.types import StructType
     from pyspark.sql import DataFrame
 
-    from spark.decode import AvroCodec, Codec
+    from spark.decode import Codec, Decoding
 
 
-def value_codec(registry: SchemaRegistry, topic: Topic) -> AvroCodec:
-    """The codec of the topic's values: the newest registered schema reads, every registered version may have written.
+@dataclass(frozen=True)
+class Side:
+    """One side of a topic's messages: the versions of its schema, oldest first, its columns, and what decodes it."""
 
-    Raises: SchemaError when no schema is registered; Unreachable.
+    versions: tuple[RegisteredSchema, ...]
+    shape: Shape
+    codec: Codec
+
+
+@dataclass(frozen=True)
+class Formats:
+    """Both sides of a topic's messages, and the schema ids of record types that are not this topic's."""
+
+    topic: Topic
+    value: Side
+    key: Side | None
+    others: frozenset[int] = frozenset()
+
+    @property
+    def struct(self) -> StructType:
+        """The value's own columns; of a change event, those of the row.
+
+        Raises: SchemaError when a change event's schema has no `after`.
+        """
+        struct = self.value.shape.struct
+        if self.topic.mode != "debezium":
+            return struct
+        after = [field.field_type for field in struct.fields if field.name == "after"]
+        if not after or not after[0].is_struct:
+            raise SchemaError(
+                f"The schema of '{self.topic.subject('value')}' is no Debezium envelope: it has no record 'after'. "
+                f"Set another 'mode' than debezium"
+            )
+        return after[0]
+
+    def decoding(self) -> Decoding:
+        """How records become rows."""
+        from spark.decode import Decoding
+
+        own = [field.name for field in self.struct.fields]
+        from_key = [name for name in (self.key.codec.columns if self.key else ()) if name not in own]
+        return Decoding(
+            value=self.value.codec,
+            key=self.key.codec if self.key else None,
+            columns=(*own, *from_key),
+            key_columns=self.topic.key,
+            mode=self.topic.mode,
+            registered=self.topic.value_format in REGISTERED,
+            others=self.others,
+            several=bool(self.topic.record),
+            metadata=tuple(self.topic.metadata.names),
+        )
+
+
+def formats(registry: SchemaRegistry, topic: Topic) -> Formats:
+    """How the topic's messages are encoded: the newest registered schema reads, each registered one may have written.
+
+    Raises: SchemaError when no schema is registered, or it cannot become columns; Unreachable.
     """
-    return _avro(registry, f"{topic.name}-value")
+    value = _side(registry, topic, topic.value_format, "value")
+    key = _side(registry, topic, topic.decoded_key, "key") if topic.decoded_key else None
+    return Formats(topic, value, key)
 
 
-def key_codec(registry: SchemaRegistry, topic: Topic) -> Codec | None:
-    """The codec of the message key where the table needs it: an upsert's tombstone has nothing else to go by."""
-    from spark.decode import StringCodec
+def with_foreign_writers(registry: SchemaRegistry, known: Formats, decoded: DataFrame) -> Formats:
+    """The formats, extended by schemas that records name by id though they are not of the topic's subject.
 
-    if topic.mode != "upsert":
-        return None
-    return _avro(registry, f"{topic.name}-key") if topic.key_format == "avro" else StringCodec(topic.key[0])
+    Where the topic holds several record types, a schema of another type makes its records another table's.
 
-
-def with_foreign_writers(registry: SchemaRegistry, codec: AvroCodec, decoded: DataFrame) -> AvroCodec:
-    """The codec, extended by schemas that records name by id though they are not of the topic's subject.
-
-    Parameters: `decoded` as `codec` decoded it.
+    Parameters: `decoded` as `known` decoded it.
     Raises: Unreachable when the registry does not answer: that is never "unknown".
     """
-    from dataclasses import replace
-
     from spark.decode import foreign_schema_ids
 
-    found = {id_: s.text for id_ in foreign_schema_ids(decoded) if (s := registry.by_id(id_)) is not None}
-    return replace(codec, writers={**codec.writers, **found})
+    found = [schema for id_ in foreign_schema_ids(decoded) if (schema := registry.by_id(id_)) is not None]
+    mine = [schema for schema in found if _is_of(known.topic, schema)]
+    others = known.others | {schema.id for schema in found if schema not in mine}
+    if not mine:
+        return replace(known, others=others)
+    # The newest version of the subject stays the one that reads.
+    versions = (*mine, *known.value.versions)
+    return replace(known, others=others, value=side(known.topic.value_format, versions, known.topic.record))
 
 
-def _avro(registry: SchemaRegistry, subject: str) -> AvroCodec:
+def side(format_: Format, versions: Sequence[RegisteredSchema], record: str) -> Side:
+    """What the versions of a schema make of one side of a message.
+
+    Raises: SchemaError when the newest cannot become columns.
+    """
     from spark.decode import AvroCodec
 
+    if format_ == "protobuf":
+        from spark.protobuf import ProtobufCodec
+
+        by_id = {version.id: version for version in versions}
+        codec = ProtobufCodec(by_id, protobuf.reader(versions, record), record)
+        return Side(tuple(versions), protobuf.shape(versions, record), codec)
+    writers = {version.id: version.text for version in versions}
+    return Side(tuple(versions), avro.shape(versions), AvroCodec(writers, avro.reader(versions)))
+
+
+def _side(registry: SchemaRegistry, topic: Topic, format_: Format, which: Literal["key", "value"]) -> Side:
+    from pyiceberg.types import NestedField, StringType, StructType
+
+    from spark.decode import StringCodec
+
+    if format_ in REGISTERED:
+        return side(format_, _versions(registry, topic, which), topic.record if which == "value" else "")
+    column = (topic.key[0] if topic.key else "key") if which == "key" else "value"
+    struct = StructType(NestedField(1, column, StringType(), required=False))
+    return Side((), Shape(struct), StringCodec(column))
+
+
+def _versions(registry: SchemaRegistry, topic: Topic, which: Literal["key", "value"]) -> list[RegisteredSchema]:
+    """The versions of a subject that may have written this side, oldest first."""
+    subject = topic.subject(which)
     newest = registry.latest(subject)
     if newest is None:
         raise SchemaError(
             f"The schema registry has no subject '{subject}', so there is nothing to decode with. Nothing was "
             f"ingested. Register the schema, or start the producer that does"
         )
-    return AvroCodec({id_: version.text for id_, version in registry.versions(subject).items()}, newest.text)
+    versions = [version for version in registry.versions(subject).values() if version.id != newest.id]
+    return [version for version in (*versions, newest) if which == "key" or _is_of(topic, version)]
+
+
+def _is_of(topic: Topic, schema: RegisteredSchema) -> bool:
+    """Whether a schema is of the record type that the topic's entry names; any is, where it names none."""
+    if not topic.record:
+        return True
+    if schema.type == "PROTOBUF":
+        return protobuf.has(schema, topic.record)
+    parsed = json.loads(schema.text)
+    if schema.type == "JSON":
+        return parsed.get("title") == topic.record
+    name = ".".join(part for part in (parsed.get("namespace"), parsed["name"]) if part)
+    return topic.record in (name, parsed["name"])

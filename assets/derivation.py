@@ -44,7 +44,7 @@ def derive(config: Config, topic: Topic, systems: Systems) -> Produced:
     source = config.topic(topic.source.from_topic)
     group = f"lakehouse.{topic.name}"
     key, value = (
-        (systems.schema_registry.register(f"{topic.name}-{side}", schema), schema)
+        (systems.schema_registry.register(topic.subject(side), schema), schema)
         for side, schema in (
             ("key", config.text(topic.source.key_schema_file)),
             ("value", config.text(topic.source.value_schema_file)),
@@ -53,17 +53,18 @@ def derive(config: Config, topic: Topic, systems: Systems) -> Produced:
     producer = systems.kafka.producer(transactional_id=group)
     # First of all: from here on, an older process that still computes is fenced off and can produce nothing.
     producer.init_transactions()
-    since = systems.kafka.committed(group, source.name)
+    since = systems.kafka.committed(group, source.topic)
+    source = systems.catalog.current(config.namespace, source)
     table = systems.catalog.load(config.namespace, source.table)
     snapshot = table.current_snapshot() if table else None
     last = last_batch(table)
     if snapshot is None or last is None or since == last.end:
         return Produced(0, snapshot.snapshot_id if snapshot else None, since)
     spark = systems.spark.session(systems.catalog.spark_settings())
-    rows = published(spark, config.namespace, source.table, snapshot.snapshot_id)
+    rows = published(spark, config.namespace, source.table, snapshot.snapshot_id, source.metadata.names)
     touched = rows_of_touched_groups(rows, since, topic.source.group_by)
     result = messages(transform(topic.source)(touched), key, value)
-    systems.kafka.transaction(producer, topic.name, pairs(result), (group, source.name, last.end))
+    systems.kafka.transaction(producer, topic.topic, pairs(result), (group, source.topic, last.end))
     return Produced(result.num_rows, snapshot.snapshot_id, last.end)
 
 

@@ -45,6 +45,7 @@ def register(config: Config, topic: Topic, catalog: Catalog, glue: Glue) -> str:
 
     Raises: LakehouseError when nothing was published yet; CommitConflict; Unreachable.
     """
+    topic = catalog.current(config.namespace, topic)
     table = published_table(catalog, config.namespace, topic.table)
     glue.ensure_database(config.namespace, f"{catalog.warehouse}/{config.namespace}")
     registration = glue.register(
@@ -72,10 +73,11 @@ def registration_check(config: Config, topic: Topic) -> dg.AssetChecksDefinition
     )
     def points_at_published_snapshot(catalog: Catalog, glue: Glue) -> dg.AssetCheckResult:
         with explained():
-            table = published_table(catalog, config.namespace, topic.table)
-            found = glue.registration(config.namespace, topic.table)
+            current = catalog.current(config.namespace, topic).table
+            table = published_table(catalog, config.namespace, current)
+            found = glue.registration(config.namespace, current)
             if found is None:
-                name = f"{config.namespace}.{topic.table}"
+                name = f"{config.namespace}.{current}"
                 raise LakehouseError(f"Glue has no table {name}. Materialize glue/{topic.name}")
             shown = snapshot_at(catalog, found.metadata_location)
         behind = snapshots_behind(commits(table), shown, int(time.time() * 1000))

@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from pydantic import Field
 
 from assets.audit import CONSERVATION, KEY_NOT_NULL, AuditFailed, Finding
 from assets.failures import RETRY, explained
 from assets.ingestion import Published, Systems, ingest, measure_lag
+from assets.replay import replay
 from lakehouse.automation import on_upstream_change, with_the_asset
 from lakehouse.config import Config, Topic
 from resources.catalog import Catalog, live_rows
@@ -20,14 +22,27 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 AUDITS = {
-    CONSERVATION: "Each record read is a row, a tombstone, superseded or a dead letter; Iceberg committed that many.",
+    CONSERVATION: "Each record read is a row, or a dead letter, or …: exactly one. Iceberg committed as many rows.",
     KEY_NOT_NULL: "No row has a null in a key column.",
 }
 
 
+OUTCOMES = ("consumed", "rows", "tombstones", "superseded", "deduplicated", "filtered", "dead_letters", "skipped")
+"""What a record can become, as the counts of a batch name it."""
+
+
+class Replay(dg.Config):
+    """What a materialization reads again before it takes what is new; by default nothing."""
+
+    replay_since: str = Field(
+        "", description="Read again from here: earliest, a time such as 2026-01-31T00:00:00Z, or offsets as 0:12,1:40."
+    )
+    replay_branch: str = Field("", description="Write what was read again to this branch of the table, not to main.")
+
+
 def table_asset(config: Config, topic: Topic) -> dg.AssetsDefinition:
     """`iceberg/<topic>`, with its audit as blocking checks: a batch that fails is not published."""
-    key = dg.AssetKey(["iceberg", topic.name])
+    key, namespace = dg.AssetKey(["iceberg", topic.name]), config.namespace
 
     @dg.asset(
         key=key,
@@ -38,22 +53,31 @@ def table_asset(config: Config, topic: Topic) -> dg.AssetsDefinition:
         pool=f"iceberg_{topic.table}",
         retry_policy=RETRY,
         automation_condition=on_upstream_change(),
-        metadata={"dagster/table_name": f"{config.namespace}.{topic.table}", "dagster/storage_kind": "iceberg"},
+        metadata={"dagster/table_name": f"{namespace}.{topic.table}", "dagster/storage_kind": "iceberg"},
         check_specs=[
             dg.AssetCheckSpec(name, asset=key, blocking=True, description=said) for name, said in AUDITS.items()
         ],
     )
     def iceberg_table(
         context: dg.AssetExecutionContext,
+        config: Replay,
         kafka: Kafka,
         schema_registry: SchemaRegistry,
         spark: Spark,
         catalog: Catalog,
     ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
+        systems = Systems(kafka, schema_registry, spark, catalog)
         published: list[Published] = []
+        replayed: dict[str, object] = {}
         with explained():
+            if config.replay_since:
+                again = replay(namespace, topic, systems, config.replay_since, config.replay_branch or None)
+                replayed = {"replayed_records": again.counts.consumed, "replayed_rows": again.counts.rows}
+                context.log.info(
+                    f"{topic.name}: {again.counts.consumed:,} records read again from {config.replay_since}"
+                )
             try:
-                for batch in ingest(config.namespace, topic, Systems(kafka, schema_registry, spark, catalog)):
+                for batch in ingest(namespace, topic, systems):
                     published.append(batch)
                     context.log.info(_said(topic, batch))
             except AuditFailed as failure:
@@ -61,9 +85,9 @@ def table_asset(config: Config, topic: Topic) -> dg.AssetsDefinition:
                 yield from _results(failure.findings)
                 raise dg.Failure(str(failure), allow_retries=False) from failure
             yield from _results(published[-1].findings if published else _nothing_new())
-            table = catalog.load(config.namespace, topic.table)
+            table = catalog.load(namespace, catalog.current(namespace, topic).table)
         yield dg.MaterializeResult(
-            metadata=_metadata(published) | (_table_metadata(table) if table else {}),
+            metadata=_metadata(published) | replayed | (_table_metadata(table) if table else {}),
             data_version=dg.DataVersion(str(table.metadata.current_snapshot_id) if table else "empty"),
         )
 
@@ -106,9 +130,10 @@ def _nothing_new() -> list[Finding]:
 def _said(topic: Topic, batch: Published) -> str:
     counts = batch.counts
     rate = counts.consumed / batch.seconds if batch.seconds else 0
-    letters = f", {counts.dead_letters:,} dead letters" if counts.dead_letters else ""
+    rest = (name for name in OUTCOMES[2:] if counts.outcomes()[name])
+    others = "".join(f", {counts.outcomes()[name]:,} {name.replace('_', ' ')}" for name in rest)
     return (
-        f"{topic.name}: {counts.consumed:,} records → {counts.rows:,} rows{letters} "
+        f"{topic.name}: {counts.consumed:,} records → {counts.rows:,} rows{others} "
         f"in {batch.seconds:.1f} s ({rate:,.0f} records/s), snapshot {batch.snapshot_id}"
     )
 
@@ -123,10 +148,7 @@ def _table_metadata(table: "Table") -> dict[str, object]:
 
 def _metadata(published: list[Published]) -> dict[str, object]:
     """Numbers of this run (Dagster plots them) and where it ended."""
-    metadata: dict[str, object] = {
-        name: sum(getattr(batch.counts, name) for batch in published)
-        for name in ("consumed", "rows", "tombstones", "superseded", "dead_letters")
-    }
+    metadata: dict[str, object] = {name: sum(batch.counts.outcomes()[name] for batch in published) for name in OUTCOMES}
     metadata |= {"batches": len(published), "seconds": round(sum(batch.seconds for batch in published), 2)}
     if published:
         last = published[-1]

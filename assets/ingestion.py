@@ -7,29 +7,31 @@ reasons.
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lakehouse import avro, naming
-from lakehouse.batch import Batch, Log, Positions, beyond, next_batch, split, until
+from assets.mirror import mirror
+from assets.position import begin, continue_beside
+from assets.staging import Staging
+from lakehouse import naming
+from lakehouse.batch import TOKEN, Batch, Log, Positions, beyond, next_batch, split, until
+from lakehouse.columns import table_schema
 from lakehouse.config import Topic
-from lakehouse.errors import CommitConflict
+from lakehouse.errors import BadRecords, CommitConflict, DoesNotFit
 from lakehouse.lag import Lag, lag, pending
-from resources.catalog import Catalog, last_batch, live_rows
+from resources.catalog import CONTINUED, Catalog, last_batch
 from resources.kafka import Kafka
 from resources.schema_registry import SchemaRegistry
 from resources.spark import Spark
 
 if TYPE_CHECKING:
-    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
 
     from assets.audit import Finding
-    from spark.decode import Codec
-    from spark.write import Counts
+    from assets.codecs import Formats
+    from spark.write import Counts, Target
 
 ATTEMPTS = 3
 """How often a batch is tried when another writer publishes first."""
@@ -47,13 +49,12 @@ class Systems:
 
 @dataclass(frozen=True)
 class Published:
-    """A batch that readers can see now. `total_rows` is the table's, `seconds` the batch's duration."""
+    """A batch that readers can see now. `seconds` is the batch's duration."""
 
     batch: Batch
     counts: Counts
     findings: list[Finding]
     snapshot_id: int
-    total_rows: int
     seconds: float
 
 
@@ -61,21 +62,32 @@ def ingest(namespace: str, topic: Topic, systems: Systems) -> Iterator[Published
     """Publish everything up to the end of the topic as it is now, batch by batch.
 
     Yields: each batch after it was published; nothing when there was nothing new.
-    Raises: AuditFailed, UnclearState, SchemaError, Unreachable; CommitConflict when another writer keeps winning.
+    Raises: AuditFailed, BadRecords, UnclearState, SchemaError, Unreachable; CommitConflict when another writer keeps
+    winning.
     """
     end: Positions = {}
     conflicts = 0
     while True:
         # In this order: another writer may have taken records that are newer than an end read before.
-        table = systems.catalog.load(namespace, topic.table)
-        log = read_log(systems.kafka, topic.name)
+        topic, table, last = stored(systems.catalog, namespace, topic)
+        log = read_log(systems.kafka, topic.topic)
         end = end or log.end
-        whole = until(next_batch(last_batch(table), log, topic.table), end)
-        if not whole.offsets:
-            return
-        base = table.metadata.current_snapshot_id if table else None
         try:
-            published = _Run(namespace, topic, systems, split(whole, topic.max_records_per_batch), base).publish()
+            if last is None and topic.start != "earliest":
+                begin(systems, namespace, topic, log)
+                continue
+            whole = until(next_batch(last, log, topic.table), end)
+            if not whole.offsets:
+                if topic.dead_letter_topic:
+                    mirror(namespace, topic, systems)
+                return
+            base = table.metadata.current_snapshot_id if table else None
+            batch = split(whole, topic.max_records_per_batch)
+            published = _published(namespace, topic, systems, batch, base)
+        except DoesNotFit as error:
+            if topic.on_incompatible != "new_table" or last is None:
+                raise
+            continue_beside(systems, namespace, topic, last, str(error))
         except CommitConflict:
             conflicts += 1
             if conflicts == ATTEMPTS:
@@ -83,6 +95,41 @@ def ingest(namespace: str, topic: Topic, systems: Systems) -> Iterator[Published
         else:
             conflicts = 0
             yield published
+
+
+def _published(namespace: str, topic: Topic, systems: Systems, batch: Batch, base: int | None) -> Published:
+    """Publish the batch; or, where a record in it ends the work that decodes it, the part before that record, or that
+    record alone as a dead letter."""
+    from pyspark.errors import PySparkException
+
+    from assets.poison import before_poison
+
+    run = _Run(namespace, topic, systems, batch, base)
+    try:
+        return run.publish()
+    except PySparkException:
+        part, poison = before_poison(run.decodable, batch)
+        if part == batch and not poison:
+            # Whatever it was, it was not a record.
+            raise
+        return _Run(namespace, topic, systems, part, base, poison).publish()
+
+
+def stored(catalog: Catalog, namespace: str, topic: Topic) -> tuple[Topic, Table | None, Batch | None]:
+    """The topic with the table that its records go to now, that table, and the newest batch it holds.
+
+    A table that goes on where another ended begins at that one's last batch.
+
+    Raises: UnclearState; Unreachable.
+    """
+    last: Batch | None = None
+    while True:
+        table = catalog.load(namespace, topic.table)
+        last = last_batch(table) or last
+        name = table.properties.get(CONTINUED) if table else None
+        if name is None:
+            return topic, table, last
+        topic = topic.model_copy(update={"table_name": name})
 
 
 def read_log(kafka: Kafka, topic: str) -> Log:
@@ -98,125 +145,142 @@ def read_log(kafka: Kafka, topic: str) -> Log:
 
 
 def measure_lag(kafka: Kafka, catalog: Catalog, namespace: str, topics: list[Topic], now_ms: int) -> dict[str, Lag]:
-    """How far each topic's table is behind it, by topic name.
+    """How far each topic's table is behind it, by name of the entry.
 
     Parameters: `now_ms` is the time now, in milliseconds since the epoch.
     Raises: Unreachable.
     """
     lags = {}
-    offsets = kafka.offsets([topic.name for topic in topics])
+    offsets = kafka.offsets([topic.topic for topic in topics])
     for topic in topics:
-        start = {partition: found.start for partition, found in offsets[topic.name].items()}
-        end = {partition: found.end for partition, found in offsets[topic.name].items()}
-        waiting = pending(last_batch(catalog.load(namespace, topic.table)), start, end)
-        oldest = kafka.oldest_timestamp(topic.name, waiting) if waiting else {}
+        start = {partition: found.start for partition, found in offsets[topic.topic].items()}
+        end = {partition: found.end for partition, found in offsets[topic.topic].items()}
+        waiting = pending(stored(catalog, namespace, topic)[2], start, end)
+        oldest = kafka.oldest_timestamp(topic.topic, waiting) if waiting else {}
         lags[topic.name] = lag(waiting, end, oldest, now_ms)
     return lags
+
+
+def ensure_table(catalog: Catalog, namespace: str, topic: Topic, formats: Formats) -> Table:
+    """The topic's table, with columns for its newest schema, and partitioned and sorted as declared.
+
+    Raises: SchemaError when the schema does not fit the table there is; CommitConflict.
+    """
+    key = formats.key.shape.struct if formats.key else None
+    table = catalog.ensure_table(namespace, topic.table, table_schema(topic, formats.struct, key))
+    catalog.arrange(table, topic.partition_by, topic.sort_by)
+    return table
 
 
 class _Run:
     """One batch on its way from the topic to main.
 
-    `base` is the snapshot whose token the batch begins at: only onto it may the batch be published.
+    `base` is the snapshot whose token the batch begins at: only onto it may the batch be published. The record of a
+    batch that is `poison` is not decoded.
     """
 
-    def __init__(self, namespace: str, topic: Topic, systems: Systems, batch: Batch, base: int | None):
-        from assets.codecs import key_codec, value_codec
+    def __init__(
+        self, namespace: str, topic: Topic, systems: Systems, batch: Batch, base: int | None, poison: bool = False
+    ):
+        from assets.codecs import formats
 
         self.namespace, self.topic, self.catalog = namespace, topic, systems.catalog
-        self.batch, self.base = batch, base
+        self.batch, self.base, self.poison = batch, base, poison
         self.registry, self.kafka_options = systems.schema_registry, systems.kafka.spark_options()
         self.spark: SparkSession = systems.spark.session(systems.catalog.spark_settings())
-        self.value = value_codec(systems.schema_registry, topic)
-        self.key: Codec | None = key_codec(systems.schema_registry, topic)
+        self.staging = Staging(systems.catalog, self.spark, namespace)
+        self.formats = formats(systems.schema_registry, topic)
 
     def publish(self) -> Published:
         from assets.audit import AuditFailed, audit
         from assets.codecs import with_foreign_writers
 
         began = time.monotonic()
-        table = self.catalog.ensure_table(self.namespace, self.topic.table, self._schema())
+        table = ensure_table(self.catalog, self.namespace, self.topic, self.formats)
         branch, counts = self._stage()
         if counts.unknown_schema:
-            known = self.value
-            self.value = with_foreign_writers(self.registry, known, self._decoded())
-            if self.value != known:
+            known = self.formats
+            self.formats = with_foreign_writers(self.registry, known, self._decoded())
+            if self.formats != known:
                 branch, counts = self._stage()
+        counts = self._with_policy(counts)
         table = table.refresh()
-        with self._undisturbed(self.topic.table, branch):
+        with self.staging.undisturbed(self.topic.table, branch):
             findings = audit(self.spark, self.namespace, self.topic, table, branch, self.batch, counts)
         if not all(finding.passed for finding in findings):
             raise AuditFailed(self.topic.table, branch, findings)
         if counts.dead_letters:
             self._keep_dead_letters()
-        table = self.catalog.publish(table, branch, self.base)
+        table = self.catalog.publish(table, branch, self.base, counts.outcomes())
         snapshot = table.current_snapshot()
         assert snapshot is not None
         seconds = time.monotonic() - began
-        return Published(self.batch, counts, findings, snapshot.snapshot_id, live_rows(table), seconds)
+        return Published(self.batch, counts, findings, snapshot.snapshot_id, seconds)
 
-    def _schema(self) -> Schema:
-        from spark.decode import METADATA
+    def decodable(self, batch: Batch) -> bool:
+        """Whether decoding the records of a batch comes to an end.
 
-        from_key = [(c, "string", "From the message key") for c in self.topic.key if c not in self.value.columns]
-        return avro.iceberg_schema(self.value.reader, *from_key, *METADATA)
-
-    def _decoded(self, headers: bool = False) -> DataFrame:
-        from spark.decode import decode
+        Raises: PySparkException when they cannot be read, decoded or not.
+        """
+        from spark.decode import decode, is_decodable
         from spark.records import read_range
 
-        records = read_range(self.spark, self.kafka_options, self.batch, headers=headers)
-        return decode(records, self.value, self.key, self.topic.key, upsert=self.topic.mode == "upsert")
+        records = read_range(self.spark, self.kafka_options, batch)
+        if is_decodable(decode(records, replace(self.formats.decoding(), metadata=()))):
+            return True
+        records.count()
+        return False
+
+    def _decoded(self, headers: bool = False) -> DataFrame:
+        from spark.decode import decode, refused
+        from spark.records import read_range
+
+        how = self.formats.decoding()
+        records = read_range(self.spark, self.kafka_options, self.batch, headers=headers or how.needs_headers)
+        return refused(records, how, "poison") if self.poison else decode(records, how)
 
     def _stage(self) -> tuple[str, Counts]:
         """Write the batch to a branch of its own, in place of whatever an interrupted batch left."""
         from spark import write
 
-        branch = self._branch(self.topic.table)
-        target = self.namespace, self.topic.table, branch, self.batch
-        with self._undisturbed(self.topic.table, branch):
-            if self.topic.mode == "append":
-                return branch, write.append(self._decoded(), *target)
-            return branch, write.upsert(self._decoded(), *target, self.topic.key, empty=self.base is None)
+        branch = self.staging.branch(self.topic.table)
+        target = self._target(self.topic.table, branch, self.batch)
+        with self.staging.undisturbed(self.topic.table, branch):
+            return branch, write.rows(self._decoded(), target, self.topic.mode, self.topic.key, empty=self.base is None)
+
+    def _target(self, table: str, branch: str, batch: Batch) -> Target:
+        from spark.write import Target
+
+        return Target(self.namespace, table, branch, {TOKEN: batch.to_json()}, self.topic.metadata.names)
+
+    def _with_policy(self, counts: Counts) -> Counts:
+        """What becomes of records that could not be decoded.
+
+        Raises: BadRecords where the topic's policy is to stop.
+        """
+        from spark.decode import first_faults
+
+        if not counts.dead_letters or self.topic.errors == "log":
+            return counts
+        if self.topic.errors == "skip":
+            return replace(counts, skipped=counts.dead_letters, dead_letters=0)
+        raise BadRecords(self.topic.name, counts.dead_letters, first_faults(self._decoded()))
 
     def _keep_dead_letters(self) -> None:
         """Publish the batch's dead letters, before the batch itself.
 
         Their table remembers offsets too: a batch that is tried again after a crash adds only what is not there yet.
         """
-        from spark import write
+        from spark import dead_letters
 
         name = naming.dead_letter_table(self.topic.table)
-        table = self.catalog.ensure_table(self.namespace, name, write.dead_letter_schema())
+        table = self.catalog.ensure_table(self.namespace, name, dead_letters.schema())
         rest = beyond(self.batch, last_batch(table))
         if not rest.offsets:
             return
         base = table.current_snapshot()
-        branch = self._branch(name)
-        with self._undisturbed(name, branch):
-            write.append_dead_letters(self._decoded(headers=True), self.namespace, name, branch, rest)
+        branch = self.staging.branch(name)
+        with self.staging.undisturbed(name, branch):
+            target = self._target(name, branch, rest)
+            dead_letters.append(self._decoded(headers=True), target, self.topic, self.topic.table, rest.start)
             self.catalog.publish(table.refresh(), branch, base.snapshot_id if base else None)
-
-    @contextmanager
-    def _undisturbed(self, name: str, branch: str) -> Iterator[None]:
-        """Whatever fails because another writer dropped the branch is that writer's victory, not an error."""
-        try:
-            yield
-        except Exception as error:
-            table = self.catalog.load(self.namespace, name)
-            if table is None or branch in table.metadata.refs:
-                raise
-            raise CommitConflict(
-                f"Another writer took over {self.namespace}.{name} and dropped branch '{branch}' while this batch was "
-                f"prepared. The batch was not published; run it again"
-            ) from error
-
-    def _branch(self, name: str) -> str:
-        from spark.write import create_branch
-
-        table = self.catalog.load(self.namespace, name)
-        assert table is not None
-        self.catalog.drop_staging(table)
-        branch = f"{naming.STAGING_PREFIX}{uuid.uuid4().hex[:12]}"
-        create_branch(self.spark, self.namespace, name, branch)
-        return branch

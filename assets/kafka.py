@@ -39,20 +39,20 @@ def topic_asset(config: Config, topic: Topic) -> dg.AssetsDefinition:
         with explained():
             match topic.source:
                 case Datagen(schema_file=file):
-                    kafka.ensure_topic(topic.name, topic.partitions)
-                    schema_registry.register(f"{topic.name}-value", config.text(file))
+                    kafka.ensure_topic(topic.topic, topic.partitions)
+                    schema_registry.register(topic.subject("value"), config.text(file))
                 case Derived():
-                    kafka.ensure_topic(topic.name, topic.partitions)
+                    kafka.ensure_topic(topic.topic, topic.partitions)
                     produced = derive(config, topic, Systems(kafka, schema_registry, spark, catalog))
                     context.log.info(f"{topic.name}: {produced.messages:,} groups computed and produced")
                     metadata["messages"] = produced.messages
                     metadata["source_snapshot_id"] = str(produced.source_snapshot_id)
-                case _ if topic.name not in kafka.describe([topic.name]):
+                case _ if topic.topic not in kafka.describe([topic.topic]):
                     raise LakehouseError(
-                        f"Topic '{topic.name}' is declared in lakehouse.yaml and does not exist at "
+                        f"Topic '{topic.topic}' is declared in lakehouse.yaml and does not exist at "
                         f"{kafka.bootstrap_servers}. Nothing was created. Create it, or give it a source"
                     )
-            offsets = kafka.offsets([topic.name])[topic.name]
+            offsets = kafka.offsets([topic.topic])[topic.topic]
         return dg.MaterializeResult(metadata=metadata | offset_metadata(offsets), data_version=data_version(offsets))
 
     return kafka_topic

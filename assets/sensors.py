@@ -24,7 +24,8 @@ def topic_offsets_sensor(config: Config) -> dg.SensorDefinition:
     def topic_offsets(context: dg.SensorEvaluationContext, kafka: Kafka) -> dg.SensorResult:
         seen: dict[str, str] = json.loads(context.cursor or "{}")
         events = []
-        for topic, offsets in kafka.offsets(list(kafka.describe(list(config.topics)))).items():
+        there = kafka.offsets(list(kafka.describe([topic.topic for topic in config.topics.values()])))
+        for topic, offsets in ((t.name, there[t.topic]) for t in config.topics.values() if t.topic in there):
             version = data_version(offsets).value
             if any(o.end > o.start for o in offsets.values()) and seen.get(topic) != version:
                 seen[topic] = version

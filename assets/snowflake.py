@@ -32,7 +32,7 @@ def snowflake_asset(config: Config, topic: Topic) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, catalog: Catalog, snowflake: Snowflake
     ) -> dg.MaterializeResult:
         with explained():
-            state = show(config, topic, catalog, snowflake)
+            state = show(config, catalog.current(config.namespace, topic), catalog, snowflake)
             snapshot_id = snapshot_at(catalog, state.metadata_location)
         context.log.info(f"Snowflake shows {state.row_count:,} rows of snapshot {snapshot_id}")
         return dg.MaterializeResult(
@@ -81,8 +81,9 @@ def snowflake_check(config: Config, topic: Topic) -> dg.AssetChecksDefinition:
     )
     def same_as_iceberg(catalog: Catalog, snowflake: Snowflake) -> dg.AssetCheckResult:
         with explained():
-            table = published_table(catalog, config.namespace, topic.table)
-            state = shown(config, topic, snowflake)
+            current = catalog.current(config.namespace, topic)
+            table = published_table(catalog, config.namespace, current.table)
+            state = shown(config, current, snowflake)
             snapshot_id = snapshot_at(catalog, state.metadata_location)
         behind = snapshots_behind(commits(table), snapshot_id, int(time.time() * 1000))
         rows = live_rows_at(table, snapshot_id) if behind else None

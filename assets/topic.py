@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dagster as dg
 
+from assets.dead_letters import dead_letters_asset
 from assets.glue import registration_asset, registration_check
 from assets.iceberg import freshness_check, table_asset
 from assets.kafka import topic_asset
+from assets.ledger import ledger_asset, ledger_check
 from assets.snowflake import snowflake_asset, snowflake_check
 from lakehouse.config import Config, Topic
 
@@ -19,9 +21,12 @@ def topic_definitions(config: Config, topic: Topic) -> dg.Definitions:
             table_asset(config, topic),
             registration_asset(config, topic),
             snowflake_asset(config, topic),
+            *([dead_letters_asset(config, topic)] if topic.errors == "log" else []),
+            ledger_asset(config, topic),
         ],
         asset_checks=[
             freshness_check(config, topic),
+            ledger_check(config, topic),
             registration_check(config, topic),
             snowflake_check(config, topic),
         ],

@@ -3,9 +3,9 @@
     lakehouse up --only kafka --only registry --only s3 --only spark
     python benchmarks/growth.py
 
-Tables are filled by INSERT … SELECT and then take real batches from Kafka: staged, audited, published. Each round visits
-every size, so that whatever else the machine does hits all sizes alike; a first round that warms Spark up is not
-counted. Keys drawn from the whole table spare no file of it; the newest keys, as of orders or sessions, spare most.
+Tables are filled by INSERT … SELECT and then take real batches from Kafka: staged, audited, published. Each round
+visits every size, so that whatever else the machine does hits all sizes alike; a first round that warms Spark up is
+not counted. Keys drawn from the whole table spare no file of it; the newest keys, as of orders or sessions, spare most.
 """
 
 from __future__ import annotations

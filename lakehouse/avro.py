@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.errors import SchemaError
+from lakehouse.schema import RegisteredSchema, Shape
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -184,3 +185,13 @@ def _full_name(schema: dict[str, Any], namespace: str) -> tuple[str, str]:
     name = schema["name"]
     namespace = name.rpartition(".")[0] if "." in name else schema.get("namespace", namespace)
     return (name if "." in name or not namespace else f"{namespace}.{name}"), namespace
+
+
+def shape(schemas: Sequence[RegisteredSchema]) -> Shape:
+    """Shim."""
+    return Shape(iceberg_schema(schemas[-1].text).as_struct())
+
+
+def reader(schemas: Sequence[RegisteredSchema]) -> str:
+    """Shim."""
+    return schemas[-1].text

@@ -15,6 +15,18 @@ from lakehouse.errors import UnclearState
 TOKEN = "lakehouse.batch"
 """The snapshot summary property that holds a Batch as JSON."""
 
+COUNTS = "lakehouse.counts"
+"""The table property that holds what became of the records of each batch, as JSON by snapshot id."""
+
+DECISION = "lakehouse.decision"
+"""The snapshot summary property of a position that somebody decided on: JSON with `reason` and `at`."""
+
+REPLAY = "lakehouse.replay"
+"""The snapshot summary property of rows that were read again: JSON with the range; such a snapshot has no token."""
+
+PART = "lakehouse.part"
+"""The snapshot summary property of a commit that the one after it completes: an upsert deletes, and then appends."""
+
 Positions = Mapping[int, int]
 """Offset by partition."""
 
@@ -79,20 +91,20 @@ def next_batch(last: Batch | None, log: Log, table: str) -> Batch:
         raise UnclearState(
             f"Topic '{log.topic}' is not the one table {table} was filled from: cluster and topic id were "
             f"{last.cluster_id}/{last.topic_id} and are {log.cluster_id}/{log.topic_id}. Nothing was changed. "
-            f"If the topic was recreated on purpose, drop or rename table {table} to start over"
+            f"If the topic was recreated on purpose, go on with `lakehouse resume`, or drop the table to start over"
         )
     for partition, offset in stored.items():
         if partition not in log.end or log.end[partition] < offset:
             raise UnclearState(
                 f"Topic '{log.topic}' partition {partition} ends at {log.end.get(partition, 'nothing')}, but table "
                 f"{table} was filled up to offset {offset}. Nothing was changed. Records were lost on the broker: "
-                f"restore them, or drop or rename the table to start over"
+                f"restore them, or go on with `lakehouse resume`"
             )
         if log.start[partition] > offset:
             raise UnclearState(
                 f"Topic '{log.topic}' partition {partition} lost offsets {offset} to {log.start[partition] - 1} to "
                 f"retention before table {table} had them. Nothing was changed. Restore them from a replica, "
-                f"or drop or rename the table to start over from offset {log.start[partition]}"
+                f"or go on from offset {log.start[partition]} with `lakehouse resume`"
             )
     start = {p: stored.get(p, log.start[p]) for p in log.end}
     return Batch(log.cluster_id, log.topic, log.topic_id, start, dict(log.end))

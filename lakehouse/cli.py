@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
 from lakehouse.errors import LakehouseError
@@ -25,6 +27,7 @@ def main() -> None:
     See it work:         lakehouse demo
     Work with it:        lakehouse up, then open the UI it names
     See how far it is:   lakehouse status
+    See that all came:   lakehouse ledger stock_trades
     Ask Snowflake:       lakehouse query "SELECT * FROM TRADING.USERS"
     Something is wrong:  lakehouse doctor
 
@@ -78,6 +81,33 @@ def status() -> None:
         console.console.print(console.topics(status(declared, systems)))
 
 
+@main.command(short_help="Prove that a table holds all of its topic, once.")
+@click.argument("topic")
+@click.option("--deep", is_flag=True, help="Also count rows and dead letters, and ask the log where some are missing.")
+@click.option("--log", is_flag=True, help="Like --deep, and ask the log about everything it still holds.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def ledger(topic: str, deep: bool, log: bool, as_json: bool) -> None:
+    """Show what each commit took from TOPIC, and whether all of it adds up; exit code 1 when it does not."""
+    from assets.ingestion import Systems
+    from assets.proof import check, prove
+    from lakehouse import config, console, ledger_page
+    from lakehouse.systems import connected
+
+    declared = config.load()
+    found = declared.topic(topic)
+    with connected(declared) as r:
+        if deep or log:
+            systems = Systems(r.kafka, r.schema_registry, r.spark, r.catalog)
+            proof = prove(declared.namespace, found, systems, whole_log=log)
+        else:
+            proof = check(r.catalog, declared.namespace, found)
+    if as_json:
+        click.echo(json.dumps({"topic": topic} | ledger_page.as_json(proof.entries, proof.findings), indent=2))
+    else:
+        console.console.print(*console.ledger(topic, proof), sep="\n")
+    raise SystemExit(0 if proof.holds else 1)
+
+
 @main.command(short_help="Run SQL in Snowflake.")
 @click.argument("sql")
 def query(sql: str) -> None:
@@ -92,6 +122,60 @@ def query(sql: str) -> None:
 
     with connected(config.load()) as systems:
         console.console.print(console.rows(*systems.snowflake.query(sql)))
+
+
+@main.command(short_help="Decide where a table's next batch begins.")
+@click.argument("topic")
+@click.option("--at", "where", required=True, metavar="POSITION", help="earliest, latest, a time, or 0:12,1:40.")
+@click.option("--reason", required=True, help="Why; it is kept in the table's history.")
+def resume(topic: str, where: str, reason: str) -> None:
+    """Decide where a table's next batch begins, after ingestion stopped because the state was unclear.
+
+    \b
+    The broker lost records before they were read:  lakehouse resume orders --at earliest --reason "retention, see #12"
+    Leave partition 0 at 12 and partition 1 at 40:  lakehouse resume orders --at 0:12,1:40 --reason "..."
+
+    The decision is a snapshot without rows; `lakehouse ledger` shows it and what it skipped.
+    """
+    from assets.position import resume
+    from lakehouse import config
+    from lakehouse.systems import connected
+
+    declared = config.load()
+    with connected(declared) as systems:
+        position = resume(systems, declared.namespace, declared.topic(topic), where, reason)
+    for partition, offset in sorted(position.end.items()):
+        click.echo(f"partition {partition}: was at {position.start[partition]:,}, goes on at {offset:,}")
+
+
+@main.command(short_help="Read a range of a topic again.")
+@click.argument("topic")
+@click.option("--since", required=True, metavar="POSITION", help="earliest, a time, or offsets as 0:12,1:40.")
+@click.option("--branch", help="Write to this branch of the table, and leave main as it is.")
+def replay(topic: str, since: str, branch: str | None) -> None:
+    """Read a topic again from a position, and replace the rows of those records. Doing it twice changes nothing."""
+    from assets.replay import replay
+    from lakehouse import config
+    from lakehouse.systems import connected
+
+    declared = config.load()
+    with connected(declared) as systems:
+        done = replay(declared.namespace, declared.topic(topic), systems, since, branch)
+    click.echo(f"{done.counts.consumed:,} records read again, {done.counts.rows:,} rows in {branch or 'main'}")
+
+
+@main.command(short_help="Decode dead letters again.")
+@click.argument("topic")
+def redrive(topic: str) -> None:
+    """Decode a topic's dead letters again, after what was wrong is mended; those that decode become rows."""
+    from assets.replay import redrive
+    from lakehouse import config
+    from lakehouse.systems import connected
+
+    declared = config.load()
+    with connected(declared) as systems:
+        done = redrive(declared.namespace, declared.topic(topic), systems)
+    click.echo(f"{done.tried:,} dead letters decoded again, {done.landed:,} are rows now")
 
 
 @main.command(short_help="Take simulated trades all the way to Snowflake.")

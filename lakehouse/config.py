@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,7 +13,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from lakehouse import avro, naming
+from lakehouse import avro, layout, metadata, naming
 from lakehouse.errors import ConfigError, SchemaError
 from lakehouse.locate import Location, dotted, duplicate_keys, line_of
 
@@ -72,28 +73,121 @@ Columns = Annotated[
 ]
 
 
+Format = Literal["avro", "json_schema", "protobuf", "json", "string", "int", "long", "bytes"]
+REGISTERED: tuple[Format, ...] = ("avro", "json_schema", "protobuf")
+"""Formats whose schemas are in the schema registry."""
+SCALARS: tuple[Format, ...] = ("string", "int", "long", "bytes")
+"""Formats that are one column."""
+
+
+class Metadata(_Model):
+    """Which metadata columns a table has."""
+
+    columns: tuple[metadata.Name, ...] = Field(
+        ("partition", "offset", "timestamp", "schema_id"),
+        description="Metadata columns, in order; partition and offset are always there.",
+    )
+    naming: metadata.Naming = Field(
+        "portable", description="`portable`: kafka_offset. `confluent`: $$offset, as Tableflow names them."
+    )
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """The columns' names in the table, by the names inside this project."""
+        return metadata.names(dict.fromkeys((*self.columns, *metadata.REQUIRED)), self.naming)
+
+
 class Topic(_Model):
     """One Kafka topic and the table it becomes."""
 
     description: str = ""
     source: Source = Existing()
-    partitions: int = Field(6, ge=1, description="Partitions the topic is created with.")
-    mode: Literal["append", "upsert"] = Field(
-        "append", description="`append`: one row a record. `upsert`: one row a key, the last offset wins, null deletes."
+    kafka_topic: str = Field("", description="Name of the topic in Kafka, where it is not the name of this entry.")
+    table_name: str = Field(
+        "",
+        alias="table",
+        pattern=r"^([a-z][a-z0-9_]{0,127})?$",
+        description="Name of the table, where it is not made from the topic's.",
     )
-    key: Columns = Field((), description="Columns that identify a row; never null. Required by `upsert`.")
-    key_format: Literal["string", "avro"] = Field("string", description="How the message key is encoded.")
-    value_format: Literal["avro"] = Field("avro", description="How the message value is encoded.")
+    partitions: int = Field(6, ge=1, description="Partitions the topic is created with.")
+    start: str = Field(
+        "earliest",
+        pattern=r"^(earliest|latest|\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))$",
+        description="Where the first batch begins: `earliest`, `latest` or a time such as `2026-01-31T00:00:00Z`.",
+    )
+    mode: Literal["append", "dedup", "upsert", "debezium"] = Field(
+        "append",
+        description="`append`: one row a record. `dedup`: the first record of each key. `upsert`: the last record of "
+        "each key; null deletes. `debezium`: the same from change events (before, after, op).",
+    )
+    key: Columns = Field((), description="Columns that identify a row; never null. Every mode but append needs them.")
+    key_format: Format | None = Field(
+        None, description="How the message key is encoded. Its columns join the value's. Left out: not decoded."
+    )
+    value_format: Format = Field("avro", description="How the message value is encoded.")
+    value_schema_file: str = Field(
+        "", description="For `json`: a JSON Schema of the value, relative to lakehouse.yaml. Without, one text column."
+    )
+    subject_strategy: Literal["topic", "record", "topic_record"] = Field(
+        "topic", description="How producers name subjects: TopicNameStrategy, RecordName… or TopicRecordName…"
+    )
+    record: str = Field(
+        "",
+        description="Full name of the record type that becomes this table, where a topic holds several; records of "
+        "other types are left to the entries that name them.",
+    )
+    errors: Literal["suspend", "skip", "log"] = Field(
+        "suspend",
+        description="A record that cannot be decoded: `suspend` stops before its batch, `skip` counts and drops it, "
+        "`log` keeps it in the table's dead letters.",
+    )
+    dead_letter_topic: str = Field("", description="With `log`: a topic that gets the dead letters, too.")
+    on_incompatible: Literal["stop", "dead_letter", "new_table"] = Field(
+        "stop",
+        description="A schema that does not fit the table: `stop`; `dead_letter` for its records; or `new_table`, "
+        "called <table>__v2, beside the old one.",
+    )
+    metadata: Metadata = Metadata()
+    partition_by: tuple[str, ...] = Field(
+        (), description="Partitions of the table: columns or transforms, such as `day(kafka_timestamp)`."
+    )
+    sort_by: tuple[str, ...] = Field((), description="Order of rows in files, such as `symbol` or `price desc`.")
     max_records_per_batch: int = Field(5_000_000, ge=1, description="Most records a single commit takes.")
     max_lag_seconds: int = Field(
         900, ge=1, description="The table is stale when a record has waited longer than this, in seconds."
     )
     name: str = Field("", exclude=True, json_schema_extra={"readOnly": True}, description="Set from the key above.")
+    value_schema: str = Field(
+        "", exclude=True, json_schema_extra={"readOnly": True}, description="Content of value_schema_file."
+    )
 
-    @cached_property
+    @property
     def table(self) -> str:
         """Name of the Iceberg table (and, in upper case, of the Snowflake table)."""
-        return naming.table_name(self.name)
+        return self.table_name or naming.table_name(self.name)
+
+    @property
+    def topic(self) -> str:
+        """Name of the topic in Kafka."""
+        return self.kafka_topic or self.name
+
+    @property
+    def decoded_key(self) -> Format | None:
+        """The format that keys are decoded with: an upsert's null value has nothing else to say what it deletes."""
+        return self.key_format or ("string" if self.mode == "upsert" else None)
+
+    @property
+    def replaces(self) -> bool:
+        """Whether a record replaces the row of its key."""
+        return self.mode in ("upsert", "debezium")
+
+    def subject(self, side: Literal["key", "value"]) -> str:
+        """The subject of the registry that holds the schemas of keys or values (Confluent, Subject name strategy)."""
+        if side == "value" and self.record:
+            return {"record": self.record, "topic_record": f"{self.topic}-{self.record}"}.get(
+                self.subject_strategy, f"{self.topic}-value"
+            )
+        return f"{self.topic}-{side}"
 
 
 System = Literal["kafka", "schema_registry", "spark", "catalog", "glue", "snowflake"]
@@ -152,7 +246,7 @@ def load(path: Path | None = None) -> Config:
     if not faults:
         if isinstance(raw, dict) and isinstance(raw.get("topics"), dict):
             raw["topics"] = {
-                name: {**(topic or {}), "name": name} if isinstance(topic, dict | None) else topic
+                name: _named(name, topic or {}, path.parent) if isinstance(topic, dict | None) else topic
                 for name, topic in raw["topics"].items()
             }
         try:
@@ -163,6 +257,12 @@ def load(path: Path | None = None) -> Config:
     if faults:
         raise ConfigError("\n".join(f"{path.name}:{line_of(node, loc)}: {dotted(loc)}: {said}" for loc, said in faults))
     return config
+
+
+def _named(name: str, topic: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """A topic's settings, with its name and the schema it points to. A file that is missing is told of later."""
+    file = folder / str(topic.get("value_schema_file", ""))
+    return {**topic, "name": name, "value_schema": file.read_text() if file.is_file() else ""}
 
 
 def json_schema() -> str:
@@ -181,23 +281,20 @@ def _semantic_faults(config: Config) -> list[tuple[Location, str]]:
     seen: dict[str, str] = {}
     for name, topic in config.topics.items():
         at = ("topics", name)
-        if not naming.is_topic_name(name):
+        if not naming.is_topic_name(topic.topic):
             faults.append((at, "not a Kafka topic name. Use letters, digits, '.', '_' and '-', at most 249"))
         if other := seen.get(topic.table):
             faults.append((at, f"becomes table '{topic.table}', and so does topic '{other}'. Rename one of them"))
         seen.setdefault(topic.table, name)
         if topic.table.endswith(naming.DEAD_LETTERS):
             faults.append((at, f"'{naming.DEAD_LETTERS}' names dead-letter tables. Rename the topic"))
-        if topic.mode == "upsert" and not topic.key:
-            faults.append((at, "upsert needs to know which row a record replaces. Add 'key: <column>'"))
-        if topic.key_format == "string" and topic.mode == "upsert" and len(topic.key) > 1:
-            faults.append(((*at, "key"), "a string message key is one column. Name one, or set 'key_format: avro'"))
-        if len(set(topic.key)) < len(topic.key):
-            faults.append(((*at, "key"), "names a column twice. Remove one"))
+        faults += [((*at, *where), said) for where, said in _topic_faults(topic)]
+        if topic.value_schema_file:
+            faults += _missing_files(config, at, {"value_schema_file": topic.value_schema_file})
         match topic.source:
             case Datagen(schema_file=file):
                 faults += _missing_files(config, (*at, "source"), {"schema_file": file})
-                if len(topic.key) != 1 or topic.key_format != "string":
+                if len(topic.key) != 1 or topic.key_format not in (None, "string"):
                     faults.append(((*at, "source"), "datagen writes one string key. Add 'key: <one column>'"))
                 else:
                     faults += _schema_faults(config, (*at, "source", "schema_file"), file, topic.key)
@@ -219,6 +316,32 @@ def _semantic_faults(config: Config) -> list[tuple[Location, str]]:
                 if topic.mode != "upsert" or topic.key_format != "avro":
                     faults.append((at, "a derived topic replaces rows. Set 'mode: upsert' and 'key_format: avro'"))
     return faults
+
+
+def _topic_faults(topic: Topic) -> Iterator[tuple[Location, str]]:
+    """Settings of one topic that do not go together."""
+    if topic.mode != "append" and not topic.key:
+        yield (), f"{topic.mode} needs to know which row a record belongs to. Add 'key: <column>'"
+    if topic.decoded_key in SCALARS and topic.mode == "upsert" and len(topic.key) > 1:
+        yield ("key",), f"a {topic.decoded_key} message key is one column. Name one, or set 'key_format: avro'"
+    if len(set(topic.key)) < len(topic.key):
+        yield ("key",), "names a column twice. Remove one"
+    if topic.subject_strategy != "topic" and not topic.record:
+        yield ("subject_strategy",), "names subjects after record types. Add 'record: <full name>'"
+    if topic.record and topic.value_format not in REGISTERED:
+        yield ("record",), f"{topic.value_format} values have no record type. Remove it"
+    if topic.value_schema_file and topic.value_format != "json":
+        yield ("value_schema_file",), f"{topic.value_format} values bring their schema. Remove it"
+    if topic.mode == "debezium" and topic.value_format in (*SCALARS, "json") and not topic.value_schema_file:
+        yield ("value_format",), "change events need a schema. Use avro, json_schema, protobuf, or a value_schema_file"
+    if topic.dead_letter_topic and topic.errors != "log":
+        yield ("dead_letter_topic",), "there are dead letters with 'errors: log' only. Set it"
+    for where, terms in (("partition_by", topic.partition_by), ("sort_by", topic.sort_by)):
+        for term in terms:
+            try:
+                layout.parse(term, ordered=where == "sort_by")
+            except ValueError as error:
+                yield (where,), str(error)
 
 
 def _missing_files(config: Config, at: Location, files: dict[str, str]) -> list[tuple[Location, str]]:
@@ -284,8 +407,10 @@ def _set_elsewhere(raw: Any) -> list[tuple[Location, str]]:
     match raw:
         case {"topics": dict() as topics}:
             at += [
-                ("topics", name, "name")
+                ("topics", name, key)
                 for name, topic in topics.items()
-                if isinstance(topic, dict) and "name" in topic
+                if isinstance(topic, dict)
+                for key in ("name", "value_schema")
+                if key in topic
             ]
     return [(loc, "no such key. Remove it") for loc in at]

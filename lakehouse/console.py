@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from lakehouse import ledger_page
 from lakehouse.status import Shown, TopicStatus
+
+if TYPE_CHECKING:
+    from assets.proof import Proof
 
 console = Console(soft_wrap=True, width=None if sys.stdout.isatty() else 160)
 """In a log file or a pipe there is no width to fit into."""
@@ -45,6 +49,23 @@ def rows(columns: Sequence[str], values: Sequence[Sequence[Any]], title: str | N
     for row in values:
         table.add_row(*("null" if value is None else escape(str(value)) for value in row))
     return table
+
+
+def ledger(topic: str, proof: Proof) -> list[Table | str]:
+    """A topic's ledger: its commits, its partitions, what was found, and the whole of it as a sentence."""
+    shown: list[Table | str] = []
+    tables = {
+        f"Commits of {topic}": ledger_page.commits(proof.entries, proof.findings),
+        "Partitions": ledger_page.partitions(proof.entries, proof.rows, proof.letters),
+    }
+    for title, (columns, cells) in tables.items():
+        table = Table(*columns, title=title)
+        for row in cells:
+            table.add_row(*map(escape, row))
+        shown.append(table)
+    for finding in proof.findings:
+        shown.append(f"[red]✗ {escape(finding.said)}[/]" if finding.fault else f"· {escape(finding.said)}")
+    return [*shown, ledger_page.summary(proof.entries, proof.findings)]
 
 
 def _number(value: int | None) -> str:

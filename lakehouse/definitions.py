@@ -12,6 +12,10 @@ from resources.build import build_resources, environment_name
 JOB = "lakehouse"
 """The job that brings every topic all the way."""
 
+CHAIN = dg.AssetSelection.key_prefixes("kafka", "iceberg", "glue", "snowflake")
+
+RUNNING = dg.DefaultScheduleStatus.RUNNING
+
 
 @dg.definitions
 def defs() -> dg.Definitions:
@@ -23,8 +27,11 @@ def defs() -> dg.Definitions:
         default_status=dg.DefaultSensorStatus.RUNNING,
         minimum_interval_seconds=30,
     )
+    ledgers = dg.AssetSelection.key_prefixes("ledger")
+    proof = dg.define_asset_job("ledger", ledgers, description="Prove that every table holds all of its topic, once.")
     common = dg.Definitions(
-        jobs=[dg.define_asset_job(JOB, dg.AssetSelection.all(), description="Every topic, from Kafka to Snowflake.")],
+        jobs=[dg.define_asset_job(JOB, CHAIN, description="Every topic, from Kafka to Snowflake."), proof],
+        schedules=[dg.ScheduleDefinition(job=proof, cron_schedule="17 3 * * *", default_status=RUNNING)],
         sensors=[topic_offsets_sensor(config), automation],
         resources=build_resources(config, environment_name()),
         executor=dg.in_process_executor,

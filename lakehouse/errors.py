@@ -15,6 +15,10 @@ class SchemaError(LakehouseError):
     """A schema cannot become a table, or no longer fits the table there is."""
 
 
+class DoesNotFit(SchemaError):
+    """The newest schema would change the table in a way that its rows or readers cannot take."""
+
+
 class Unreachable(LakehouseError):
     """A system does not answer."""
 
@@ -30,6 +34,23 @@ class Unreachable(LakehouseError):
 
 class UnclearState(LakehouseError):
     """Going on could lose or duplicate data: stopped, with nothing changed, until somebody decides."""
+
+
+class BadRecords(LakehouseError):
+    """Records that cannot be decoded, in a topic whose policy is to stop before them."""
+
+    def __init__(self, topic: str, count: int, first: list[tuple[int, int, str]]):
+        """
+        Parameters: the entry of lakehouse.yaml, how many records of the batch cannot be decoded, and the first of them
+        as (partition, offset, reason).
+        """
+        named = "; ".join(f"partition {partition} offset {offset}: {reason}" for partition, offset, reason in first)
+        more = f", and {count - len(first):,} more" if count > len(first) else ""
+        super().__init__(
+            f"{count:,} records of '{topic}' cannot be decoded ({named}{more}). Nothing of their batch was published, "
+            f"and the position is as before. Repair the producer or the schema and run again; or set 'errors: log' to "
+            f"keep such records as dead letters, or 'errors: skip' to drop them"
+        )
 
 
 class CommitConflict(LakehouseError):

@@ -38,6 +38,12 @@ def dead_letter_table(table: str) -> str:
     return table + DEAD_LETTERS
 
 
+def next_version(table: str) -> str:
+    """The table beside `table` that goes on with a schema it cannot take: `t` → `t__v2` → `t__v3`."""
+    name, _, version = table.partition("__v")
+    return f"{name}__v{int(version or 1) + 1}"
+
+
 def spark_identifier(*parts: str) -> str:
     """`("lake", "ns", "t")` → `` `lake`.`ns`.`t` `` (Spark SQL, Identifiers: a back-tick doubles itself)."""
     return ".".join("`" + part.replace("`", "``") + "`" for part in parts)

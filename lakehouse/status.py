@@ -42,10 +42,11 @@ def status(config: Config, systems: Any) -> list[TopicStatus]:
 
 
 def _of(config: Config, topic: Topic, systems: Any, now_ms: int) -> TopicStatus:
-    if topic.name not in systems.kafka.describe([topic.name]):
+    if topic.topic not in systems.kafka.describe([topic.topic]):
         return TopicStatus(topic.name)
-    end = sum(offsets.end for offsets in systems.kafka.offsets([topic.name])[topic.name].values())
+    end = sum(offsets.end for offsets in systems.kafka.offsets([topic.topic])[topic.topic].values())
     lag = measure_lag(systems.kafka, systems.catalog, config.namespace, [topic], now_ms)[topic.name]
+    topic = systems.catalog.current(config.namespace, topic)
     table = systems.catalog.load(config.namespace, topic.table)
     if table is None or table.current_snapshot() is None:
         return TopicStatus(topic.name, end, 0, lag)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import dagster as dg
 from pydantic import PrivateAttr
 
-from lakehouse import naming
-from lakehouse.batch import TOKEN, Batch
-from lakehouse.errors import CommitConflict, ConfigError, LakehouseError, SchemaError, UnclearState, Unreachable
+from lakehouse import layout, naming
+from lakehouse.batch import COUNTS, PART, TOKEN, Batch
+from lakehouse.config import Topic
+from lakehouse.errors import CommitConflict, ConfigError, DoesNotFit, LakehouseError, UnclearState, Unreachable
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog as IcebergCatalog
@@ -32,6 +34,12 @@ PROPERTIES = {
 }
 """Properties of every table (Iceberg, Configuration: write properties)."""
 
+
+RECREATED = "lakehouse.recreated"
+"""The table property that says: there are rows of a topic that was recreated since, with the same offsets."""
+
+CONTINUED = "lakehouse.continued-in"
+"""The table property that names the table that goes on where this one's schema could not."""
 
 CREATE_ATTEMPTS = 3
 
@@ -113,7 +121,7 @@ class Catalog(dg.ConfigurableResource):
     def ensure_table(self, namespace: str, table: str, schema: Schema) -> Table:
         """Create the table, or widen it to `schema`: columns are added and types widened, never dropped or renamed.
 
-        Raises: SchemaError when a column would have to change in a way Iceberg does not allow; nothing is changed.
+        Raises: DoesNotFit when a column would have to change in a way Iceberg does not allow; nothing is changed.
         """
         from pyiceberg.exceptions import ValidationError
 
@@ -135,16 +143,47 @@ class Catalog(dg.ConfigurableResource):
             with existing.update_schema() as update:
                 update.union_by_name(schema)
         except (ValidationError, ValueError, TypeError) as error:
-            raise SchemaError(
+            raise DoesNotFit(
                 f"The newest schema does not fit table {namespace}.{table}: {error}. The table was left as it is. "
                 f"Register a compatible schema, or rename the topic's table to start a new one"
             ) from error
         return existing.refresh()
 
-    def publish(self, table: Table, branch: str, base: int | None) -> Table:
-        """Make the head of `branch` the head of main, move the offsets tag there and drop the branch, in one commit.
+    def arrange(self, table: Table, partition_by: tuple[str, ...], sort_by: tuple[str, ...]) -> None:
+        """Give the table this partitioning and sort order, where it has others.
 
-        Parameters: `table` as loaded when the branch was audited; `base` is main's snapshot id when the batch began.
+        Raises: SchemaError when a column is not there or cannot be used so; CommitConflict.
+        """
+        from pyiceberg.exceptions import CommitFailedException
+
+        try:
+            layout.arrange(table, partition_by, sort_by)
+        except CommitFailedException as error:
+            raise CommitConflict(f"Another writer changed {'.'.join(table.name())} ({error}); run it again") from error
+
+    def current(self, namespace: str, topic: Topic) -> Topic:
+        """The topic, with the table that its records go to now: the last of those that went on in another one.
+
+        Raises: Unreachable.
+        """
+        while (table := self.load(namespace, topic.table)) and (name := table.properties.get(CONTINUED)):
+            topic = topic.model_copy(update={"table_name": name})
+        return topic
+
+    def publish(
+        self,
+        table: Table,
+        branch: str,
+        base: int | None,
+        counts: Mapping[str, int] | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> Table:
+        """Make the head of `branch` the head of main and drop the branch, in one commit.
+
+        Where the branch moves the position, the offsets tag moves too.
+
+        Parameters: `table` as loaded when the branch was audited; `base` is main's snapshot id when the batch began;
+        `counts` are the batch's numbers, which the table keeps as long as the snapshot; `properties` are set with it.
         Raises: CommitConflict when main or the branch moved in between; main is as the other writer left it.
         """
         from pyiceberg.exceptions import CommitFailedException
@@ -152,7 +191,9 @@ class Catalog(dg.ConfigurableResource):
             AssertRefSnapshotId,
             AssertTableUUID,
             RemoveSnapshotRefUpdate,
+            SetPropertiesUpdate,
             SetSnapshotRefUpdate,
+            TableUpdate,
         )
 
         audited = table.metadata.refs[branch].snapshot_id
@@ -161,11 +202,18 @@ class Catalog(dg.ConfigurableResource):
             AssertRefSnapshotId(ref="main", snapshot_id=base),
             AssertRefSnapshotId(ref=branch, snapshot_id=audited),
         )
-        updates = (
+        updates: tuple[TableUpdate, ...] = (
             SetSnapshotRefUpdate(ref_name="main", type="branch", snapshot_id=audited),
-            SetSnapshotRefUpdate(ref_name=naming.OFFSETS_TAG, type="tag", snapshot_id=audited),
             RemoveSnapshotRefUpdate(ref_name=branch),
         )
+        snapshot = table.snapshot_by_id(audited)
+        if snapshot and batch_of(snapshot):
+            updates += (SetSnapshotRefUpdate(ref_name=naming.OFFSETS_TAG, type="tag", snapshot_id=audited),)
+        if counts is not None:
+            kept = counts_by_snapshot(table) | {audited: dict(counts)}
+            properties = {COUNTS: json.dumps(kept, separators=(",", ":"))} | dict(properties or {})
+        if properties:
+            updates += (SetPropertiesUpdate(updates=dict(properties)),)
         try:
             self.iceberg().commit_table(table, requirements, updates)
         except Exception as error:
@@ -209,22 +257,51 @@ def history(table: Table) -> Iterator[Snapshot]:
         snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id else None
 
 
+def lineage(table: Table) -> Iterator[Snapshot]:
+    """`history`; and where expiry left no snapshot in it that says the position, those before it up to one that does.
+
+    Raises: UnclearState when no metadata file is left that describes them.
+    """
+    known = False
+    for snapshot in history(table):
+        known = known or batch_of(snapshot) is not None
+        yield snapshot
+    for snapshot in () if known else _expired(table):
+        yield snapshot
+        if batch_of(snapshot):
+            return
+
+
 def last_batch(table: Table | None) -> Batch | None:
     """The newest batch that main holds: also past snapshots of other writers (compaction, a manual DELETE).
 
-    Raises: UnclearState when the table has rows but no token: its position is unknown.
+    Raises: UnclearState when the table has rows but no token, or expiry removed what would say: its position is
+    unknown.
     """
     if table is None:
         return None
-    for snapshot in (*history(table), *_behind_a_gap(table)):
+    for snapshot in lineage(table):
         if batch := batch_of(snapshot):
             return batch
-    if rows := live_rows(table):
+    current = table.current_snapshot()
+    if rows := int(current.summary.additional_properties.get("total-records", 0)) if current and current.summary else 0:
         raise UnclearState(
             f"Table {'.'.join(table.name())} has {rows:,} rows and no snapshot that says up to which offsets. "
-            f"Nothing was changed. Choose another table name, or drop the table to ingest the topic from its start"
+            f"Nothing was changed. Say where to go on with `lakehouse resume`, choose another table name, or drop "
+            f"the table to ingest the topic from its start"
         )
     return None
+
+
+def counts_by_snapshot(table: Table) -> dict[int, dict[str, int]]:
+    """What each ingested batch held, in records by outcome, for the snapshots that the table still has.
+
+    They stand in a table property, set by the publishing commit: a snapshot's own summary is written before Spark has
+    counted, and never after.
+    """
+    counts = {int(id_): found for id_, found in json.loads(table.properties.get(COUNTS, "{}")).items()}
+    alive = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
+    return {id_: found for id_, found in counts.items() if id_ in alive}
 
 
 def batch_of(snapshot: Snapshot) -> Batch | None:
@@ -233,22 +310,34 @@ def batch_of(snapshot: Snapshot) -> Batch | None:
     return Batch.from_json(token) if token else None
 
 
-def _behind_a_gap(table: Table) -> Iterator[Snapshot]:
-    """The snapshot that the offsets tag keeps where expiry removed those between it and main's history.
+def _expired(table: Table) -> Iterator[Snapshot]:
+    """Main's ancestors that expiry removed, newest first, as older metadata files still describe them.
 
-    Only where something is missing (a table that was replaced starts a history of its own), and not after a rollback
-    to a snapshot older than the tag: main does not hold what the tag says then.
+    The offsets tag alone would not do: after a rollback main does not hold what the tag says.
+
+    Raises: UnclearState when those files do not reach back far enough.
     """
-    tag = table.metadata.refs.get(naming.OFFSETS_TAG)
-    tagged = table.snapshot_by_id(tag.snapshot_id) if tag else None
+    from pyiceberg.serializers import FromInputFile
+
     *_, oldest = None, *history(table)
-    if (
-        tagged
-        and oldest
-        and oldest.parent_snapshot_id
-        and (tagged.sequence_number or 0) < (oldest.sequence_number or 0)
-    ):
-        yield tagged
+    wanted = oldest.parent_snapshot_id if oldest else None
+    for entry in reversed(table.metadata.metadata_log):
+        if wanted is None:
+            return
+        try:
+            metadata = FromInputFile.table_metadata(table.io.new_input(entry.metadata_file))
+        except OSError:
+            break
+        known = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+        while wanted in known:
+            yield known[wanted]
+            wanted = known[wanted].parent_snapshot_id
+    if wanted is not None:
+        raise UnclearState(
+            f"Table {'.'.join(table.name())} descends from snapshot {wanted}, which was expired, and no metadata file "
+            f"is left that says which offsets it held. Nothing was changed. The tag '{naming.OFFSETS_TAG}' names the "
+            f"newest batch ever published; say where to go on with `lakehouse resume`"
+        )
 
 
 def live_rows(table: Table) -> int:
@@ -258,16 +347,32 @@ def live_rows(table: Table) -> int:
 
 
 def live_rows_at(table: Table, snapshot_id: int) -> int:
-    """Rows in one snapshot: what the data files hold less what position deletes hide."""
-    snapshot = table.snapshot_by_id(snapshot_id)
-    assert snapshot is not None and snapshot.summary is not None
-    summary = snapshot.summary.additional_properties
-    return int(summary.get("total-records", 0)) - int(summary.get("total-position-deletes", 0))
+    """Rows in one snapshot: what the data files hold less what position deletes hide.
+
+    A summary's own arithmetic does not do: it counts deletes of rows whose files were rewritten since.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    tasks = list(table.scan(snapshot_id=snapshot_id).plan_files())
+    rows = sum(task.file.record_count for task in tasks)
+    deletes = {file.file_path for task in tasks for file in task.delete_files}
+    if not deletes:
+        return rows
+    read = [pq.read_table(table.io.new_input(path).open(), columns=["file_path", "pos"]) for path in deletes]
+    positions = pa.concat_tables(read)
+    hidden = positions.filter(pc.is_in(positions["file_path"], pa.array([task.file.file_path for task in tasks])))
+    return rows - hidden.group_by(["file_path", "pos"]).aggregate([]).num_rows
 
 
 def commits(table: Table) -> list[tuple[int, int]]:
-    """Main's (snapshot id, commit time in milliseconds), newest first."""
-    return [(snapshot.snapshot_id, snapshot.timestamp_ms) for snapshot in history(table)]
+    """Main's (snapshot id, commit time in milliseconds), newest first; a commit in parts counts once."""
+    return [
+        (snapshot.snapshot_id, snapshot.timestamp_ms)
+        for snapshot in history(table)
+        if snapshot.summary is None or PART not in snapshot.summary.additional_properties
+    ]
 
 
 def published_table(catalog: Catalog, namespace: str, table: str) -> Table:

@@ -28,6 +28,11 @@ SETTLE_SECONDS = 60
 """How long a committed transaction may take until read_committed consumers see its end."""
 
 
+Headers = Sequence[tuple[str, bytes | None]]
+Message = tuple[bytes | None, bytes | None] | tuple[bytes | None, bytes | None, Headers]
+"""Key and value, and headers where there are any."""
+
+
 @dataclass(frozen=True)
 class TopicDescription:
     """`topic_id` is the broker's own: a topic that is deleted and created again has another one."""
@@ -131,6 +136,20 @@ class Kafka(dg.ConfigurableResource):
             for topic, found in described.items()
         }
 
+    def offsets_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
+        """The first offset by partition whose timestamp is at or after `timestamp_ms` (milliseconds since the epoch);
+        the end of the partition where there is none.
+
+        Raises: Unreachable; LakehouseError when the topic does not exist.
+        """
+        from confluent_kafka import IsolationLevel
+        from confluent_kafka.admin import OffsetSpec
+
+        ends = {partition: offsets.end for partition, offsets in self.offsets([topic])[topic].items()}
+        asked = [(topic, partition) for partition in ends]
+        found = self._list_offsets(asked, OffsetSpec.for_timestamp(timestamp_ms), IsolationLevel.READ_COMMITTED)
+        return {p: min(offset, ends[p]) if (offset := found[topic, p]) >= 0 else ends[p] for p in ends}
+
     def ensure_topic(self, topic: str, partitions: int) -> None:
         """Create the topic if it is not there.
 
@@ -211,12 +230,12 @@ class Kafka(dg.ConfigurableResource):
         self,
         producer: Producer,
         topic: str,
-        messages: Iterable[tuple[bytes, bytes]],
+        messages: Iterable[Message],
         position: tuple[str, str, Mapping],
     ) -> None:
         """Produce all messages and move a consumer group's position, or do neither; returns when readers see both.
 
-        Parameters: a producer after init_transactions; (key, value) pairs; `position` as (group, topic of the
+        Parameters: a producer after init_transactions; messages; `position` as (group, topic of the
         position, next offset by partition).
         Raises: Unreachable; UnclearState when the transaction was fenced off by a newer process.
         """
@@ -226,8 +245,8 @@ class Kafka(dg.ConfigurableResource):
         with self._explained():
             producer.begin_transaction()
             try:
-                for key, value in messages:
-                    self.enqueue(producer, topic, key, value)
+                for message in messages:
+                    self.enqueue(producer, topic, *message)
                 with closing(self._consumer(group)) as consumer:
                     producer.send_offsets_to_transaction(
                         [TopicPartition(source, p, offset) for p, offset in offsets.items()],
@@ -241,11 +260,13 @@ class Kafka(dg.ConfigurableResource):
         self._settle(topic)
 
     @staticmethod
-    def enqueue(producer: Producer, topic: str, key: bytes | None, value: bytes | None) -> None:
+    def enqueue(
+        producer: Producer, topic: str, key: bytes | None, value: bytes | None, headers: Headers | None = None
+    ) -> None:
         """Hand a message to the producer, waiting while its queue is full."""
         while True:
             try:
-                return producer.produce(topic, value=value, key=key)
+                return producer.produce(topic, value=value, key=key, headers=headers)
             except BufferError:
                 producer.poll(1)
 

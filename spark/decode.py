@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import Protocol
+from typing import Literal, Protocol
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -19,13 +19,7 @@ from lakehouse.avro import DECODED, field_names, reader_schema
 
 FRAME_BYTES = 5
 
-METADATA = (
-    ("kafka_partition", "int", "Kafka partition of the record"),
-    ("kafka_offset", "long", "Kafka offset of the record"),
-    ("kafka_timestamp", "timestamptz", "Kafka timestamp of the record, milliseconds"),
-    ("kafka_schema_id", "int", "Registry id of the schema the value was written with"),
-)
-"""Columns that every table has after its own, as (name, Iceberg type, comment)."""
+Mode = Literal["append", "dedup", "upsert", "debezium"]
 
 REASONS = {
     "null_value": "The value is null, and an append table has no row for it",
@@ -33,6 +27,9 @@ REASONS = {
     "unknown_schema": "The registry knows no schema of the id in the value",
     "undecodable": "The value does not decode with the schema of its id",
     "bad_key": "A key column is missing: the message key cannot be read, or the value holds null",
+    "no_row": "The change event holds no row after the change",
+    "poison": "Decoding the record ended the work that tried it",
+    "unknown_operation": "The change event's operation is none that changes one row",
 }
 """Why a record is a dead letter: a stable code and a sentence."""
 
@@ -57,9 +54,13 @@ class Codec(Protocol):
         """Whether `data` looks like this format at all."""
         ...
 
+    def other(self, data: Column) -> Column:
+        """Whether `data` is of a known schema, and not of the record type that this codec decodes."""
+        return F.lit(False)
+
 
 @dataclass(frozen=True)
-class AvroCodec:
+class AvroCodec(Codec):
     """Avro records in the Confluent wire format.
 
     Parameters: `writers` are the schemas that records were written with, by registry id; `reader` is the schema all of
@@ -91,7 +92,7 @@ class AvroCodec:
 
 
 @dataclass(frozen=True)
-class StringCodec:
+class StringCodec(Codec):
     """UTF-8 text as one column (Kafka's StringSerializer)."""
 
     column: str
@@ -111,53 +112,205 @@ class StringCodec:
         return F.lit(True)
 
 
-def decode(
-    records: DataFrame, value: Codec, key: Codec | None, key_columns: tuple[str, ...], upsert: bool
-) -> DataFrame:
-    """Records → the table's columns beside the raw record, with `reason` null where the row is good.
+@dataclass(frozen=True)
+class Decoding:
+    """How a topic's records become rows.
 
-    Parameters: `records` as spark.records reads them. `key` is the codec of the message key where the table needs it
-    (upsert; a null value is then a tombstone, marked by `tombstone`), else None. `key_columns` must not be null.
-    Returns: columns of `records`, the table's columns, `tombstone` and `reason` (a key of REASONS or null).
+    `key` is the codec of message keys where they are decoded. `key_columns` must not be null. `columns` are the
+    table's own columns. `several` says that the topic holds records of other types too, `others` are those of their
+    schema ids that are known. `metadata` are metadata columns by their internal names.
+    """
+
+    value: Codec
+    key: Codec | None
+    columns: tuple[str, ...]
+    key_columns: tuple[str, ...]
+    mode: Mode
+    registered: bool = True
+    others: frozenset[int] = frozenset()
+    several: bool = False
+    metadata: tuple[str, ...] = ("kafka_partition", "kafka_offset", "kafka_timestamp", "kafka_schema_id")
+
+    @property
+    def needs_headers(self) -> bool:
+        """Whether rows hold headers, which Spark reads only when asked to."""
+        return "kafka_headers" in self.metadata
+
+
+def decode(records: DataFrame, how: Decoding) -> DataFrame:
+    """Records → the table's columns beside the raw record.
+
+    Parameters: `records` as spark.records reads them.
+    Returns: the table's columns and metadata columns; `__key`, `__value` (and `__headers`) as they came;
+    `__timestamp_type`, `__filtered` (not this table's), `__tombstone` (deletes the row of its key) and `__reason` (a
+    key of REASONS, or null where the record is good).
     """
     data = F.col("value")
     decoded = records.select(
         "*",
-        value.decode(data).alias("v"),
-        value.schema_id(data).alias("kafka_schema_id"),
-        (key.decode(F.col("key")) if key else F.lit(None)).alias("k"),
+        how.value.decode(data).alias("v"),
+        how.value.schema_id(data).alias("kafka_schema_id"),
+        (how.key.decode(F.col("key")) if how.key else F.lit(None)).alias("k"),
     )
-    null_value = data.isNull()
-    faults = [
-        (null_value, "null_value"),
-        (~value.framed(data), "not_framed"),
-        (F.col("kafka_schema_id").isNull(), "unknown_schema"),
-        (F.col(f"v.{DECODED}").isNull(), "undecodable"),
-    ]
-    if upsert:
-        faults = [(~null_value & fault, reason) for fault, reason in faults[1:]]
-    columns = {name: F.col(f"v.`{name}`") for name in value.columns}
-    for name in key.columns if key else ():
-        from_key = F.col(f"k.`{name}`")
-        columns[name] = F.coalesce(columns[name], from_key) if name in columns else from_key
-    faults += [(columns[name].isNull(), "bad_key") for name in key_columns]
-    reason = reduce(lambda chain, fault: chain.when(*fault), faults, F)
+    rows = _change_events(decoded, how) if how.mode == "debezium" else _records(how)
+    columns = _columns(decoded, how, rows)
+    filtered = rows.filtered
+    if how.several:
+        filtered |= F.coalesce(how.value.other(data), F.lit(False))
+    if how.others:
+        ids = [id_.to_bytes(4, "big") for id_ in sorted(how.others)]
+        filtered |= how.value.framed(data) & F.substring(data, 2, 4).isin(ids)
+    faults = [(~rows.empty & fault, reason) for fault, reason in _value_faults(how, data)]
+    faults += rows.faults
+    if how.key:
+        faults.append((F.col("key").isNotNull() & _undecoded("k"), "bad_key"))
+    faults += [(columns[name].isNull(), "bad_key") for name in how.key_columns]
+    reason = reduce(lambda chain, fault: chain.when(*fault), [(filtered, F.lit(None)), *faults], F)
+    metadata = _metadata()
     return decoded.select(
-        "key",
-        "value",
-        *(["headers"] if "headers" in records.columns else []),
+        *(F.col(name).alias(f"__{name}") for name in ("key", "value", "headers") if name in records.columns),
         *(column.alias(name) for name, column in columns.items()),
-        F.col("partition").alias("kafka_partition"),
-        F.col("offset").alias("kafka_offset"),
-        F.col("timestamp").alias("kafka_timestamp"),
-        "kafka_schema_id",
-        null_value.alias("tombstone"),
-        reason.alias("reason"),
+        *(metadata[name].alias(name) for name in dict.fromkeys((*how.metadata, *INTERNAL))),
+        metadata["kafka_timestamp_type"].alias("__timestamp_type"),
+        filtered.alias("__filtered"),
+        rows.deleted.alias("__tombstone"),
+        reason.alias("__reason"),
     )
+
+
+def refused(records: DataFrame, how: Decoding, reason: str) -> DataFrame:
+    """Records as `decode` answers them, none of them touched, all of them for one reason."""
+    metadata = _metadata() | {"kafka_schema_id": F.lit(None).cast("int")}
+    return records.select(
+        *(F.lit(None).alias(name) for name in how.columns),
+        *(metadata[name].alias(name) for name in dict.fromkeys((*how.metadata, *INTERNAL))),
+        *(F.col(name).alias(f"__{name}") for name in ("key", "value", "headers") if name in records.columns),
+        metadata["kafka_timestamp_type"].alias("__timestamp_type"),
+        F.lit(False).alias("__filtered"),
+        F.lit(False).alias("__tombstone"),
+        # Not a constant, which would let Spark leave out the work that counts these records.
+        F.when(F.col("offset") >= 0, reason).alias("__reason"),
+    )
+
+
+def is_decodable(decoded: DataFrame) -> bool:
+    """Whether decoding comes to an end, good or bad records alike; nothing is written."""
+    from pyspark.errors import PySparkException
+
+    try:
+        decoded.write.format("noop").mode("overwrite").save()
+    except PySparkException:
+        return False
+    return True
+
+
+INTERNAL = ("kafka_partition", "kafka_offset", "kafka_timestamp", "kafka_schema_id")
+"""Metadata columns that the work itself needs, whether the table has them or not."""
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Where a mode finds the rows in decoded records: `row` and `old` are structs, the row after and before."""
+
+    row: str
+    old: str | None
+    empty: Column
+    deleted: Column
+    filtered: Column
+    faults: list[tuple[Column, str]]
+
+
+def _records(how: Decoding) -> _Rows:
+    """Each value is a row; in an upsert, a null value deletes."""
+    null = F.col("value").isNull()
+    if how.mode == "upsert":
+        return _Rows("v", None, empty=null, deleted=null, filtered=F.lit(False), faults=[])
+    never = F.lit(False)
+    return _Rows("v", None, empty=never, deleted=never, filtered=never, faults=[])
+
+
+def _change_events(decoded: DataFrame, how: Decoding) -> _Rows:
+    """Debezium's envelope: `after` is the row for create, update and snapshot read, `before` for delete (Debezium, Data
+    change events). The null value that follows a delete says it once more; without a key it says nothing."""
+    null, operation = F.col("value").isNull(), F.col("v.op")
+    deleted = F.coalesce((operation == "d") | (null if how.key else F.lit(False)), F.lit(False))
+    filtered = F.coalesce(operation == "m", F.lit(False))
+    if not how.key:
+        filtered |= null
+    old = "v.before" if "before" in decoded.schema["v"].dataType.fieldNames() else None
+    faults = [
+        (~null & ~F.coalesce(operation.isin("c", "r", "u", "d"), F.lit(False)), "unknown_operation"),
+        (operation.isin("c", "r", "u") & F.col("v.after").isNull(), "no_row"),
+    ]
+    return _Rows("v.after", old, empty=null, deleted=deleted, filtered=filtered, faults=faults)
+
+
+def _columns(decoded: DataFrame, how: Decoding, rows: _Rows) -> dict[str, Column]:
+    """The table's columns: the row's; a key that the row does not tell is the message's, or the row's before."""
+    from_key = set(how.key.columns) if how.key else set()
+    in_value = set(how.value.columns) if rows.row == "v" else set(how.columns) - (from_key - _fields(decoded, rows.row))
+    columns = {}
+    for name in how.columns:
+        if name not in in_value:
+            columns[name] = F.col(f"k.`{name}`")
+            continue
+        columns[name] = F.col(f"{rows.row}.`{name}`")
+        if name not in how.key_columns or how.mode not in ("upsert", "debezium"):
+            continue
+        gone = [F.col(f"{rows.old}.`{name}`")] if rows.old else []
+        if name in from_key:
+            # The key may spell a value in another type: what does not convert is a bad key, not a failed batch.
+            type_ = reduce(lambda t, part: t[part].dataType, [*rows.row.split("."), name], decoded.schema)
+            gone.append(F.col(f"k.`{name}`").try_cast(type_))
+        columns[name] = F.coalesce(columns[name], *gone)
+    return columns
+
+
+def _fields(decoded: DataFrame, path: str) -> set[str]:
+    return set(reduce(lambda t, part: t[part].dataType, path.split("."), decoded.schema).fieldNames())
+
+
+def _value_faults(how: Decoding, data: Column) -> list[tuple[Column, str]]:
+    """What can be wrong with a value's bytes, in the order in which it is told."""
+    unknown = [(F.col("kafka_schema_id").isNull(), "unknown_schema")] if how.registered else []
+    return [
+        (data.isNull(), "null_value"),
+        (~how.value.framed(data), "not_framed"),
+        *unknown,
+        (_undecoded("v"), "undecodable"),
+    ]
+
+
+def _undecoded(side: str) -> Column:
+    return ~F.coalesce(F.col(f"{side}.{DECODED}"), F.lit(False))
+
+
+def _metadata() -> dict[str, Column]:
+    """The metadata columns by their internal names (lakehouse.metadata)."""
+    type_ = F.col("timestampType")
+    return {
+        "kafka_topic": F.col("topic"),
+        "kafka_partition": F.col("partition"),
+        "kafka_headers": F.col("headers"),
+        "kafka_leader_epoch": F.lit(None).cast("int"),
+        "kafka_offset": F.col("offset"),
+        "kafka_timestamp": F.col("timestamp"),
+        "kafka_timestamp_type": F.when(type_ == 0, "CreateTime").when(type_ == 1, "LogAppendTime"),
+        "kafka_raw_key": F.col("key"),
+        "kafka_raw_value": F.col("value"),
+        "kafka_schema_id": F.col("kafka_schema_id"),
+    }
+
+
+def first_faults(decoded: DataFrame, limit: int = 5) -> list[tuple[int, int, str]]:
+    """The first records that have a reason, in order of partition and offset, as (partition, offset, sentence)."""
+    bad = decoded.filter(F.col("__reason").isNotNull()).select("kafka_partition", "kafka_offset", "__reason")
+    rows = bad.orderBy("kafka_partition", "kafka_offset").limit(limit).collect()
+    return [(row["kafka_partition"], row["kafka_offset"], REASONS[row["__reason"]]) for row in rows]
 
 
 def foreign_schema_ids(decoded: DataFrame) -> list[int]:
     """The schema ids of records whose reason is `unknown_schema`."""
-    frame = F.substring(F.col("value"), 2, 4)
-    unknown = decoded.filter(F.col("reason") == "unknown_schema").select(frame.alias("frame")).distinct()
+    frame = F.substring(F.col("__value"), 2, 4)
+    unknown = decoded.filter(F.col("__reason") == "unknown_schema").select(frame.alias("frame")).distinct()
     return [int.from_bytes(row["frame"], "big") for row in unknown.collect()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import reduce
 
 import pyarrow as pa
@@ -15,9 +16,13 @@ from lakehouse.batch import Positions
 from spark.records import is_new
 
 
-def published(spark: SparkSession, namespace: str, table: str, snapshot_id: int) -> DataFrame:
-    """One snapshot of a table, whatever is published meanwhile."""
-    return spark.read.option("versionAsOf", snapshot_id).table(naming.spark_table(namespace, table))
+def published(spark: SparkSession, namespace: str, table: str, snapshot_id: int, names: Mapping[str, str]) -> DataFrame:
+    """One snapshot of a table, whatever is published meanwhile.
+
+    Parameters: `names` are the table's names of metadata columns, by their internal ones, which the result has.
+    """
+    rows = spark.read.option("versionAsOf", snapshot_id).table(naming.spark_table(namespace, table))
+    return rows.withColumnsRenamed({name: internal for internal, name in names.items()})
 
 
 def rows_of_touched_groups(source: DataFrame, since: Positions, group_by: tuple[str, ...]) -> DataFrame:

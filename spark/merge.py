@@ -23,37 +23,46 @@ SPANNED = (IntegerType, LongType, StringType, TimestampType)
 
 
 def replace(
-    rows: DataFrame, target: str, branch: str, key: tuple[str, ...], last: AbstractContextManager[None]
+    rows: DataFrame,
+    target: str,
+    branch: str,
+    key: tuple[str, ...],
+    first: AbstractContextManager[None],
+    last: AbstractContextManager[None],
 ) -> None:
     """Delete the table's rows whose key the batch has, then append the batch: two commits on the branch.
 
-    Parameters: `rows` are one a key, in the columns of the table and `tombstone`, which says that a row only deletes;
-    `target` is the branch as Spark addresses it; `last` is entered around the second commit, which completes the batch.
+    Parameters: `rows` are one a key, in the columns of the table and `__tombstone`, which says that a row only deletes;
+    `target` is the branch as Spark addresses it; `first` and `last` are entered around the one commit and the other,
+    which completes the batch.
     """
     with _held(rows):
         table = f"branch_{branch}"
         matches = _same_key("source", table, key) & _in_span(rows, table, key)
-        rows.select(*[F.col(f"`{c}`") for c in key]).alias("source").mergeInto(
-            target, matches
-        ).whenMatched().delete().merge()
+        keys = rows.select(*[F.col(f"`{c}`") for c in key]).alias("source")
+        with first:
+            keys.mergeInto(target, matches).whenMatched().delete().merge()
         with last:
-            rows.filter(~F.col("tombstone")).drop("tombstone").writeTo(target).append()
+            rows.filter(~F.col("__tombstone")).drop("__tombstone").writeTo(target).append()
 
 
-def add_missing(rows: DataFrame, target: str, branch: str, key: tuple[str, ...]) -> int:
-    """Append the rows whose key the table lacks: one commit on the branch.
+def add_missing(rows: DataFrame, target: str, key: tuple[str, ...]) -> int:
+    """Append the rows whose key the table lacks; returns how many.
 
     Parameters: `rows` are one a key, in the columns of the table; `target` is the branch as Spark addresses it.
-    Returns: how many rows were appended.
     """
     with _held(rows):
         table = rows.sparkSession.table(target).alias("table")
         known = table.filter(_in_span(rows, "table", key)).select(*[_column("table", c) for c in key])
         present = known.join(rows.alias("source"), _same_key("source", "table", key), "leftsemi").alias("present")
-        missing = rows.alias("source").join(present, _same_key("source", "present", key), "leftanti")
-        appended = Observation()
-        missing.observe(appended, F.count(F.lit(1)).alias("rows")).writeTo(target).append()
-    return appended.get["rows"]
+        return add(rows.alias("source").join(present, _same_key("source", "present", key), "leftanti"), target)
+
+
+def add(rows: DataFrame, target: str) -> int:
+    """Append the rows; returns how many."""
+    added = Observation()
+    rows.observe(added, F.count(F.lit(1)).alias("rows")).writeTo(target).append()
+    return added.get["rows"]
 
 
 @contextmanager

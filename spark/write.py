@@ -2,38 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, field, replace
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse import naming
-from lakehouse.batch import TOKEN, Batch
+from lakehouse.batch import PART
 from spark import merge
-from spark.decode import REASONS
-from spark.records import is_new
-
-if TYPE_CHECKING:
-    from pyiceberg.schema import Schema
+from spark.decode import Mode
 
 
 @dataclass(frozen=True)
 class Counts:
     """What one batch held, in records: each is counted once, so `consumed` is the sum of the rest.
 
-    `superseded` records were followed by a newer one for the same key in the same batch.
+    `superseded` records were followed by a newer one for the same key in the same batch; `deduplicated` ones have the
+    key of an earlier one; `filtered` ones are of a type that is not this table's; `skipped` ones could not be decoded
+    and are not kept.
     """
 
     consumed: int = 0
     rows: int = 0
     tombstones: int = 0
     superseded: int = 0
+    deduplicated: int = 0
+    filtered: int = 0
     dead_letters: int = 0
+    skipped: int = 0
     unknown_schema: int = 0
     """Dead letters whose schema id was not among the writers given; part of `dead_letters`."""
+
+    def __add__(self, other: Counts) -> Counts:
+        """The counts of both."""
+        return Counts(**{name: n + getattr(other, name) for name, n in asdict(self).items()})
+
+    def outcomes(self) -> dict[str, int]:
+        """`consumed`, and what it must be the sum of."""
+        return {name: n for name, n in asdict(self).items() if name != "unknown_schema"}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A branch that rows are written to.
+
+    `properties` go into the summary of the snapshot that completes the write; `names` are the table's names of
+    metadata columns, by their internal ones.
+    """
+
+    namespace: str
+    table: str
+    branch: str
+    properties: Mapping[str, str]
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """The branch, as Spark addresses it."""
+        return naming.spark_table(self.namespace, self.table, branch=self.branch)
+
+    def columns(self, internal: tuple[str, ...]) -> tuple[str, ...]:
+        """The table's names of columns, given internal ones."""
+        return tuple(self.names.get(name, name) for name in internal)
 
 
 def create_branch(spark: SparkSession, namespace: str, table: str, branch: str) -> None:
@@ -42,135 +74,118 @@ def create_branch(spark: SparkSession, namespace: str, table: str, branch: str) 
     spark.sql(f"ALTER TABLE {target} CREATE BRANCH {naming.spark_identifier(branch)}")
 
 
-def append(decoded: DataFrame, namespace: str, table: str, branch: str, batch: Batch) -> Counts:
-    """Append the good rows to the branch."""
-    target = naming.spark_table(namespace, table, branch=branch)
-    observation, observed = _observe(decoded)
-    rows = _table_rows(observed.filter(F.col("reason").isNull()), target)
-    with _token(decoded.sparkSession, batch):
-        rows.writeTo(target).append()
-    counts = observation.get
-    return Counts(**counts, rows=counts["consumed"] - counts["dead_letters"])
+def rows(decoded: DataFrame, target: Target, mode: Mode, key: tuple[str, ...], *, empty: bool) -> Counts:
+    """Write decoded records as the mode says, in one pass.
 
-
-def upsert(
-    decoded: DataFrame, namespace: str, table: str, branch: str, batch: Batch, key: tuple[str, ...], empty: bool
-) -> Counts:
-    """Merge the newest good record of each key into the branch; a tombstone deletes its row.
-
-    Parameters: `key` are the columns that identify a row; `empty` says that the table has no rows to merge with.
+    Parameters: `key` are the columns that identify a row; `empty` says that the table has no rows yet.
     """
-    target = naming.spark_table(namespace, table, branch=branch)
-    observation, observed = _observe(decoded)
-    # A key stays in one partition, where offsets order its records. Only where somebody changed the partition count
-    # can one batch hold a key from two; the rest of the order then makes the choice the same in every run.
-    newest = F.struct("kafka_offset", "kafka_timestamp", "kafka_partition")
-    columns = [c for c in decoded.columns if c not in (*key, "key", "value", "headers", "reason")]
-    latest = (
-        observed.filter(F.col("reason").isNull())
-        .groupBy(*key)
-        .agg(F.max_by(F.struct(*columns), newest).alias("newest"))
-        .select(*key, "newest.*")
-    )
+    match mode:
+        case "append":
+            return append(decoded, target)
+        case "dedup":
+            return dedup(decoded, target, key, empty)
+        case _:
+            return upsert(decoded, target, key, empty)
+
+
+def nothing(spark: SparkSession, target: Target) -> None:
+    """Commit no rows: a snapshot that only says something."""
+    with with_properties(spark, target):
+        spark.table(target.path).limit(0).writeTo(target.path).append()
+
+
+def append(decoded: DataFrame, target: Target) -> Counts:
+    """Append the good rows."""
+    observation, good = _observe(decoded)
+    with with_properties(decoded.sparkSession, target):
+        _table_rows(good, target).writeTo(target.path).append()
+    counts = observation.get
+    return Counts(**counts, rows=counts["consumed"] - counts["dead_letters"] - counts["filtered"])
+
+
+def dedup(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool) -> Counts:
+    """Append the first good record of each key that the table lacks.
+
+    Parameters: `key` are the columns that identify a row; `empty` says that the table has no rows to compare with.
+    """
+    observation, good = _observe(decoded)
+    rows = _table_rows(_one_a_key(good, key, F.min_by), target)
+    with with_properties(decoded.sparkSession, target):
+        added = merge.add(rows, target.path) if empty else merge.add_missing(rows, target.path, target.columns(key))
+    counts = observation.get
+    good_records = counts["consumed"] - counts["dead_letters"] - counts["filtered"]
+    return Counts(**counts, rows=added, deduplicated=good_records - added)
+
+
+def upsert(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool) -> Counts:
+    """Replace the row of each key by its newest good record; a tombstone deletes it.
+
+    Parameters: `key` are the columns that identify a row; `empty` says that the table has no rows to replace.
+    """
+    observation, good = _observe(decoded)
     kept = Observation()
-    latest = latest.observe(kept, F.count(F.lit(1)).alias("kept"), F.count_if("tombstone").alias("tombstones"))
-    token = _token(decoded.sparkSession, batch)
+    latest = _one_a_key(good, key, F.max_by)
+    latest = latest.observe(kept, F.count(F.lit(1)).alias("kept"), F.count_if("__tombstone").alias("tombstones"))
+    completed = with_properties(decoded.sparkSession, target)
     if empty:
-        with token:
-            _table_rows(latest.filter(~F.col("tombstone")), target).writeTo(target).append()
+        with completed:
+            _table_rows(latest.filter(~F.col("__tombstone")), target).writeTo(target.path).append()
     else:
-        merge.replace(_table_rows(latest, target, "tombstone"), target, branch, key, token)
+        deleted = with_properties(decoded.sparkSession, replace(target, properties={PART: "delete"}))
+        rows = _table_rows(latest, target, "__tombstone")
+        merge.replace(rows, target.path, target.branch, target.columns(key), deleted, completed)
     counts, last = observation.get, kept.get
     return Counts(
         **counts,
         rows=last["kept"] - last["tombstones"],
         tombstones=last["tombstones"],
-        superseded=counts["consumed"] - counts["dead_letters"] - last["kept"],
+        superseded=counts["consumed"] - counts["dead_letters"] - counts["filtered"] - last["kept"],
     )
 
 
-def dead_letter_schema() -> Schema:
-    """The columns of a dead-letter table: why, from where, and the record's bytes as they were."""
-    from pyiceberg.schema import Schema
-    from pyiceberg.types import (
-        BinaryType,
-        IntegerType,
-        ListType,
-        LongType,
-        NestedField,
-        StringType,
-        StructType,
-        TimestamptzType,
-    )
-
-    header = StructType(
-        NestedField(12, "key", StringType(), required=False), NestedField(13, "value", BinaryType(), required=False)
-    )
-    columns = (
-        ("error_timestamp", TimestamptzType(), "When the record was set aside"),
-        ("error_reason", StringType(), "Stable code of the reason"),
-        ("error_message", StringType(), "The reason as a sentence"),
-        ("topic", StringType(), "Kafka topic of the record"),
-        ("kafka_partition", IntegerType(), "Kafka partition of the record"),
-        ("kafka_offset", LongType(), "Kafka offset of the record"),
-        ("kafka_timestamp", TimestamptzType(), "Kafka timestamp of the record, milliseconds"),
-        ("key", BinaryType(), "The message key's bytes"),
-        ("value", BinaryType(), "The message value's bytes"),
-        ("headers", ListType(11, header, element_required=False), "The record's headers, in order"),
-    )
-    return Schema(
-        *[NestedField(i, name, type_, required=False, doc=doc) for i, (name, type_, doc) in enumerate(columns, start=1)]
-    )
-
-
-def append_dead_letters(decoded: DataFrame, namespace: str, table: str, branch: str, batch: Batch) -> None:
-    """Append the records that have a reason, bytes intact.
-
-    Parameters: `decoded` with headers; records before `batch` are left out.
-    """
-    target = naming.spark_table(namespace, table, branch=branch)
-    explained = F.create_map(*[F.lit(part) for item in REASONS.items() for part in item])
-    letters = decoded.filter(F.col("reason").isNotNull() & is_new(batch.start)).select(
-        F.current_timestamp().alias("error_timestamp"),
-        F.col("reason").alias("error_reason"),
-        explained[F.col("reason")].alias("error_message"),
-        F.lit(batch.topic).alias("topic"),
-        *("kafka_partition", "kafka_offset", "kafka_timestamp", "key", "value", "headers"),
-    )
-    with _token(decoded.sparkSession, batch):
-        letters.writeTo(target).append()
+def _one_a_key(good: DataFrame, key: tuple[str, ...], choose: Callable[[Column, Column], Column]) -> DataFrame:
+    """One record of each key: the newest (max_by) or the oldest (min_by)."""
+    # A key stays in one partition, where offsets order its records. Only where somebody changed the partition count
+    # can one batch hold a key from two; the rest of the order then makes the choice the same in every run.
+    order = F.struct("kafka_offset", "kafka_timestamp", "kafka_partition")
+    columns = [c for c in good.columns if c == "__tombstone" or c not in key and not c.startswith("__")]
+    return good.groupBy(*key).agg(choose(F.struct(*columns), order).alias("chosen")).select(*key, "chosen.*")
 
 
 def _observe(decoded: DataFrame) -> tuple[Observation, DataFrame]:
-    """Counts taken while rows pass by. It also keeps Spark from decoding twice, to filter and to write."""
+    """The good records, with counts taken while all pass by. It also keeps Spark from decoding twice, to filter and to
+    write."""
     observation = Observation()
-    dead = F.col("reason").isNotNull()
-    return observation, decoded.observe(
+    dead = F.col("__reason").isNotNull()
+    observed = decoded.observe(
         observation,
         F.count(F.lit(1)).alias("consumed"),
         F.count_if(dead).alias("dead_letters"),
-        F.count_if(F.col("reason") == "unknown_schema").alias("unknown_schema"),
+        F.count_if("__filtered").alias("filtered"),
+        F.count_if(F.col("__reason") == "unknown_schema").alias("unknown_schema"),
     )
+    return observation, observed.filter(~dead & ~F.col("__filtered"))
 
 
-def _table_rows(rows: DataFrame, target: str, *extra: str) -> DataFrame:
+def _table_rows(rows: DataFrame, target: Target, *extra: str) -> DataFrame:
     """The table's columns in the table's types; a column that the newest schema dropped is null from now on."""
-    schema = rows.sparkSession.table(target).schema
-    columns = [
-        F.col(f"`{field.name}`").cast(field.dataType).alias(field.name)
-        if field.name in rows.columns
-        else F.lit(None).cast(field.dataType).alias(field.name)
-        for field in schema
-    ]
+    ours = {name: internal for internal, name in target.names.items()}
+    columns = []
+    for field_ in rows.sparkSession.table(target.path).schema:
+        name = ours.get(field_.name, field_.name)
+        value = F.col(f"`{name}`") if name in rows.columns else F.lit(None)
+        columns.append(value.cast(field_.dataType).alias(field_.name))
     return rows.select(*columns, *extra)
 
 
 @contextmanager
-def _token(spark: SparkSession, batch: Batch) -> Iterator[None]:
-    """Every commit inside carries the batch in its snapshot summary (Iceberg, Spark writes: snapshot properties)."""
-    property_ = f"spark.sql.iceberg.snapshot-property.{TOKEN}"
-    spark.conf.set(property_, batch.to_json())
+def with_properties(spark: SparkSession, target: Target) -> Iterator[None]:
+    """Every commit inside carries the properties in its summary (Iceberg, Spark writes: snapshot properties)."""
+    settings = {f"spark.sql.iceberg.snapshot-property.{name}": value for name, value in target.properties.items()}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
     try:
         yield
     finally:
-        spark.conf.unset(property_)
+        for name in settings:
+            spark.conf.unset(name)

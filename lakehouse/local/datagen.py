@@ -45,9 +45,9 @@ def prepare(config: Config, topic: Topic, kafka: Kafka, registry: SchemaRegistry
     """Ensure the topic and its subject, as materializing `kafka/<topic>` does, and how much it lacks at the start."""
     assert isinstance(topic.source, Datagen)
     schema = config.text(topic.source.schema_file)
-    kafka.ensure_topic(topic.name, topic.partitions)
-    schema_id = registry.register(f"{topic.name}-value", schema)
-    held = sum(o.end - o.start for o in kafka.offsets([topic.name])[topic.name].values())
+    kafka.ensure_topic(topic.topic, topic.partitions)
+    schema_id = registry.register(topic.subject("value"), schema)
+    held = sum(o.end - o.start for o in kafka.offsets([topic.topic])[topic.topic].values())
     missing = max(0, topic.source.initial_records - held)
     return Source(
         topic, topic.source.records_per_second, messages(schema, schema_id, topic.key[0]), owed=float(missing)
@@ -58,7 +58,7 @@ def send(producer: Producer, source: Source) -> None:
     """Produce what is owed."""
     due = int(source.owed)
     for key, value in islice(source.messages, due):
-        Kafka.enqueue(producer, source.topic.name, key, value)
+        Kafka.enqueue(producer, source.topic.topic, key, value)
     source.owed -= due
     source.sent += due
 

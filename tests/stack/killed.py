@@ -53,8 +53,7 @@ def main(point: str, config_file: str, name: str) -> None:
     """Run, and die at the point."""
     config = load(Path(config_file))
     topic = config.topic(name)
-    around(write, "append", "stage", point)
-    around(write, "upsert", "stage", point)
+    around(write, "rows", "stage", point)
     around(ingestion._Run, "_keep_dead_letters", "dead letters", point)
     around(Catalog, "publish", "publish", point)
     around(Kafka, "transaction", "transaction", point)

@@ -90,7 +90,8 @@ class Stream:
     namespace: str = field(default_factory=lambda: f"t{uuid.uuid4().hex[:10]}")
 
     def __post_init__(self) -> None:
-        self.topic = Topic.model_validate({"key": "userid"} | self.settings | {"name": f"topic-{self.namespace}"})
+        self.settings = {"key": "userid", "errors": "log"} | self.settings
+        self.topic = Topic.model_validate(self.settings | {"name": f"topic-{self.namespace}"})
         self.create()
 
     @property
@@ -136,7 +137,7 @@ class Stream:
         self, point: str, folder: Path, extra: dict[str, Any] | None = None, topic: str | None = None
     ) -> subprocess.Popen[bytes]:
         """Another process that ingests (or derives), up to a point."""
-        declared = {self.name: self.settings | {"key": list(self.topic.key)}} | (extra or {})
+        declared = {self.name: self.settings} | (extra or {})
         environments = yaml.safe_load((PROJECT / "lakehouse.yaml").read_text())["environments"]
         file = folder / "lakehouse.yaml"
         file.write_text(yaml.safe_dump({"namespace": self.namespace, "topics": declared, "environments": environments}))
@@ -163,8 +164,13 @@ class Stream:
         return in_order(table.scan().to_arrow().to_pylist()) if table else []
 
     def dead_letters(self) -> list[dict[str, Any]]:
+        """The dead letters with their records' fields beside them, in the order of the log."""
         table = self.table(f"{self.topic.table}__dead_letters")
-        return in_order(table.scan().to_arrow().to_pylist()) if table else []
+        letters = table.scan().to_arrow().to_pylist() if table else []
+        for letter in letters:
+            record = letter.pop("source_record")
+            letter |= {k if k in ("key", "value", "headers", "topic") else f"kafka_{k}": v for k, v in record.items()}
+        return in_order(letters)
 
     def messages(self) -> list[Message]:
         """Every committed record of the topic, as a consumer of the tests' own reads them."""

@@ -48,6 +48,8 @@ def test_the_whole_chain_and_its_checks(resources, stream):
         (f"iceberg/{name}", "conservation"): (True, True),
         (f"iceberg/{name}", "key_not_null"): (True, True),
         (f"iceberg/{name}", "fresh"): (True, False),
+        (f"iceberg/{name}", "ledger"): (True, False),
+        (f"ledger/{name}", "proven"): (True, False),
         (f"glue/{name}", "points_at_published_snapshot"): (True, True),
         (f"snowflake/{name}", "same_as_iceberg"): (True, False),
     }

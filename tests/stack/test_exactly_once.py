@@ -74,7 +74,7 @@ def test_a_publication_whose_answer_is_lost_is_found_to_have_happened(resources,
     [published] = stream.ingest()
 
     assert len(calls) == 1
-    assert published.total_rows == 25
+    assert published.counts.rows == 25
     assert stream.rows() == stream.expected_rows()
 
 
@@ -102,10 +102,7 @@ def test_expiry_of_all_but_the_newest_snapshot_does_not_lose_the_position(resour
     table = f"{stream.namespace}.`{stream.topic.table}`"
     for user in ("User_1", "User_2", "User_3"):
         spark.sql(f"DELETE FROM lake.{table} WHERE userid = '{user}'")
-    spark.sql(
-        f"CALL lake.system.expire_snapshots(table => '{stream.namespace}.{stream.topic.table}', "
-        "older_than => TIMESTAMP '2099-01-01 00:00:00', retain_last => 1)"
-    ).collect()
+    expire(resources, stream)
     stream.produce_trades(range(50, 60))
 
     [published] = stream.ingest()
@@ -128,6 +125,52 @@ def test_a_rollback_behind_the_tag_is_ingested_again_or_stops(resources):
 
     assert published.counts.consumed == 30
     assert stream.rows() == stream.expected_rows()
+
+
+def expire(resources, stream):
+    """Remove every snapshot but main's newest, as another tool would."""
+    spark = resources.spark.session(resources.catalog.spark_settings())
+    spark.sql(
+        f"CALL lake.system.expire_snapshots(table => '{stream.namespace}.{stream.topic.table}', "
+        "older_than => TIMESTAMP '2099-01-01 00:00:00', retain_last => 1)"
+    ).collect()
+
+
+@pytest.fixture
+def rolled_back(resources):
+    """A table whose second batch was rolled back, then written to by somebody else, then expired."""
+    stream = Stream(resources, settings={"key": []})
+    stream.produce_trades(range(20))
+    stream.ingest()
+    first = stream.table().current_snapshot().snapshot_id
+    stream.produce_trades(range(20, 50))
+    stream.ingest()
+    with stream.table().manage_snapshots() as manage:
+        manage.rollback_to_snapshot(first)
+    spark = resources.spark.session(resources.catalog.spark_settings())
+    spark.sql(f"DELETE FROM lake.{stream.namespace}.`{stream.topic.table}` WHERE userid = 'User_1'")
+    expire(resources, stream)
+    return stream
+
+
+def test_a_rollback_is_seen_behind_a_foreign_commit_and_expiry(rolled_back):
+    [published] = rolled_back.ingest()
+
+    assert published.counts.consumed == 30
+    expected = rolled_back.expected_rows()
+    batch = published.batch
+    again = [row for row in expected if row["kafka_offset"] >= batch.start[row["kafka_partition"]]]
+    found = [row for row in rolled_back.rows() if row["kafka_offset"] >= batch.start[row["kafka_partition"]]]
+    assert found == again and len(again) == 30
+
+
+def test_a_position_that_no_metadata_file_tells_stops_the_run(rolled_back):
+    table = rolled_back.table()
+    for entry in table.metadata.metadata_log:
+        table.io.delete(entry.metadata_file)
+
+    with pytest.raises(UnclearState, match="which was expired"):
+        rolled_back.ingest()
 
 
 def test_a_recreated_topic_stops_the_run(resources):

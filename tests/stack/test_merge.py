@@ -10,7 +10,7 @@ from lakehouse import naming
 from spark import merge
 
 NAMESPACE = "merged"
-TOKEN = "spark.sql.iceberg.snapshot-property.of-the-batch"
+PROPERTY = "spark.sql.iceberg.snapshot-property.part"
 
 
 class Branch:
@@ -31,14 +31,14 @@ class Branch:
             spark.createDataFrame([row], columns).writeTo(self.table).append()
         spark.sql(f"ALTER TABLE {self.table} CREATE BRANCH staged")
 
-    def replace(self, key, rows, last=None):
+    def replace(self, key, rows, first=None, last=None):
         """`rows` end with whether they are tombstones."""
-        batch = self.spark.createDataFrame(rows, f"{self.columns}, tombstone boolean")
-        merge.replace(batch, self.target, "staged", key, last or nullcontext())
+        batch = self.spark.createDataFrame(rows, f"{self.columns}, __tombstone boolean")
+        merge.replace(batch, self.target, "staged", key, first or nullcontext(), last or nullcontext())
         return self.rows()
 
     def add_missing(self, key, rows):
-        return merge.add_missing(self.spark.createDataFrame(rows, self.columns), self.target, "staged", key)
+        return merge.add_missing(self.spark.createDataFrame(rows, self.columns), self.target, key)
 
     def rows(self, table=None):
         return sorted((tuple(row) for row in self.spark.table(table or self.target).collect()), key=repr)
@@ -86,20 +86,20 @@ def test_all_columns_of_a_key_identify(spark):
     assert [n for *_, n in branch.replace(("day", "odd.name"), same)] == [3, 2, 2]
 
 
-def test_only_the_last_commit_completes_the_batch(spark):
+def test_each_commit_says_which_part_it_is(spark):
     branch = Branch(spark, "id string, n int", [("a", 1)])
 
     @contextmanager
-    def marked():
-        spark.conf.set(TOKEN, "yes")
+    def said(what):
+        spark.conf.set(PROPERTY, what)
         yield
-        spark.conf.unset(TOKEN)
+        spark.conf.unset(PROPERTY)
 
-    branch.replace(("id",), [("a", 2, False)], marked())
+    branch.replace(("id",), [("a", 2, False)], said("first"), said("last"))
 
     snapshots = spark.sql(f"SELECT operation, summary FROM {branch.table}.snapshots ORDER BY committed_at").collect()
-    marks = [(row["operation"], row["summary"].get("of-the-batch")) for row in snapshots]
-    assert marks == [("append", None), ("delete", None), ("append", "yes")]
+    parts = [(row["operation"], row["summary"].get("part")) for row in snapshots]
+    assert parts == [("append", None), ("delete", "first"), ("append", "last")]
 
 
 @pytest.mark.parametrize("tombstones", [[], [("a", None, True)]])
@@ -145,13 +145,13 @@ def test_zero_is_zero_whatever_its_sign(spark):
 def test_times_are_compared_as_moments_whatever_the_session_calls_them(spark):
     branch = Branch(spark, "id timestamp, n int", [(dt.datetime(2026, 11, 1, h, 30, tzinfo=dt.UTC), 1) for h in (5, 6)])
     batch = spark.createDataFrame(
-        [(dt.datetime(2026, 11, 1, 6, 30, tzinfo=dt.UTC), 2, False)], "id timestamp, n int, tombstone boolean"
+        [(dt.datetime(2026, 11, 1, 6, 30, tzinfo=dt.UTC), 2, False)], "id timestamp, n int, __tombstone boolean"
     )
     zone = spark.conf.get("spark.sql.session.timeZone")
     try:
         # Half past one comes twice on this day.
         spark.conf.set("spark.sql.session.timeZone", "America/New_York")
-        merge.replace(batch, branch.target, "staged", ("id",), nullcontext())
+        merge.replace(batch, branch.target, "staged", ("id",), nullcontext(), nullcontext())
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
 
@@ -177,8 +177,8 @@ def test_a_deleted_key_is_missing(spark):
 
 def test_nothing_stays_held_on_the_server(spark):
     branch = Branch(spark, "id string, n int", [("a", 1)])
-    batch = spark.createDataFrame([("a", 2, False)], "id string, n int, tombstone boolean")
+    batch = spark.createDataFrame([("a", 2, False)], "id string, n int, __tombstone boolean")
 
-    merge.replace(batch, branch.target, "staged", ("id",), nullcontext())
+    merge.replace(batch, branch.target, "staged", ("id",), nullcontext(), nullcontext())
 
     assert batch.storageLevel.useMemory is False

@@ -12,7 +12,7 @@ from resources.catalog import Catalog
 from spark import write
 
 MOMENTS = {
-    "before it looks at the schema": (ingestion._Run, "_schema"),
+    "before it looks at the schema": (ingestion, "ensure_table"),
     "before its branch": (write, "create_branch"),
     "before its write": (write, "append"),
     "before its audit": (audit, "audit"),
@@ -46,7 +46,7 @@ def test_a_whole_run_in_between_makes_the_first_start_over(resources, monkeypatc
     assert [row["kafka_offset"] for row in stream.rows()] == list(range(80))
 
 
-@pytest.mark.parametrize("owner, name", [(ingestion, "read_log"), (ingestion._Run, "_schema")])
+@pytest.mark.parametrize("owner, name", [(ingestion, "read_log"), (ingestion, "ensure_table")])
 def test_a_writer_that_took_newer_records_in_between_is_no_loss(resources, monkeypatch, owner, name):
     stream = Stream(resources, partitions=1)
     stream.produce_trades(range(50))
@@ -83,7 +83,7 @@ def test_two_processes_at_once_publish_each_record_once(resources, tmp_path):
 def test_a_snapshot_without_its_position_is_not_published(resources, monkeypatch):
     stream = Stream(resources)
     stream.produce_trades(range(10))
-    monkeypatch.setattr(write, "_token", lambda *_: nullcontext())
+    monkeypatch.setattr(write, "with_properties", lambda *_: nullcontext())
 
     with pytest.raises(AuditFailed, match="does not say that it holds this batch's offsets"):
         stream.ingest()

@@ -5,6 +5,7 @@ import random
 from support import TRADES, Stream, framed, trade
 
 from lakehouse.config import PROJECT
+from resources.catalog import live_rows
 
 
 def newest(stream):
@@ -38,9 +39,25 @@ def test_the_table_is_the_newest_state_over_many_batches(resources):
         expected = newest(stream)
         rows = stream.rows()
         assert {row["userid"]: (row["kafka_partition"], row["kafka_offset"]) for row in rows} == expected
-        assert len(rows) == len(expected) == published.total_rows
+        assert len(rows) == len(expected) == live_rows(stream.table())
         counts = published.counts
         assert counts.consumed == 300 == counts.rows + counts.tombstones + counts.superseded
+
+
+def test_rows_are_counted_right_after_a_rewrite_that_left_deletes_behind(resources):
+    stream = Stream(resources, settings={"mode": "upsert"})
+    for numbers in (range(50), range(50, 60)):
+        stream.produce_trades(numbers)
+        stream.ingest()
+    spark = resources.spark.session(resources.catalog.spark_settings())
+    name = f"{stream.namespace}.`{stream.topic.table}`"
+    spark.sql(f"DELETE FROM lake.{name} WHERE userid = 'User_1'")
+    options = "map('rewrite-all', 'true')"
+    spark.sql(f"CALL lake.system.rewrite_data_files(table => '{name}', options => {options})").collect()
+    summary = stream.table().current_snapshot().summary.additional_properties
+
+    assert int(summary["total-position-deletes"]) > 0
+    assert live_rows(stream.table()) == len(stream.rows()) == 8
 
 
 def test_delete_then_insert_and_insert_then_delete_in_one_batch(resources):

@@ -44,11 +44,14 @@ def test_a_topic_needs_no_more_than_its_name(tmp_path):
     ("topics", "said"),
     [
         ("  a:\n    mod: upsert\n", "lakehouse.yaml:4: topics.a.mod: no such key. Did you mean 'mode'?"),
-        ("  a:\n    mode: upset\n", "lakehouse.yaml:4: topics.a.mode: input should be 'append' or 'upsert'"),
+        (
+            "  a:\n    mode: upset\n",
+            "lakehouse.yaml:4: topics.a.mode: input should be 'append', 'dedup', 'upsert' or 'debezium'",
+        ),
         ("  a: {partitions: 0}\n", "lakehouse.yaml:3: topics.a.partitions: input should be greater than or equal to 1"),
         (
             "  a: {mode: upsert}\n",
-            "lakehouse.yaml:3: topics.a: upsert needs to know which row a record replaces. Add 'key:",
+            "lakehouse.yaml:3: topics.a: upsert needs to know which row a record belongs to. Add 'key:",
         ),
         ("  a: {mode: upsert, key: [x, y]}\n", "topics.a.key: a string message key is one column"),
         (

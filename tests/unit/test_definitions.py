@@ -19,11 +19,23 @@ def loaded():
     return defs()
 
 
-def test_every_declared_topic_is_a_chain_of_four_assets(loaded):
+def test_every_declared_topic_is_a_chain_of_four_assets_and_a_ledger(loaded):
     dg.Definitions.validate_loadable(loaded)
     topics = configuration.load().topics
     keys = {key.to_user_string() for key in loaded.resolve_asset_graph().get_all_asset_keys()}
-    assert keys == {f"{system}/{topic}" for topic in topics for system in ("kafka", "iceberg", "glue", "snowflake")}
+    systems = ("kafka", "iceberg", "glue", "snowflake", "ledger")
+    assert keys == {f"{system}/{topic}" for topic in topics for system in systems}
+
+
+def test_ledgers_are_proven_every_day_and_not_with_every_run(loaded):
+    def nodes(job):
+        return {node.name for node in loaded.resolve_job_def(job).nodes}
+
+    ledgers = {f"ledger__{topic}" for topic in configuration.load().topics}
+    assert nodes("ledger") == ledgers
+    assert not nodes("lakehouse") & ledgers
+    [schedule] = loaded.schedules
+    assert (schedule.job_name, schedule.default_status) == ("ledger", dg.DefaultScheduleStatus.RUNNING)
 
 
 def test_every_table_is_audited_and_every_hop_checked(loaded):
@@ -33,7 +45,8 @@ def test_every_table_is_audited_and_every_hop_checked(loaded):
         assert checks[f"iceberg/{topic}", "conservation"].blocking
         assert checks[f"iceberg/{topic}", "key_not_null"].blocking
         assert checks[f"glue/{topic}", "points_at_published_snapshot"].blocking
-        assert {(f"iceberg/{topic}", "fresh"), (f"snowflake/{topic}", "same_as_iceberg")} <= set(checks)
+        assert {(f"iceberg/{topic}", "fresh"), (f"iceberg/{topic}", "ledger")} <= set(checks)
+        assert {(f"ledger/{topic}", "proven"), (f"snowflake/{topic}", "same_as_iceberg")} <= set(checks)
 
 
 def test_a_derived_topic_depends_on_the_table_it_is_computed_from(loaded):

@@ -1,0 +1,41 @@
+"""The asset of a table's dead letters. Materializing it decodes them again: what decodes now becomes rows."""
+
+import dagster as dg
+
+from assets.failures import RETRY, explained
+from assets.ingestion import Systems
+from assets.replay import redrive
+from lakehouse import naming
+from lakehouse.config import Config, Topic
+from resources.catalog import Catalog
+from resources.kafka import Kafka
+from resources.schema_registry import SchemaRegistry
+from resources.spark import Spark
+
+
+def dead_letters_asset(config: Config, topic: Topic) -> dg.AssetsDefinition:
+    """`dead_letters/<topic>`. It is materialized by hand, after the producer, the schema or the registry was mended."""
+
+    @dg.asset(
+        key=["dead_letters", topic.name],
+        deps=[["iceberg", topic.name]],
+        description=f"Records of {topic.name} that could not be decoded. Materialize to decode them again.",
+        group_name=topic.table,
+        kinds={"iceberg", "spark"},
+        pool=f"iceberg_{topic.table}",
+        retry_policy=RETRY,
+        metadata={"dagster/table_name": f"{config.namespace}.{naming.dead_letter_table(topic.table)}"},
+    )
+    def dead_letters(
+        context: dg.AssetExecutionContext,
+        kafka: Kafka,
+        schema_registry: SchemaRegistry,
+        spark: Spark,
+        catalog: Catalog,
+    ) -> dg.MaterializeResult:
+        with explained():
+            done = redrive(config.namespace, topic, Systems(kafka, schema_registry, spark, catalog))
+        context.log.info(f"{done.tried:,} dead letters decoded again, {done.landed:,} are rows now")
+        return dg.MaterializeResult(metadata={"tried": done.tried, "landed": done.landed})
+
+    return dead_letters

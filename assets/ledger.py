@@ -1,0 +1,90 @@
+"""The ledger in Dagster: a check with every run of the table, and an asset that proves it and shows it as a page."""
+
+import dagster as dg
+
+from assets.failures import RETRY, explained
+from assets.ingestion import Systems
+from assets.proof import Proof, check, prove
+from lakehouse import ledger, ledger_page
+from lakehouse.automation import with_the_asset
+from lakehouse.config import Config, Topic
+from resources.catalog import Catalog
+from resources.kafka import Kafka
+from resources.schema_registry import SchemaRegistry
+from resources.spark import Spark
+
+
+class Depth(dg.Config):
+    """How far the proof goes."""
+
+    whole_log: bool = False
+    """Also compare with every record that the topic's log still holds, which reads the topic once."""
+
+
+def ledger_asset(config: Config, topic: Topic) -> dg.AssetsDefinition:
+    """`ledger/<topic>`: the deep check as a page; its check `proven` fails when something does not add up."""
+    key, namespace = dg.AssetKey(["ledger", topic.name]), config.namespace
+
+    @dg.asset(
+        key=key,
+        deps=[["iceberg", topic.name]],
+        description=f"What each commit of {topic.table} took from the topic, proven against rows and dead letters.",
+        group_name=topic.table,
+        kinds={"iceberg", "spark"},
+        pool=f"ledger_{topic.table}",
+        retry_policy=RETRY,
+        check_specs=[
+            dg.AssetCheckSpec("proven", asset=key, description="Rows and dead letters are what the commits counted.")
+        ],
+    )
+    def proven_ledger(
+        config: Depth, kafka: Kafka, schema_registry: SchemaRegistry, spark: Spark, catalog: Catalog
+    ) -> dg.MaterializeResult:
+        with explained():
+            systems = Systems(kafka, schema_registry, spark, catalog)
+            proof = prove(namespace, topic, systems, whole_log=config.whole_log)
+        said = ledger_page.summary(proof.entries, proof.findings)
+        counts = ledger.totals(proof.entries)
+        pages = {
+            "findings": ledger_page.findings_as_list(proof.findings) or "None.",
+            "commits": ledger_page.markdown(*ledger_page.commits(proof.entries, proof.findings)),
+            "partitions": ledger_page.markdown(*ledger_page.partitions(proof.entries, proof.rows, proof.letters)),
+        }
+        return dg.MaterializeResult(
+            metadata={
+                "summary": said,
+                **{name: dg.MarkdownMetadataValue(page) for name, page in pages.items()},
+                **{name: getattr(counts, name) for name in ledger_page.COUNTED},
+            },
+            check_results=[
+                dg.AssetCheckResult(check_name="proven", passed=proof.holds, description=said, metadata=_found(proof))
+            ],
+        )
+
+    return proven_ledger
+
+
+def ledger_check(config: Config, topic: Topic) -> dg.AssetChecksDefinition:
+    """The commits add up and follow each other without a gap: metadata only, so that it is cheap."""
+
+    @dg.asset_check(
+        asset=["iceberg", topic.name],
+        name="ledger",
+        description="Every commit accounts for each record it consumed, and begins where the one before it ended.",
+        automation_condition=with_the_asset(),
+    )
+    def adds_up(catalog: Catalog) -> dg.AssetCheckResult:
+        with explained():
+            proof = check(catalog, config.namespace, topic)
+        return dg.AssetCheckResult(
+            passed=proof.holds,
+            description=ledger_page.summary(proof.entries, proof.findings),
+            metadata={"commits": len(proof.entries)} | _found(proof),
+        )
+
+    return adds_up
+
+
+def _found(proof: Proof) -> dict[str, object]:
+    found = ledger_page.findings_as_list(proof.findings)
+    return {"findings": dg.MarkdownMetadataValue(found)} if found else {}

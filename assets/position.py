@@ -1,0 +1,163 @@
+"""Where a table's position comes from when its snapshots do not say: the configuration, or somebody's decision."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from getpass import getuser
+from typing import TYPE_CHECKING
+
+from assets.staging import Staging
+from lakehouse import naming
+from lakehouse.batch import DECISION, TOKEN, Batch, Log
+from lakehouse.config import Topic
+from lakehouse.errors import LakehouseError, UnclearState
+from resources.catalog import CONTINUED, RECREATED, batch_of, last_batch
+from resources.kafka import Kafka
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from assets.ingestion import Systems
+
+
+OFFSETS = re.compile(r"\d+:\d+(,\d+:\d+)*")
+"""Offsets by partition, such as `0:12,1:40`."""
+
+
+def at(log: Log, kafka: Kafka, where: str) -> Batch:
+    """A position, as a batch that ends there and holds nothing.
+
+    Parameters: `where` is `earliest`, `latest`, a time (ISO 8601 with offset) or offsets as `0:12,1:40`.
+    Raises: LakehouseError when it is none of these; Unreachable.
+    """
+    match where:
+        case "earliest":
+            end = dict(log.start)
+        case "latest":
+            end = dict(log.end)
+        case _ if OFFSETS.fullmatch(where):
+            end = dict(log.start) | {int(p): int(o) for p, o in (pair.split(":") for pair in where.split(","))}
+        case _:
+            end = kafka.offsets_at(log.topic, _milliseconds(where))
+    return Batch(log.cluster_id, log.topic, log.topic_id, end, end)
+
+
+def _milliseconds(where: str) -> int:
+    try:
+        time = datetime.fromisoformat(where)
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        raise LakehouseError(
+            f"'{where}' is no position. Write earliest, latest, a time such as 2026-01-31T00:00:00Z, or offsets such "
+            f"as 0:12,1:40"
+        )
+    return int(time.timestamp() * 1000)
+
+
+def resume(systems: Systems, namespace: str, topic: Topic, where: str, reason: str) -> Batch:
+    """Decide where the next batch begins, whatever the table says; returns the position, `start` being the one before.
+
+    Parameters: `where` as `at` takes it; `reason` is kept with the decision.
+    Raises: LakehouseError when `where` is unclear, not in the log, or before what the table has; CommitConflict;
+    SchemaError; Unreachable.
+    """
+    from assets.ingestion import read_log
+
+    log = read_log(systems.kafka, topic.topic)
+    topic = systems.catalog.current(namespace, topic)
+    table = systems.catalog.load(namespace, topic.table)
+    before = newest_known(table)
+    position = at(log, systems.kafka, where)
+    same_log = before is not None and (before.cluster_id, before.topic_id) == (log.cluster_id, log.topic_id)
+    for p, offset in position.end.items():
+        if not log.start.get(p, 0) <= offset <= log.end.get(p, -1):
+            there = f"{log.start.get(p)} to {log.end.get(p)}"
+            raise LakehouseError(
+                f"Partition {p} of '{topic.topic}' has offsets {there}, not {offset}. Nothing was changed"
+            )
+        if before and same_log and offset < min(before.end.get(p, 0), log.end[p]):
+            raise LakehouseError(
+                f"Table {namespace}.{topic.table} has partition {p} up to offset {before.end[p]} already; beginning at "
+                f"{offset} would duplicate rows. Nothing was changed. Use `lakehouse replay` to read records again"
+            )
+    if before:
+        position = replace(position, start={p: before.end.get(p, offset) for p, offset in position.end.items()})
+    if table and before and not same_log:
+        with table.transaction() as transaction:
+            transaction.set_properties({RECREATED: f"{before.cluster_id}/{before.topic_id}"})
+    record(systems, namespace, topic, _table(systems, namespace, topic), position, reason)
+    return position
+
+
+def newest_known(table: Table | None) -> Batch | None:
+    """The newest token on main; where its history does not tell, the one of the offsets tag."""
+    try:
+        return last_batch(table)
+    except UnclearState:
+        assert table is not None
+        tagged = table.snapshot_by_name(naming.OFFSETS_TAG)
+        return batch_of(tagged) if tagged else None
+
+
+def begin(systems: Systems, namespace: str, topic: Topic, log: Log) -> None:
+    """Make the table, and note in it where lakehouse.yaml has the first batch begin.
+
+    Raises: CommitConflict; SchemaError; Unreachable.
+    """
+    position = at(log, systems.kafka, topic.start)
+    record(systems, namespace, topic, _table(systems, namespace, topic), position, f"start: {topic.start}")
+
+
+def continue_beside(systems: Systems, namespace: str, topic: Topic, last: Batch, reason: str) -> str:
+    """Close the table at the batch that is its last, and name the one that goes on; returns that name.
+
+    A writer that still holds a batch for the closed table finds its main moved, and starts over.
+
+    Raises: CommitConflict when another writer publishes at the same time; Unreachable.
+    """
+    name = naming.next_version(topic.table)
+    table = systems.catalog.load(namespace, topic.table)
+    assert table is not None
+    record(systems, namespace, topic, table, replace(last, start=last.end), reason, {CONTINUED: name})
+    return name
+
+
+def _table(systems: Systems, namespace: str, topic: Topic) -> Table:
+    from assets.codecs import formats
+    from assets.ingestion import ensure_table
+
+    return ensure_table(systems.catalog, namespace, topic, formats(systems.schema_registry, topic))
+
+
+def record(
+    systems: Systems,
+    namespace: str,
+    topic: Topic,
+    table: Table,
+    position: Batch,
+    reason: str,
+    properties: Mapping[str, str] | None = None,
+) -> None:
+    """Write into the table that the next batch begins where `position` ends, and why: a snapshot without rows.
+
+    Parameters: `properties` are set on the table in the same commit.
+    Raises: CommitConflict when another writer publishes at the same time; Unreachable.
+    """
+    from spark.write import Target, nothing
+
+    catalog = systems.catalog
+    spark = systems.spark.session(catalog.spark_settings())
+    base = table.current_snapshot()
+    staging = Staging(catalog, spark, namespace)
+    branch = staging.branch(topic.table)
+    decision = {"reason": reason, "by": getuser(), "at": datetime.now(UTC).isoformat(timespec="seconds")}
+    with staging.undisturbed(topic.table, branch):
+        nothing(
+            spark, Target(namespace, topic.table, branch, {TOKEN: position.to_json(), DECISION: json.dumps(decision)})
+        )
+    catalog.publish(table.refresh(), branch, base.snapshot_id if base else None, properties=properties)

@@ -1,0 +1,180 @@
+"""Records read again: a range of the log, or dead letters whose reason is gone. Doing it twice changes nothing.
+
+Rows are told by partition and offset (or by key, where a table has one row a key), so what is there already is replaced
+by itself. The position does not move.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from assets.ingestion import Systems, ensure_table, read_log
+from assets.position import at
+from assets.staging import Staging
+from lakehouse import naming
+from lakehouse.batch import REPLAY, Batch, Log, next_batch, split
+from lakehouse.config import Topic
+from lakehouse.errors import LakehouseError, UnclearState
+from resources.catalog import RECREATED, last_batch
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyspark.sql import DataFrame
+
+    from assets.codecs import Formats
+    from spark.write import Counts
+
+BY_ORIGIN = ("kafka_partition", "kafka_offset")
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What was read again. `snapshot_id` is None where there was nothing."""
+
+    batch: Batch
+    counts: Counts
+    snapshot_id: int | None
+
+
+@dataclass(frozen=True)
+class Redriven:
+    """Dead letters that were decoded again: how many, and how many are rows now."""
+
+    tried: int
+    landed: int
+
+
+def replay(namespace: str, topic: Topic, systems: Systems, since: str, branch: str | None = None) -> Replayed:
+    """Read the log again from `since` up to the table's position, and replace the rows of those records.
+
+    Parameters: `since` as lakehouse.yaml writes a start, or offsets as `0:12,1:40`. With `branch`, rows go to that
+    branch of the table, which is made where it is missing, and main stays as it is.
+    Raises: LakehouseError when nothing was ingested yet, or `since` is unclear; UnclearState when the log no longer has
+    the range; CommitConflict when another writer publishes meanwhile.
+    """
+    topic = systems.catalog.current(namespace, topic)
+    table, log, position = _ingested(namespace, topic, systems, in_place=branch is None)
+    start = at(log, systems.kafka, since).end
+    wanted = replace(position, start={p: min(start.get(p, o), o) for p, o in position.end.items()})
+    return _again(namespace, topic, systems, table, _within(wanted, log), branch)
+
+
+def redrive(namespace: str, topic: Topic, systems: Systems) -> Redriven:
+    """Decode the table's dead letters again; those that decode become rows with their original offsets.
+
+    Raises: UnclearState when a table with one row a key would need records that the log no longer has.
+    """
+    from assets.codecs import formats, with_foreign_writers
+    from spark import dead_letters
+    from spark.decode import decode
+
+    topic = systems.catalog.current(namespace, topic)
+    name = naming.dead_letter_table(topic.table)
+    if systems.catalog.load(namespace, name) is None:
+        return Redriven(0, 0)
+    table, log, position = _ingested(namespace, topic, systems, in_place=True)
+    spark = systems.spark.session(systems.catalog.spark_settings())
+    letters = dead_letters.waiting(spark, namespace, name, topic)
+    known = formats(systems.schema_registry, topic)
+    known = with_foreign_writers(systems.schema_registry, known, decode(letters, known.decoding()))
+    decoded = decode(letters, known.decoding())
+    first = dead_letters.first_offsets(decoded)
+    tried, landing = dead_letters.tally(decoded)
+    if landing and topic.replaces:
+        # A newer record may have replaced or deleted the row since: only the log knows.
+        since = {p: min(first.get(p, o), o) for p, o in position.end.items()}
+        _again(namespace, topic, systems, table, _within(replace(position, start=since), log), None)
+    elif landing:
+        _publish(namespace, topic, systems, known, {"dead_letters": landing}, lambda formats: [decoded])
+    if tried:
+        dead_letters.mark(decoded, namespace, name, topic)
+    return Redriven(tried, landing)
+
+
+def _ingested(namespace: str, topic: Topic, systems: Systems, in_place: bool) -> tuple[Table, Log, Batch]:
+    """The table, its topic's log and its position."""
+    table = systems.catalog.load(namespace, topic.table)
+    last = last_batch(table)
+    if table is None or last is None:
+        raise LakehouseError(f"Nothing of '{topic.name}' was ingested yet. Materialize iceberg/{topic.name} first")
+    if in_place and RECREATED in table.properties:
+        raise UnclearState(
+            f"Table {namespace}.{topic.table} holds rows of a topic that was recreated since, whose offsets are not "
+            f"those of '{topic.topic}' now. Nothing was changed. Replay into a branch instead"
+        )
+    log = read_log(systems.kafka, topic.topic)
+    next_batch(last, log, topic.table)
+    return table, log, last
+
+
+def _within(wanted: Batch, log: Log) -> Batch:
+    """The range, all of which the log must still have."""
+    for partition, offset in wanted.start.items():
+        if offset < min(log.start[partition], wanted.end[partition]):
+            raise UnclearState(
+                f"Topic '{wanted.topic}' partition {partition} no longer has offsets {offset} to "
+                f"{log.start[partition] - 1}. Nothing was changed. Begin at `earliest`, which is what is left"
+            )
+    return wanted
+
+
+def _again(namespace: str, topic: Topic, systems: Systems, table: Table, wanted: Batch, branch: str | None) -> Replayed:
+    """Write the rows of a range again, all of them in one publication."""
+    from assets.codecs import formats
+    from spark.decode import decode
+    from spark.records import read_range
+    from spark.write import Counts
+
+    if not wanted.offsets:
+        return Replayed(wanted, Counts(), None)
+    spark = systems.spark.session(systems.catalog.spark_settings())
+
+    def pieces(known: Formats) -> list[DataFrame]:
+        how, found, rest = known.decoding(), [], wanted
+        while rest.offsets:
+            piece = split(rest, topic.max_records_per_batch)
+            records = read_range(spark, systems.kafka.spark_options(), piece, headers=how.needs_headers)
+            found.append(decode(records, how))
+            rest = replace(rest, start=piece.end)
+        return found
+
+    said = {"start": dict(wanted.start), "end": dict(wanted.end)}
+    known = formats(systems.schema_registry, topic)
+    counts, snapshot_id = _publish(namespace, topic, systems, known, said, pieces, branch)
+    return Replayed(wanted, counts, snapshot_id)
+
+
+def _publish(
+    namespace: str,
+    topic: Topic,
+    systems: Systems,
+    known: Formats,
+    said: dict[str, object],
+    pieces: Callable[[Formats], list[DataFrame]],
+    branch: str | None = None,
+) -> tuple[Counts, int]:
+    """Replace the rows of decoded records on a branch, and make it main unless the branch was asked for."""
+    from spark import write
+
+    catalog = systems.catalog
+    spark = systems.spark.session(catalog.spark_settings())
+    table = ensure_table(catalog, namespace, topic, known)
+    base = table.current_snapshot()
+    assert base is not None
+    staging = Staging(catalog, spark, namespace)
+    staged = staging.branch(topic.table) if branch is None else staging.kept(topic.table, branch)
+    target = write.Target(namespace, topic.table, staged, {REPLAY: json.dumps(said)}, topic.metadata.names)
+    counts = write.Counts()
+    with staging.undisturbed(topic.table, staged):
+        for decoded in pieces(known):
+            if topic.mode == "dedup":
+                counts += write.dedup(decoded, target, topic.key, empty=False)
+            else:
+                counts += write.upsert(decoded, target, topic.key if topic.replaces else BY_ORIGIN, empty=False)
+    table = table.refresh()
+    if branch is None:
+        table = catalog.publish(table, staged, base.snapshot_id)
+    return counts, table.metadata.refs[branch or "main"].snapshot_id

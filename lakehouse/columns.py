@@ -1,0 +1,72 @@
+"""The columns of a table: its records' own, then the message key's, then metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.config import Topic
+from lakehouse.errors import SchemaError
+from lakehouse.metadata import COMMENTS, internal
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import IcebergType, NestedField, StructType
+
+
+def table_schema(topic: Topic, value: StructType, key: StructType | None) -> Schema:
+    """The schema of a topic's table, every column optional, with fresh field ids.
+
+    Parameters: `value` and `key` are the columns of the two sides of a message; where both have one, it is the value's.
+    Raises: SchemaError when two columns have one name (upper and lower case are one).
+    """
+    from pyiceberg.schema import Schema, assign_fresh_schema_ids
+    from pyiceberg.types import NestedField
+
+    own = {field.name: field for field in value.fields}
+    fields = [*value.fields, *(field for field in (key.fields if key else ()) if field.name not in own)]
+    types = _metadata_types()
+    for name, comment in COMMENTS.items():
+        if table_name := topic.metadata.names.get(internal(name)):
+            fields.append(NestedField(1, table_name, types[name], required=False, doc=comment))
+    distinct(fields)
+    return assign_fresh_schema_ids(Schema(*fields))
+
+
+def distinct(fields: Sequence[NestedField]) -> None:
+    """Spark, Glue and Snowflake do not tell upper from lower case; the project's own columns have names too.
+
+    Raises: SchemaError when two fields have one name.
+    """
+    folded: dict[str, str] = {}
+    for field in fields:
+        other = folded.setdefault(field.name.lower(), field.name)
+        if other != field.name:
+            raise SchemaError(f"Columns '{other}' and '{field.name}' differ by case only; rename one in the schema")
+    if len(folded) < len(fields):
+        names = [field.name for field in fields]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise SchemaError(
+            f"Two columns are called '{twice}', a name that every table has or the schema repeats; rename the field"
+        )
+
+
+def _metadata_types() -> Mapping[str, IcebergType]:
+    from pyiceberg import types as t
+
+    def optional(name: str, type_: IcebergType) -> Any:
+        return t.NestedField(1, name, type_, required=False)
+
+    header = t.StructType(optional("key", t.StringType()), optional("value", t.BinaryType()))
+    return {
+        "topic": t.StringType(),
+        "partition": t.IntegerType(),
+        "headers": t.ListType(1, header, element_required=False),
+        "leader_epoch": t.IntegerType(),
+        "offset": t.LongType(),
+        "timestamp": t.TimestamptzType(),
+        "timestamp_type": t.StringType(),
+        "raw_key": t.BinaryType(),
+        "raw_value": t.BinaryType(),
+        "schema_id": t.IntegerType(),
+    }

@@ -1,0 +1,97 @@
+"""Partitioning and sort order as lakehouse.yaml writes them: `day(kafka_timestamp)`, `bucket(16, id)`, `price desc`.
+
+Source of the transforms: Iceberg table specification, Partition transforms.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.errors import SchemaError
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+    from pyiceberg.transforms import Transform
+
+_TERM = re.compile(
+    r"(?:(?P<name>year|month|day|hour|bucket|truncate)\((?:(?P<width>\d+), *)?(?P<of>[^(),]+)\))|[^(),]+"
+)
+_WIDE = ("bucket", "truncate")
+
+
+@dataclass(frozen=True)
+class Term:
+    """A column, or a transform of it. `width` is the number of buckets, or the length that truncate keeps."""
+
+    column: str
+    transform: str = "identity"
+    width: int | None = None
+    descending: bool = False
+
+    @property
+    def name(self) -> str:
+        """The partition field's name, as Iceberg names it by default."""
+        suffix = {"identity": "", "truncate": "_trunc"}.get(self.transform, f"_{self.transform}")
+        return self.column + suffix
+
+    @property
+    def iceberg(self) -> Transform[Any, Any]:
+        """The transform as pyiceberg has it."""
+        from pyiceberg.transforms import parse_transform
+
+        return parse_transform(f"{self.transform}[{self.width}]" if self.width else self.transform)
+
+
+def parse(text: str, *, ordered: bool = False) -> Term:
+    """Read one term; with `ordered`, it may end in `asc` or `desc`.
+
+    Raises: ValueError with what is wrong and what is right.
+    """
+    direction = re.fullmatch(r"(.*?) +(asc|desc)", text.strip()) if ordered else None
+    found = _TERM.fullmatch(direction[1] if direction else text.strip())
+    if found is None or (found["name"] in _WIDE) != (found["width"] is not None):
+        raise ValueError(f"'{text}' is no column or transform. Write column, day(column) or bucket(16, column)")
+    return Term(
+        (found["of"] or found[0]).strip(),
+        found["name"] or "identity",
+        int(found["width"]) if found["width"] else None,
+        bool(direction) and direction[2] == "desc",
+    )
+
+
+def arrange(table: Table, partition_by: tuple[str, ...], sort_by: tuple[str, ...]) -> None:
+    """Give a table this partitioning and order from its next files on; files that are there stay as they are.
+
+    Raises: SchemaError when a column is not there or a transform does not apply to it; nothing is changed.
+    """
+    schema = table.schema()
+    parts = {_field(schema, term): term for term in map(parse, partition_by)}
+    order = {(*_field(schema, term), term.descending): term for term in (parse(t, ordered=True) for t in sort_by)}
+    there = {(f.source_id, str(f.transform)): f.name for f in table.spec().fields if str(f.transform) != "void"}
+    if parts.keys() != there.keys():
+        with table.update_spec() as spec:
+            for field in there.keys() - parts.keys():
+                spec.remove_field(there[field])
+            for field, term in parts.items():
+                if field not in there:
+                    spec.add_field(term.column, term.iceberg, term.name)
+    sorted_by = [(f.source_id, str(f.transform), f.direction.value == "desc") for f in table.sort_order().fields]
+    if list(order) != sorted_by:
+        with table.update_sort_order() as update:
+            for term in order.values():
+                (update.desc if term.descending else update.asc)(term.column, term.iceberg)
+
+
+def _field(schema: Schema, term: Term) -> tuple[int, str]:
+    """The source column's id and the transform."""
+    try:
+        source = schema.find_field(term.column)
+    except ValueError as error:
+        known = ", ".join(field.name for field in schema.fields)
+        raise SchemaError(f"There is no column '{term.column}' to partition or sort by. There are: {known}") from error
+    if not term.iceberg.can_transform(source.field_type):
+        raise SchemaError(f"Column '{term.column}' is a {source.field_type}: {term.transform} does not apply to it")
+    return source.field_id, str(term.iceberg)

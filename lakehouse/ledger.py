@@ -1,0 +1,494 @@
+"""The ledger of a table: what each commit took from the topic, and whether all of it adds up.
+
+Every ingest commit says which offsets it holds (lakehouse.batch) and what became of the records in them (`Counts`).
+Whatever was consumed is a row, a tombstone, superseded, deduplicated, filtered, a dead letter or skipped; the range of
+each commit begins where the one before ended. Pure functions; docs/ledger.md says what is proven and what is not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal
+
+from lakehouse.batch import COUNTS, DECISION, PART, REPLAY, Batch, Log
+from lakehouse.errors import UnclearState
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+NAMED = 10
+"""How many single offsets a finding names."""
+
+Kind = Literal["ingest", "replay", "decision", "foreign"]
+
+Identity = tuple[str, str]
+"""Cluster id and topic id: what tells a recreated topic from the one before."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What became of the records of a commit: each is counted once, so `consumed` is the sum of the rest."""
+
+    consumed: int = 0
+    rows: int = 0
+    tombstones: int = 0
+    superseded: int = 0
+    deduplicated: int = 0
+    filtered: int = 0
+    dead_letters: int = 0
+    skipped: int = 0
+
+    @property
+    def outcomes(self) -> dict[str, int]:
+        """Everything but `consumed`."""
+        return {name: n for name, n in asdict(self).items() if name != "consumed"}
+
+    @property
+    def nowhere(self) -> int:
+        """Records that were left out on purpose: they are in no table."""
+        return self.filtered + self.deduplicated + self.skipped
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether every consumed record has one outcome."""
+        return sum(self.outcomes.values()) == self.consumed and min(self.outcomes.values()) >= 0
+
+    @staticmethod
+    def from_json(noted: Mapping[str, int]) -> Counts:
+        """Read what the table property holds of one snapshot; what is not there is 0.
+
+        Raises: UnclearState when it has an outcome this release does not know.
+        """
+        if unknown := set(noted) - {field.name for field in fields(Counts)}:
+            raise UnclearState(
+                f"The counts of a commit name {', '.join(sorted(unknown))}, which a newer release wrote. "
+                f"Nothing was changed. Upgrade lakehouse"
+            )
+        return Counts(**noted)
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Counts)))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One commit of main. `added` and `deleted` are rows as Iceberg counted them, `has_parent` whether the commit
+    was made onto another one."""
+
+    snapshot_id: int
+    committed_at: datetime
+    kind: Kind
+    operation: str
+    batch: Batch | None = None
+    counts: Counts | None = None
+    added: int = 0
+    deleted: int = 0
+    has_parent: bool = True
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets the commit moves the position by; a decision that goes back moves by none."""
+        if self.batch is None:
+            return 0
+        # A decision about a recreated topic may end with other partitions than it starts with.
+        return sum(max(0, end - self.batch.start.get(p, end)) for p, end in self.batch.end.items())
+
+    @property
+    def without_record(self) -> int:
+        """Offsets without a record: transaction markers, aborted records, what compaction removed. No fault."""
+        return self.offsets - self.counts.consumed if self.counts and self.kind == "ingest" else 0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found in a ledger. A `fault` does not add up; anything else is worth knowing.
+
+    `kind` is a stable code. `partition` and `offsets` (both inclusive) are where, when it is one place.
+    """
+
+    kind: str
+    said: str
+    fault: bool = True
+    snapshot_id: int | None = None
+    partition: int | None = None
+    offsets: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Range:
+    """The offsets of one partition that an ingest commit holds: `start` inclusive, `end` exclusive.
+
+    `topic` is the one they are of: a recreated topic uses offsets again.
+    """
+
+    snapshot_id: int
+    partition: int
+    start: int
+    end: int
+    topic: Identity = ("", "")
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a table holds of a range: rows, distinct offsets, and the first and last of them."""
+
+    rows: int = 0
+    distinct: int = 0
+    first: int | None = None
+    last: int | None = None
+
+
+@dataclass(frozen=True)
+class Logged:
+    """What the topic's log holds of a range now: records, and how many of them are neither row nor dead letter."""
+
+    records: int = 0
+    missing: int = 0
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """One partition over the whole ledger: offsets from `start` (inclusive) to `end` (exclusive), in so many
+    `commits`."""
+
+    topic: Identity
+    partition: int
+    start: int
+    end: int
+    commits: int
+
+
+def read(table: Table) -> list[Entry]:
+    """The commits of main, oldest first: as far back as snapshots were not expired."""
+    from assets.audit import committed_rows
+    from resources.catalog import batch_of, lineage
+
+    counted = json.loads(table.properties.get(COUNTS, "{}"))
+    entries = []
+    for snapshot in lineage(table):
+        assert snapshot.summary is not None
+        summary = snapshot.summary.additional_properties
+        if PART in summary:
+            continue
+        batch, counts = batch_of(snapshot), counted.get(str(snapshot.snapshot_id))
+        kinds: dict[Kind, object] = {"decision": DECISION in summary, "replay": REPLAY in summary, "ingest": batch}
+        entries.append(
+            Entry(
+                snapshot_id=snapshot.snapshot_id,
+                committed_at=datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC),
+                kind=next((kind for kind, found in kinds.items() if found), "foreign"),
+                operation=snapshot.summary.operation.value,
+                batch=batch,
+                counts=Counts.from_json(counts) if counts else None,
+                added=committed_rows(snapshot),
+                deleted=sum(int(summary.get(name, 0)) for name in ("deleted-records", "added-position-deletes")),
+                has_parent=snapshot.parent_snapshot_id is not None,
+            )
+        )
+    return entries[::-1]
+
+
+def findings(entries: Sequence[Entry]) -> list[Finding]:
+    """Everything that does not add up in a ledger, and what limits the proof.
+
+    Parameters: `entries` as `read` gives them, oldest first.
+    """
+    found = list(_beginning(entries))
+    for entry in entries:
+        found += _of_counts(entry)
+        found += _of_others(entry)
+    return found + list(_of_offsets(entries))
+
+
+def totals(entries: Iterable[Entry]) -> Counts:
+    """The counts of all ingest commits together."""
+    return sum((e.counts for e in entries if e.kind == "ingest" and e.counts), Counts())
+
+
+def coverage(entries: Iterable[Entry]) -> list[Coverage]:
+    """What the ingest commits hold of each partition, by topic and partition."""
+    found: dict[tuple[Identity, int], Coverage] = {}
+    for r in ranges(entries):
+        known = found.get((r.topic, r.partition)) or Coverage(r.topic, r.partition, r.start, r.end, 0)
+        bounds = {"start": min(known.start, r.start), "end": max(known.end, r.end), "commits": known.commits + 1}
+        found[r.topic, r.partition] = replace(known, **bounds)
+    return sorted(found.values(), key=lambda covered: (covered.topic, covered.partition))
+
+
+def ranges(entries: Iterable[Entry]) -> list[Range]:
+    """What each ingest commit holds of each partition. An offset that several hold (a decision may go back) is of the
+    oldest of them, so that ranges of one topic never overlap; empty ones are left out."""
+    found = []
+    highest: dict[tuple[Identity, int], int] = {}
+    for entry in entries:
+        if entry.kind != "ingest" or entry.batch is None:
+            continue
+        topic = identity(entry.batch)
+        for p, end in sorted(entry.batch.end.items()):
+            start = max(entry.batch.start[p], highest.get((topic, p), 0))
+            if start < end:
+                found.append(Range(entry.snapshot_id, p, start, end, topic))
+                highest[topic, p] = end
+    return found
+
+
+def beside(entries: Sequence[Entry]) -> list[Range]:
+    """Where rows may be that no commit of the ledger counts: before its beginning where older snapshots were expired,
+    and in what a decision skipped where a replay may have brought it back. Their snapshot id is 0."""
+    found = []
+    if entries and entries[0].has_parent:
+        first = {r.partition: r for r in reversed(ranges(entries))}
+        found += [Range(0, p, 0, r.start) for p, r in sorted(first.items()) if r.start]
+    if any(e.kind == "replay" for e in entries):
+        for batch in (e.batch for e in entries if e.kind == "decision" and e.batch):
+            skipped = [(p, batch.start.get(p, end), end) for p, end in batch.end.items()]
+            found += [Range(0, p, start, end) for p, start, end in skipped if start < end]
+    return found
+
+
+def shared(found: Sequence[Range]) -> set[int]:
+    """The snapshots with a range that a commit of another topic holds too: their rows cannot be told apart."""
+    spans: dict[tuple[Identity, int], tuple[int, int]] = {}
+    for r in found:
+        start, end = spans.get((r.topic, r.partition), (r.start, r.end))
+        spans[r.topic, r.partition] = min(start, r.start), max(end, r.end)
+    return {
+        r.snapshot_id
+        for r in found
+        for (topic, partition), (start, end) in spans.items()
+        if topic != r.topic and partition == r.partition and max(start, r.start) < min(end, r.end)
+    }
+
+
+def held_findings(
+    entries: Sequence[Entry],
+    rows: Mapping[Range | None, Held],
+    letters: Mapping[Range | None, Held],
+    either: Mapping[Range | None, Held] | None = None,
+    *,
+    append: bool,
+) -> list[Finding]:
+    """Whether a table and its dead-letter table hold what the counts say.
+
+    Of an append table, as many rows of each commit's offsets as it counted. Of an upsert table, no more than that, for
+    newer records take the place of older rows; and of the newest commit exactly as many, unless another writer
+    changed rows later. A replay makes rows of dead letters, or of what was left out, at the offsets of older commits:
+    no more is known then than how many records of a commit are a row or a dead letter.
+
+    Parameters: what each range holds, of rows, of dead letters, and where there was a replay of both together; None
+    stands for offsets that no range has.
+    """
+    all_ranges = ranges(entries)
+    known = [e for e in entries if e.kind == "ingest" and e.counts]
+    of: dict[int, list[Range]] = {}
+    for r in all_ranges:
+        of.setdefault(r.snapshot_id, []).append(r)
+    unclear = shared(all_ranges)
+    newest = next((e.snapshot_id for e in reversed(entries) if e.kind != "foreign" or changes_rows(e)), None)
+    found = []
+    for entry in known:
+        if entry.snapshot_id in unclear:
+            said = f"Offsets of snapshot {entry.snapshot_id} were used by another topic too: their rows look alike"
+            found.append(Finding("shared_offsets", said, fault=False, snapshot_id=entry.snapshot_id))
+            continue
+        own = of.get(entry.snapshot_id, [])
+        in_table, set_aside = (sum(held.get(r, Held()).rows for r in own) for held in (rows, letters))
+        assert entry.counts is not None
+        counted, counted_letters = entry.counts.rows, entry.counts.dead_letters
+        if append and either is not None:
+            there = sum(either.get(r, Held()).distinct for r in own)
+            at_least = counted + counted_letters
+            if not at_least <= there <= at_least + entry.counts.nowhere:
+                found += _differs(entry, "rows or dead letters", there, at_least)
+            continue
+        found += _differs(entry, "dead letters", set_aside, counted_letters)
+        exact = append or (entry.snapshot_id == newest and entry.offsets == sum(r.end - r.start for r in own))
+        if exact or in_table > counted:
+            found += _differs(entry, "rows", in_table, counted)
+    if outside := rows.get(None):
+        where = f" ({outside.first} to {outside.last})" if outside.first is not None else ""
+        found.append(Finding("unknown_rows", f"{outside.rows:,} rows have offsets{where} that no commit holds"))
+    return found
+
+
+def duplicate_findings(duplicates: Sequence[tuple[int, int, int]], what: str) -> list[Finding]:
+    """Records that a table holds more than once.
+
+    Parameters: (partition, offset, how often) of each, as far as they are to be named; `what` they are.
+    """
+    return [
+        _at("duplicate", f"Partition {p} offset {offset} is there {n} times among the {what}", p, offset)
+        for p, offset, n in duplicates
+    ]
+
+
+def key_findings(keys: Sequence[tuple[str, int]]) -> list[Finding]:
+    """Keys with more than one row in an upsert table, as (key, rows)."""
+    return [Finding("duplicate_key", f"Key {key} has {n} rows") for key, n in keys]
+
+
+def newest_findings(wrong: Sequence[tuple[int, int, bool]]) -> list[Finding]:
+    """Newest records of their keys that an upsert table does not show, as (partition, offset, tombstone)."""
+    said = {
+        False: "LOST: partition {} offset {} is the newest of its key in the log, and the table does not have it",
+        True: "Partition {} offset {} deletes its key in the log, and the table has an older row of the key",
+    }
+    return [_at("not_deleted" if gone else "lost", said[gone].format(p, o), p, o) for p, o, gone in wrong]
+
+
+def log_findings(
+    entries: Sequence[Entry], logged: Mapping[int, Logged], named: Sequence[tuple[int, int, int]]
+) -> list[Finding]:
+    """Whether what the topic's log still holds is in the table: a record there that has no outcome is lost.
+
+    Filtered, deduplicated and skipped records are in the log and nowhere else, so that many may be missing.
+
+    Parameters: what the log holds of each snapshot's ranges; `named` are missing records as (snapshot id, partition,
+    offset), as far as they are to be named.
+    """
+    found = []
+    for entry in entries:
+        seen = logged.get(entry.snapshot_id)
+        if seen is None:
+            continue
+        counts = entry.counts
+        if counts and seen.records > counts.consumed:
+            said = f"Snapshot {entry.snapshot_id} consumed {counts.consumed:,} records; the log has {seen.records:,}"
+            found.append(Finding("never_read", said, snapshot_id=entry.snapshot_id))
+        # Commits from before there were counts left nothing out.
+        nowhere = counts.nowhere if counts else 0
+        if seen.missing <= nowhere:
+            continue
+        for snapshot_id, partition, offset in named:
+            if snapshot_id == entry.snapshot_id:
+                among = f", one of {seen.missing:,} of which {nowhere:,} were left out on purpose" if nowhere else ""
+                said = f"LOST: partition {partition} offset {offset} is in the log and nowhere else{among}"
+                found.append(_at("lost", said, partition, offset, snapshot_id))
+        lost = seen.missing - nowhere
+        said = f"Snapshot {entry.snapshot_id}: records in the log that are neither rows nor dead letters: {lost:,}"
+        found.append(Finding("lost_records", said, snapshot_id=entry.snapshot_id))
+    return found
+
+
+def unsound(found: Iterable[Finding]) -> list[Finding]:
+    """The findings that are faults."""
+    return [finding for finding in found if finding.fault]
+
+
+def changes_rows(entry: Entry) -> bool:
+    """Whether a commit changed what readers see (a `replace` does not: Iceberg specification, Snapshots)."""
+    return entry.operation != "replace" and bool(entry.added or entry.deleted)
+
+
+def identity(batch: Batch | Log) -> Identity:
+    """Which topic a batch is of, or a log."""
+    return batch.cluster_id, batch.topic_id
+
+
+def verdict(entry: Entry, found: Collection[Finding]) -> str:
+    """One commit's result in a few words."""
+    faults = sorted({f.kind for f in found if f.fault and f.snapshot_id == entry.snapshot_id})
+    if faults:
+        return ", ".join(faults)
+    match entry.kind:
+        case "ingest" | "replay" if entry.counts:
+            return "adds up"
+        case "ingest":
+            return "not counted"
+        case "foreign" if changes_rows(entry):
+            return "changed by another writer"
+        case "foreign":
+            return "same rows"
+    return entry.kind
+
+
+def _beginning(entries: Sequence[Entry]) -> Iterable[Finding]:
+    if entries and entries[0].has_parent:
+        first = next((e.batch for e in entries if e.batch), None)
+        at = ", ".join(f"{p} from {o}" for p, o in sorted(first.start.items())) if first else "unknown"
+        yield Finding(
+            "begins",
+            f"The ledger begins at snapshot {entries[0].snapshot_id}: older ones were expired. Partitions: {at}",
+            fault=False,
+            snapshot_id=entries[0].snapshot_id,
+        )
+    ingests = [e for e in entries if e.kind == "ingest"]
+    first_counted = next((i for i, e in enumerate(ingests) if e.counts), len(ingests))
+    if first_counted:
+        said = f"Commits before the first with counts: {first_counted:,}. Their offsets are checked, their records not"
+        yield Finding("before_counts", said, fault=False)
+    for entry in ingests[first_counted:]:
+        if entry.counts is None:
+            said = f"Snapshot {entry.snapshot_id} has no counts, and older ones have: somebody removed them"
+            yield Finding("no_counts", said, snapshot_id=entry.snapshot_id)
+
+
+def _of_counts(entry: Entry) -> Iterable[Finding]:
+    counts = entry.counts
+    if counts is None:
+        return
+    if not counts.adds_up:
+        outcomes = " + ".join(f"{name} {n:,}" for name, n in counts.outcomes.items() if n)
+        said = f"Snapshot {entry.snapshot_id} consumed {counts.consumed:,} records and tells of {outcomes or 'none'}"
+        yield Finding("sum", said, snapshot_id=entry.snapshot_id)
+    if entry.batch and counts.consumed > entry.offsets:
+        said = f"Snapshot {entry.snapshot_id} consumed {counts.consumed:,} records from {entry.offsets:,} offsets"
+        yield Finding("more_than_offsets", said, snapshot_id=entry.snapshot_id)
+    if entry.added != counts.rows:
+        said = f"Iceberg committed {entry.added:,} rows in snapshot {entry.snapshot_id}, which counts {counts.rows:,}"
+        yield Finding("rows", said, snapshot_id=entry.snapshot_id)
+
+
+def _of_others(entry: Entry) -> Iterable[Finding]:
+    if entry.kind == "foreign" and changes_rows(entry):
+        said = (
+            f"Another writer's {entry.operation} (snapshot {entry.snapshot_id}) added {entry.added:,} rows and deleted "
+            f"{entry.deleted:,}; a deep check names what is missing or doubled"
+        )
+        yield Finding("foreign", said, fault=False, snapshot_id=entry.snapshot_id)
+    if entry.kind == "decision" and entry.batch:
+        back = sum(max(0, start - entry.batch.end.get(p, start)) for p, start in entry.batch.start.items())
+        said = f"An operator's decision (snapshot {entry.snapshot_id}) skipped {entry.offsets:,} offsets"
+        said += f" and went back by {back:,}" if back else ""
+        yield Finding("decision", said, fault=False, snapshot_id=entry.snapshot_id)
+
+
+def _of_offsets(entries: Iterable[Entry]) -> Iterable[Finding]:
+    """Each commit begins where the one before it ended, in every partition; new partitions begin anywhere."""
+    position: dict[int, int] = {}
+    topic = None
+    for entry in entries:
+        batch, id_ = entry.batch, entry.snapshot_id
+        if batch is None:
+            continue
+        if topic not in (None, identity(batch)) and entry.kind != "decision":
+            said = f"Snapshot {id_} is of another topic, {'/'.join(identity(batch))}, and nobody decided so"
+            yield Finding("another_topic", said, snapshot_id=id_)
+            position = {}
+        for p, start in sorted(batch.start.items()):
+            end, before = batch.end.get(p, start), position.get(p, start)
+            if start != before:
+                kind, low, high = ("gap", before, start - 1) if start > before else ("overlap", start, before - 1)
+                what = "which no commit holds" if kind == "gap" else "which an older commit holds too"
+                said = f"Partition {p}: {kind} of offsets {low} to {high} before snapshot {id_}, {what}"
+                yield Finding(kind, said, snapshot_id=id_, partition=p, offsets=(low, high))
+            if end < start and entry.kind == "ingest":
+                said = f"Partition {p}: snapshot {id_} ends at {end}, before its start {start}"
+                yield Finding("backwards", said, snapshot_id=id_, partition=p, offsets=(end, start - 1))
+        # A topic that was recreated has the partitions that its own commits name, and no other.
+        position = (position if topic == identity(batch) else {}) | dict(batch.end)
+        topic = identity(batch)
+
+
+def _differs(entry: Entry, what: str, there: int, counted: int) -> Iterable[Finding]:
+    if there != counted:
+        kind = ("missing_" if there < counted else "surplus_") + what.replace(" ", "_")
+        said = f"Snapshot {entry.snapshot_id} counts {counted:,} {what}, and its offsets have {there:,}"
+        yield Finding(kind, said, snapshot_id=entry.snapshot_id)
+
+
+def _at(kind: str, said: str, partition: int, offset: int, snapshot_id: int | None = None) -> Finding:
+    return Finding(kind, said, snapshot_id=snapshot_id, partition=partition, offsets=(offset, offset))

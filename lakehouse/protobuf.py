@@ -1,0 +1,292 @@
+"""Protobuf schemas as columns.
+
+Sources: Protocol Buffers language guide (proto3, proto2) and encoding; Confluent Schema Registry, wire format and
+Protobuf serializer. docs/types.md has the rules as a table.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Literal
+
+from lakehouse.columns import distinct
+from lakehouse.errors import SchemaError
+from lakehouse.schema import RegisteredSchema, Shape
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+    from pyiceberg.types import IcebergType, StructType
+
+MAX_BYTES = 1_000_000
+"""Of a schema's text, before anything reads it."""
+
+ROOT = "lakehouse_root.proto"
+"""What the schema itself is called among the files it imports."""
+
+JSON = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue")
+WRAPPERS = "BoolValue BytesValue DoubleValue FloatValue Int32Value Int64Value StringValue UInt32Value UInt64Value"
+
+Kind = Literal[
+    "int", "long", "decimal", "float", "double", "boolean", "string", "binary", "enum", "struct", "timestamp", "json",
+    "list", "map",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a message, or what a list or map holds.
+
+    `fields` are a struct's, a list's one element, or a map's key and value; `symbols` an enum's numbers and names;
+    `former` the names that its number had in earlier versions.
+    """
+
+    name: str
+    number: int
+    kind: Kind
+    fields: tuple[Field, ...] = ()
+    symbols: tuple[tuple[int, str], ...] = ()
+    message: str = ""
+    former: tuple[str, ...] = ()
+
+
+def shape(schemas: Sequence[RegisteredSchema], record: str = "") -> Shape:
+    """The columns of a message, by the versions of its schema, oldest first.
+
+    The newest version says what there is; fields of older ones follow, since records of old writers may have them. A
+    number that had another name is a rename.
+
+    Parameters: `record` is the message's full name; without, it is the first of the file.
+    Raises: SchemaError for what is no message, is recursive, or does not compile.
+    """
+    former: dict[str, tuple[str, ...]] = {}
+
+    def struct(fields: Sequence[Field], path: str) -> StructType:
+        from pyiceberg.types import NestedField, StructType
+
+        made = [NestedField(1, f.name, type_(f, f"{path}{f.name}"), required=False) for f in fields]
+        if not made:
+            raise SchemaError(f"Protobuf message at '{path.rstrip('.') or 'the top'}' has no fields, so no columns")
+        distinct(made)
+        return StructType(*made)
+
+    def type_(field: Field, path: str) -> IcebergType:
+        from pyiceberg import types as t
+
+        if field.former:
+            former[path] = field.former
+        match field.kind:
+            case "struct":
+                return struct(field.fields, f"{path}.")
+            case "list":
+                return t.ListType(1, type_(field.fields[0], f"{path}.element"), element_required=False)
+            case "map":
+                key, value = field.fields
+                return t.MapType(1, type_(key, f"{path}.key"), 2, type_(value, f"{path}.value"), value_required=False)
+        return {
+            "int": t.IntegerType(),
+            "long": t.LongType(),
+            "decimal": t.DecimalType(20, 0),
+            "float": t.FloatType(),
+            "double": t.DoubleType(),
+            "boolean": t.BooleanType(),
+            "binary": t.BinaryType(),
+            "timestamp": t.TimestamptzType(),
+        }.get(field.kind, t.StringType())
+
+    return Shape(struct(reader(schemas, record), ""), former)
+
+
+def reader(schemas: Sequence[RegisteredSchema], record: str = "") -> tuple[Field, ...]:
+    """The fields of a message over all versions of its schema, as `shape` describes them."""
+    fields = message_fields(schemas[-1], record)
+    for older in reversed(schemas[:-1]):
+        fields = _merged(fields, message_fields(older, record))
+    return fields
+
+
+def message_fields(schema: RegisteredSchema, record: str = "") -> tuple[Field, ...]:
+    """The fields of a message in one version of its schema."""
+    return _fields(message(schema, record), ())
+
+
+def message(schema: RegisteredSchema, record: str = "") -> Descriptor:
+    """The message that a table is made of: `record`, or the file's first.
+
+    Raises: SchemaError when it is not there.
+    """
+    from google.protobuf.descriptor_pool import DescriptorPool
+
+    pool, files = DescriptorPool(), compiled(schema)
+    for file in files.file:
+        pool.Add(file)
+    try:
+        if record:
+            return pool.FindMessageTypeByName(record)
+        root = files.file[-1]
+        return pool.FindMessageTypeByName(".".join(filter(None, (root.package, root.message_type[0].name))))
+    except (KeyError, IndexError) as error:
+        raise SchemaError(f"The Protobuf schema has no message '{record or 'at all'}'. Correct 'record'") from error
+
+
+def has(schema: RegisteredSchema, record: str) -> bool:
+    """Whether a schema defines a message of that full name."""
+    try:
+        return bool(message(schema, record))
+    except SchemaError:
+        return False
+
+
+def message_index(descriptor: Descriptor) -> bytes:
+    """What the wire format has between the schema id and the message, for a message of this type.
+
+    Which message of the file it is, as its place among its siblings, from the outermost in: zigzag varints, their
+    number first; the first of the file is a single zero (Confluent, Wire format: message indexes).
+    """
+    path: list[int] = []
+    while (parent := descriptor.containing_type) is not None:
+        path.insert(0, [m.name for m in parent.nested_types].index(descriptor.name))
+        descriptor = parent
+    path.insert(0, list(descriptor.file.message_types_by_name).index(descriptor.name))
+    return b"\x00" if path == [0] else b"".join(_varint(2 * n) for n in (len(path), *path))
+
+
+def compiled(schema: RegisteredSchema) -> FileDescriptorSet:
+    """The schema and everything it imports as descriptors, itself last.
+
+    Raises: SchemaError with what the compiler says.
+    """
+    return _compiled(schema.text, schema.references)
+
+
+@lru_cache(maxsize=256)
+def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> FileDescriptorSet:
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+
+    if len(text) > MAX_BYTES:
+        raise SchemaError(f"The Protobuf schema has {len(text):,} characters; at most {MAX_BYTES:,} are read")
+    try:
+        # A client may register the descriptor itself in place of its source.
+        root = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+    except (binascii.Error, ValueError):
+        return _protoc({**dict(references), ROOT: text})
+    imported = _protoc({**dict(references), ROOT: 'syntax = "proto3";' + "".join(map(_import, root.dependency))})
+    return FileDescriptorSet(file=[*imported.file[:-1], root])
+
+
+def _import(name: str) -> str:
+    return f'import "{name}";'
+
+
+def _protoc(files: dict[str, str]) -> FileDescriptorSet:
+    """Compile the file ROOT, which may import the others and what Google publishes."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+    with TemporaryDirectory() as folder:
+        home = Path(folder)
+        for name, text in files.items():
+            path = (home / name).resolve()
+            if not path.is_relative_to(home.resolve()):
+                raise SchemaError(f"The Protobuf schema imports '{name}', which is outside of its folder")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        compiler = [sys.executable, "-m", "grpc_tools.protoc", "--include_imports", "--descriptor_set_out=out"]
+        includes = [folder, *(str(path) for path in _published())]
+        done = subprocess.run(
+            [*compiler, *(f"-I{include}" for include in includes), ROOT], cwd=folder, capture_output=True, text=True
+        )
+        if done.returncode:
+            raise SchemaError(f"The Protobuf schema does not compile: {done.stderr.strip().replace(ROOT, 'line')}")
+        return FileDescriptorSet.FromString((home / "out").read_bytes())
+
+
+def _published() -> list[Path]:
+    """Where the sources of google/protobuf and google/type are."""
+    tools, rpc = find_spec("grpc_tools"), find_spec("google.rpc")
+    assert tools and tools.origin
+    found = [Path(tools.origin).parent / "_proto"]
+    if rpc and rpc.submodule_search_locations:
+        found.append(Path(rpc.submodule_search_locations[0]).parent.parent)
+    return found
+
+
+def _varint(n: int) -> bytes:
+    out = b""
+    while n > 127:
+        out, n = out + bytes([n & 127 | 128]), n >> 7
+    return out + bytes([n])
+
+
+def _fields(descriptor: Descriptor, open_: tuple[str, ...]) -> tuple[Field, ...]:
+    if descriptor.full_name in open_:
+        raise SchemaError(f"Protobuf message '{descriptor.full_name}' contains itself; Iceberg has no recursive types")
+    return tuple(_field(field, (*open_, descriptor.full_name)) for field in descriptor.fields)
+
+
+def _field(field: FieldDescriptor, open_: tuple[str, ...]) -> Field:
+    if field.is_repeated:
+        entry = field.message_type
+        if entry is not None and entry.GetOptions().map_entry:
+            return Field(field.name, field.number, "map", tuple(_one(f, open_) for f in entry.fields))
+        return Field(field.name, field.number, "list", (replace(_one(field, open_), name="element", number=1),))
+    return _one(field, open_)
+
+
+def _one(field: FieldDescriptor, open_: tuple[str, ...]) -> Field:
+    """A field as if it were not repeated."""
+    kinds: dict[int, Kind] = {
+        field.TYPE_INT32: "int",
+        field.TYPE_SINT32: "int",
+        field.TYPE_SFIXED32: "int",
+        field.TYPE_INT64: "long",
+        field.TYPE_SINT64: "long",
+        field.TYPE_SFIXED64: "long",
+        field.TYPE_UINT32: "long",
+        field.TYPE_FIXED32: "long",
+        field.TYPE_UINT64: "decimal",
+        field.TYPE_FIXED64: "decimal",
+        field.TYPE_FLOAT: "float",
+        field.TYPE_DOUBLE: "double",
+        field.TYPE_BOOL: "boolean",
+        field.TYPE_STRING: "string",
+        field.TYPE_BYTES: "binary",
+    }
+    if kind := kinds.get(field.type):
+        return Field(field.name, field.number, kind)
+    if field.type == field.TYPE_ENUM:
+        symbols = tuple((value.number, value.name) for value in field.enum_type.values)
+        return Field(field.name, field.number, "enum", symbols=symbols)
+    if field.type == field.TYPE_GROUP:
+        raise SchemaError(f"Protobuf field '{field.full_name}' is a group, which is not read. Make it a message")
+    of = field.message_type.full_name
+    if of == "google.protobuf.Timestamp":
+        return Field(field.name, field.number, "timestamp")
+    if of in JSON:
+        return Field(field.name, field.number, "json", message=of)
+    if of in [f"google.protobuf.{name}" for name in WRAPPERS.split()]:
+        return replace(_one(field.message_type.fields_by_name["value"], open_), name=field.name, number=field.number)
+    return Field(field.name, field.number, "struct", _fields(field.message_type, open_), message=of)
+
+
+def _merged(newer: tuple[Field, ...], older: tuple[Field, ...]) -> tuple[Field, ...]:
+    """The newer fields with the names that their numbers had, then the older ones whose number and name are free."""
+    before = {field.number: field for field in older}
+    fields = []
+    for field in newer:
+        if old := before.get(field.number):
+            if old.name != field.name and old.name not in field.former:
+                field = replace(field, former=(*field.former, old.name))
+            if old.kind == field.kind:
+                field = replace(field, fields=_merged(field.fields, old.fields))
+        fields.append(field)
+    numbers, names = {f.number for f in newer}, {f.name.lower() for f in newer}
+    return (*fields, *(f for f in older if f.number not in numbers and f.name.lower() not in names))

@@ -1,0 +1,309 @@
+"""Protobuf messages → rows, in compiled code over Arrow (ptars); no Python object is made for a message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, reduce
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from lakehouse import protobuf
+from lakehouse.avro import DECODED
+from lakehouse.protobuf import Field
+from lakehouse.schema import RegisteredSchema
+from spark.decode import FRAME_BYTES, Codec
+
+if TYPE_CHECKING:
+    from ptars._lib import MessageHandler
+
+FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799
+"""google.protobuf.Timestamp: years 1 to 9999."""
+
+PLAIN = "lakehouse_plain"
+"""A package that well-known types are moved to where ptars would convert them to less than they hold."""
+
+
+@dataclass(frozen=True)
+class ProtobufCodec(Codec):
+    """Protobuf messages in the Confluent wire format, each decoded by its writer's schema, then matched by number.
+
+    Parameters: `writers` are schemas by registry id; `fields` are the columns; `record` is the message's full name, or
+    empty for the first of each file.
+    """
+
+    writers: Mapping[int, RegisteredSchema]
+    fields: tuple[Field, ...]
+    record: str = ""
+
+    @property
+    def columns(self) -> list[str]:
+        return [field.name for field in self.fields]
+
+    def decode(self, data: Column) -> Column:
+        body = self._by_writer(data, lambda id_: F.substring(data, FRAME_BYTES + 1 + len(self._index[id_]), MAX_LENGTH))
+        return F.arrow_udf(self._decoder(), self._type)(self.schema_id(data), body)
+
+    def schema_id(self, data: Column) -> Column:
+        frame = F.substring(data, 1, FRAME_BYTES)
+        known = [(frame == F.lit(b"\x00" + id_.to_bytes(4, "big")), F.lit(id_)) for id_ in sorted(self.writers)]
+        return reduce(lambda chain, branch: chain.when(*branch), known, F)
+
+    def framed(self, data: Column) -> Column:
+        return (F.octet_length(data) > FRAME_BYTES) & (F.substring(data, 1, 1) == F.lit(b"\x00"))
+
+    def other(self, data: Column) -> Column:
+        """Whether a message is of another type than this table's, though of a known schema."""
+        return self._by_writer(data, lambda _: F.lit(False)).isNull() & self.schema_id(data).isNotNull()
+
+    @cached_property
+    def _index(self) -> dict[int, bytes]:
+        found = {id_: protobuf.message(schema, self.record) for id_, schema in self.writers.items()}
+        return {id_: protobuf.message_index(message) for id_, message in found.items()}
+
+    def _by_writer(self, data: Column, then: Callable[[int], Column]) -> Column:
+        branches = []
+        for id_ in sorted(self.writers):
+            head = b"\x00" + id_.to_bytes(4, "big") + self._index[id_]
+            branches.append((F.substring(data, 1, len(head)) == F.lit(head), then(id_)))
+        return reduce(lambda chain, branch: chain.when(*branch), branches, F)
+
+    @property
+    def _type(self) -> T.StructType:
+        fields = [T.StructField(field.name, _spark_type(field)) for field in self.fields]
+        return T.StructType([*fields, T.StructField(DECODED, T.BooleanType())])
+
+    def _decoder(self) -> Callable[[pa.Array, pa.Array], pa.Array]:
+        """What the workers run: it holds descriptors and fields, and no connection to anything."""
+        wanted = self.fields
+        sources = {
+            id_: (
+                protobuf.compiled(schema).SerializeToString(),
+                protobuf.message(schema, self.record).full_name,
+                protobuf.message_fields(schema, self.record),
+            )
+            for id_, schema in self.writers.items()
+        }
+
+        def decode(ids: pa.Array, bodies: pa.Array) -> pa.Array:
+            return decoded(ids, bodies, sources, wanted)
+
+        return decode
+
+
+MAX_LENGTH = 2**31 - 1
+
+Source = tuple[bytes, str, tuple[Field, ...]]
+"""A writer: its descriptors, serialized, the message's full name, and its fields."""
+
+
+def decoded(ids: pa.Array, bodies: pa.Array, sources: Mapping[int, Source], wanted: tuple[Field, ...]) -> pa.Array:
+    """Messages as a struct array of the wanted fields and DECODED; null where a message does not decode.
+
+    Parameters: the writer's id and the message's bytes of each row; either may be null.
+    """
+    if bodies.type != pa.binary():
+        bodies = bodies.cast(pa.binary())
+    parts, places = [], []
+    usable = bodies.is_valid()
+    for id_ in pc.unique(ids.filter(usable)).to_pylist():
+        rows = pc.indices_nonzero(pc.fill_null(pc.and_(pc.equal(ids, id_), usable), False))
+        good = _decode(bodies.take(rows), sources[id_], wanted)
+        for first, part in good:
+            places.append(rows.slice(first, len(part)))
+            parts.append(part)
+    if not parts:
+        return pa.nulls(len(bodies), _struct_type(wanted))
+    order = pa.concat_arrays([place.cast(pa.int64()) for place in places])
+    back = pa.array(range(len(bodies)), pa.int64())
+    return pa.concat_arrays(parts).take(pc.index_in(back, order))
+
+
+def _decode(bodies: pa.Array, source: Source, wanted: tuple[Field, ...]) -> list[tuple[int, pa.Array]]:
+    """What decodes of an array, as (first row, rows) in order. A bad message is found by halving."""
+    descriptors, message, written = source
+    try:
+        batch = _handler(descriptors, message).array_to_record_batch(bodies)
+        return [(0, _struct(batch.to_struct_array(), written, wanted, decoded=True))]
+    except (ValueError, pa.ArrowException):
+        if len(bodies) == 1:
+            return []
+    half = len(bodies) // 2
+    first = _decode(pa.concat_arrays([bodies.slice(0, half)]), source, wanted)
+    second = _decode(pa.concat_arrays([bodies.slice(half)]), source, wanted)
+    return [*first, *((half + row, part) for row, part in second)]
+
+
+@lru_cache(maxsize=64)
+def _handler(descriptors: bytes, message: str) -> MessageHandler:
+    """The compiled decoder of a message, once a worker process."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+    from google.protobuf.descriptor_pool import DescriptorPool
+    from ptars import HandlerPool, PtarsConfig
+
+    files = FileDescriptorSet.FromString(descriptors)
+    pool = DescriptorPool()
+    for file in files.file:
+        _make_plain(file)
+        pool.Add(file)
+    found = pool.FindMessageTypeByName(message)
+    return HandlerPool([found.file], PtarsConfig(list_value_name="element")).get_for_message(found)
+
+
+def _make_plain(file: Any) -> None:
+    """Timestamp and its like as the messages they are (ptars counts nanoseconds in 64 bits, which end in 2262), and
+    JSON values, which are recursive, as bytes."""
+    moved = {
+        "google/protobuf/timestamp.proto": "google.protobuf",
+        "google/protobuf/duration.proto": "google.protobuf",
+    }
+    if file.name in moved or file.name.startswith("google/type/"):
+        file.package = PLAIN + "." + file.package
+    names = (".google.protobuf.Timestamp", ".google.protobuf.Duration")
+
+    def visit(messages: Any) -> None:
+        for message in messages:
+            visit(message.nested_type)
+            entry = message.options.map_entry
+            for field in message.field:
+                if field.type_name.removeprefix(".") in protobuf.JSON and file.name != "google/protobuf/struct.proto":
+                    field.type = field.TYPE_BYTES
+                    field.ClearField("type_name")
+                    if field.label != field.LABEL_REPEATED and not field.HasField("oneof_index") and not entry:
+                        # An empty value is not an absent one: bytes tell them apart when they are optional.
+                        field.oneof_index, field.proto3_optional = len(message.oneof_decl), True
+                        message.oneof_decl.add(name=f"_{field.name}")
+                elif field.type_name in names or field.type_name.startswith(".google.type."):
+                    field.type_name = f".{PLAIN}{field.type_name}"
+
+    visit(file.message_type)
+
+
+def _struct(array: pa.Array, written: tuple[Field, ...], wanted: tuple[Field, ...], *, decoded: bool) -> pa.Array:
+    """A struct array with the wanted fields, matched by number; null where the writer has no such field."""
+    there = {field.number: field for field in written}
+    children = []
+    for field in wanted:
+        own = there.get(field.number)
+        if own is None:
+            children.append(pa.nulls(len(array), _arrow_type(field)))
+        else:
+            children.append(_converted(array.field(array.type.get_field_index(own.name)), own, field))
+    type_ = _struct_type(wanted, decoded=decoded)
+    if decoded:
+        children.append(pa.array([True] * len(array), pa.bool_()))
+    return pa.StructArray.from_arrays(children, fields=list(type_), mask=array.is_null())
+
+
+def _converted(array: pa.Array, written: Field, wanted: Field) -> pa.Array:
+    """What a writer has in a field, in the type of the column, exactly.
+
+    Raises: ValueError (or ArrowInvalid, which is one) when that cannot be.
+    """
+    if written.kind != wanted.kind and (written.kind, wanted.kind) not in WIDER:
+        raise ValueError(f"{written.kind} is no {wanted.kind}")
+    match wanted.kind:
+        case "struct":
+            return _struct(array, written.fields, wanted.fields, decoded=False)
+        case "list":
+            values = _converted(array.values, written.fields[0], wanted.fields[0])
+            return pa.ListArray.from_arrays(array.offsets, values, type=_arrow_type(wanted), mask=array.is_null())
+        case "map":
+            keys, items = (
+                _converted(part, *pair)
+                for part, pair in zip(
+                    (array.keys, array.items), zip(written.fields, wanted.fields, strict=True), strict=True
+                )
+            )
+            return pa.MapArray.from_arrays(array.offsets, keys, items, type=_arrow_type(wanted))
+        case "enum":
+            numbers, names = zip(*written.symbols, strict=True)
+            named = pa.array(names).take(pc.index_in(array, pa.array(numbers, pa.int32())))
+            return pc.coalesce(named, array.cast(pa.string()))
+        case "timestamp":
+            return _timestamps(array)
+        case "json":
+            return pa.array([_json(wanted.message, value) for value in array.to_pylist()], pa.string())
+    return array.cast(_arrow_type(wanted))
+
+
+WIDER = {("int", "long"), ("int", "decimal"), ("long", "decimal"), ("float", "double")}
+
+
+def _timestamps(array: pa.Array) -> pa.Array:
+    """Seconds and nanoseconds as microseconds."""
+    valid = array.is_valid()
+    seconds, nanos = (array.field(name).filter(valid) for name in ("seconds", "nanos"))
+    if len(seconds):
+        span, fraction = pc.min_max(seconds).as_py(), pc.min_max(nanos).as_py()
+        if span["min"] < FIRST_SECOND or span["max"] > LAST_SECOND or fraction["min"] < 0 or fraction["max"] >= 10**9:
+            raise ValueError("a timestamp is out of range")
+    micros = pc.divide(array.field("nanos"), 1000)
+    if not pc.all(pc.equal(pc.multiply(pc.divide(nanos, 1000), 1000), nanos), min_count=0).as_py():
+        raise ValueError("a timestamp is not in whole microseconds")
+    since = pc.add(pc.multiply(array.field("seconds"), 1_000_000), micros.cast(pa.int64()))
+    return pc.if_else(valid, since, None).cast(pa.timestamp("us", "UTC"))
+
+
+def _json(message: str, value: bytes | None) -> str | None:
+    """A JSON value, which Protobuf has as a recursive message, as text."""
+    from google.protobuf import json_format, struct_pb2
+    from google.protobuf.message import DecodeError
+
+    if value is None:
+        return None
+    try:
+        parsed = getattr(struct_pb2, message.rpartition(".")[2]).FromString(value)
+        return json_format.MessageToJson(parsed, indent=None)
+    except (DecodeError, json_format.Error) as error:
+        raise ValueError(str(error)) from error
+
+
+def _struct_type(fields: tuple[Field, ...], *, decoded: bool = True) -> pa.StructType:
+    own = [pa.field(field.name, _arrow_type(field)) for field in fields]
+    return pa.struct([*own, *([pa.field(DECODED, pa.bool_())] if decoded else [])])
+
+
+def _arrow_type(field: Field) -> pa.DataType:
+    match field.kind:
+        case "struct":
+            return _struct_type(field.fields, decoded=False)
+        case "list":
+            return pa.list_(pa.field("element", _arrow_type(field.fields[0])))
+        case "map":
+            return pa.map_(*(_arrow_type(part) for part in field.fields))
+    return {
+        "int": pa.int32(),
+        "long": pa.int64(),
+        "decimal": pa.decimal128(20, 0),
+        "float": pa.float32(),
+        "double": pa.float64(),
+        "boolean": pa.bool_(),
+        "binary": pa.binary(),
+        "timestamp": pa.timestamp("us", "UTC"),
+    }.get(field.kind, pa.string())
+
+
+def _spark_type(field: Field) -> T.DataType:
+    match field.kind:
+        case "struct":
+            return T.StructType([T.StructField(part.name, _spark_type(part)) for part in field.fields])
+        case "list":
+            return T.ArrayType(_spark_type(field.fields[0]))
+        case "map":
+            return T.MapType(*(_spark_type(part) for part in field.fields))
+    return {
+        "int": T.IntegerType(),
+        "long": T.LongType(),
+        "decimal": T.DecimalType(20, 0),
+        "float": T.FloatType(),
+        "double": T.DoubleType(),
+        "boolean": T.BooleanType(),
+        "binary": T.BinaryType(),
+        "timestamp": T.TimestampType(),
+    }.get(field.kind, T.StringType())

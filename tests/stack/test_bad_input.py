@@ -1,0 +1,112 @@
+"""A schema that does not fit, a record that ends its work, a topic of dead letters."""
+
+import json
+
+import pytest
+from support import TRADES, Stream, consume, framed, registry, trade
+
+from assets import codecs
+from assets.mirror import mirror
+from lakehouse.errors import DoesNotFit
+from spark.decode import AvroCodec
+
+
+def changed(schema, **types):
+    """The trades' schema with other types for some fields."""
+    parsed = json.loads(schema)
+    for field in parsed["fields"]:
+        field["type"] = types.get(field["name"], field["type"])
+    return json.dumps(parsed)
+
+
+def incompatible(stream):
+    """A version of the schema in which `quantity` is text."""
+    registry().set_compatibility(subject_name=f"{stream.name}-value", level="NONE")
+    return changed(TRADES, quantity="string")
+
+
+def test_a_schema_that_does_not_fit_stops_and_leaves_the_table_as_it_is(resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(10))
+    stream.ingest()
+    before = stream.rows(), stream.table().schema()
+    schema = incompatible(stream)
+    schema_id = stream.schema(schema)
+    stream.produce([{"value": framed(schema_id, schema, trade(1, quantity="many"))}])
+
+    with pytest.raises(DoesNotFit, match="quantity"):
+        stream.ingest()
+    assert (stream.rows(), stream.table().schema()) == before
+
+
+def test_a_schema_that_does_not_fit_goes_on_in_a_table_beside(resources):
+    stream = Stream(resources, partitions=1, settings={"on_incompatible": "new_table"})
+    stream.produce_trades(range(10))
+    stream.ingest()
+    schema = incompatible(stream)
+    schema_id = stream.schema(schema)
+    stream.produce([{"value": framed(schema_id, schema, trade(n, quantity=f"n{n}"))} for n in range(10, 15)])
+
+    [published] = stream.ingest()
+    stream.produce([{"value": framed(schema_id, schema, trade(15, quantity="n15"))}])
+    stream.ingest()
+
+    assert published.counts.rows == 5
+    assert [row["kafka_offset"] for row in stream.rows()] == list(range(10))
+    beside = stream.table(f"{stream.topic.table}__v2").scan().to_arrow().sort_by("kafka_offset")
+    assert beside["kafka_offset"].to_pylist() == list(range(10, 16))
+    assert beside["quantity"].to_pylist() == [f"n{n}" for n in range(10, 16)]
+    assert stream.ingest() == []
+
+
+def test_a_record_that_ends_its_work_is_found_and_set_aside(resources, monkeypatch):
+    from pyspark.sql import functions as F
+
+    class Fragile(AvroCodec):
+        """Decoding some records fails the task, as a fault in a decoder would."""
+
+        def decode(self, data):
+            poison = F.substring(data, 6, 4) == F.lit(b"kill")
+            return F.when(poison, F.raise_error(F.lit("killed")).cast("void")).otherwise(super().decode(data))
+
+    stream = Stream(resources, partitions=2)
+    schema_id = stream.schema()
+    values = [framed(schema_id, TRADES, trade(n)) for n in range(100)]
+    for n in (17, 18, 71):
+        values[n] = values[n][:5] + b"kill" + values[n][9:]
+    stream.produce([{"value": value, "partition": n % 2} for n, value in enumerate(values)])
+    original = codecs.side
+
+    def fragile(*args):
+        side = original(*args)
+        return codecs.replace(side, codec=Fragile(side.codec.writers, side.codec.reader))
+
+    monkeypatch.setattr(codecs, "side", fragile)
+    stream.ingest()
+
+    assert len(stream.rows()) == 97
+    letters = stream.dead_letters()
+    assert {letter["error_reason"] for letter in letters} == {"poison"}
+    assert sorted(letter["value"] for letter in letters) == sorted(values[n] for n in (17, 18, 71))
+    offsets = {(row["kafka_partition"], row["kafka_offset"]) for row in (*stream.rows(), *letters)}
+    assert offsets == {(n % 2, n // 2) for n in range(100)}
+
+
+def test_dead_letters_are_in_their_topic_once(resources):
+    stream = Stream(resources, partitions=1)
+    letters = f"{stream.name}.letters"
+    stream.topic = stream.topic.model_copy(update={"dead_letter_topic": letters})
+    stream.produce_trades(range(3))
+    stream.produce([{"key": b"k", "value": b"bad 1", "headers": [("h", b"\xff"), ("n", None)]}, {"value": b"bad 2"}])
+    stream.ingest()
+    stream.produce([{"key": None, "value": b"bad 3"}])
+    stream.ingest()
+    assert mirror(stream.namespace, stream.topic, stream.systems) == 0
+
+    found = consume(letters, stream.topic.partitions)
+    assert sorted((m.key, m.value) for m in found if m.key) == [(b"k", b"bad 1")]
+    assert sorted(m.value for m in found) == [b"bad 1", b"bad 2", b"bad 3"]
+    headers = next(dict(m.headers) for m in found if m.value == b"bad 1")
+    assert (headers["h"], headers["n"]) == (b"\xff", None)
+    assert headers["lakehouse.error_reason"] == b"not_framed"
+    assert (headers["lakehouse.partition"], headers["lakehouse.offset"]) == (b"0", b"3")

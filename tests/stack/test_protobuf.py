@@ -1,0 +1,189 @@
+"""Protobuf messages as rows, against what the official runtime reads from the same bytes."""
+
+import struct
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from confluent_kafka.schema_registry import Schema, SchemaReference
+from google.protobuf import json_format
+from protobuf_messages import EVERYTHING, SHARED, message_class
+from support import Stream, registry
+
+from lakehouse.errors import SchemaError
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def register(subject, text, references=()):
+    """The id of a Protobuf schema under a subject."""
+    return registry().register_schema(subject, Schema(text, "PROTOBUF", list(references)))
+
+
+def framed(schema_id, message, index=b"\x00"):
+    return struct.pack(">bI", 0, schema_id) + index + message.SerializeToString()
+
+
+def as_row(message, names=None):
+    """A message as a row, by the rules of docs/types.md, field by field through the official runtime."""
+
+    def value(field, found):
+        if field.enum_type:
+            symbols = {v.number: v.name for v in field.enum_type.values}
+            return symbols.get(found, str(found))
+        if field.message_type is None:
+            unsigned = field.type in (field.TYPE_UINT64, field.TYPE_FIXED64)
+            return Decimal(found) if unsigned else found
+        of = field.message_type.full_name
+        if of == "google.protobuf.Timestamp":
+            return EPOCH + timedelta(seconds=found.seconds, microseconds=found.nanos // 1000)
+        if of == "google.protobuf.Struct":
+            return json_format.MessageToJson(found, indent=None)
+        if of.endswith("Value") and of.startswith("google.protobuf."):
+            return value(field.message_type.fields_by_name["value"], found.value)
+        return as_row(found)
+
+    row = {}
+    for field in message.DESCRIPTOR.fields:
+        found = getattr(message, field.name)
+        if field.message_type and field.message_type.GetOptions().map_entry:
+            key, item = (field.message_type.fields_by_name[name] for name in ("key", "value"))
+            pairs = [(value(key, k), value(item, found[k])) for k in found]
+            row[field.name] = sorted(pairs, key=lambda pair: pair[0])
+        elif field.is_repeated:
+            row[field.name] = [value(field, each) for each in found]
+        elif field.has_presence and not message.HasField(field.name):
+            row[field.name] = None
+        else:
+            row[field.name] = value(field, found)
+    return row
+
+
+def everything(n):
+    """A message whose values sit at the edges; every fifth has none at all."""
+    message = message_class(EVERYTHING, "shop.Everything")()
+    if n % 5 == 4:
+        return message
+    message.i32, message.i64, message.u32, message.u64 = -(2**31) + n, 2**63 - 1 - n, 2**32 - 1 - n, 2**64 - 1 - n
+    message.s32, message.s64, message.f32, message.f64 = -n, -(2**63), 2**32 - 1, 2**64 - 1
+    message.sf32, message.sf64, message.single, message.double = -(2**31), -(2**63), 0.5 * n, 1 / (n + 3)
+    message.flag, message.text, message.raw, message.side = n % 2 == 0, f"ä{n}", bytes([n, 0, 255]), n % 2
+    message.inner.y, message.inner.w = n, ""
+    message.inner.z.extend(["a", ""])
+    message.inner.deep.v = True
+    message.numbers.extend(range(n))
+    message.inners.add(y=1)
+    message.inners.add()
+    message.sides.extend([1, 0, 7])
+    message.counts.update({"k": n, "": -1})
+    message.by_number[2**64 - 1].y = n
+    message.by_flag[True] = 1
+    if n % 3 == 0:
+        message.name = ""
+    elif n % 3 == 1:
+        message.number = 0
+    else:
+        message.other.y = n
+    if n % 2:
+        message.maybe = 0
+    message.at.FromJsonString(["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z", "1969-12-31T23:59:59.5Z"][n % 3])
+    message.ats.add(seconds=n, nanos=1000)
+    message.took.seconds, message.took.nanos = -n, -1
+    message.text_value.value, message.u64_value.value = "", 2**64 - 1
+    message.json.update({"a": [1, None, {"b": True}]})
+    message.any.Pack(message_class(EVERYTHING, "shop.Inner")(y=n))
+    message.day.year, message.day.month = 2026, 2
+    message.money.currency, message.money.units = "EUR", n
+    return message
+
+
+def comparable(row):
+    return {k: sorted(v, key=lambda p: p[0]) if k in ("counts", "by_number", "by_flag") else v for k, v in row.items()}
+
+
+def test_every_type_arrives_with_its_value(resources):
+    stream = Stream(resources, settings={"key": [], "value_format": "protobuf", "record": "shop.Everything"})
+    registry().register_schema(f"{stream.name}-money", Schema(SHARED, "PROTOBUF"))
+    reference = SchemaReference("shared/money.proto", f"{stream.name}-money", 1)
+    schema_id = register(f"{stream.name}-value", EVERYTHING, [reference])
+    sent = [everything(n) for n in range(25)]
+    stream.produce([{"value": framed(schema_id, m, b"\x02\x02"), "partition": 0} for m in sent])
+
+    stream.ingest()
+
+    assert stream.dead_letters() == []
+    rows = [{k: v for k, v in comparable(row).items() if not k.startswith("kafka_")} for row in stream.rows()]
+    assert rows == [as_row(message) for message in sent]
+
+
+def test_what_does_not_decode_is_a_dead_letter_and_the_rest_is_rows(resources):
+    stream = Stream(resources, partitions=1, settings={"key": [], "value_format": "protobuf"})
+    text = """syntax = "proto3"; import "google/protobuf/timestamp.proto";
+    message Trade { string symbol = 1; google.protobuf.Timestamp at = 2; } message Other { int32 x = 1; }"""
+    schema_id, made = register(f"{stream.name}-value", text), message_class(text, "Trade")
+    good = framed(schema_id, made(symbol="S"))
+    nanos, late = made(), made()
+    nanos.at.nanos, late.at.seconds = 1, 10**12
+    bad = [good[:-1], good[:5], good[:6] + b"\xff\xff", framed(schema_id, made(), b"\x02\x02")]
+    bad += [framed(schema_id, nanos), framed(schema_id, late), b"", b"\x01" + good[1:]]
+    stream.produce([{"value": value} for n in range(40) for value in (good, *(bad if n % 13 == 0 else ()))])
+
+    stream.ingest()
+
+    assert [row["symbol"] for row in stream.rows()] == ["S"] * 40
+    letters = sorted(letter["value"] for letter in stream.dead_letters())
+    # An empty message is a good one: all of its fields have their defaults.
+    assert letters == sorted(value for n in range(40) for value in bad if n % 13 == 0)
+
+
+def test_writers_of_several_versions_are_told_by_number(resources):
+    stream = Stream(resources, partitions=1, settings={"key": [], "value_format": "protobuf"})
+    versions = [
+        "message T { string symbol = 1; int32 amount = 2; string gone = 3; }",
+        "message T { string ticker = 1; int64 amount = 2; repeated int32 added = 5; }",
+    ]
+    texts = [f'syntax = "proto3"; {version}' for version in versions]
+    registry().set_compatibility(subject_name=f"{stream.name}-value", level="NONE")
+    ids, classes = [], [message_class(text, "T") for text in texts]
+    ids.append(register(f"{stream.name}-value", texts[0]))
+    old = classes[0](symbol="a", amount=-1, gone="g")
+    stream.produce([{"value": framed(ids[0], old)}])
+    stream.ingest()
+    ids.append(register(f"{stream.name}-value", texts[1]))
+    new = classes[1](ticker="b", amount=2**40, added=[1])
+    stream.produce([{"value": framed(ids[n % 2], (old, new)[n % 2])} for n in range(4)])
+    stream.ingest()
+
+    rows = [(row["ticker"], row["amount"], row["gone"], row["added"]) for row in stream.rows()]
+    of_old, of_new = ("a", -1, "g", None), ("b", 2**40, None, [1])
+    assert rows == [("a", -1, "g", None), of_old, of_new, of_old, of_new]
+
+
+def test_a_recursive_message_is_refused(resources):
+    stream = Stream(resources, settings={"key": [], "value_format": "protobuf"})
+    text = 'syntax = "proto3"; message Node { repeated Node children = 1; }'
+    register(f"{stream.name}-value", text)
+    stream.produce([{"value": b"\x00"}])
+
+    with pytest.raises(SchemaError, match="'Node' contains itself"):
+        stream.ingest()
+
+
+def test_keys_are_decoded_too(resources):
+    settings = {"mode": "upsert", "key": ["id"], "key_format": "protobuf", "value_format": "protobuf"}
+    stream = Stream(resources, partitions=1, settings=settings)
+    key, value = (
+        f'syntax = "proto3"; message {name} {{ {fields} }}'
+        for name, fields in (("K", "int64 id = 1;"), ("V", "int64 id = 1; string name = 2;"))
+    )
+    ids = register(f"{stream.name}-key", key), register(f"{stream.name}-value", value)
+    made = message_class(key, "K"), message_class(value, "V")
+
+    def put(id_, name):
+        body = framed(ids[1], made[1](id=id_, name=name)) if name else None
+        return {"key": framed(ids[0], made[0](id=id_)), "value": body}
+
+    stream.produce([put(1, "a"), put(2, "b"), put(2, "c"), put(1, None)])
+    stream.ingest()
+
+    assert {row["id"]: row["name"] for row in stream.rows()} == {2: "c"}
