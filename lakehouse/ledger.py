@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
-from lakehouse.batch import COUNTS, DECISION, REPLAY, Batch, Log
+from lakehouse.batch import COUNTS, DECISION, PART, REPLAY, Batch, Log
 from lakehouse.errors import UnclearState
 
 if TYPE_CHECKING:
@@ -171,6 +171,8 @@ def read(table: Table) -> list[Entry]:
     for snapshot in lineage(table):
         assert snapshot.summary is not None
         summary = snapshot.summary.additional_properties
+        if PART in summary:
+            continue
         batch, counts = batch_of(snapshot), counted.get(str(snapshot.snapshot_id))
         kinds: dict[Kind, object] = {"decision": DECISION in summary, "replay": REPLAY in summary, "ingest": batch}
         entries.append(

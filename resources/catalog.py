@@ -10,7 +10,7 @@ import dagster as dg
 from pydantic import PrivateAttr
 
 from lakehouse import evolution, layout, naming
-from lakehouse.batch import COUNTS, TOKEN, Batch
+from lakehouse.batch import COUNTS, PART, TOKEN, Batch
 from lakehouse.config import Topic
 from lakehouse.errors import CommitConflict, ConfigError, DoesNotFit, LakehouseError, UnclearState, Unreachable
 
@@ -377,8 +377,12 @@ def live_rows_at(table: Table, snapshot_id: int) -> int:
 
 
 def commits(table: Table) -> list[tuple[int, int]]:
-    """Main's (snapshot id, commit time in milliseconds), newest first."""
-    return [(snapshot.snapshot_id, snapshot.timestamp_ms) for snapshot in history(table)]
+    """Main's (snapshot id, commit time in milliseconds), newest first; a commit in parts counts once."""
+    return [
+        (snapshot.snapshot_id, snapshot.timestamp_ms)
+        for snapshot in history(table)
+        if snapshot.summary is None or PART not in snapshot.summary.additional_properties
+    ]
 
 
 def published_table(catalog: Catalog, namespace: str, table: str) -> Table:

@@ -16,6 +16,9 @@ READ = {
     "kafka.isolation.level": "read_committed",
     # The source asks the broker for both ends of the log after every poll: make polls large.
     "kafka.max.poll.records": "20000",
+    # After a poll the consumer already fetches what follows, at the end of the log for half a second by default, and
+    # those questions wait behind it: a second and a half for six partitions on two cores.
+    "kafka.fetch.max.wait.ms": "10",
     "failOnDataLoss": "true",
 }
 """Spark, Structured Streaming + Kafka Integration Guide; Kafka consumer configuration."""

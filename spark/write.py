@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakehouse import naming
+from lakehouse.batch import PART
 from spark import merge
 from spark.decode import Mode
 
@@ -63,6 +64,10 @@ class Target:
         """The branch, as Spark addresses it."""
         return naming.spark_table(self.namespace, self.table, branch=self.branch)
 
+    def columns(self, internal: tuple[str, ...]) -> tuple[str, ...]:
+        """The table's names of columns, given internal ones."""
+        return tuple(self.names.get(name, name) for name in internal)
+
 
 def create_branch(spark: SparkSession, namespace: str, table: str, branch: str) -> None:
     """A branch at main's head; on a table without snapshots, at an empty one."""
@@ -105,14 +110,10 @@ def dedup(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool)
     Parameters: `key` are the columns that identify a row; `empty` says that the table has no rows to compare with.
     """
     observation, good = _observe(decoded)
-    rows = _one_a_key(good, key, F.min_by)
-    kept = Observation()
+    rows = _table_rows(_one_a_key(good, key, F.min_by), target)
     with with_properties(decoded.sparkSession, target):
-        if not empty:
-            rows = merge.missing(rows, target.path, key)
-        rows = rows.observe(kept, F.count(F.lit(1)).alias("rows"))
-        _table_rows(rows, target).writeTo(target.path).append()
-    counts, added = observation.get, kept.get["rows"]
+        added = merge.add(rows, target.path) if empty else merge.add_missing(rows, target.path, target.columns(key))
+    counts = observation.get
     good_records = counts["consumed"] - counts["dead_letters"] - counts["filtered"]
     return Counts(**counts, rows=added, deduplicated=good_records - added)
 
@@ -126,11 +127,14 @@ def upsert(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool
     kept = Observation()
     latest = _one_a_key(good, key, F.max_by)
     latest = latest.observe(kept, F.count(F.lit(1)).alias("kept"), F.count_if("__tombstone").alias("tombstones"))
-    with with_properties(decoded.sparkSession, target):
-        if empty:
+    completed = with_properties(decoded.sparkSession, target)
+    if empty:
+        with completed:
             _table_rows(latest.filter(~F.col("__tombstone")), target).writeTo(target.path).append()
-        else:
-            _merge(_table_rows(latest, target, "__tombstone"), target, tuple(target.names.get(c, c) for c in key))
+    else:
+        deleted = with_properties(decoded.sparkSession, replace(target, properties={PART: "delete"}))
+        rows = _table_rows(latest, target, "__tombstone")
+        merge.replace(rows, target.path, target.branch, target.columns(key), deleted, completed)
     counts, last = observation.get, kept.get
     return Counts(
         **counts,
@@ -147,26 +151,6 @@ def _one_a_key(good: DataFrame, key: tuple[str, ...], choose: Callable[[Column, 
     order = F.struct("kafka_offset", "kafka_timestamp", "kafka_partition")
     columns = [c for c in good.columns if c == "__tombstone" or c not in key and not c.startswith("__")]
     return good.groupBy(*key).agg(choose(F.struct(*columns), order).alias("chosen")).select(*key, "chosen.*")
-
-
-def _merge(rows: DataFrame, target: Target, key: tuple[str, ...]) -> None:
-    rows = rows.alias("source")
-    row = {f"`{c}`": F.col(f"source.`{c}`") for c in rows.columns if c != "__tombstone"}
-    alias = naming.spark_identifier(f"branch_{target.branch}")
-    same_key = F.lit(True)
-    for column in key:
-        same_key &= F.col(f"{alias}.`{column}`") == F.col(f"source.`{column}`")
-    deleted = F.col("source.__tombstone")
-    (
-        rows.mergeInto(target.path, same_key)
-        .whenMatched(deleted)
-        .delete()
-        .whenMatched()
-        .update(row)
-        .whenNotMatched(~deleted)
-        .insert(row)
-        .merge()
-    )
 
 
 def _observe(decoded: DataFrame) -> tuple[Observation, DataFrame]:
