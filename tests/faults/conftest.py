@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -85,8 +86,6 @@ class GlueStream(Stream):
 
 def refuse_stale(request: Request) -> Answer | None:
     """What AWS answers to an UpdateTable of a version that is no longer the newest."""
-    import json
-
     if not request.target.endswith("UpdateTable"):
         return None
     asked = json.loads(request.body)

@@ -13,6 +13,7 @@ import struct
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -123,28 +124,34 @@ def decoded(record: Message, stream: Stream) -> dict[str, Any] | None:
     upsert = stream.topic.mode == "upsert"
     keyed = {}
     if upsert and record.key is not None:
-        try:
+        with suppress(UnicodeDecodeError):
             keyed = {stream.topic.key[0]: record.key.decode()}
-        except UnicodeDecodeError:
-            keyed = {}
     if record.value is None:
         return keyed or None if upsert else None
     value = _avro(record.value)
-    if value is None or (upsert and not (keyed | value).get(stream.topic.key[0])):
+    if value is None:
         return None
+    if upsert:
+        keyed |= {name: found for name, found in value.items() if found is not None}
+        if stream.topic.key[0] not in keyed:
+            return None
     (schema_id,) = struct.unpack(">I", record.value[1:5])
-    return value | {
-        "kafka_partition": record.partition,
-        "kafka_offset": record.offset,
-        "kafka_timestamp": record.timestamp_ms,
-        "kafka_schema_id": schema_id,
-    }
+    return (
+        value
+        | keyed
+        | {
+            "kafka_partition": record.partition,
+            "kafka_offset": record.offset,
+            "kafka_timestamp": record.timestamp_ms,
+            "kafka_schema_id": schema_id,
+        }
+    )
 
 
 def newest(good: Mapping[At, dict[str, Any]], key: tuple[str, ...]) -> dict[At, dict[str, Any]]:
     """The rows that are left when each key's last record wins and a tombstone deletes.
 
-    A key lives in one partition; where it moved, the later record of the log's timestamps is the one in `good` last.
+    A key lives in one partition, where offsets order its records.
     """
     last: dict[tuple[Any, ...], At] = {}
     for at, row in sorted(good.items()):

@@ -76,6 +76,7 @@ class Proxy:
         self._lock, self._guarding = threading.Lock(), threading.Lock()
         self._faults: list[Fault] = []
         self.fired: Counter[str] = Counter()
+        self.refused = 0
         handler = type("Handler", (_Handler,), {"proxy": self})
         self._server = _Server(("127.0.0.1", 0), handler)
         self.address = f"http://127.0.0.1:{self._server.server_port}{url.path}"
@@ -114,7 +115,10 @@ class Proxy:
         """What the server behind answers."""
         if self._guard:
             with self._guarding:
-                return self._guard(request) or self._ask(request)
+                if refusal := self._guard(request):
+                    self.refused += 1
+                    return refusal
+                return self._ask(request)
         return self._ask(request)
 
     def _ask(self, request: Request) -> Answer:

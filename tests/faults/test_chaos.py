@@ -4,14 +4,11 @@ import os
 import random
 
 from chaos import Chaos
+from moments import LOGGED
 from support import Stream
-
-from lakehouse.config import Topic
 
 SECONDS = float(os.environ.get("LAKEHOUSE_CHAOS_SECONDS", "60"))
 SEED = int(os.environ.get("LAKEHOUSE_CHAOS_SEED") or random.SystemRandom().randrange(2**32))
-
-LOGGED = {"errors": "log"} if "errors" in Topic.model_fields else {}
 
 
 def test_no_schedule_of_faults_loses_or_duplicates_a_record(stack, resources, tmp_path, capsys):

@@ -7,11 +7,8 @@ import boto3
 import oracle
 import pyarrow.compute as pc
 import pytest
+from moments import LOGGED
 from support import Stream
-
-from lakehouse.config import Topic
-
-LOGGED = {"errors": "log"} if "errors" in Topic.model_fields else {}
 
 
 @pytest.fixture(scope="module")
