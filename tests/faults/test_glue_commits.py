@@ -34,22 +34,21 @@ def meet(stream, nth, kind, **settings):
     return stream.glue.inject(Fault(kind, "UpdateTable", **settings))
 
 
+FAILED = {"kind": "lost answer", "status": 500, "body": GLUE_ERROR}
+TIMED_OUT = {"kind": "lost answer", "status": 400, "body": GLUE_TIMEOUT}
+CUT = {"kind": "lost connection"}
 DELETED = "Iceberg takes Glue's time-out for a refusal and deletes the metadata file that Glue points to now"
 
 
 @pytest.mark.parametrize(
     ("step", "fault"),
     [
-        (BRANCH, {"kind": "lost answer", "status": 500, "body": GLUE_ERROR}),
-        (STAGE, {"kind": "lost answer", "status": 500, "body": GLUE_ERROR}),
-        (STAGE, {"kind": "lost connection"}),
-        (PUBLISH, {"kind": "lost answer", "status": 500, "body": GLUE_ERROR}),
-        (PUBLISH, {"kind": "lost answer", "status": 400, "body": GLUE_TIMEOUT}),
-        pytest.param(
-            STAGE,
-            {"kind": "lost answer", "status": 400, "body": GLUE_TIMEOUT},
-            marks=pytest.mark.xfail(strict=True, reason=DELETED),
-        ),
+        pytest.param(BRANCH, FAILED, marks=pytest.mark.long),
+        pytest.param(STAGE, FAILED, marks=pytest.mark.long),
+        (STAGE, CUT),
+        pytest.param(PUBLISH, FAILED, marks=pytest.mark.long),
+        (PUBLISH, TIMED_OUT),
+        pytest.param(STAGE, TIMED_OUT, marks=pytest.mark.xfail(strict=True, reason=DELETED)),
     ],
     ids=["branch 500", "stage 500", "stage cut", "publish 500", "publish time-out", "stage time-out"],
 )
@@ -98,7 +97,9 @@ def impatient(monkeypatch):
     strict=True, raises=(ClientError, BotoCoreError), reason="errors of the Glue client are not explained"
 )
 @pytest.mark.parametrize(
-    "fault", [{"kind": "answer", "status": 400, "body": GLUE_FORBIDDEN}, {"kind": "cut"}], ids=["forbidden", "down"]
+    "fault",
+    [{"kind": "answer", "status": 400, "body": GLUE_FORBIDDEN}, pytest.param({"kind": "cut"}, marks=pytest.mark.long)],
+    ids=["forbidden", "away"],
 )
 def test_a_catalog_that_does_not_let_in_is_named(impatient, stream, fault):
     stream.glue.inject(Fault(times=1_000, **fault))

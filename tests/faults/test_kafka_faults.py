@@ -240,6 +240,7 @@ def test_messages_of_one_and_of_eight_megabytes(resources):
     oracle.judge(stream)
 
 
+@pytest.mark.long
 def test_a_small_batch_of_huge_records_is_survived(resources):
     stream = Stream(resources, partitions=1)
     configure(ConfigResource.Type.TOPIC, stream.name, max_message_bytes=20_000_000)

@@ -131,3 +131,13 @@ def test_a_schema_that_contains_itself_is_refused(resources):
     with pytest.raises(SchemaError, match="contains itself"):
         stream.ingest()
     assert stream.table() is None
+
+
+@pytest.mark.xfail(strict=True, raises=KeyError, reason="Iceberg's list of structs without fields ends in a KeyError")
+def test_a_list_of_records_without_fields_is_refused(resources):
+    stream = Stream(resources, partitions=1)
+    stream.schema(with_field({"type": "array", "items": {"type": "record", "name": "Empty", "fields": []}}))
+    stream.produce([{"value": b"anything"}])
+
+    with pytest.raises(SchemaError, match="more"):
+        stream.ingest()

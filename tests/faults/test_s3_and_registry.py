@@ -44,7 +44,7 @@ def test_requests_to_s3_that_fail_now_and_then_are_repeated(stream):
     oracle.judge(stream)
 
 
-@pytest.mark.parametrize("matching", ["PUT .*parquet", "PUT .*dead_letters"])
+@pytest.mark.parametrize("matching", [pytest.param("PUT .*parquet", marks=pytest.mark.long), "PUT .*dead_letters"])
 def test_an_s3_that_refuses_writes_stops_the_run_and_changes_nothing(stream, matching):
     stream.produce([{"value": b"bad"}])
     published = stream.rows()
@@ -64,8 +64,8 @@ def test_an_s3_that_refuses_writes_stops_the_run_and_changes_nothing(stream, mat
     [
         ("schemas/ids", {"kind": "answer", "status": 500}),
         ("", {"kind": "answer", "status": 401}),
-        ("schemas/ids", {"kind": "answer", "status": 429}),
-        ("", {"kind": "cut"}),
+        pytest.param("schemas/ids", {"kind": "answer", "status": 429}, marks=pytest.mark.long),
+        pytest.param("", {"kind": "cut"}, marks=pytest.mark.long),
     ],
     ids=["500 in the middle", "401 at the start", "429 in the middle", "cut at the start"],
 )

@@ -41,6 +41,7 @@ def filled(resources, mode="append", count=60):
     return stream
 
 
+@pytest.mark.long
 def test_a_writer_that_stood_still_while_another_published_adds_nothing(resources, tmp_path):
     stream = filled(resources)
     writer = stream.start("nowhere", tmp_path)
@@ -179,6 +180,7 @@ def test_a_schema_that_came_with_a_refused_batch_leaves_the_rows_as_they_were(re
     oracle.judge(stream)
 
 
+@pytest.mark.long
 def test_a_kill_while_leftovers_are_dropped(resources, tmp_path):
     stream = filled(resources)
     stream.die("after stage", tmp_path)
