@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help venv demo test
+.PHONY: help venv demo test chaos
 .DEFAULT_GOAL := help
 
 help:  ## Show this
@@ -12,6 +12,9 @@ demo: venv  ## Start everything, run the main job, print its result, stay up unt
 
 test: venv  ## Run all tests
 	@$(BIN)/pytest
+
+chaos: venv  ## Everything that goes wrong, at random for MINUTES=30, then one by one
+	@LAKEHOUSE_CHAOS_SECONDS=$$(($(or $(MINUTES),30) * 60)) $(BIN)/pytest tests/faults -m stack
 
 venv: .venv/installed  ## Make the virtual environment from requirements.lock
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -53,10 +54,10 @@ def audit(
     """
     snapshot = table.snapshot_by_name(branch)
     assert snapshot is not None, f"branch {branch} was just written"
-    return [_conservation(snapshot, batch, counts), _key_not_null(spark, namespace, topic, branch)]
+    return [_conservation(table, snapshot, batch, counts), _key_not_null(spark, namespace, topic, branch)]
 
 
-def _conservation(snapshot: Snapshot, batch: Batch, counts: Counts) -> Finding:
+def _conservation(table: Table, snapshot: Snapshot, batch: Batch, counts: Counts) -> Finding:
     """Every record read has one outcome, and Iceberg committed as many rows, in the
     commit that moves the position.
 
@@ -69,9 +70,40 @@ def _conservation(snapshot: Snapshot, batch: Batch, counts: Counts) -> Finding:
     numbers = outcomes | {"committed_rows": committed, "offsets_without_record": batch.offsets - counts.consumed}
     said = ", ".join(f"{name} {n:,}" for name, n in numbers.items() if n or name in ("consumed", "rows"))
     passed = accounted == counts.consumed <= batch.offsets and committed == counts.rows
+    if broken := broken_files(table, snapshot):
+        passed, said = False, f"{said}; {len(broken)} data files are missing or incomplete, such as {broken[0]}"
     if batch_of(snapshot) != batch:
         passed, said = False, f"{said}; the snapshot does not say that it holds this batch's offsets"
     return Finding(CONSERVATION, passed, said, numbers)
+
+
+def broken_files(table: Table, snapshot: Snapshot) -> list[str]:
+    """Data files that a snapshot added and that are not in the store with all of their rows, by what their footers
+    say."""
+    from pyiceberg.manifest import ManifestEntryStatus
+
+    added = [
+        entry.data_file
+        for manifest in snapshot.manifests(table.io)
+        if manifest.added_snapshot_id == snapshot.snapshot_id
+        for entry in manifest.fetch_manifest_entry(table.io)
+        if entry.status == ManifestEntryStatus.ADDED
+    ]
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        rows = pool.map(lambda file: _footer_rows(table, file.file_path), added)
+        return [file.file_path for file, found in zip(added, rows, strict=True) if found != file.record_count]
+
+
+def _footer_rows(table: Table, path: str) -> int | None:
+    """Rows of a Parquet file by its footer; None when there is none to read."""
+    import pyarrow.parquet as pq
+    from pyarrow import ArrowInvalid
+
+    try:
+        with table.io.new_input(path).open() as file:
+            return pq.read_metadata(file).num_rows
+    except (FileNotFoundError, ArrowInvalid):
+        return None
 
 
 def committed_rows(snapshot: Snapshot) -> int:

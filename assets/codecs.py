@@ -102,13 +102,24 @@ def with_foreign_writers(registry: SchemaRegistry, known: Formats, decoded: Data
     from spark.decode import foreign_schema_ids
 
     found = [schema for id_ in foreign_schema_ids(decoded) if (schema := registry.by_id(id_)) is not None]
-    mine = [schema for schema in found if _is_of(known.topic, schema)]
-    others = known.others | {schema.id for schema in found if schema not in mine}
+    others = known.others | {schema.id for schema in found if not _is_of(known.topic, schema)}
+    mine = [schema for schema in found if schema.id not in others and _is_harmless(known.topic, schema)]
     if not mine:
         return replace(known, others=others)
-    # The newest version of the subject stays the one that reads.
-    versions = (*mine, *known.value.versions)
-    return replace(known, others=others, value=side(known.topic.value_format, versions, known.topic.record))
+    # What the columns are is said by the topic's own subject alone.
+    own = known.value.versions
+    value = side(known.topic.value_format, (*mine, *own), known.topic.record, own)
+    return replace(known, others=others, value=value)
+
+
+def _is_harmless(topic: Topic, schema: RegisteredSchema) -> bool:
+    """Whether records of a schema that somebody registered elsewhere may be decoded: one that could be no table, such
+    as one that contains itself, may cost more than there is."""
+    try:
+        side(topic.value_format, [schema], topic.record)
+    except SchemaError:
+        return False
+    return True
 
 
 def before_newest(known: Formats) -> Iterator[Formats]:

@@ -18,7 +18,7 @@ from lakehouse import naming
 from lakehouse.batch import TOKEN, Batch, Log, Positions, beyond, next_batch, split, until
 from lakehouse.columns import table_schema
 from lakehouse.config import Topic
-from lakehouse.errors import BadRecords, CommitConflict, DoesNotFit
+from lakehouse.errors import BadRecords, CommitConflict, DoesNotFit, UnclearState
 from lakehouse.lag import Lag, lag, pending
 from resources.catalog import CONTINUED, Catalog, last_batch
 from resources.kafka import Kafka
@@ -186,6 +186,7 @@ class _Run:
 
         self.namespace, self.topic, self.catalog = namespace, topic, systems.catalog
         self.batch, self.base, self.poison = batch, base, poison
+        self.kafka = systems.kafka
         self.registry, self.kafka_options = systems.schema_registry, systems.kafka.spark_options()
         self.spark: SparkSession = systems.spark.session(systems.catalog.spark_settings())
         self.staging = Staging(systems.catalog, self.spark, namespace)
@@ -204,6 +205,7 @@ class _Run:
             if self.formats != known:
                 branch, counts = self._stage()
         counts = self._with_policy(counts)
+        self._check_topic()
         table = table.refresh()
         with self.staging.undisturbed(self.topic.table, branch):
             findings = audit(self.spark, self.namespace, self.topic, table, branch, self.batch, counts)
@@ -273,6 +275,18 @@ class _Run:
         from spark.write import Target
 
         return Target(self.namespace, table, branch, {TOKEN: batch.to_json()}, self.topic.metadata.names)
+
+    def _check_topic(self) -> None:
+        """The topic that was read is the one whose offsets the batch has.
+
+        Raises: UnclearState when it was made anew meanwhile.
+        """
+        found = self.kafka.describe([self.batch.topic]).get(self.batch.topic)
+        if found is None or found.topic_id != self.batch.topic_id:
+            raise UnclearState(
+                f"Topic '{self.batch.topic}' was deleted or made anew while offsets of it were read. Nothing was "
+                f"published. If that was on purpose, go on with `lakehouse resume`, or drop the table to start over"
+            )
 
     def _with_policy(self, counts: Counts) -> Counts:
         """What becomes of records that could not be decoded.

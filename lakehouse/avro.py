@@ -389,6 +389,10 @@ class _Columns:
             type_ = self.type(column["type"], at)
             fields.append(NestedField(self.next_id(), column["name"], type_, required=False, doc=column.get("doc")))
         self.open.pop()
+        if not fields and path:
+            raise SchemaError(
+                f"The Avro record at '{path.rstrip('.')}' has no fields, and Iceberg has no empty structs"
+            )
         distinct(fields)
         return StructType(*fields)
 

@@ -109,12 +109,17 @@ class Catalog(dg.ConfigurableResource):
 
         Raises: Unreachable when the catalog does not answer.
         """
+        from botocore.exceptions import BotoCoreError, ClientError
         from pyiceberg.exceptions import NoSuchTableError
 
         try:
             return self.iceberg().load_table((namespace, table))
         except NoSuchTableError:
             return None
+        except (ClientError, BotoCoreError) as error:
+            raise Unreachable(
+                "Glue", self.region or "AWS", "the endpoint, the credentials, their rights", error
+            ) from error
         except OSError as error:
             raise Unreachable("S3", self.s3_endpoint or "AWS", "the endpoint and the AWS credentials", error) from error
 

@@ -56,6 +56,7 @@ def main(point: str, config_file: str, name: str) -> None:
     around(write, "rows", "stage", point)
     around(ingestion._Run, "_keep_dead_letters", "dead letters", point)
     around(Catalog, "publish", "publish", point)
+    around(Catalog, "drop_staging", "cleanup", point)
     around(Kafka, "transaction", "transaction", point)
     confluent_kafka.Producer = Producer
     around(Producer, "commit_transaction", "commit", point)

@@ -137,12 +137,17 @@ class Stream:
         self, point: str, folder: Path, extra: dict[str, Any] | None = None, topic: str | None = None
     ) -> subprocess.Popen[bytes]:
         """Another process that ingests (or derives), up to a point."""
+        script = Path(__file__).with_name("killed.py")
+        file = self.declare(folder, extra)
+        return subprocess.Popen([sys.executable, str(script), point, str(file), topic or self.name], cwd=PROJECT)
+
+    def declare(self, folder: Path, extra: dict[str, Any] | None = None) -> Path:
+        """A lakehouse.yaml in `folder` that declares this topic, and `extra` ones, for another process."""
         declared = {self.name: self.settings} | (extra or {})
         environments = yaml.safe_load((PROJECT / "lakehouse.yaml").read_text())["environments"]
         file = folder / "lakehouse.yaml"
         file.write_text(yaml.safe_dump({"namespace": self.namespace, "topics": declared, "environments": environments}))
-        script = Path(__file__).with_name("killed.py")
-        return subprocess.Popen([sys.executable, str(script), point, str(file), topic or self.name], cwd=PROJECT)
+        return file
 
     def ingest(self) -> list[Published]:
         return list(ingest(self.namespace, self.topic, self.systems))

@@ -15,9 +15,9 @@ SERVERS = ("kafka", "registry", "s3", "aws", "spark", "snowflake")
 
 
 def pytest_collection_modifyitems(items):
-    """Everything in this folder needs the stack."""
+    """Everything in these folders needs the stack."""
     for item in items:
-        if "/stack/" in item.path.as_posix():
+        if {"stack", "faults"} & set(item.path.relative_to(PROJECT).parts):
             item.add_marker(pytest.mark.stack)
 
 

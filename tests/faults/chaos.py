@@ -1,0 +1,377 @@
+"""A seeded schedule of real faults around an ingester that never stops, and producers that never stop either."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import oracle
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import NewPartitions
+from proxy import REGISTRY_ERROR, S3_ERROR, S3_SLOW_DOWN, Fault, Proxy
+from support import TRADES, Stream, admin, framed, trade
+
+from lakehouse.config import PROJECT
+from lakehouse.local import process
+from lakehouse.local import stack as local_stack
+from lakehouse.local.home import Home
+
+PUBLISH_SECONDS = 60
+"""How long an ingester may take to publish once nothing is wrong any more."""
+
+
+@dataclass
+class Ingester:
+    """The process of tests/faults/ingester.py for one topic, as somebody would run it under a supervisor."""
+
+    stream: Stream
+    folder: Path
+    environment: dict[str, str]
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log(self) -> Path:
+        return self.folder / f"{self.stream.name}.jsonl"
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Start one (more)."""
+        self.folder.mkdir(exist_ok=True)
+        script = Path(__file__).with_name("ingester.py")
+        command = [sys.executable, str(script), str(self.stream.declare(self.folder)), self.stream.name]
+        environment = {**os.environ, **self.environment}
+        with self.log.open("ab") as log, (self.folder / "stderr").open("ab") as errors:
+            self.process = subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=log, stderr=errors)
+        return self.process
+
+    def said(self) -> list[dict[str, Any]]:
+        """What all processes so far reported: batches and errors."""
+        return [json.loads(line) for line in self.log.read_text().splitlines() if line.endswith("}")]
+
+    def batches(self) -> int:
+        return sum("published" in said for said in self.said())
+
+    def wait_for_a_batch(self) -> None:
+        """Wait until one more batch is published.
+
+        Raises: AssertionError when none is within PUBLISH_SECONDS.
+        """
+        before, deadline = self.batches(), time.monotonic() + PUBLISH_SECONDS
+        while self.batches() == before:
+            assert time.monotonic() < deadline, f"no batch in {PUBLISH_SECONDS} s; the last words: {self.said()[-1:]}"
+            time.sleep(0.2)
+
+
+class Producers(threading.Thread):
+    """Endless records for one topic: plain ones and transactions, some of which are aborted; some do not decode.
+
+    Keys keep their partition as long as the topic keeps its partitions.
+    """
+
+    def __init__(self, stream: Stream, seed: int):
+        super().__init__(daemon=True)
+        self.stream, self.chance = stream, random.Random(seed)
+        self.schema_id = stream.schema()
+        self.settings = {"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"], "linger.ms": 5, "log_level": 0}
+        self.number, self.aborted, self.restarts = 0, 0, 0
+        self.stopping = threading.Event()
+        self.failed: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            plain = Producer(self.settings)
+            transactional = self._transactional()
+            while not self.stopping.wait(0.1):
+                self._send(plain, self.chance.randint(1, 60))
+                plain.flush(0)
+                try:
+                    self._transaction(transactional)
+                except KafkaException:
+                    # A broker that went away: a producer of the same name ends the transaction that was open.
+                    self.restarts += 1
+                    transactional = self._transactional()
+            self._transactional()
+            assert plain.flush(60) == 0
+        except BaseException as error:
+            self.failed = error
+
+    def stop(self) -> None:
+        """End, with no transaction left open.
+
+        Raises: what ended it before.
+        """
+        self.stopping.set()
+        self.join(120)
+        if self.failed:
+            raise self.failed
+
+    def _transactional(self) -> Producer:
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                producer = Producer({**self.settings, "transactional.id": f"chaos-{self.stream.name}"})
+                producer.init_transactions(20)
+                return producer
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+
+    def _transaction(self, producer: Producer) -> None:
+        producer.begin_transaction()
+        self._send(producer, self.chance.randint(0, 30))
+        if self.chance.random() < 0.4:
+            self.aborted += 1
+            producer.flush(10)
+            producer.abort_transaction(20)
+        else:
+            producer.commit_transaction(20)
+
+    def _send(self, producer: Producer, count: int) -> None:
+        for _ in range(count):
+            self.number += 1
+            user = f"User_{self.chance.randint(1, 200)}"
+            value = framed(self.schema_id, TRADES, trade(self.number, userid=user))
+            kind = self.chance.random()
+            if kind < 0.02:
+                value = value[: self.chance.randint(0, len(value) - 1)]
+            elif kind < 0.10 and self.stream.topic.mode == "upsert":
+                value = None
+            headers = [("number", str(self.number).encode())]
+            producer.produce(self.stream.name, key=user.encode(), value=value, headers=headers)
+        producer.poll(0)
+
+
+@dataclass
+class Chaos:
+    """One run. `schedule` says what happens in which order; `fired` how often each kind did."""
+
+    home: Home
+    resources: Any
+    streams: list[Stream]
+    folder: Path
+    seed: int
+    fired: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.chance = random.Random(self.seed)
+        self.s3 = Proxy(os.environ["AWS_ENDPOINT_URL_S3"])
+        self.registry = Proxy(os.environ["SCHEMA_REGISTRY_URL"])
+        environment = {"AWS_ENDPOINT_URL_S3": self.s3.address, "SCHEMA_REGISTRY_URL": self.registry.address}
+        self.ingesters = [Ingester(s, self.folder / s.name, environment) for s in self.streams]
+        self.producers = [Producers(s, self.seed + i) for i, s in enumerate(self.streams)]
+        self.faults: dict[str, Callable[[], None]] = {
+            "kill -9": self.kill,
+            "zombie": self.zombie,
+            "two writers": self.two_writers,
+            "S3": self.s3_fault,
+            "registry": self.registry_fault,
+            "broker killed": self.broker_killed,
+            "Spark killed": self.spark_killed,
+            "compaction": self.compaction,
+            "expiry": self.expiry,
+            "partitions added": self.partitions_added,
+        }
+
+    def run(self, seconds: float) -> str:
+        """Every kind of fault in a random order, then random ones until the time is over; then quiet, and the verdict.
+
+        Returns: a line that says what happened.
+        Raises: AssertionError when a record is lost, duplicated or changed, or ingestion does not go on by itself.
+        """
+        began = time.monotonic()
+        try:
+            for each in (*self.producers, *self.ingesters):
+                each.start()
+            for ingester in self.ingesters:
+                ingester.wait_for_a_batch()
+            kinds = sorted(self.faults)
+            self.chance.shuffle(kinds)
+            while kinds or time.monotonic() - began < seconds:
+                kind = kinds.pop() if kinds else self.chance.choice(sorted(self.faults))
+                print(f"{time.monotonic() - began:6.1f} s  {kind}", flush=True)
+                self.faults[kind]()
+                time.sleep(self.chance.uniform(0.2, 1.5))
+            self._quiet()
+            for producer in self.producers:
+                producer.stop()
+            self._drain()
+        finally:
+            for ingester in self.ingesters:
+                if ingester.process:
+                    ingester.process.kill()
+                    ingester.process.wait()
+            for proxy in (self.s3, self.registry):
+                proxy.__exit__()
+            for producer in self.producers:
+                producer.stopping.set()
+        verdicts = [oracle.judge(stream) for stream in self.streams]
+        return self._summary(time.monotonic() - began, verdicts)
+
+    def _quiet(self) -> None:
+        """Nothing goes wrong any more while records still come: each topic must publish by itself."""
+        self.s3.heal()
+        self.registry.heal()
+        for ingester in self.ingesters:
+            ingester.wait_for_a_batch()
+        for proxy, kind in ((self.s3, "S3"), (self.registry, "registry")):
+            self.fired.update({f"{kind}: {fault}": times for fault, times in proxy.fired.items()})
+
+    def _drain(self) -> None:
+        """Wait until every table says that it holds its topic up to the end."""
+        deadline = time.monotonic() + PUBLISH_SECONDS
+        for stream in self.streams:
+            end = oracle.read_log(stream.name).end
+            while (at := _position(stream)) != end:
+                assert time.monotonic() < deadline, f"{stream.name} is at {at} and not at {end}"
+                time.sleep(0.5)
+
+    def _summary(self, seconds: float, verdicts: list[oracle.Verdict]) -> str:
+        faults = ", ".join(f"{kind} {times}" for kind, times in sorted(self.fired.items()))
+        records = ", ".join(
+            f"{stream.topic.mode}: {v.records:,} records, {v.rows:,} rows, {v.dead_letters:,} dead letters"
+            for stream, v in zip(self.streams, verdicts, strict=True)
+        )
+        errors = Counter(said["error"] for each in self.ingesters for said in each.said() if "error" in said)
+        aborted = sum(producer.aborted for producer in self.producers)
+        batches = sum(ingester.batches() for ingester in self.ingesters)
+        return (
+            f"seed {self.seed}, {seconds:.0f} s, faults: {faults}; {records}; {batches} batches, {aborted} "
+            f"transactions aborted, runs that failed: {dict(errors)}; lost 0, duplicated 0"
+        )
+
+    def kill(self) -> None:
+        """kill -9 at any moment; a supervisor starts the process again."""
+        ingester = self.chance.choice(self.ingesters)
+        time.sleep(self.chance.uniform(0, 2))
+        self._replace(ingester)
+        self.fired["kill -9"] += 1
+
+    def zombie(self) -> None:
+        """A process that stands still while another takes over, and then goes on where it was."""
+        ingester = self.chance.choice(self.ingesters)
+        time.sleep(self.chance.uniform(0, 2))
+        stopped = ingester.process
+        stopped.send_signal(signal.SIGSTOP)
+        ingester.start()
+        ingester.wait_for_a_batch()
+        stopped.send_signal(signal.SIGCONT)
+        time.sleep(3)
+        stopped.kill()
+        stopped.wait()
+        self.fired["zombie"] += 1
+
+    def two_writers(self) -> None:
+        """Two processes that both work for a while."""
+        ingester = self.chance.choice(self.ingesters)
+        other = ingester.process
+        ingester.start()
+        ingester.wait_for_a_batch()
+        time.sleep(4)
+        other.kill()
+        other.wait()
+        self.fired["two writers"] += 1
+
+    def s3_fault(self) -> None:
+        """A few requests go wrong in one way."""
+        for fault in (
+            Fault("answer", "PUT|GET", times=3, status=503, body=S3_SLOW_DOWN),
+            Fault("lost answer", "PUT", times=1, body=S3_ERROR),
+            Fault("lost connection", "PUT", times=1),
+            Fault("cut", "GET", times=2),
+            Fault("truncate", "GET .*parquet|GET .*avro", times=1),
+        ):
+            self.s3.inject(fault)
+
+    def registry_fault(self) -> None:
+        """The registry is away, then slow, then too busy."""
+        fault = self.chance.choice(
+            [
+                Fault("answer", times=10, status=500, body=REGISTRY_ERROR),
+                Fault("cut", times=10),
+                Fault("delay", times=4, seconds=1),
+                Fault("answer", times=3, status=429, body=REGISTRY_ERROR),
+            ]
+        )
+        self.registry.inject(fault)
+        deadline = time.monotonic() + PUBLISH_SECONDS
+        while not fault.fired and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+    def broker_killed(self) -> None:
+        """The broker dies and comes back."""
+        self._restart("kafka")
+        self.fired["broker killed"] += 1
+
+    def spark_killed(self) -> None:
+        """The Spark server dies in the middle of what it does, and comes back."""
+        self._restart("spark")
+        self.fired["Spark killed"] += 1
+
+    def compaction(self) -> None:
+        """Another engine rewrites the data files of a table."""
+        self._maintain(
+            "rewrite_data_files", "options => map('rewrite-all', 'true', 'partial-progress.enabled', 'false')"
+        )
+        self.fired["compaction"] += 1
+
+    def expiry(self) -> None:
+        """Somebody keeps nothing but the newest snapshot."""
+        self._maintain("expire_snapshots", "older_than => TIMESTAMP '2099-01-01 00:00:00', retain_last => 1")
+        self.fired["expiry"] += 1
+
+    def partitions_added(self) -> None:
+        """One more partition, where no order of keys depends on it."""
+        stream = next(stream for stream in self.streams if stream.topic.mode == "append")
+        stream.partitions += 1
+        [done] = admin().create_partitions([NewPartitions(stream.name, stream.partitions)]).values()
+        try:
+            done.result(20)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.INVALID_PARTITIONS:
+                raise
+        self.fired["partitions added"] += 1
+
+    def _maintain(self, procedure: str, arguments: str) -> None:
+        """Call one of Iceberg's procedures; it may lose against an ingester, as it would anywhere."""
+        from pyspark.errors import PySparkException
+
+        stream = self.chance.choice(self.streams)
+        call = f"CALL lake.system.{procedure}(table => '{stream.namespace}.{stream.topic.table}', {arguments})"
+        for _ in range(5):
+            try:
+                session = self.resources.spark.session(self.resources.catalog.spark_settings())
+                session.sql(call).collect()
+                return
+            except PySparkException as error:
+                last = error
+                if "Commit" not in str(error) and "Validation" not in str(error):
+                    self.resources.spark.close()
+        self.fired[f"{procedure} that lost ({type(last).__name__})"] += 1
+
+    def _restart(self, name: str) -> None:
+        for running in process.running(self.home)[name].processes:
+            running.kill()
+            running.wait(10)
+        local_stack.up(self.home, [name])
+
+    def _replace(self, ingester: Ingester) -> None:
+        ingester.process.kill()
+        ingester.process.wait()
+        ingester.start()
+
+
+def _position(stream: Stream) -> dict[int, int]:
+    """Up to where the table says that it holds the topic."""
+    table = stream.table()
+    token, _ = next(oracle.tokens(table)) if table else ({"end": {}}, None)
+    return {int(partition): offset for partition, offset in token["end"].items()}

@@ -1,0 +1,41 @@
+"""`python ingester.py CONFIG TOPIC`: run after run, as a schedule does it; one line of JSON a batch or error."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import dagster as dg
+
+from assets.ingestion import Systems, ingest
+from lakehouse.config import load
+from resources.build import build_resources
+
+PAUSE_SECONDS = 0.2
+
+
+def main(config_file: str, name: str) -> None:
+    """Ingest until killed. Whatever a run ends with, the next one starts with a session of its own."""
+    config = load(Path(config_file))
+    topic = config.topic(name)
+    while True:
+        with dg.build_resources(build_resources(config, "local")) as r:
+            try:
+                for published in ingest(
+                    config.namespace, topic, Systems(r.kafka, r.schema_registry, r.spark, r.catalog)
+                ):
+                    report(published=published.counts.consumed)
+            except Exception as error:
+                report(error=type(error).__name__, said=str(error)[:1000])
+                r.spark.close()
+        time.sleep(PAUSE_SECONDS)
+
+
+def report(**said: object) -> None:
+    print(json.dumps(said), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

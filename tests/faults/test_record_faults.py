@@ -1,0 +1,132 @@
+"""Records made to break the reader: each becomes a row, a dead letter or a refusal, and the process lives (F44-F48)."""
+
+import json
+import threading
+
+import oracle
+import pytest
+from moments import LOGGED, attempt
+from support import TRADES, Stream, framed, register, trade
+
+from lakehouse.errors import SchemaError
+from lakehouse.local import process
+from lakehouse.local import stack as local_stack
+
+
+def zigzag(number):
+    """A long as Avro writes it (Avro specification, Binary Encoding)."""
+    number, out = (number << 1) ^ (number >> 63), b""
+    while number > 0x7F:
+        out, number = out + bytes([number & 0x7F | 0x80]), number >> 7
+    return out + bytes([number])
+
+
+def test_bytes_after_the_record_make_it_a_dead_letter(resources):
+    stream = Stream(resources, partitions=1, settings=LOGGED)
+    good = framed(stream.schema(), TRADES, trade(1))
+    stream.produce([{"value": good}, {"value": good + b"GARBAGE"}])
+
+    stream.ingest()
+
+    oracle.judge(stream)
+
+
+def test_keys_that_are_empty_or_null(resources):
+    stream = Stream(resources, partitions=1, settings={"mode": "upsert"} | LOGGED)
+    schema = json.loads(TRADES)
+    schema["fields"] = [
+        {**field, "type": ["null", "string"], "default": None} if field["name"] == "userid" else field
+        for field in schema["fields"]
+    ]
+    text = json.dumps(schema)
+    schema_id = stream.schema(text)
+    for key, user in [(b"", ""), (b"k", None), (None, None), (None, "v"), (b"\xff", None)]:
+        stream.produce([{"key": key, "value": framed(schema_id, text, trade(1, userid=user))}])
+    stream.produce([{"key": key, "value": None} for key in (b"", None, b"\xff", b"k")])
+    stream.produce([{"key": b"", "value": framed(schema_id, text, trade(2, userid=None))}])
+
+    stream.ingest()
+
+    oracle.judge(stream)
+
+
+@pytest.fixture
+def survives(stack, resources):
+    """A check that Spark lives through a run: it ends soon, in dead letters or in a refusal. Brings Spark back."""
+
+    def check(stream):
+        ended = []
+        run = threading.Thread(target=lambda: ended.append(attempt(stream)), daemon=True)
+        run.start()
+        run.join(SECONDS)
+        if ended and (ended[0] is None or isinstance(ended[0], SchemaError)):
+            return
+        spark = process.running(stack)["spark"].leader
+        spark.kill()
+        spark.wait(20)
+        local_stack.up(stack, ["spark"])
+        run.join()
+        resources.spark.close()
+        pytest.fail(f"after {SECONDS} s: {ended}")
+
+    return check
+
+
+SECONDS = 20
+"""Ten times what a run with one record takes."""
+
+NOTHING = {"type": "fixed", "name": "Nothing", "size": 0}
+NODE = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"], "default": None}]}
+
+
+def with_field(type_):
+    """The trades' schema with one more field of a type."""
+    schema = json.loads(TRADES)
+    return json.dumps({**schema, "fields": [{"name": "more", "type": type_}, *schema["fields"]]})
+
+
+def test_a_list_of_billions_of_items_of_no_bytes(survives, resources):
+    stream = Stream(resources, partitions=1, settings=LOGGED)
+    schema_id = stream.schema(with_field({"type": "array", "items": NOTHING}))
+    stream.produce([{"value": b"\0" + schema_id.to_bytes(4, "big") + zigzag(2_000_000_000) + b"\0"}])
+
+    survives(stream)
+
+
+@pytest.mark.long
+def test_a_deep_record_of_somebody_elses_schema(survives, resources):
+    stream = Stream(resources, partitions=1, settings=LOGGED)
+    stream.produce_trades(range(1))
+    schema_id = register(f"elsewhere-{stream.name}", with_field(["null", NODE]))
+    stream.produce([{"value": b"\0" + schema_id.to_bytes(4, "big") + b"\2" * 200_000 + b"\0"}])
+
+    survives(stream)
+
+
+@pytest.mark.long
+def test_a_list_of_somebody_elses_schema_that_takes_a_year_to_skip(survives, resources):
+    stream = Stream(resources, partitions=1, settings=LOGGED)
+    stream.produce_trades(range(1))
+    schema_id = register(f"elsewhere-{stream.name}", with_field({"type": "array", "items": "null"}))
+    stream.produce([{"value": b"\0" + schema_id.to_bytes(4, "big") + zigzag(20_000_000_000) + b"\0"}])
+
+    survives(stream)
+
+
+def test_a_schema_that_contains_itself_is_refused(resources):
+    stream = Stream(resources, partitions=1, settings={"key": []})
+    schema_id = stream.schema(json.dumps(NODE))
+    stream.produce([{"value": b"\0" + schema_id.to_bytes(4, "big") + b"\2" * 50_000 + b"\0"}])
+
+    with pytest.raises(SchemaError, match="contains itself"):
+        stream.ingest()
+    assert stream.table() is None
+
+
+def test_a_list_of_records_without_fields_is_refused(resources):
+    stream = Stream(resources, partitions=1)
+    stream.schema(with_field({"type": "array", "items": {"type": "record", "name": "Empty", "fields": []}}))
+    stream.produce([{"value": b"anything"}])
+
+    with pytest.raises(SchemaError, match="more"):
+        stream.ingest()

@@ -1,0 +1,83 @@
+"""S3 and the schema registry fail in the middle of a batch: nothing is lost, and nothing becomes a dead letter."""
+
+import json
+
+import oracle
+import pytest
+from conftest import ProxiedStream
+from moments import LOGGED, attempt
+from proxy import REGISTRY_ERROR, S3_ERROR, S3_SLOW_DOWN, Fault
+from support import TRADES, framed, register, trade
+
+from lakehouse.errors import Unreachable
+
+
+@pytest.fixture
+def stream(through):
+    """A topic with 50 published records and 30 new ones, some of which another subject's schema wrote."""
+    stream = through(ProxiedStream, settings=LOGGED)
+    stream.produce_trades(range(50))
+    stream.ingest()
+    stream.produce_trades(range(50, 70))
+    foreign = json.dumps({**json.loads(TRADES), "doc": "The same, registered elsewhere"})
+    schema_id = register(f"elsewhere-{stream.name}", foreign)
+    stream.produce([{"value": framed(schema_id, foreign, trade(n))} for n in range(70, 80)])
+    return stream
+
+
+def test_requests_to_s3_that_fail_now_and_then_are_repeated(stream):
+    faults = [
+        Fault("answer", "PUT", times=2, status=503, body=S3_SLOW_DOWN),
+        Fault("lost answer", "PUT .*parquet", body=S3_ERROR),
+        Fault("lost connection", "PUT .*avro"),
+        Fault("cut", "GET .*metadata.json", times=2),
+        Fault("truncate", "GET .*avro"),
+        Fault("delay", "PUT", times=3, seconds=0.5),
+    ]
+    for fault in faults:
+        stream.s3.inject(fault)
+
+    attempt(stream)
+    attempt(stream)
+
+    assert [fault.kind for fault in faults if not fault.fired] == []
+    oracle.judge(stream)
+
+
+@pytest.mark.parametrize("matching", [pytest.param("PUT .*parquet", marks=pytest.mark.long), "PUT .*dead_letters"])
+def test_an_s3_that_refuses_writes_stops_the_run_and_changes_nothing(stream, matching):
+    stream.produce([{"value": b"bad"}])
+    published = stream.rows()
+    refusal = stream.s3.inject(Fault("answer", matching, times=1_000, status=403))
+
+    assert attempt(stream) is not None
+    assert refusal.fired
+    assert stream.rows() == published
+
+    stream.s3.heal()
+    stream.ingest()
+    oracle.judge(stream)
+
+
+@pytest.mark.parametrize(
+    ("moment", "fault"),
+    [
+        ("schemas/ids", {"kind": "answer", "status": 500}),
+        ("", {"kind": "answer", "status": 401}),
+        pytest.param("schemas/ids", {"kind": "answer", "status": 429}, marks=pytest.mark.long),
+        pytest.param("", {"kind": "cut"}, marks=pytest.mark.long),
+    ],
+    ids=["500 in the middle", "401 at the start", "429 in the middle", "cut at the start"],
+)
+def test_a_registry_that_does_not_answer_makes_no_dead_letter(stream, moment, fault):
+    published = stream.rows()
+    met = stream.registry.inject(Fault(matching=moment, times=1_000, body=REGISTRY_ERROR, **fault))
+
+    with pytest.raises(Unreachable, match="schema registry"):
+        stream.ingest()
+
+    assert met.fired
+    assert (stream.rows(), stream.dead_letters()) == (published, [])
+    stream.registry.heal()
+    stream.ingest()
+    oracle.judge(stream)

@@ -1,0 +1,188 @@
+"""Others change the table, at rest and in the middle of a batch (F13-F20, F23, F55)."""
+
+import os
+import signal
+import time
+
+import boto3
+import oracle
+import pytest
+from moments import attempt, once_before
+from support import TRADES, Stream, framed, trade
+
+from assets import audit
+from lakehouse.errors import LakehouseError
+from resources.catalog import Catalog
+from spark import write
+
+
+@pytest.fixture
+def sql(resources):
+    """Run a statement in Spark."""
+
+    def run(statement):
+        return resources.spark.session(resources.catalog.spark_settings()).sql(statement).collect()
+
+    return run
+
+
+def name(stream):
+    return f"lake.{stream.namespace}.{stream.topic.table}"
+
+
+def filled(resources, mode="append", count=60):
+    """A topic with published records, in two snapshots, and 30 new ones."""
+    stream = Stream(resources, settings={"mode": mode})
+    stream.produce_trades(range(count // 2))
+    stream.ingest()
+    stream.produce_trades(range(count // 2, count))
+    stream.ingest()
+    stream.produce_trades(range(count, count + 30))
+    return stream
+
+
+@pytest.mark.long
+def test_a_writer_that_stood_still_while_another_published_adds_nothing(resources, tmp_path):
+    stream = filled(resources)
+    writer = stream.start("nowhere", tmp_path)
+    deadline = time.monotonic() + 60
+    while not any(ref.startswith("ingest_") for ref in stream.table().metadata.refs):
+        assert time.monotonic() < deadline and writer.poll() is None
+    writer.send_signal(signal.SIGSTOP)
+
+    stream.ingest()
+    writer.send_signal(signal.SIGCONT)
+
+    assert writer.wait(120) == 0
+    oracle.judge(stream)
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner", "function"),
+    [("append", Catalog, "publish"), ("upsert", write, "upsert")],
+    ids=["append", "upsert"],
+)
+def test_compaction_in_the_middle_of_a_batch_costs_a_retry(resources, sql, monkeypatch, mode, owner, function):
+    stream = filled(resources, mode)
+    arguments = f"table => '{stream.namespace}.{stream.topic.table}', options => map('rewrite-all', 'true')"
+    compact = f"CALL lake.system.rewrite_data_files({arguments})"
+    done = once_before(monkeypatch, owner, function, lambda: sql(compact))
+
+    stream.ingest()
+
+    [[[result]]] = [done]
+    assert result["rewritten_data_files_count"] >= 2
+    oracle.judge(stream)
+
+
+def test_removing_orphans_with_no_retention_during_a_batch_is_refused(resources, sql, monkeypatch):
+    stream = filled(resources)
+    refusals = []
+
+    def remove():
+        arguments = f"table => '{stream.namespace}.{stream.topic.table}', older_than => TIMESTAMP '2099-01-01 00:00:00'"
+        with pytest.raises(Exception, match="interval less than 24 hours") as refused:
+            sql(f"CALL lake.system.remove_orphan_files({arguments})")
+        refusals.append(refused)
+
+    once_before(monkeypatch, audit, "audit", remove)
+    stream.ingest()
+
+    assert refusals
+    oracle.judge(stream)
+
+
+def test_a_rollback_by_an_operator_takes_its_records_again(resources, sql):
+    stream = filled(resources, "upsert")
+    parent = stream.table().current_snapshot().parent_snapshot_id
+    sql(f"CALL lake.system.rollback_to_snapshot('{stream.namespace}.{stream.topic.table}', {parent})")
+    assert stream.table().current_snapshot().snapshot_id == parent
+
+    stream.ingest()
+
+    oracle.judge(stream)
+
+
+def test_rows_that_somebody_inserted_do_not_hide_the_position(resources, sql):
+    stream = filled(resources)
+    old = {oracle.position(row) for row in stream.rows()}
+    sql(f"INSERT INTO {name(stream)} SELECT * FROM {name(stream)} WHERE userid = 'User_1'")
+    sql(f"DELETE FROM {name(stream)} WHERE userid = 'User_1'")
+
+    stream.ingest()
+
+    oracle.judge(stream, removed=lambda row: row["userid"] == "User_1" and oracle.position(row) in old)
+
+
+def test_a_table_that_was_dropped_is_filled_again_from_the_start(resources, sql):
+    stream = filled(resources)
+    sql(f"DROP TABLE {name(stream)}")
+
+    stream.ingest()
+
+    oracle.judge(stream)
+
+
+def test_a_table_that_is_dropped_and_made_anew_during_a_batch_gets_nothing_wrong(resources, monkeypatch):
+    stream = filled(resources)
+    schema = stream.table().schema()
+
+    def replace():
+        resources.catalog.iceberg().drop_table((stream.namespace, stream.topic.table))
+        resources.catalog.iceberg().create_table((stream.namespace, stream.topic.table), schema)
+
+    once_before(monkeypatch, Catalog, "publish", replace)
+
+    assert attempt(stream) is not None
+    assert stream.rows() == []
+    stream.ingest()
+    oracle.judge(stream)
+
+
+def test_a_data_file_that_is_gone_before_the_audit_is_not_published(resources, monkeypatch):
+    stream = filled(resources)
+    before = stream.table().current_snapshot().snapshot_id
+
+    def remove():
+        table = stream.table()
+        [branch] = [ref for ref in table.metadata.refs if ref.startswith("ingest_")]
+        staged = table.inspect.entries(table.metadata.refs[branch].snapshot_id).to_pylist()
+        newest = max(entry["sequence_number"] for entry in staged)
+        file = next(e["data_file"]["file_path"] for e in staged if e["sequence_number"] == newest)
+        bucket, _, key = file.removeprefix("s3://").partition("/")
+        boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL_S3"]).delete_object(Bucket=bucket, Key=key)
+
+    once_before(monkeypatch, audit, "audit", remove)
+    assert attempt(stream) is not None
+    assert stream.table().current_snapshot().snapshot_id == before
+    stream.ingest()
+    oracle.judge(stream)
+
+
+def test_a_schema_that_came_with_a_refused_batch_leaves_the_rows_as_they_were(resources, monkeypatch):
+    import json
+
+    stream = filled(resources)
+    before = stream.rows()
+    wider = json.loads(TRADES)
+    wider["fields"].append({"name": "venue", "type": ["null", "string"], "default": None})
+    text = json.dumps(wider)
+    stream.produce([{"value": framed(stream.schema(text), text, trade(1, venue="X"))}])
+    monkeypatch.setattr(audit, "committed_rows", lambda snapshot: -1)
+
+    with pytest.raises(LakehouseError, match="did not pass its audit"):
+        stream.ingest()
+
+    assert [{k: v for k, v in row.items() if k != "venue"} for row in stream.rows()] == before
+    monkeypatch.undo()
+    stream.ingest()
+    oracle.judge(stream)
+
+
+@pytest.mark.long
+def test_a_kill_while_leftovers_are_dropped(resources, tmp_path):
+    stream = filled(resources)
+    stream.die("after stage", tmp_path)
+    stream.die("during cleanup", tmp_path)
+    stream.ingest()
+    oracle.judge(stream)
