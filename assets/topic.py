@@ -9,6 +9,7 @@ from assets.glue import registration_asset, registration_check
 from assets.iceberg import freshness_check, table_asset
 from assets.kafka import topic_asset
 from assets.ledger import ledger_asset, ledger_check
+from assets.maintenance import maintenance_asset
 from assets.snowflake import snowflake_asset, snowflake_check
 from lakehouse.config import Config, Topic
 
@@ -23,6 +24,7 @@ def topic_definitions(config: Config, topic: Topic) -> dg.Definitions:
             snowflake_asset(config, topic),
             *([dead_letters_asset(config, topic)] if topic.errors == "log" else []),
             ledger_asset(config, topic),
+            maintenance_asset(config, topic),
         ],
         asset_checks=[
             freshness_check(config, topic),

@@ -178,6 +178,21 @@ def redrive(topic: str) -> None:
     click.echo(f"{done.tried:,} dead letters decoded again, {done.landed:,} are rows now")
 
 
+@main.command(short_help="Compact, expire and clean up tables.")
+@click.argument("topics", nargs=-1)
+def maintain(topics: tuple[str, ...]) -> None:
+    """Compact, expire and clean up the tables of these topics, or of all; as the schedule `maintenance` does."""
+    from assets.maintenance import maintain
+    from lakehouse import config
+    from lakehouse.systems import connected
+
+    declared = config.load()
+    with connected(declared) as systems:
+        for name in topics or declared.topics:
+            for done in maintain(declared.namespace, declared.topic(name), systems.catalog, systems.spark):
+                click.echo(f"{done.table}: {', '.join(done.done) or 'nothing to do'} ({done.seconds:.1f} s)")
+
+
 @main.command(short_help="Take simulated trades all the way to Snowflake.")
 @click.option("--once", is_flag=True, help="Stop everything after the result is shown.")
 def demo(once: bool) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 from collections.abc import Iterator
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from lakehouse import avro, layout, metadata, naming
 from lakehouse.errors import ConfigError, SchemaError
@@ -97,6 +99,29 @@ class Metadata(_Model):
         return metadata.names(dict.fromkeys((*self.columns, *metadata.REQUIRED)), self.naming)
 
 
+def _duration(value: Any) -> Any:
+    """`30d`, `12h` or `90m` as a duration."""
+    found = re.fullmatch(r"(\d+)([dhm])", value) if isinstance(value, str) else None
+    if found is None:
+        return value
+    return timedelta(**{{"d": "days", "h": "hours", "m": "minutes"}[found[2]]: int(found[1])})
+
+
+Duration = Annotated[
+    timedelta, BeforeValidator(_duration), WithJsonSchema({"type": "string", "pattern": r"^\d+[dhm]$"})
+]
+
+
+class Retention(_Model):
+    """How long maintenance keeps what. Durations are written `30d`, `12h`, `90m`."""
+
+    rows: Duration | None = Field(None, description="Rows whose Kafka timestamp is older are deleted; none by default.")
+    snapshots: Duration = Field(
+        timedelta(days=7), description="Older snapshots are forgotten: how far time travel goes.", validate_default=True
+    )
+    min_snapshots: int = Field(10, ge=1, description="So many snapshots are kept, however old.")
+
+
 class Topic(_Model):
     """One Kafka topic and the table it becomes."""
 
@@ -152,6 +177,8 @@ class Topic(_Model):
         (), description="Partitions of the table: columns or transforms, such as `day(kafka_timestamp)`."
     )
     sort_by: tuple[str, ...] = Field((), description="Order of rows in files, such as `symbol` or `price desc`.")
+    retention: Retention = Retention()
+    target_file_mb: int = Field(128, ge=1, description="Size that maintenance brings data files to, in megabytes.")
     max_records_per_batch: int = Field(5_000_000, ge=1, description="Most records a single commit takes.")
     max_lag_seconds: int = Field(
         900, ge=1, description="The table is stale when a record has waited longer than this, in seconds."
@@ -170,6 +197,11 @@ class Topic(_Model):
     def topic(self) -> str:
         """Name of the topic in Kafka."""
         return self.kafka_topic or self.name
+
+    @property
+    def target_file_bytes(self) -> int:
+        """The size of a data file."""
+        return self.target_file_mb * 1_000_000
 
     @property
     def decoded_key(self) -> Format | None:

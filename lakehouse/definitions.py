@@ -29,9 +29,14 @@ def defs() -> dg.Definitions:
     )
     ledgers = dg.AssetSelection.key_prefixes("ledger")
     proof = dg.define_asset_job("ledger", ledgers, description="Prove that every table holds all of its topic, once.")
+    tables = dg.AssetSelection.key_prefixes("maintenance")
+    upkeep = dg.define_asset_job("maintenance", tables, description="Compact, expire and clean up every table.")
     common = dg.Definitions(
-        jobs=[dg.define_asset_job(JOB, CHAIN, description="Every topic, from Kafka to Snowflake."), proof],
-        schedules=[dg.ScheduleDefinition(job=proof, cron_schedule="17 3 * * *", default_status=RUNNING)],
+        jobs=[dg.define_asset_job(JOB, CHAIN, description="Every topic, from Kafka to Snowflake."), proof, upkeep],
+        schedules=[
+            dg.ScheduleDefinition(job=upkeep, cron_schedule="17 2 * * *", default_status=RUNNING),
+            dg.ScheduleDefinition(job=proof, cron_schedule="17 3 * * *", default_status=RUNNING),
+        ],
         sensors=[topic_offsets_sensor(config), automation],
         resources=build_resources(config, environment_name()),
         executor=dg.in_process_executor,

@@ -1,0 +1,152 @@
+"""The asset that keeps a table fast and small, and its work. docs/maintenance.md says what is safe and why."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from assets.failures import RETRY, explained
+from lakehouse import naming
+from lakehouse.config import Config, Topic
+from lakehouse.errors import ConfigError
+from resources.catalog import Catalog
+from resources.spark import Spark
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+ORPHAN_AGE = timedelta(days=3)
+"""Younger files may belong to a batch that is being written."""
+
+SHORTEST_ORPHAN_AGE = timedelta(days=1)
+"""Iceberg refuses less, and a batch takes less."""
+
+MANY_MANIFESTS = 20
+SMALL = 0.75
+"""Part of the target size below which a data file is small (Iceberg, rewrite_data_files: min-file-size-bytes)."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """What a table consists of. `data_bytes` are of its newest snapshot."""
+
+    data_files: int
+    data_bytes: int
+    delete_files: int
+    manifests: int
+    snapshots: int
+
+
+@dataclass(frozen=True)
+class Maintained:
+    """One table before and after; `done` says what was done, a sentence each."""
+
+    table: str
+    before: Size
+    after: Size
+    done: tuple[str, ...]
+    seconds: float
+
+
+def maintain(
+    namespace: str, topic: Topic, catalog: Catalog, spark: Spark, orphan_age: timedelta = ORPHAN_AGE
+) -> Iterator[Maintained]:
+    """Compact, expire and clean up a topic's table and its dead letters, in an order in which no step undoes another.
+
+    Raises: ConfigError for an `orphan_age` that could delete files of a running batch; CommitConflict.
+    """
+    if orphan_age < SHORTEST_ORPHAN_AGE:
+        raise ConfigError(
+            f"Files younger than {SHORTEST_ORPHAN_AGE} may belong to a batch that is being written, and are not "
+            f"orphans. Nothing was deleted. Use a longer age than {orphan_age}"
+        )
+    table = catalog.current(namespace, topic).table
+    for name in (table, naming.dead_letter_table(table)):
+        found = catalog.load(namespace, name)
+        if found is not None and found.current_snapshot() is not None:
+            began, before = time.monotonic(), size(found)
+            done = tuple(_steps(namespace, topic, name, catalog, spark, orphan_age))
+            after = catalog.load(namespace, name)
+            assert after is not None
+            yield Maintained(name, before, size(after), done, time.monotonic() - began)
+
+
+def size(table: "Table") -> Size:
+    """What the table consists of now, by its metadata."""
+    snapshot = table.current_snapshot()
+    assert snapshot is not None and snapshot.summary is not None
+    summary = snapshot.summary.additional_properties
+    return Size(
+        data_files=int(summary.get("total-data-files", 0)),
+        data_bytes=int(summary.get("total-files-size", 0)),
+        delete_files=int(summary.get("total-delete-files", 0)),
+        manifests=len(snapshot.manifests(table.io)),
+        snapshots=len(table.metadata.snapshots),
+    )
+
+
+def _steps(
+    namespace: str, topic: Topic, name: str, catalog: Catalog, spark: Spark, orphan_age: timedelta
+) -> Iterator[str]:
+    from spark import maintenance as work
+
+    session = spark.session(catalog.spark_settings())
+    now, keep = datetime.now(UTC), topic.retention
+
+    def loaded() -> "Table":
+        table = catalog.load(namespace, name)
+        assert table is not None
+        return table
+
+    stamp = topic.metadata.names.get("kafka_timestamp")
+    aged = keep.rows is not None and stamp and not name.endswith(naming.DEAD_LETTERS)
+    if aged and work.delete_rows(session, namespace, name, stamp, now - keep.rows):
+        yield f"deleted rows older than {keep.rows}"
+    small = sum(task.file.file_size_in_bytes < SMALL * topic.target_file_bytes for task in loaded().scan().plan_files())
+    if small > 1 or size(loaded()).delete_files:
+        row = work.compact(session, namespace, name, topic.target_file_bytes)
+        yield f"rewrote {row['rewritten_data_files_count']} data files into {row['added_data_files_count']}"
+    if size(loaded()).delete_files > 1:
+        row = work.compact_deletes(session, namespace, name)
+        yield f"rewrote {row['rewritten_delete_files_count']} delete files into {row['added_delete_files_count']}"
+    if size(loaded()).manifests > MANY_MANIFESTS:
+        row = work.compact_manifests(session, namespace, name)
+        yield f"rewrote {row['rewritten_manifests_count']} manifests into {row['added_manifests_count']}"
+    table, oldest = loaded(), now - keep.snapshots
+    if len(table.metadata.snapshots) > keep.min_snapshots and any(
+        snapshot.timestamp_ms < oldest.timestamp() * 1000 for snapshot in table.metadata.snapshots
+    ):
+        row = work.expire(session, namespace, name, oldest, keep.min_snapshots)
+        yield f"expired snapshots, and {row['deleted_data_files_count']} data files with them"
+    if removed := work.remove_orphans(session, namespace, name, now - orphan_age):
+        yield f"removed {removed} orphaned files"
+
+
+def maintenance_asset(config: Config, topic: Topic) -> dg.AssetsDefinition:
+    """`maintenance/<topic>`: shares the pool of the table's writer, and so never runs beside it."""
+
+    @dg.asset(
+        key=["maintenance", topic.name],
+        deps=[["iceberg", topic.name]],
+        description=f"Files and snapshots of {topic.table}, compacted and cleaned up.",
+        group_name=topic.table,
+        kinds={"iceberg", "spark"},
+        pool=f"iceberg_{topic.table}",
+        retry_policy=RETRY,
+    )
+    def maintenance(context: dg.AssetExecutionContext, catalog: Catalog, spark: Spark) -> dg.MaterializeResult:
+        metadata: dict[str, object] = {}
+        with explained():
+            for done in maintain(config.namespace, topic, catalog, spark):
+                context.log.info(f"{done.table}: {', '.join(done.done) or 'nothing to do'} ({done.seconds:.1f} s)")
+                if done.table.endswith(naming.DEAD_LETTERS):
+                    continue
+                metadata |= {f"{name}_before": n for name, n in asdict(done.before).items()}
+                metadata |= {name: n for name, n in asdict(done.after).items()}
+                metadata |= {"done": list(done.done), "seconds": round(done.seconds, 2)}
+        return dg.MaterializeResult(metadata=metadata)
+
+    return maintenance

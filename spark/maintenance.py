@@ -1,0 +1,79 @@
+"""What keeps a table fast and small: Iceberg's own procedures, each run only where it has something to do.
+
+Source: Iceberg, Spark procedures. All of them commit like any other writer: a batch that is published meanwhile makes
+them fail, and they are safe to run again.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
+
+from lakehouse import naming
+
+
+def compact(spark: SparkSession, namespace: str, table: str, target_bytes: int) -> Row:
+    """Rewrite small data files, and those that two or more files of deletes belong to, to about `target_bytes`."""
+    options = {
+        "target-file-size-bytes": target_bytes,
+        "delete-file-threshold": 2,
+        # Deletes of files that are gone hide nothing, and are counted by readers all the same.
+        "remove-dangling-deletes": "true",
+    }
+    return _call(spark, "rewrite_data_files", namespace, table, f"options => {_map(options)}")
+
+
+def compact_deletes(spark: SparkSession, namespace: str, table: str) -> Row:
+    """Rewrite files of position deletes into fewer."""
+    return _call(spark, "rewrite_position_delete_files", namespace, table)
+
+
+def compact_manifests(spark: SparkSession, namespace: str, table: str) -> Row:
+    """Rewrite manifests into fewer, so that planning a read opens fewer files."""
+    return _call(spark, "rewrite_manifests", namespace, table)
+
+
+def expire(spark: SparkSession, namespace: str, table: str, older_than: datetime, retain_last: int) -> Row:
+    """Forget snapshots that are older, but not the last ones, nor any that a branch or tag holds: the offsets' does."""
+    bounds = f"older_than => {_moment(older_than)}, retain_last => {retain_last}"
+    return _call(spark, "expire_snapshots", namespace, table, bounds)
+
+
+def remove_orphans(spark: SparkSession, namespace: str, table: str, older_than: datetime) -> int:
+    """Delete files that no metadata names and that are older; returns how many."""
+    bounds = f"older_than => {_moment(older_than)}, prefix_listing => true"
+    return spark.sql(_statement("remove_orphan_files", namespace, table, bounds)).count()
+
+
+def delete_rows(spark: SparkSession, namespace: str, table: str, column: str, older_than: datetime) -> bool:
+    """Delete rows whose time is before; returns whether there were any."""
+    path = naming.spark_table(namespace, table)
+    before = f"{naming.spark_identifier(column)} < {_moment(older_than)}"
+    if spark.table(path).filter(F.expr(before)).limit(1).count() == 0:
+        return False
+    spark.sql(f"DELETE FROM {path} WHERE {before}")
+    return True
+
+
+def _call(spark: SparkSession, procedure: str, namespace: str, table: str, *arguments: str) -> Row:
+    row = spark.sql(_statement(procedure, namespace, table, *arguments)).first()
+    assert row is not None
+    return row
+
+
+def _statement(procedure: str, namespace: str, table: str, *arguments: str) -> str:
+    # The procedures parse the name they are given as an identifier of their catalog.
+    name = naming.spark_identifier(namespace, table).replace("'", "''")
+    given = ", ".join((f"table => '{name}'", *arguments))
+    return f"CALL {naming.CATALOG}.system.{procedure}({given})"
+
+
+def _map(options: dict[str, object]) -> str:
+    pairs = ", ".join(f"'{key}', '{value}'" for key, value in options.items())
+    return f"map({pairs})"
+
+
+def _moment(time: datetime) -> str:
+    return f"TIMESTAMP '{time:%Y-%m-%d %H:%M:%S%z}'"

@@ -1,0 +1,101 @@
+"""Tables made small again, beside writers, and with all that they held."""
+
+from datetime import timedelta
+
+import pytest
+from support import Stream
+
+from assets import ingestion
+from assets.maintenance import maintain, size
+from lakehouse.errors import ConfigError
+from resources.catalog import live_rows
+
+
+def maintained(stream, **changes):
+    topic = stream.topic.model_copy(update=changes)
+    return list(maintain(stream.namespace, topic, stream.resources.catalog, stream.resources.spark))
+
+
+def short(stream, **changes):
+    """Retention as short as it can be."""
+    return stream.topic.retention.model_copy(update={"snapshots": timedelta(0), "min_snapshots": 1} | changes)
+
+
+def filled(resources, batches=6, **settings):
+    stream = Stream(resources, settings=settings)
+    for n in range(batches):
+        stream.produce_trades(range(n * 30, n * 30 + 30))
+        stream.ingest()
+    return stream
+
+
+def test_many_small_files_become_few_and_say_the_same(resources):
+    stream = filled(resources)
+    before = stream.rows()
+    stream.produce([{"value": b"bad"}])
+    stream.ingest()
+
+    table, letters = maintained(stream, retention=short(stream))
+
+    assert table.before.data_files > 6 and table.after.data_files == 1
+    assert table.after.snapshots < table.before.snapshots and letters.table.endswith("__dead_letters")
+    assert stream.rows() == before and len(stream.dead_letters()) == 1
+    stream.produce_trades(range(500, 510))
+    [published] = stream.ingest()
+    assert published.counts.consumed == 10
+    assert maintained(stream)[1].done == ()
+
+
+def test_deletes_are_applied_and_gone(resources):
+    stream = filled(resources, mode="upsert")
+    before = stream.rows()
+    assert size(stream.table()).delete_files > 1
+
+    [table] = maintained(stream)
+
+    assert table.after.delete_files <= 1 and table.after.data_files < table.before.data_files
+    assert stream.rows() == before
+    assert live_rows(stream.table()) == len(before)
+
+
+def test_a_batch_that_meets_a_compaction_starts_over_and_loses_nothing(resources, monkeypatch):
+    stream = filled(resources, mode="upsert")
+    stream.produce_trades(range(180, 240))
+    original, met = ingestion._Run._check_topic, []
+
+    def compacted_before(run):
+        if not met:
+            met.append(maintained(stream))
+        return original(run)
+
+    monkeypatch.setattr(ingestion._Run, "_check_topic", compacted_before)
+    stream.ingest()
+
+    assert met and met[0][0].after.data_files < met[0][0].before.data_files
+    last = {row["userid"]: row for row in stream.expected_rows()}
+    assert {row["userid"]: row for row in stream.rows()} == last and len(stream.rows()) == len(last)
+
+
+def test_old_rows_go_and_the_position_stays(resources):
+    stream = filled(resources, batches=2)
+
+    maintained(stream, retention=short(stream, rows=timedelta(0)))
+
+    assert stream.rows() == []
+    stream.produce_trades(range(100, 105))
+    [published] = stream.ingest()
+    assert published.counts.consumed == 5 == len(stream.rows())
+
+
+def test_orphans_younger_than_a_batch_are_nobodys_to_delete(resources):
+    stream = filled(resources, batches=1)
+    table = stream.table()
+    with table.io.new_output(f"{table.location()}/data/orphan.parquet").create() as file:
+        file.write(b"may be a batch's")
+    with pytest.raises(ConfigError, match="may belong to a batch"):
+        list(maintain(stream.namespace, stream.topic, resources.catalog, resources.spark, timedelta(hours=1)))
+
+    maintained(stream)
+
+    assert table.io.new_input(f"{table.location()}/data/orphan.parquet").exists()
+    assert stream.rows() == stream.expected_rows()
