@@ -54,8 +54,10 @@ def add_missing(rows: DataFrame, target: str, key: tuple[str, ...]) -> int:
     with _held(rows):
         table = rows.sparkSession.table(target).alias("table")
         known = table.filter(_in_span(rows, "table", key)).select(*[_column("table", c) for c in key])
-        present = known.join(rows.alias("source"), _same_key("source", "table", key), "leftsemi").alias("present")
-        return add(rows.alias("source").join(present, _same_key("source", "present", key), "leftanti"), target)
+        # Apart, because Spark Connect refuses rows that are observed on both sides of one join.
+        present = known.join(rows.alias("source"), _same_key("source", "table", key), "leftsemi").localCheckpoint()
+        missing = rows.alias("source").join(present.alias("present"), _same_key("source", "present", key), "leftanti")
+        return add(missing, target)
 
 
 def add(rows: DataFrame, target: str) -> int:

@@ -5,6 +5,8 @@ import uuid
 from contextlib import contextmanager, nullcontext
 
 import pytest
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
 
 from lakehouse import naming
 from spark import merge
@@ -165,6 +167,19 @@ def test_adds_what_is_missing_and_says_how_much(spark):
     assert branch.rows() == [("a", 1), ("b", 1), ("new", 2), ("newer", None)]
     assert branch.add_missing(("id",), [("a", 3), ("new", 3)]) == 0
     assert branch.rows() == [("a", 1), ("b", 1), ("new", 2), ("newer", None)]
+
+
+def test_rows_that_are_observed_are_counted_once(spark):
+    branch = Branch(spark, "id string, n int", [("a", 1)])
+    counted = [Observation(), Observation()]
+    rows = spark.createDataFrame([("a", 2), ("b", 2), ("c", 2)], branch.columns)
+
+    added = merge.add_missing(rows.observe(counted[0], F.count(F.lit(1)).alias("n")), branch.target, ("id",))
+    replaced = rows.withColumn("__tombstone", F.lit(False)).observe(counted[1], F.count(F.lit(1)).alias("n"))
+    merge.replace(replaced, branch.target, "staged", ("id",), nullcontext(), nullcontext())
+
+    assert (added, [observation.get["n"] for observation in counted]) == (2, [3, 3])
+    assert branch.rows() == [("a", 2), ("b", 2), ("c", 2)]
 
 
 def test_a_deleted_key_is_missing(spark):

@@ -5,7 +5,7 @@ import random
 from support import TRADES, Stream, framed, trade
 
 from lakehouse.config import PROJECT
-from resources.catalog import live_rows
+from resources.catalog import commits, live_rows
 
 
 def newest(stream):
@@ -42,6 +42,8 @@ def test_the_table_is_the_newest_state_over_many_batches(resources):
         assert len(rows) == len(expected) == live_rows(stream.table())
         counts = published.counts
         assert counts.consumed == 300 == counts.rows + counts.tombstones + counts.superseded
+    # And the empty one that the first branch began at.
+    assert len(commits(stream.table())) == 4 + 1
 
 
 def test_rows_are_counted_right_after_a_rewrite_that_left_deletes_behind(resources):
