@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import click
 
@@ -122,6 +123,38 @@ def query(sql: str) -> None:
 
     with connected(config.load()) as systems:
         console.console.print(console.rows(*systems.snowflake.query(sql)))
+
+
+@main.command(short_help="Show what a new schema would do to a topic's table.")
+@click.argument("topic")
+@click.argument("schema_file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--against",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The schema in use, in place of the table: nothing else is needed then.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the plan for programs.")
+def plan(topic: str, schema_file: Path, against: Path | None, as_json: bool) -> None:
+    """Show what a schema (.avsc, .json, .proto) would do to a topic's table; nothing is changed.
+
+    \b
+    Exit code 0: the table can follow. 1: it cannot, and ingestion would stop. 2: it could not be found out.
+      lakehouse plan users schemas/users.avsc
+      lakehouse plan users new.avsc --against old.avsc
+    """
+    from lakehouse import config
+    from lakehouse import plan as plans
+
+    try:
+        declared = config.load()
+        wanted = declared.topic(topic)
+        table = plans.as_table(plans.read(against), wanted) if against else plans.table_now(declared, wanted)
+        found = plans.plan(declared, wanted, schema_file, table)
+    except LakehouseError as error:
+        raise click.UsageError(str(error)) from error
+    click.echo(json.dumps(found.to_json(), indent=2) if as_json else "\n".join(found.lines()))
+    raise SystemExit(0 if found.accepted else 1)
 
 
 @main.command(short_help="Decide where a table's next batch begins.")

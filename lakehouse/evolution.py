@@ -1,167 +1,261 @@
-"""What a newer schema does to a table: each change with the rule that accepts or refuses it, and its statement.
+"""A table's columns against a newer schema: what changes, by which rule, and whether the table can follow.
 
-Columns keep their field ids: a renamed column keeps its values, a dropped one stays and is null from then on. Rules
-have the names that Confluent's Iceberg checks have (Confluent, Schema Registry: logical types, Iceberg comparison),
-where there is one; more is accepted here. Types change as the Iceberg table specification allows (Schema Evolution).
+Iceberg knows columns by id, so that names may change and columns may go without touching a row (Iceberg table
+specification, Schema Evolution). Fields are paired by name, then by the names they had before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 from lakehouse import naming
 from lakehouse.errors import DoesNotFit
+from lakehouse.schema import Shape
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table.update.schema import UpdateSchema
     from pyiceberg.types import IcebergType, NestedField, StructType
 
-ADDED, DROPPED, RENAMED, WIDENED = "FIELD_ADDED", "FIELD_DELETED", "FIELD_RENAMED", "TYPE_WIDENED"
-MISMATCH, UNSUPPORTED, KEY_MISMATCH = "TYPE_MISMATCH", "UNSUPPORTED_TYPE_CHANGE", "MAP_KEY_TYPE_MISMATCH"
-COLLISION = "FIELD_NAME_CASE_COLLISION"
+Path = tuple[str, ...]
+"""A column's names from the top; a list's elements are `element`, a map's values `value`."""
 
-WIDER = {("int", "long"), ("float", "double")}
-"""Primitive types that may become wider (Iceberg table specification, Schema Evolution)."""
+Rule = Literal[
+    "OPTIONAL_FIELD_ADDED",
+    "REQUIRED_FIELD_ADDED",
+    "FIELD_DELETED",
+    "FIELD_RENAMED",
+    "FIELD_REORDERED",
+    "TYPE_WIDENED",
+    "NON_NULLABLE_TO_NULLABLE",
+    "COMMENT_CHANGED",
+    "TYPE_MISMATCH",
+    "UNSUPPORTED_TYPE_CHANGE",
+    "TYPE_NARROWED",
+    "DECIMAL_SCALE_CHANGED",
+    "MAP_KEY_TYPE_MISMATCH",
+    "CASE_COLLISION",
+    "NAME_REUSED",
+]
+"""Named as in Confluent's checks of schemas for Iceberg tables, where those have a name (its schema-registry)."""
+
+REFUSED: Mapping[Rule, str] = {
+    "TYPE_MISMATCH": "a column stays a value, a struct, a list or a map for good",
+    "UNSUPPORTED_TYPE_CHANGE": "Iceberg widens int to long, float to double and a decimal's digits, and nothing else",
+    "TYPE_NARROWED": "values that the table has may not fit; keep the wider type in the schema",
+    "DECIMAL_SCALE_CHANGED": "the digits behind the point are fixed when the column is made",
+    "MAP_KEY_TYPE_MISMATCH": "keys of a map never change their type",
+    "CASE_COLLISION": "Spark, Glue and Snowflake do not tell upper from lower case; rename it by an alias",
+    "NAME_REUSED": "a field was renamed and another took its name; ingest with the rename first, then add the other",
+}
+"""Rules by which a table cannot follow, and why."""
+
+ACCEPTED: Mapping[Rule, str] = {
+    "OPTIONAL_FIELD_ADDED": "rows that are there already have null",
+    "REQUIRED_FIELD_ADDED": "rows that are there already have null: columns are optional",
+    "FIELD_DELETED": "the column stays with its values and is null from now on",
+    "FIELD_RENAMED": "rows keep their values under the new name",
+    "FIELD_REORDERED": "nothing to do: columns go by name and keep their order in the table",
+    "TYPE_WIDENED": "every value fits the wider type",
+    "NON_NULLABLE_TO_NULLABLE": "every row stays valid",
+    "COMMENT_CHANGED": "values are not concerned",
+}
+"""Rules that a table follows, and what becomes of its rows."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One difference. `path` is the column's as the table has it; `said` is a sentence; `statement` is what follows
-    `ALTER TABLE <table>` in Spark, empty where the table stays as it is."""
+    """One difference between a table and a schema.
 
-    rule: str
-    path: tuple[str, ...]
-    accepted: bool
-    said: str
-    statement: str = ""
-    new: Any = None
-
-
-def changes(table: Schema, wanted: Schema, former: Mapping[str, tuple[str, ...]] | None = None) -> list[Change]:
-    """How a table's columns differ from what a schema asks for, in the order in which they are made.
-
-    Parameters: `former` are names that a field had before, by its dotted path in `wanted`.
+    `path` is the column's, as the schema names it; `at` the same column's, or for an added one its struct's, as the
+    table names it now. `ddl` is what follows `ALTER TABLE <name>` in Spark SQL, empty where nothing is to be done.
+    `detail` says what was found, such as the two types. `type`, `doc` and `name` are the new ones where they change.
     """
-    return list(_of_struct(table.as_struct(), wanted.as_struct(), (), "", former or {}))
+
+    rule: Rule
+    path: Path
+    at: Path
+    detail: str = ""
+    ddl: str = ""
+    type: IcebergType | None = None
+    doc: str | None = None
+    name: str | None = None
+
+    @property
+    def accepted(self) -> bool:
+        """The verdict: whether the table can follow."""
+        return self.rule in ACCEPTED
+
+    @property
+    def reason(self) -> str:
+        """Why it is refused, or what it means for the rows."""
+        return (ACCEPTED if self.accepted else REFUSED)[self.rule]
+
+    def __str__(self) -> str:
+        found = f" ({self.detail})" if self.detail else ""
+        return f"{self.rule} {'.'.join(self.path) or 'the row'}{found}: {self.reason}"
 
 
-def refused(found: Sequence[Change]) -> list[Change]:
-    """The changes that the table cannot take."""
-    return [change for change in found if not change.accepted]
+def changes(table: Schema, shape: Shape) -> list[Change]:
+    """Everything in which the table differs from the shape, in the shape's order; deleted fields last.
+
+    Parameters: `table` is the table's schema, with its field ids.
+    """
+    return list(_struct(table.as_struct(), shape.struct, (), (), shape.former))
+
+
+def refusals(found: Sequence[Change], table: str) -> None:
+    """Raises: DoesNotFit with every refused change, when there is one."""
+    if refused := [str(change) for change in found if not change.accepted]:
+        raise DoesNotFit(
+            f"The newest schema does not fit table {table}: {'; '.join(refused)}. The table was left as it is. "
+            f"Register a compatible schema, or set 'on_incompatible'"
+        )
 
 
 def apply(update: UpdateSchema, found: Sequence[Change]) -> None:
-    """Make accepted changes in one commit.
+    """Stage the accepted changes; they become one schema commit. Columns keep their ids, and so rows their values.
 
-    Raises: DoesNotFit when one is refused; nothing is changed.
+    Parameters: `update` is of the table that `changes` saw.
     """
-    if bad := refused(found):
-        raise DoesNotFit("; ".join(f"{change.rule} at '{'.'.join(change.path)}': {change.said}" for change in bad))
     for change in found:
         match change.rule:
-            case "FIELD_ADDED":
-                update.add_column(change.path, change.new.field_type, doc=change.new.doc)
+            case "OPTIONAL_FIELD_ADDED" | "REQUIRED_FIELD_ADDED":
+                assert change.type is not None
+                update.add_column((*change.at, change.path[-1]), change.type, change.doc)
             case "FIELD_RENAMED":
-                update.rename_column(change.path, change.new)
+                assert change.name is not None
+                update.rename_column(change.at, change.name)
             case "TYPE_WIDENED":
-                update.update_column(change.path, field_type=change.new)
+                update.update_column(change.at, field_type=change.type)
+            case "NON_NULLABLE_TO_NULLABLE":
+                update.make_column_optional(change.at)
+            case "COMMENT_CHANGED":
+                update.update_column(change.at, doc=change.doc)
 
 
-def _of_struct(
-    have: StructType, want: StructType, path: tuple[str, ...], logical: str, former: Mapping[str, tuple[str, ...]]
-) -> Iterator[Change]:
-    """Parameters: `path` is the struct's in the table, `logical` in the schema, with a dot behind it."""
-    columns = {field.name: field for field in have.fields}
-    folded = {field.name.lower(): field.name for field in have.fields}
-    taken = {field.name for field in want.fields} & columns.keys()
-    for field in want.fields:
-        name = field.name
-        found = columns.get(name)
-        if found is None:
-            before = [old for old in former.get(logical + name, ()) if old in columns and old not in taken]
-            if before:
-                found = columns[before[0]]
-                taken.add(found.name)
-                yield _renamed((*path, found.name), name)
-        if found is not None:
-            yield from _of_type(found.field_type, field.field_type, (*path, found.name), f"{logical}{name}", former)
-        elif clash := folded.get(name.lower()):
-            said = f"'{clash}' and '{name}' differ by case only, which Glue and Snowflake do not tell apart"
-            yield Change(COLLISION, (*path, name), False, said)
+def _struct(old: StructType, new: StructType, at: Path, path: Path, former: Mapping[str, Path]) -> Iterator[Change]:
+    partners = _partners(old, new, path, former)
+    partnered = {column.field_id: name for name, column in partners.items()}
+    left = [column.name for column in old.fields if column.field_id not in partnered]
+    folded = {name.lower(): name for name in left}
+    for field in new.fields:
+        here, partner = (*path, field.name), partners.get(field.name)
+        if other := folded.get(field.name.lower()):
+            yield Change("CASE_COLLISION", here, at, f"the table has '{other}'")
+        elif partner is not None:
+            yield from _field(partner, field, (*at, partner.name), here, former)
+        elif reused := next((name for name in former.get(".".join(here), ()) if name in partners), None):
+            yield Change("NAME_REUSED", here, at, f"was '{reused}', which is another field now")
         else:
-            yield _added((*path, name), field)
-    for name in columns.keys() - taken:
-        if name not in {field.name for field in want.fields}:
-            yield Change(DROPPED, (*path, name), True, "the column stays, and is null from now on")
+            rule: Rule = "REQUIRED_FIELD_ADDED" if field.required else "OPTIONAL_FIELD_ADDED"
+            ddl = f"ADD COLUMN {_sql(*here)} {_spark_type(field.field_type)}{_comment(field.doc)}"
+            yield Change(rule, here, at, _short(field.field_type), ddl, field.field_type, field.doc)
+    shared = [field.name for field in new.fields if field.name in partners]
+    if shared != [partnered[column.field_id] for column in old.fields if column.field_id in partnered]:
+        yield Change("FIELD_REORDERED", path, at, ", ".join(shared))
+    for name in left:
+        yield Change("FIELD_DELETED", (*path, name), (*at, name))
 
 
-def _of_type(
-    have: IcebergType, want: IcebergType, path: tuple[str, ...], logical: str, former: Mapping[str, tuple[str, ...]]
-) -> Iterator[Change]:
-    from pyiceberg import types as t
-
-    match have, want:
-        case t.StructType(), t.StructType():
-            yield from _of_struct(have, want, path, f"{logical}.", former)
-        case t.ListType(), t.ListType():
-            yield from _of_type(have.element_type, want.element_type, (*path, "element"), f"{logical}.element", former)
-        case t.MapType(), t.MapType():
-            if have.key_type != want.key_type:
-                said = f"map keys are {have.key_type} and would be {want.key_type}; keys never change"
-                yield Change(KEY_MISMATCH, (*path, "key"), False, said)
-            yield from _of_type(have.value_type, want.value_type, (*path, "value"), f"{logical}.value", former)
-        case _ if str(have) != str(want):
-            yield _retyped(path, have, want)
+def _partners(old: StructType, new: StructType, path: Path, former: Mapping[str, Path]) -> dict[str, NestedField]:
+    """The table's column of each field of the shape that has one, by the field's name: the same name comes first."""
+    columns = {column.name: column for column in old.fields}
+    found = {field.name: columns.pop(field.name) for field in new.fields if field.name in columns}
+    for field in new.fields:
+        before = () if field.name in found else former.get(".".join((*path, field.name)), ())
+        if name := next((name for name in before if name in columns), None):
+            found[field.name] = columns.pop(name)
+    return found
 
 
-def _retyped(path: tuple[str, ...], have: IcebergType, want: IcebergType) -> Change:
-    from pyiceberg.types import DecimalType, PrimitiveType
-
-    wider = (str(have), str(want)) in WIDER
-    narrower = (str(want), str(have)) in WIDER
-    if isinstance(have, DecimalType) and isinstance(want, DecimalType) and have.scale == want.scale:
-        wider, narrower = want.precision > have.precision, want.precision < have.precision
-    if wider:
-        statement = f"ALTER COLUMN {naming.spark_identifier(*path)} TYPE {_sql(want)}"
-        return Change(WIDENED, path, True, f"{have} becomes {want}", statement, want)
-    if narrower:
-        return Change(WIDENED, path, True, f"the column stays {have}, which holds every {want}")
-    both = isinstance(have, PrimitiveType) and isinstance(want, PrimitiveType)
-    rule = UNSUPPORTED if both else MISMATCH
-    return Change(rule, path, False, f"the column is {_brief(have)} and would be {_brief(want)}")
+def _field(old: NestedField, new: NestedField, at: Path, path: Path, former: Mapping[str, Path]) -> Iterator[Change]:
+    if old.name != new.name:
+        # Spark SQL renames before it does the rest: what follows uses the new name.
+        ddl = f"RENAME COLUMN {_sql(*path[:-1], old.name)} TO {_sql(new.name)}"
+        yield Change("FIELD_RENAMED", path, at, f"was '{old.name}'", ddl, name=new.name)
+    if old.required and not new.required:
+        yield Change("NON_NULLABLE_TO_NULLABLE", path, at, ddl=f"ALTER COLUMN {_sql(*path)} DROP NOT NULL")
+    if new.doc and new.doc != old.doc:
+        ddl = f"ALTER COLUMN {_sql(*path)}{_comment(new.doc)}"
+        yield Change("COMMENT_CHANGED", path, at, ddl=ddl, doc=new.doc)
+    yield from _type(old.field_type, new.field_type, at, path, former)
 
 
-def _added(path: tuple[str, ...], field: NestedField) -> Change:
-    said = "optional, null in older rows"
-    comment = f" COMMENT '{field.doc.replace(chr(39), chr(39) * 2)}'" if field.doc else ""
-    statement = f"ADD COLUMN {naming.spark_identifier(*path)} {_sql(field.field_type)}{comment}"
-    return Change(ADDED, path, True, said, statement, field)
+def _type(old: IcebergType, new: IcebergType, at: Path, path: Path, former: Mapping[str, Path]) -> Iterator[Change]:
+    from pyiceberg.types import ListType, MapType, PrimitiveType, StructType
+
+    match old, new:
+        case StructType(), StructType():
+            yield from _struct(old, new, at, path, former)
+        case ListType(), ListType():
+            yield from _field(old.element_field, new.element_field, (*at, "element"), (*path, "element"), former)
+        case MapType(), MapType():
+            if _unlike(old.key_type, new.key_type):
+                yield Change("MAP_KEY_TYPE_MISMATCH", path, at, f"{old.key_type} to {new.key_type}")
+            yield from _field(old.value_field, new.value_field, (*at, "value"), (*path, "value"), former)
+        case PrimitiveType(), PrimitiveType():
+            if old != new:
+                yield _primitive(old, new, at, path)
+        case _:
+            yield Change("TYPE_MISMATCH", path, at, f"{_short(old)} to {_short(new)}")
 
 
-def _renamed(path: tuple[str, ...], name: str) -> Change:
-    statement = f"RENAME COLUMN {naming.spark_identifier(*path)} TO {naming.spark_identifier(name)}"
-    return Change(RENAMED, path, True, f"'{path[-1]}' becomes '{name}' and keeps its values", statement, name)
+def _primitive(old: IcebergType, new: IcebergType, at: Path, path: Path) -> Change:
+    from pyiceberg.types import DecimalType
+
+    types = f"{old} to {new}"
+    if isinstance(old, DecimalType) and isinstance(new, DecimalType) and old.scale != new.scale:
+        return Change("DECIMAL_SCALE_CHANGED", path, at, types)
+    if _widens(old, new):
+        ddl = f"ALTER COLUMN {_sql(*path)} TYPE {_spark_type(new)}"
+        return Change("TYPE_WIDENED", path, at, types, ddl, new)
+    return Change("TYPE_NARROWED" if _widens(new, old) else "UNSUPPORTED_TYPE_CHANGE", path, at, types)
 
 
-def _brief(type_: IcebergType) -> str:
-    """The type in an error: a struct's fields would not help."""
-    return "a struct" if type_.is_struct else str(type_)
+def _widens(old: IcebergType, new: IcebergType) -> bool:
+    """Whether Iceberg promotes one type to the other (Iceberg table specification, version 2: Schema Evolution)."""
+    from pyiceberg.types import DecimalType
+
+    if isinstance(old, DecimalType) and isinstance(new, DecimalType):
+        return old.scale == new.scale and old.precision < new.precision
+    return (str(old), str(new)) in {("int", "long"), ("float", "double")}
 
 
-def _sql(type_: IcebergType) -> str:
-    """A type as Spark SQL writes it (Iceberg, Spark: type compatibility)."""
-    from pyiceberg import types as t
+def _unlike(old: IcebergType, new: IcebergType) -> bool:
+    """Whether two types differ in more than field ids and comments."""
+    return _spark_type(old) != _spark_type(new)
+
+
+def _short(type_: IcebergType) -> str:
+    return str(type_) if type_.is_primitive else type(type_).__name__.removesuffix("Type").lower()
+
+
+def _sql(*path: str) -> str:
+    return naming.spark_identifier(*path)
+
+
+def _comment(doc: str | None) -> str:
+    if not doc:
+        return ""
+    escaped = doc.replace("\\", "\\\\").replace("'", "\\'")
+    return f" COMMENT '{escaped}'"
+
+
+def _spark_type(type_: IcebergType) -> str:
+    """The type in Spark SQL (Iceberg, Spark: type compatibility)."""
+    from pyiceberg.types import ListType, MapType, StructType
 
     match type_:
-        case t.StructType():
-            fields = (f"{naming.spark_identifier(field.name)}: {_sql(field.field_type)}" for field in type_.fields)
+        case StructType():
+            fields = (f"{_sql(f.name)}: {_spark_type(f.field_type)}{_comment(f.doc)}" for f in type_.fields)
             return f"STRUCT<{', '.join(fields)}>"
-        case t.ListType():
-            return f"ARRAY<{_sql(type_.element_type)}>"
-        case t.MapType():
-            return f"MAP<{_sql(type_.key_type)}, {_sql(type_.value_type)}>"
-    other = {"long": "BIGINT", "timestamptz": "TIMESTAMP", "timestamp": "TIMESTAMP_NTZ"}
-    return other.get(str(type_), str(type_).upper())
+        case ListType():
+            return f"ARRAY<{_spark_type(type_.element_type)}>"
+        case MapType():
+            return f"MAP<{_spark_type(type_.key_type)}, {_spark_type(type_.value_type)}>"
+    names = {"long": "BIGINT", "timestamptz": "TIMESTAMP", "timestamp": "TIMESTAMP_NTZ", "uuid": "STRING"}
+    text = str(type_)
+    return "BINARY" if text.startswith("fixed") else names.get(text, text.upper().replace(", ", ","))

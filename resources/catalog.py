@@ -12,7 +12,8 @@ from pydantic import PrivateAttr
 from lakehouse import evolution, layout, naming
 from lakehouse.batch import COUNTS, PART, TOKEN, Batch
 from lakehouse.config import Topic
-from lakehouse.errors import CommitConflict, ConfigError, DoesNotFit, LakehouseError, UnclearState, Unreachable
+from lakehouse.errors import CommitConflict, ConfigError, LakehouseError, UnclearState, Unreachable
+from lakehouse.schema import Shape
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog as IcebergCatalog
@@ -42,6 +43,7 @@ CONTINUED = "lakehouse.continued-in"
 """The table property that names the table that goes on where this one's schema could not."""
 
 CREATE_ATTEMPTS = 3
+ALTER_ATTEMPTS = 5
 
 
 class Catalog(dg.ConfigurableResource):
@@ -134,21 +136,22 @@ class Catalog(dg.ConfigurableResource):
         """
         from pyiceberg.exceptions import CommitFailedException
 
-        existing = self.load(namespace, table) or self._create(namespace, table, schema)
-        found = evolution.changes(existing.schema(), schema, former)
-        if not any(change.new or not change.accepted for change in found):
-            return existing
-        try:
-            with existing.update_schema() as update:
-                evolution.apply(update, found)
-        except DoesNotFit as error:
-            raise DoesNotFit(
-                f"The newest schema does not fit table {namespace}.{table}: {error}. The table was left as it is. "
-                f"Register a compatible schema, or set 'on_incompatible'"
-            ) from error
-        except CommitFailedException as error:
-            raise CommitConflict(f"Another writer changed {namespace}.{table} ({error}); run it again") from error
-        return existing.refresh()
+        for attempt in range(1, ALTER_ATTEMPTS + 1):
+            existing = self.load(namespace, table) or self._create(namespace, table, schema)
+            found = evolution.changes(existing.schema(), Shape(schema.as_struct(), former or {}))
+            evolution.refusals(found, f"{namespace}.{table}")
+            if not any(change.ddl for change in found):
+                return existing
+            try:
+                with existing.update_schema() as update:
+                    evolution.apply(update, found)
+                return existing.refresh()
+            except CommitFailedException as error:
+                # Another writer was first, and may have made the same changes.
+                if attempt == ALTER_ATTEMPTS:
+                    name = f"{namespace}.{table}"
+                    raise CommitConflict(f"Another writer keeps changing {name} ({error}); run it again") from error
+        raise AssertionError("the last attempt returns or raises")
 
     def _create(self, namespace: str, table: str, schema: Schema) -> Table:
         for attempt in range(CREATE_ATTEMPTS):

@@ -19,23 +19,23 @@ def loaded():
     return defs()
 
 
-def test_every_declared_topic_is_a_chain_of_four_assets_and_a_ledger(loaded):
+def test_every_declared_topic_is_a_chain_of_four_assets_with_a_ledger_and_upkeep(loaded):
     dg.Definitions.validate_loadable(loaded)
     topics = configuration.load().topics
     keys = {key.to_user_string() for key in loaded.resolve_asset_graph().get_all_asset_keys()}
-    systems = ("kafka", "iceberg", "glue", "snowflake", "ledger")
+    systems = ("kafka", "iceberg", "glue", "snowflake", "ledger", "maintenance")
     assert keys == {f"{system}/{topic}" for topic in topics for system in systems}
 
 
-def test_ledgers_are_proven_every_day_and_not_with_every_run(loaded):
+def test_upkeep_and_proof_come_every_day_and_not_with_every_run(loaded):
     def nodes(job):
         return {node.name for node in loaded.resolve_job_def(job).nodes}
 
-    ledgers = {f"ledger__{topic}" for topic in configuration.load().topics}
-    assert nodes("ledger") == ledgers
-    assert not nodes("lakehouse") & ledgers
-    [schedule] = loaded.schedules
-    assert (schedule.job_name, schedule.default_status) == ("ledger", dg.DefaultScheduleStatus.RUNNING)
+    for job in ("ledger", "maintenance"):
+        assert nodes(job) == {f"{job}__{topic}" for topic in configuration.load().topics}
+        assert not nodes("lakehouse") & nodes(job)
+    running = dg.DefaultScheduleStatus.RUNNING
+    assert {(s.job_name, s.default_status) for s in loaded.schedules} == {("ledger", running), ("maintenance", running)}
 
 
 def test_every_table_is_audited_and_every_hop_checked(loaded):
@@ -60,7 +60,9 @@ def test_each_table_has_one_writer_at_a_time(loaded):
         if (node := loaded.resolve_asset_graph().get(key))
     }  # fmt: skip
     assert all(len(pool) == 1 for pool in pools.values())
-    assert len(set().union(*pools.values())) == len(pools)
+    upkeep = {key: pool for key, pool in pools.items() if key.path[0] == "maintenance"}
+    assert all(pool == pools[dg.AssetKey(["iceberg", key.path[1]])] for key, pool in upkeep.items())
+    assert len(set().union(*pools.values())) == len(pools) - len(upkeep)
 
 
 def test_loading_needs_no_network_and_no_heavy_import():

@@ -1,0 +1,231 @@
+"""Each rule by which a table follows a schema or cannot, and that what is accepted does what it says."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
+
+from lakehouse import evolution
+from lakehouse.errors import SchemaError
+from lakehouse.schema import Shape
+from resources.catalog import Catalog
+
+INT, LONG, TEXT = IntegerType(), LongType(), StringType()
+
+
+def struct(**fields):
+    """A struct of optional fields, as a shape has them: ids mean nothing."""
+    return StructType(*(NestedField(i, name, type_, required=False) for i, (name, type_) in enumerate(fields.items())))
+
+
+def many(type_):
+    return ListType(98, type_, element_required=False)
+
+
+def by_name(type_, key=TEXT):
+    return MapType(96, key, 97, type_, value_required=False)
+
+
+@pytest.fixture
+def catalog(tmp_path):
+    catalog = SqlCatalog("test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("ns")
+    return catalog
+
+
+def evolved(catalog, old, new, former=None):
+    """The rules that apply, and the table after what was accepted was done."""
+    fields = old if isinstance(old, tuple) else old.fields
+    table = catalog.create_table("ns.t", Schema(*(f.model_copy(update={"field_id": 500 + f.field_id}) for f in fields)))
+    found = evolution.changes(table.schema(), Shape(new, former or {}))
+    if all(change.accepted for change in found):
+        with table.update_schema() as update:
+            evolution.apply(update, found)
+        table = table.refresh()
+        again = evolution.changes(table.schema(), Shape(new, former or {}))
+        assert {change.rule for change in again} <= {"FIELD_DELETED", "FIELD_REORDERED"}, "it would be done twice"
+    return [(change.rule, ".".join(change.path)) for change in found], table
+
+
+DEEP = {"s": struct(l=many(struct(m=by_name(struct(a=INT)))))}
+
+ACCEPTED = {
+    "add": (struct(a=INT), struct(a=INT, b=TEXT), "OPTIONAL_FIELD_ADDED", "b"),
+    "add first": (struct(a=INT), struct(b=TEXT, a=INT), "OPTIONAL_FIELD_ADDED", "b"),
+    "add a struct": (struct(a=INT), struct(a=INT, b=struct(x=many(INT))), "OPTIONAL_FIELD_ADDED", "b"),
+    "add nested": (struct(s=struct(a=INT)), struct(s=struct(a=INT, b=TEXT)), "OPTIONAL_FIELD_ADDED", "s.b"),
+    "add deep": (
+        struct(**DEEP),
+        struct(s=struct(l=many(struct(m=by_name(struct(a=INT, b=TEXT)))))),
+        "OPTIONAL_FIELD_ADDED",
+        "s.l.element.m.value.b",
+    ),
+    "int to long": (struct(a=INT), struct(a=LONG), "TYPE_WIDENED", "a"),
+    "float to double": (struct(a=FloatType()), struct(a=DoubleType()), "TYPE_WIDENED", "a"),
+    "digits": (struct(a=DecimalType(9, 2)), struct(a=DecimalType(20, 2)), "TYPE_WIDENED", "a"),
+    "in a list": (struct(a=many(INT)), struct(a=many(LONG)), "TYPE_WIDENED", "a.element"),
+    "in a map": (struct(a=by_name(INT)), struct(a=by_name(LONG)), "TYPE_WIDENED", "a.value"),
+    "drop": (struct(a=INT, b=TEXT), struct(a=INT), "FIELD_DELETED", "b"),
+    "drop nested": (struct(s=struct(a=INT, b=TEXT)), struct(s=struct(a=INT)), "FIELD_DELETED", "s.b"),
+    "reorder": (struct(a=INT, b=TEXT), struct(b=TEXT, a=INT), "FIELD_REORDERED", ""),
+    "reorder nested": (struct(s=struct(a=INT, b=INT)), struct(s=struct(b=INT, a=INT)), "FIELD_REORDERED", "s"),
+}  # fmt: skip
+REFUSED = {
+    "text": (struct(a=INT), struct(a=TEXT), "UNSUPPORTED_TYPE_CHANGE", "a"),
+    "long to double": (struct(a=LONG), struct(a=DoubleType()), "UNSUPPORTED_TYPE_CHANGE", "a"),
+    "date to timestamp": (struct(a=DateType()), struct(a=TimestamptzType()), "UNSUPPORTED_TYPE_CHANGE", "a"),
+    "fixed length": (struct(a=FixedType(4)), struct(a=FixedType(5)), "UNSUPPORTED_TYPE_CHANGE", "a"),
+    "text to bytes": (struct(a=many(TEXT)), struct(a=many(BinaryType())), "UNSUPPORTED_TYPE_CHANGE", "a.element"),
+    "struct to value": (struct(a=struct(x=INT)), struct(a=INT), "TYPE_MISMATCH", "a"),
+    "list to value": (struct(a=many(INT)), struct(a=INT), "TYPE_MISMATCH", "a"),
+    "list to map": (struct(a=many(INT)), struct(a=by_name(INT)), "TYPE_MISMATCH", "a"),
+    "long to int": (struct(a=LONG), struct(a=INT), "TYPE_NARROWED", "a"),
+    "double to float": (struct(s=struct(a=DoubleType())), struct(s=struct(a=FloatType())), "TYPE_NARROWED", "s.a"),
+    "fewer digits": (struct(a=DecimalType(9, 2)), struct(a=DecimalType(8, 2)), "TYPE_NARROWED", "a"),
+    "scale": (struct(a=DecimalType(9, 2)), struct(a=DecimalType(12, 3)), "DECIMAL_SCALE_CHANGED", "a"),
+    "map key": (struct(a=by_name(INT, INT)), struct(a=by_name(INT, LONG)), "MAP_KEY_TYPE_MISMATCH", "a"),
+    "case": (struct(price=INT), struct(Price=INT), "CASE_COLLISION", "Price"),
+    "case nested": (struct(s=struct(x=INT)), struct(s=struct(X=INT)), "CASE_COLLISION", "s.X"),
+}
+
+
+@pytest.mark.parametrize("case", ACCEPTED)
+def test_an_accepted_change_is_named_and_done(catalog, case):
+    old, new, rule, path = ACCEPTED[case]
+    found, table = evolved(catalog, old, new)
+    assert found == [(rule, path)]
+    assert leaves(new) <= leaves(table.schema().as_struct())
+
+
+def leaves(type_, path=""):
+    """Every value with its path and type."""
+    if isinstance(type_, PrimitiveType):
+        return {(path, str(type_))}
+    if isinstance(type_, StructType):
+        fields = type_.fields
+    else:
+        fields = [type_.element_field] if isinstance(type_, ListType) else [type_.key_field, type_.value_field]
+    return set().union(*(leaves(field.field_type, f"{path}.{field.name}") for field in fields))
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_refused_change_is_named_and_explained(catalog, case):
+    old, new, rule, path = REFUSED[case]
+    found = evolution.changes(Schema(*old.fields), Shape(new))
+    assert [(c.rule, ".".join(c.path)) for c in found if not c.accepted] == [(rule, path)]
+    with pytest.raises(SchemaError, match=rf"ns\.t: {rule} {path.replace('.', '[.]')} .*left as it is"):
+        evolution.refusals(found, "ns.t")
+
+
+def test_a_renamed_column_keeps_its_id(catalog):
+    found, table = evolved(
+        catalog,
+        struct(a=INT, s=struct(x=many(struct(y=INT)))),
+        struct(b=LONG, t=struct(x=many(struct(z=INT, w=TEXT)))),
+        {"b": ("nothing", "a"), "t": ("s",), "t.x.element.z": ("y",)},
+    )
+    assert found == [
+        ("FIELD_RENAMED", "b"),
+        ("TYPE_WIDENED", "b"),
+        ("FIELD_RENAMED", "t"),
+        ("FIELD_RENAMED", "t.x.element.z"),
+        ("OPTIONAL_FIELD_ADDED", "t.x.element.w"),
+    ]
+    before = next(s for s in table.schemas().values() if s.schema_id == 0)
+    for old, new in [("a", "b"), ("s", "t"), ("s.x.element.y", "t.x.element.z")]:
+        assert before.find_field(old).field_id == table.schema().find_field(new).field_id
+    assert len(table.schemas()) == 2, "one schema commit"
+
+
+def test_a_column_of_that_name_is_no_rename(catalog):
+    found, _ = evolved(catalog, struct(a=INT, b=INT), struct(b=INT), {"b": ("a",)})
+    assert found == [("FIELD_DELETED", "a")]
+
+
+def test_a_name_that_another_field_took_is_refused():
+    found = evolution.changes(Schema(*struct(a=INT).fields), Shape(struct(b=INT, a=TEXT), {"b": ("a",)}))
+    assert ("NAME_REUSED", ("b",)) in [(c.rule, c.path) for c in found]
+
+
+def test_a_new_spelling_by_alias_is_a_rename(catalog):
+    found, table = evolved(catalog, struct(price=INT), struct(Price=INT), {"Price": ("price",)})
+    assert found == [("FIELD_RENAMED", "Price")]
+    assert table.schema().column_names == ["Price"]
+
+
+def test_required_columns_become_optional_and_new_ones_always_are(catalog):
+    required = NestedField(2, "b", INT, required=True)
+    found, table = evolved(catalog, (NestedField(1, "a", INT, required=True),), StructType(
+        NestedField(1, "a", INT, required=False), required))  # fmt: skip
+    assert found == [("NON_NULLABLE_TO_NULLABLE", "a"), ("REQUIRED_FIELD_ADDED", "b")]
+    assert not any(field.required for field in table.schema().fields)
+
+
+def test_comments_follow(catalog):
+    new = StructType(NestedField(1, "a", INT, required=False, doc="It's \\ new"))
+    found, table = evolved(catalog, struct(a=INT), new)
+    assert found == [("COMMENT_CHANGED", "a")]
+    assert table.schema().find_field("a").doc == "It's \\ new"
+
+
+def test_the_sql_says_the_same():
+    new = StructType(
+        NestedField(1, "b`c", LONG, required=False, doc="It's"),
+        NestedField(2, "s", struct(x=many(DecimalType(9, 2)), m=by_name(TimestamptzType())), required=False),
+    )
+    found = evolution.changes(Schema(*struct(a=INT).fields), Shape(new, {"b`c": ("a",)}))
+    assert [change.ddl for change in found] == [
+        "RENAME COLUMN `a` TO `b``c`",
+        "ALTER COLUMN `b``c` COMMENT 'It\\'s'",
+        "ALTER COLUMN `b``c` TYPE BIGINT",
+        "ADD COLUMN `s` STRUCT<`x`: ARRAY<DECIMAL(9,2)>, `m`: MAP<STRING, TIMESTAMP>>",
+    ]
+
+
+def test_everything_refused_is_said_at_once():
+    found = evolution.changes(Schema(*struct(a=INT, b=LONG).fields), Shape(struct(a=TEXT, b=INT, c=INT)))
+    with pytest.raises(SchemaError, match="UNSUPPORTED_TYPE_CHANGE a .int to string.*TYPE_NARROWED b .long to int"):
+        evolution.refusals(found, "ns.t")
+
+
+def test_writers_that_change_a_table_at_once_all_get_what_they_asked_for(tmp_path):
+    def writer():
+        return Catalog(type="sql", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
+
+    writer().ensure_table("ns", "t", Schema(*struct(a=INT).fields))
+    asked = [(writer(), Schema(*struct(a=LONG, **{name: TEXT}).fields)) for name in "xyz"]
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda one: one[0].ensure_table("ns", "t", one[1]), asked))
+
+    schema = writer().load("ns", "t").schema()
+    assert set(schema.column_names) == {"a", "x", "y", "z"}
+    assert schema.find_field("a").field_type == LONG
+
+
+def test_a_refused_change_changes_nothing_of_the_rest(tmp_path):
+    catalog = Catalog(type="sql", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
+    before = catalog.ensure_table("ns", "t", Schema(*struct(a=INT, b=INT).fields))
+    with pytest.raises(SchemaError, match="UNSUPPORTED_TYPE_CHANGE b"):
+        catalog.ensure_table("ns", "t", Schema(*struct(a=LONG, b=TEXT, c=INT).fields))
+    assert catalog.load("ns", "t").metadata == before.metadata
+    after = catalog.ensure_table("ns", "t", Schema(*struct(c=INT, b=INT).fields), {"c": ("a",)})
+    assert after.schema().column_names == ["c", "b"]
