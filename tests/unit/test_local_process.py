@@ -40,6 +40,8 @@ def server(home, command, **fields):
 def start(described, home):
     running = process.start(described, home)
     process.wait_until_ready(described, running.leader, home, Event())
+    # For a moment after it was started, the system shows a process without its environment.
+    eventually(lambda: described.name in process.running(home))
     return running
 
 
