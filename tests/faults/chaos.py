@@ -27,7 +27,7 @@ from lakehouse.local import process
 from lakehouse.local import stack as local_stack
 from lakehouse.local.home import Home
 
-PUBLISH_SECONDS = 60
+PUBLISH_SECONDS = 120
 """How long an ingester may take to publish once nothing is wrong any more."""
 
 
