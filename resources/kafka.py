@@ -291,7 +291,11 @@ class Kafka(dg.ConfigurableResource):
         from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
         # A topic that was just created, or a broker that just came back, has no leader yet for a moment.
-        electing = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+        electing = (
+            KafkaError.NOT_LEADER_FOR_PARTITION,
+            KafkaError.LEADER_NOT_AVAILABLE,
+            KafkaError.UNKNOWN_LEADER_EPOCH,
+        )
         asked = {TopicPartition(topic, p): spec for topic, p in partitions}
         deadline = time.monotonic() + TIMEOUT_SECONDS
         with self._explained():
@@ -337,6 +341,7 @@ class Kafka(dg.ConfigurableResource):
             KafkaError.REQUEST_TIMED_OUT,
             KafkaError.NOT_LEADER_FOR_PARTITION,
             KafkaError.LEADER_NOT_AVAILABLE,
+            KafkaError.UNKNOWN_LEADER_EPOCH,
         )
         try:
             yield

@@ -33,7 +33,9 @@ def read_range(spark: SparkSession, kafka: Mapping[str, str], batch: Batch, *, h
     bounds = {"startingOffsets": batch.start, "endingOffsets": batch.end}
     for option, offsets in bounds.items():
         reader = reader.option(option, json.dumps({batch.topic: {str(p): o for p, o in offsets.items()}}))
-    return reader.option("subscribe", batch.topic).option("includeHeaders", str(headers).lower()).load()
+    # The partitions of the batch, and not those that the topic has by now.
+    reader = reader.option("assign", json.dumps({batch.topic: sorted(batch.end)}))
+    return reader.option("includeHeaders", str(headers).lower()).load()
 
 
 def is_new(since: Positions) -> Column:

@@ -27,7 +27,7 @@ from lakehouse.local import process
 from lakehouse.local import stack as local_stack
 from lakehouse.local.home import Home
 
-PUBLISH_SECONDS = 60
+PUBLISH_SECONDS = 120
 """How long an ingester may take to publish once nothing is wrong any more."""
 
 
@@ -38,21 +38,31 @@ class Ingester:
     stream: Stream
     folder: Path
     environment: dict[str, str]
-    process: subprocess.Popen[bytes] | None = None
+    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The newest of its processes."""
+        return self.started[-1]
 
     @property
     def log(self) -> Path:
         return self.folder / f"{self.stream.name}.jsonl"
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self) -> None:
         """Start one (more)."""
         self.folder.mkdir(exist_ok=True)
         script = Path(__file__).with_name("ingester.py")
         command = [sys.executable, str(script), str(self.stream.declare(self.folder)), self.stream.name]
         environment = {**os.environ, **self.environment}
         with self.log.open("ab") as log, (self.folder / "stderr").open("ab") as errors:
-            self.process = subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=log, stderr=errors)
-        return self.process
+            self.started.append(subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=log, stderr=errors))
+
+    def stop(self) -> None:
+        """End all of its processes, also one that stands still."""
+        for started in self.started:
+            started.kill()
+            started.wait()
 
     def said(self) -> list[dict[str, Any]]:
         """What all processes so far reported: batches and errors."""
@@ -161,6 +171,7 @@ class Chaos:
     folder: Path
     seed: int
     fired: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
@@ -182,11 +193,10 @@ class Chaos:
             "partitions added": self.partitions_added,
         }
 
-    def run(self, seconds: float) -> str:
-        """Every kind of fault in a random order, then random ones until the time is over; then quiet, and the verdict.
+    def run(self, seconds: float) -> None:
+        """Every kind of fault in a random order, then random ones until the time is over; then quiet, until all is in.
 
-        Returns: a line that says what happened.
-        Raises: AssertionError when a record is lost, duplicated or changed, or ingestion does not go on by itself.
+        Raises: AssertionError when ingestion does not go on by itself.
         """
         began = time.monotonic()
         try:
@@ -207,15 +217,31 @@ class Chaos:
             self._drain()
         finally:
             for ingester in self.ingesters:
-                if ingester.process:
-                    ingester.process.kill()
-                    ingester.process.wait()
+                ingester.stop()
             for proxy in (self.s3, self.registry):
                 proxy.__exit__()
             for producer in self.producers:
                 producer.stopping.set()
-        verdicts = [oracle.judge(stream) for stream in self.streams]
-        return self._summary(time.monotonic() - began, verdicts)
+        self.seconds = time.monotonic() - began
+
+    def judge(self) -> list[str]:
+        """What is lost, duplicated or changed, by topic; nothing when all is well. Prints what happened in a line."""
+        said, wrong = [], []
+        for stream in self.streams:
+            try:
+                verdict = oracle.judge(stream)
+                said.append(f"{stream.topic.mode}: {verdict}")
+            except AssertionError as error:
+                wrong.append(f"{stream.topic.mode}: {error}")
+        errors = Counter(line["error"] for each in self.ingesters for line in each.said() if "error" in line)
+        print(
+            f"chaos: seed {self.seed}, {self.seconds:.0f} s; faults: {_counted(self.fired)}; failed runs: "
+            f"{_counted(errors)}; {sum(each.batches() for each in self.ingesters)} batches, "
+            f"{sum(each.aborted for each in self.producers)} transactions aborted; "
+            f"{'; '.join((*said, *wrong))}{'' if wrong else '; lost 0, duplicated 0'}",
+            flush=True,
+        )
+        return wrong
 
     def _quiet(self) -> None:
         """Nothing goes wrong any more while records still come: each topic must publish by itself."""
@@ -234,20 +260,6 @@ class Chaos:
             while (at := _position(stream)) != end:
                 assert time.monotonic() < deadline, f"{stream.name} is at {at} and not at {end}"
                 time.sleep(0.5)
-
-    def _summary(self, seconds: float, verdicts: list[oracle.Verdict]) -> str:
-        faults = ", ".join(f"{kind} {times}" for kind, times in sorted(self.fired.items()))
-        records = ", ".join(
-            f"{stream.topic.mode}: {v.records:,} records, {v.rows:,} rows, {v.dead_letters:,} dead letters"
-            for stream, v in zip(self.streams, verdicts, strict=True)
-        )
-        errors = Counter(said["error"] for each in self.ingesters for said in each.said() if "error" in said)
-        aborted = sum(producer.aborted for producer in self.producers)
-        batches = sum(ingester.batches() for ingester in self.ingesters)
-        return (
-            f"seed {self.seed}, {seconds:.0f} s, faults: {faults}; {records}; {batches} batches, {aborted} "
-            f"transactions aborted, runs that failed: {dict(errors)}; lost 0, duplicated 0"
-        )
 
     def kill(self) -> None:
         """kill -9 at any moment; a supervisor starts the process again."""
@@ -368,6 +380,10 @@ class Chaos:
         ingester.process.kill()
         ingester.process.wait()
         ingester.start()
+
+
+def _counted(counter: Counter[str]) -> str:
+    return ", ".join(f"{kind} {times}" for kind, times in sorted(counter.items())) or "none"
 
 
 def _position(stream: Stream) -> dict[int, int]:

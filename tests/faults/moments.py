@@ -7,9 +7,7 @@ from typing import Any
 
 from support import Stream
 
-from lakehouse.config import Topic
-
-LOGGED = {"errors": "log"} if "errors" in Topic.model_fields else {}
+LOGGED = {"errors": "log"}
 """Settings of a topic whose bad records become dead letters."""
 
 

@@ -52,6 +52,9 @@ class Verdict:
     dead_letters: int
     batches: int
 
+    def __str__(self) -> str:
+        return f"{self.records:,} records, {self.rows:,} rows, {self.dead_letters:,} dead letters"
+
 
 def judge(stream: Stream, removed: Callable[[dict[str, Any]], bool] = lambda row: False) -> Verdict:
     """Compare a topic that nobody writes to any more with its table, which must have caught up.

@@ -4,8 +4,8 @@ import time
 
 import oracle
 import pytest
-from conftest import GlueStream
 from moments import attempt
+from proxied import GlueStream, proxied
 from proxy import GLUE_ERROR, GLUE_STALE, Fault
 
 from lakehouse.errors import Unreachable
@@ -18,13 +18,13 @@ BRANCH, STAGE, PUBLISH = 1, 2, 3
 
 
 @pytest.fixture
-def stream(through):
+def stream(resources):
     """A topic with 50 published records and 30 new ones."""
-    stream = through(GlueStream)
-    stream.produce_trades(range(50))
-    stream.ingest()
-    stream.produce_trades(range(50, 80))
-    return stream
+    with proxied(GlueStream(resources)) as stream:
+        stream.produce_trades(range(50))
+        stream.ingest()
+        stream.produce_trades(range(50, 80))
+        yield stream
 
 
 def meet(stream, nth, kind, **settings):

@@ -72,8 +72,8 @@ def survives(stack, resources):
     return check
 
 
-SECONDS = 20
-"""Ten times what a run with one record takes."""
+SECONDS = 60
+"""Far more than what a run with one record takes, also on a busy machine."""
 
 NOTHING = {"type": "fixed", "name": "Nothing", "size": 0}
 NODE = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"], "default": None}]}
@@ -93,7 +93,6 @@ def test_a_list_of_billions_of_items_of_no_bytes(survives, resources):
     survives(stream)
 
 
-@pytest.mark.long
 def test_a_deep_record_of_somebody_elses_schema(survives, resources):
     stream = Stream(resources, partitions=1, settings=LOGGED)
     stream.produce_trades(range(1))
@@ -103,7 +102,6 @@ def test_a_deep_record_of_somebody_elses_schema(survives, resources):
     survives(stream)
 
 
-@pytest.mark.long
 def test_a_list_of_somebody_elses_schema_that_takes_a_year_to_skip(survives, resources):
     stream = Stream(resources, partitions=1, settings=LOGGED)
     stream.produce_trades(range(1))

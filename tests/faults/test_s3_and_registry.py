@@ -4,8 +4,8 @@ import json
 
 import oracle
 import pytest
-from conftest import ProxiedStream
 from moments import LOGGED, attempt
+from proxied import ProxiedStream, proxied
 from proxy import REGISTRY_ERROR, S3_ERROR, S3_SLOW_DOWN, Fault
 from support import TRADES, framed, register, trade
 
@@ -13,16 +13,16 @@ from lakehouse.errors import Unreachable
 
 
 @pytest.fixture
-def stream(through):
+def stream(resources):
     """A topic with 50 published records and 30 new ones, some of which another subject's schema wrote."""
-    stream = through(ProxiedStream, settings=LOGGED)
-    stream.produce_trades(range(50))
-    stream.ingest()
-    stream.produce_trades(range(50, 70))
     foreign = json.dumps({**json.loads(TRADES), "doc": "The same, registered elsewhere"})
-    schema_id = register(f"elsewhere-{stream.name}", foreign)
-    stream.produce([{"value": framed(schema_id, foreign, trade(n))} for n in range(70, 80)])
-    return stream
+    with proxied(ProxiedStream(resources, settings=LOGGED)) as stream:
+        stream.produce_trades(range(50))
+        stream.ingest()
+        stream.produce_trades(range(50, 70))
+        schema_id = register(f"elsewhere-{stream.name}", foreign)
+        stream.produce([{"value": framed(schema_id, foreign, trade(n))} for n in range(70, 80)])
+        yield stream
 
 
 def test_requests_to_s3_that_fail_now_and_then_are_repeated(stream):

@@ -1,16 +1,15 @@
-"""Resources that reach their systems through proxies."""
+"""Streams whose resources reach their systems through proxies."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import boto3
-import pytest
 from proxy import GLUE_STALE, Answer, Proxy, Request
 from pyiceberg.catalog import load_catalog
 from support import Stream
@@ -19,6 +18,8 @@ from assets.ingestion import Systems
 from lakehouse import naming
 from resources.catalog import Catalog
 from resources.schema_registry import SchemaRegistry
+
+Proxied = TypeVar("Proxied", "ProxiedStream", "GlueStream")
 
 
 class GlueCatalog(Catalog):
@@ -98,17 +99,12 @@ def refuse_stale(request: Request) -> Answer | None:
     return 400, [("Content-Length", str(len(GLUE_STALE)))], GLUE_STALE
 
 
-@pytest.fixture
-def through(resources):
-    """Make a stream of a class above. Spark keeps the catalog that a session once used: this one gets its own."""
-    with ExitStack() as ending:
-
-        def make(kind: Callable[..., Any], **settings: Any) -> Any:
-            stream = kind(resources, **settings)
-            for proxy in stream.proxies:
-                ending.enter_context(proxy)
-            return stream
-
-        resources.spark.close()
-        yield make
-        resources.spark.close()
+@contextmanager
+def proxied(stream: Proxied) -> Iterator[Proxied]:
+    """A stream of a class above, for a while. Spark keeps the catalog that a session once used: this gets its own."""
+    stream.resources.spark.close()
+    with ExitStack() as proxies:
+        for proxy in stream.proxies:
+            proxies.enter_context(proxy)
+        yield stream
+    stream.resources.spark.close()
