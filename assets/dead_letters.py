@@ -2,6 +2,7 @@
 
 import dagster as dg
 
+from assets.entry import group, partitions, topic_of
 from assets.failures import RETRY, explained
 from assets.ingestion import Systems
 from assets.replay import redrive
@@ -13,18 +14,19 @@ from resources.schema_registry import SchemaRegistry
 from resources.spark import Spark
 
 
-def dead_letters_asset(config: Config, topic: Topic) -> dg.AssetsDefinition:
+def dead_letters_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     """`dead_letters/<topic>`. It is materialized by hand, after the producer, the schema or the registry was mended."""
 
     @dg.asset(
-        key=["dead_letters", topic.name],
-        deps=[["iceberg", topic.name]],
-        description=f"Records of {topic.name} that could not be decoded. Materialize to decode them again.",
-        group_name=topic.table,
+        key=["dead_letters", entry.name],
+        deps=[["iceberg", entry.name]],
+        description=f"Records of {entry.name} that could not be decoded. Materialize to decode them again.",
+        group_name=group(entry),
         kinds={"iceberg", "spark"},
-        pool=f"iceberg_{topic.table}",
+        pool=f"iceberg_{group(entry)}",
+        partitions_def=partitions(entry),
         retry_policy=RETRY,
-        metadata={"dagster/table_name": f"{config.namespace}.{naming.dead_letter_table(topic.table)}"},
+        metadata={"dagster/table_name": f"{config.namespace}.{naming.dead_letter_table(group(entry))}"},
     )
     def dead_letters(
         context: dg.AssetExecutionContext,
@@ -34,6 +36,7 @@ def dead_letters_asset(config: Config, topic: Topic) -> dg.AssetsDefinition:
         catalog: Catalog,
     ) -> dg.MaterializeResult:
         with explained():
+            topic = topic_of(entry, context)
             done = redrive(config.namespace, topic, Systems(kafka, schema_registry, spark, catalog))
         context.log.info(f"{done.tried:,} dead letters decoded again, {done.landed:,} are rows now")
         return dg.MaterializeResult(metadata={"tried": done.tried, "landed": done.landed})

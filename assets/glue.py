@@ -4,6 +4,7 @@ import time
 
 import dagster as dg
 
+from assets.entry import group, partitions, topic_of
 from assets.failures import RETRY, explained
 from lakehouse.automation import on_upstream_change, with_the_asset
 from lakehouse.config import Config, Topic
@@ -13,22 +14,24 @@ from resources.aws import Glue
 from resources.catalog import Catalog, commits, published_table, snapshot_at
 
 
-def registration_asset(config: Config, topic: Topic) -> dg.AssetsDefinition:
+def registration_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     """`glue/<topic>`. The metadata that is registered has the audited snapshot as its main."""
 
     @dg.asset(
-        key=["glue", topic.name],
-        deps=[["iceberg", topic.name]],
-        description=f"{topic.description} Registered in the AWS Glue Data Catalog.".strip(),
-        group_name=topic.table,
+        key=["glue", entry.name],
+        deps=[["iceberg", entry.name]],
+        description=f"{entry.description} Registered in the AWS Glue Data Catalog.".strip(),
+        group_name=group(entry),
         kinds={"glue", "iceberg"},
-        pool=f"glue_{topic.table}",
+        pool=f"glue_{group(entry)}",
+        partitions_def=partitions(entry),
         retry_policy=RETRY,
         automation_condition=on_upstream_change(),
-        metadata={"dagster/table_name": f"{config.namespace}.{topic.table}"},
+        metadata={"dagster/table_name": f"{config.namespace}.{group(entry)}"},
     )
     def glue_registration(context: dg.AssetExecutionContext, catalog: Catalog, glue: Glue) -> dg.MaterializeResult:
         with explained():
+            topic = topic_of(entry, context)
             registered = register(config, topic, catalog, glue)
             snapshot_id = snapshot_at(catalog, registered)
         context.log.info(f"Glue table {config.namespace}.{topic.table} points at snapshot {snapshot_id}")

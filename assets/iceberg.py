@@ -8,6 +8,7 @@ import dagster as dg
 from pydantic import Field
 
 from assets.audit import CONSERVATION, KEY_NOT_NULL, AuditFailed, Finding
+from assets.entry import group, partitions, topic_of
 from assets.failures import RETRY, explained
 from assets.ingestion import Published, Systems, ingest, measure_lag
 from assets.replay import replay
@@ -40,20 +41,21 @@ class Replay(dg.Config):
     replay_branch: str = Field("", description="Write what was read again to this branch of the table, not to main.")
 
 
-def table_asset(config: Config, topic: Topic) -> dg.AssetsDefinition:
+def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     """`iceberg/<topic>`, with its audit as blocking checks: a batch that fails is not published."""
-    key, namespace = dg.AssetKey(["iceberg", topic.name]), config.namespace
+    key, namespace = dg.AssetKey(["iceberg", entry.name]), config.namespace
 
     @dg.asset(
         key=key,
-        deps=[["kafka", topic.name]],
-        description=topic.description,
-        group_name=topic.table,
+        deps=[["kafka", entry.name]],
+        description=entry.description,
+        group_name=group(entry),
         kinds={"iceberg", "spark", "s3"},
-        pool=f"iceberg_{topic.table}",
+        pool=f"iceberg_{group(entry)}",
+        partitions_def=partitions(entry),
         retry_policy=RETRY,
         automation_condition=on_upstream_change(),
-        metadata={"dagster/table_name": f"{namespace}.{topic.table}", "dagster/storage_kind": "iceberg"},
+        metadata={"dagster/table_name": f"{namespace}.{group(entry)}", "dagster/storage_kind": "iceberg"},
         check_specs=[
             dg.AssetCheckSpec(name, asset=key, blocking=True, description=said) for name, said in AUDITS.items()
         ],
@@ -66,6 +68,7 @@ def table_asset(config: Config, topic: Topic) -> dg.AssetsDefinition:
         spark: Spark,
         catalog: Catalog,
     ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
+        topic = topic_of(entry, context)
         systems = Systems(kafka, schema_registry, spark, catalog)
         published: list[Published] = []
         replayed: dict[str, object] = {}

@@ -3,6 +3,7 @@
 import dagster as dg
 
 from assets.derivation import derive
+from assets.entry import group, partitions, topic_of
 from assets.failures import RETRY, explained
 from assets.ingestion import Systems
 from lakehouse.automation import on_upstream_change
@@ -14,17 +15,18 @@ from resources.schema_registry import SchemaRegistry
 from resources.spark import Spark
 
 
-def topic_asset(config: Config, topic: Topic) -> dg.AssetsDefinition:
+def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     """`kafka/<topic>`."""
-    derived = isinstance(topic.source, Derived)
+    derived = isinstance(entry.source, Derived)
 
     @dg.asset(
-        key=["kafka", topic.name],
-        deps=[["iceberg", topic.source.from_topic]] if isinstance(topic.source, Derived) else [],
-        description=topic.description,
-        group_name=topic.table,
-        kinds={"kafka", topic.value_format} | ({"spark"} if derived else set()),
-        pool=f"kafka_{topic.table}",
+        key=["kafka", entry.name],
+        deps=[["iceberg", entry.source.from_topic]] if isinstance(entry.source, Derived) else [],
+        description=entry.description,
+        group_name=group(entry),
+        kinds={"kafka", entry.value_format} | ({"spark"} if derived else set()),
+        pool=f"kafka_{group(entry)}",
+        partitions_def=partitions(entry),
         retry_policy=RETRY,
         automation_condition=on_upstream_change() if derived else None,
     )
@@ -37,6 +39,7 @@ def topic_asset(config: Config, topic: Topic) -> dg.AssetsDefinition:
     ) -> dg.MaterializeResult:
         metadata: dict[str, object] = {}
         with explained():
+            topic = topic_of(entry, context)
             match topic.source:
                 case Datagen(schema_file=file):
                     kafka.ensure_topic(topic.topic, topic.partitions)

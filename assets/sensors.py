@@ -1,18 +1,21 @@
 """Sensors: topics move without Dagster, and somebody has to tell it."""
 
 import json
+from collections.abc import Mapping
 
 import dagster as dg
 
+from assets.entry import partitions
 from assets.kafka import data_version, offset_metadata
-from lakehouse.config import Config
-from resources.kafka import Kafka
+from lakehouse.config import Config, Topic
+from resources.kafka import Kafka, Offsets
 
 
 def topic_offsets_sensor(config: Config) -> dg.SensorDefinition:
     """Reports each topic whose end offsets moved, as a materialization of `kafka/<topic>` without a run.
 
-    A materialization and not an observation: only the former drives automation conditions of what is downstream.
+    A materialization and not an observation: only the former drives automation conditions of what is downstream. A new
+    topic that a route matches becomes a partition of the route's assets.
     """
 
     @dg.sensor(
@@ -23,19 +26,43 @@ def topic_offsets_sensor(config: Config) -> dg.SensorDefinition:
     )
     def topic_offsets(context: dg.SensorEvaluationContext, kafka: Kafka) -> dg.SensorResult:
         seen: dict[str, str] = json.loads(context.cursor or "{}")
-        events = []
-        there = kafka.offsets(list(kafka.describe([topic.topic for topic in config.topics.values()])))
-        for topic, offsets in ((t.name, there[t.topic]) for t in config.topics.values() if t.topic in there):
-            version = data_version(offsets).value
-            if any(o.end > o.start for o in offsets.values()) and seen.get(topic) != version:
-                seen[topic] = version
-                events.append(
-                    dg.AssetMaterialization(
-                        asset_key=["kafka", topic],
-                        metadata=offset_metadata(offsets),
-                        tags={"dagster/data_version": version},
-                    )
+        entries = [(topic, None, topic.topic) for topic in config.topics.values()]
+        entries += _routed(config, kafka.topics() if config.routes else [])
+        there = kafka.offsets(list(kafka.describe(list({topic for _, _, topic in entries}))))
+        events, new = [], []
+        for entry, partition, topic in entries:
+            version = _news(seen, partition or entry.name, there.get(topic, {}))
+            if version is None:
+                continue
+            events.append(
+                dg.AssetMaterialization(
+                    asset_key=["kafka", entry.name],
+                    partition=partition,
+                    metadata=offset_metadata(there[topic]),
+                    tags={"dagster/data_version": version},
                 )
-        return dg.SensorResult(asset_events=events, cursor=json.dumps(seen))
+            )
+            if partition and (known := partitions(entry)):
+                new.append(known.build_add_request([partition]))
+        return dg.SensorResult(asset_events=events, dynamic_partitions_requests=new, cursor=json.dumps(seen))
 
     return topic_offsets
+
+
+def _routed(config: Config, names: list[str]) -> list[tuple[Topic, str | None, str]]:
+    """Each topic of a route as (route, partition, topic), by the first route that matches."""
+    found = {}
+    for route in config.routes.values():
+        for name in names:
+            if name not in config.topics and name not in found and route.routed(name):
+                found[name] = (route, name, name)
+    return list(found.values())
+
+
+def _news(seen: dict[str, str], name: str, offsets: Mapping[int, Offsets]) -> str | None:
+    """The topic's data version, where it holds anything and moved since `seen`, which then has it."""
+    version = data_version(dict(offsets)).value
+    if seen.get(name) == version or not any(o.end > o.start for o in offsets.values()):
+        return None
+    seen[name] = version
+    return version

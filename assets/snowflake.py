@@ -4,6 +4,7 @@ import time
 
 import dagster as dg
 
+from assets.entry import group, partitions, topic_of
 from assets.failures import RETRY, explained
 from lakehouse.automation import on_upstream_change, with_the_asset
 from lakehouse.config import Config, Topic
@@ -14,24 +15,26 @@ from resources.catalog import Catalog, commits, live_rows_at, published_table, s
 from resources.snowflake import Snowflake, TableState
 
 
-def snowflake_asset(config: Config, topic: Topic) -> dg.AssetsDefinition:
+def snowflake_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     """`snowflake/<topic>`."""
 
     @dg.asset(
-        key=["snowflake", topic.name],
-        deps=[["glue", topic.name]],
-        description=f"{topic.description} An Iceberg table in Snowflake over Glue's registration.".strip(),
-        group_name=topic.table,
+        key=["snowflake", entry.name],
+        deps=[["glue", entry.name]],
+        description=f"{entry.description} An Iceberg table in Snowflake over Glue's registration.".strip(),
+        group_name=group(entry),
         kinds={"snowflake", "iceberg"},
-        pool=f"snowflake_{topic.table}",
+        pool=f"snowflake_{group(entry)}",
+        partitions_def=partitions(entry),
         retry_policy=RETRY,
         automation_condition=on_upstream_change(),
-        metadata={"dagster/table_name": f"{snowflake_name(config.namespace)}.{snowflake_name(topic.table)}"},
+        metadata={"dagster/table_name": f"{snowflake_name(config.namespace)}.{snowflake_name(group(entry))}"},
     )
     def snowflake_table(
         context: dg.AssetExecutionContext, catalog: Catalog, snowflake: Snowflake
     ) -> dg.MaterializeResult:
         with explained():
+            topic = topic_of(entry, context)
             state = show(config, catalog.current(config.namespace, topic), catalog, snowflake)
             snapshot_id = snapshot_at(catalog, state.metadata_location)
         context.log.info(f"Snowflake shows {state.row_count:,} rows of snapshot {snapshot_id}")

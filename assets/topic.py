@@ -11,7 +11,20 @@ from assets.kafka import topic_asset
 from assets.ledger import ledger_asset, ledger_check
 from assets.maintenance import maintenance_asset
 from assets.snowflake import snowflake_asset, snowflake_check
-from lakehouse.config import Config, Topic
+from lakehouse.config import Config, Route, Topic
+
+
+def route_definitions(config: Config, route: Route) -> dg.Definitions:
+    """The chain of a route: the same assets as a topic's, with a partition a topic."""
+    return dg.Definitions(
+        assets=[
+            topic_asset(config, route),
+            table_asset(config, route),
+            registration_asset(config, route),
+            snowflake_asset(config, route),
+            *([dead_letters_asset(config, route)] if route.errors == "log" else []),
+        ]
+    )
 
 
 def topic_definitions(config: Config, topic: Topic) -> dg.Definitions:

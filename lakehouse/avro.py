@@ -1,7 +1,7 @@
 """Avro schemas as Iceberg columns, the way Spark's from_avro decodes them, and the one schema that reads a topic.
 
 Sources: Apache Avro 1.12 specification; Spark, "Apache Avro Data Source Guide" (supported types for Avro → Spark SQL);
-Iceberg table specification, "Appendix A: Avro". docs/types/avro.md has the table of types.
+Iceberg table specification, "Appendix A: Avro". docs/types.md has the table of types.
 """
 
 from __future__ import annotations

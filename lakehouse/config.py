@@ -6,7 +6,7 @@ import difflib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
@@ -222,6 +222,35 @@ class Topic(_Model):
         return f"{self.topic}-{side}"
 
 
+class Route(Topic):
+    """Topics by a pattern, each with a table of its own: a new one becomes a table without a change here."""
+
+    pattern: str = Field(description="Regular expression that the whole name of a topic matches.")
+    table_name: str = Field(
+        "",
+        alias="table",
+        description="Template of a table's name, with the pattern's named groups, such as `shop_{entity}`. "
+        "Without, the name is made from the topic's.",
+    )
+
+    def routed(self, topic: str) -> Topic | None:
+        """The topic of that name as an entry of its own; None when the pattern does not match it.
+
+        Raises: ConfigError when the template makes no table name of it.
+        """
+        found = re.fullmatch(self.pattern, topic)
+        if found is None or topic.startswith("__"):
+            return None
+        table = self.table_name.format_map(found.groupdict()) if self.table_name else topic
+        settings = self.model_dump(exclude={"pattern", "table_name"}, by_alias=True)
+        table = naming.table_name(table)
+        try:
+            return Topic.model_validate({**settings, "name": topic, "value_schema": self.value_schema, "table": table})
+        except ValidationError as error:
+            said = f"'{table}' is no name of a table"
+            raise ConfigError(f"Route '{self.name}': topic '{topic}': {said}. Correct the template") from error
+
+
 System = Literal["kafka", "schema_registry", "spark", "catalog", "glue", "snowflake"]
 
 
@@ -232,6 +261,9 @@ class Config(_Model):
         pattern=r"^[a-z][a-z0-9_]{0,127}$", description="Iceberg namespace, Glue database and Snowflake schema."
     )
     topics: dict[str, Topic]
+    routes: dict[str, Route] = Field(
+        {}, description="Topics by pattern. A topic that has an entry of its own keeps it."
+    )
     environments: dict[str, dict[System, dict[str, Setting]]] = Field(
         description="Per environment and system: the fields of that system's resource, as values or `{env: NAME}`."
     )
@@ -243,8 +275,16 @@ class Config(_Model):
         Raises: ConfigError when there is none, with the nearest name.
         """
         if name not in self.topics:
+            for topic in self.routed([name]):
+                return topic
             raise ConfigError(f"Topic '{name}' is not declared in lakehouse.yaml.{_did_you_mean(name, self.topics)}")
         return self.topics[name]
+
+    def routed(self, names: Iterable[str]) -> Iterator[Topic]:
+        """The topics of those names that routes have and no entry does, each by the first route that matches."""
+        for name in names:
+            found = (route.routed(name) for route in self.routes.values() if name not in self.topics)
+            yield from [topic for topic in found if topic][:1]
 
     def text(self, file: str) -> str:
         """The content of a file that the configuration names, such as a schema."""
@@ -276,11 +316,12 @@ def load(path: Path | None = None) -> Config:
         raise ConfigError(f"{path.name}{line}: not valid YAML: {problem}. Correct the line") from error
     faults = duplicate_keys(node) + _set_elsewhere(raw)
     if not faults:
-        if isinstance(raw, dict) and isinstance(raw.get("topics"), dict):
-            raw["topics"] = {
-                name: _named(name, topic or {}, path.parent) if isinstance(topic, dict | None) else topic
-                for name, topic in raw["topics"].items()
-            }
+        for kind in ("topics", "routes"):
+            if isinstance(raw, dict) and isinstance(raw.get(kind), dict):
+                raw[kind] = {
+                    name: _named(name, entry or {}, path.parent) if isinstance(entry, dict | None) else entry
+                    for name, entry in raw[kind].items()
+                }
         try:
             config = Config.model_validate({**raw, "root": path.resolve().parent} if isinstance(raw, dict) else raw)
             faults = list(_semantic_faults(config))
@@ -300,10 +341,11 @@ def _named(name: str, topic: dict[str, Any], folder: Path) -> dict[str, Any]:
 def json_schema() -> str:
     """The JSON Schema of lakehouse.yaml, as docs/lakehouse.schema.json holds it for editors."""
     schema = Config.model_json_schema()
-    for model in (schema, schema["$defs"]["Topic"]):
+    for model in (schema, schema["$defs"]["Topic"], schema["$defs"]["Route"]):
         model["properties"] = {k: v for k, v in model["properties"].items() if not v.get("readOnly")}
-    key = schema["$defs"]["Topic"]["properties"]["key"]
-    key["anyOf"] = [{"type": "string"}, {"type": key.pop("type"), "items": key.pop("items")}]
+    for name in ("Topic", "Route"):
+        key = schema["$defs"][name]["properties"]["key"]
+        key["anyOf"] = [{"type": "string"}, {"type": key.pop("type"), "items": key.pop("items")}]
     return json.dumps(schema, indent=2) + "\n"
 
 
@@ -311,6 +353,9 @@ def _semantic_faults(config: Config) -> list[tuple[Location, str]]:
     """What the types cannot say: names that clash, references that lead nowhere, keys that are missing."""
     faults: list[tuple[Location, str]] = []
     seen: dict[str, str] = {}
+    for name, route in config.routes.items():
+        found = [*_route_faults(name, route, config), *_topic_faults(route)]
+        faults += [(("routes", name, *where), said) for where, said in found]
     for name, topic in config.topics.items():
         at = ("topics", name)
         if not naming.is_topic_name(topic.topic):
@@ -348,6 +393,21 @@ def _semantic_faults(config: Config) -> list[tuple[Location, str]]:
                 if topic.mode != "upsert" or topic.key_format != "avro":
                     faults.append((at, "a derived topic replaces rows. Set 'mode: upsert' and 'key_format: avro'"))
     return faults
+
+
+def _route_faults(name: str, route: Route, config: Config) -> Iterator[tuple[Location, str]]:
+    """What is wrong with a route whatever topics there are."""
+    if name in config.topics:
+        yield (), "is the name of a topic's entry, too. Rename the route"
+    if not isinstance(route.source, Existing) or route.kafka_topic:
+        yield (), "a route takes topics that exist. Remove 'source' and 'kafka_topic'"
+    try:
+        groups = dict.fromkeys(re.compile(route.pattern).groupindex, "x")
+        route.table_name.format_map(groups)
+    except re.error as error:
+        yield ("pattern",), f"not a regular expression: {error}. Correct it"
+    except (KeyError, ValueError, IndexError) as error:
+        yield ("table",), f"the template names {error}, which is no group of the pattern. Write (?P<name>…) in it"
 
 
 def _topic_faults(topic: Topic) -> Iterator[tuple[Location, str]]:
@@ -420,6 +480,8 @@ def _fields_at(loc: Location, raw: Location) -> list[str]:
             model: type[_Model] = Config
         case ("topics", _):
             model = Topic
+        case ("routes", _):
+            model = Route
         case ("topics", _, "source"):
             model = {"datagen": Datagen, "derived": Derived}.get(str(raw[3]), Existing)
         case _:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dagster as dg
 
 from assets.sensors import topic_offsets_sensor
-from assets.topic import topic_definitions
+from assets.topic import route_definitions, topic_definitions
 from lakehouse import config as configuration
 from resources.build import build_resources, environment_name
 
@@ -41,4 +41,6 @@ def defs() -> dg.Definitions:
         resources=build_resources(config, environment_name()),
         executor=dg.in_process_executor,
     )
-    return dg.Definitions.merge(common, *(topic_definitions(config, topic) for topic in config.topics.values()))
+    chains = [topic_definitions(config, topic) for topic in config.topics.values()]
+    chains += [route_definitions(config, route) for route in config.routes.values()]
+    return dg.Definitions.merge(common, *chains)

@@ -34,11 +34,12 @@ class TopicStatus:
 
 
 def status(config: Config, systems: Any) -> list[TopicStatus]:
-    """The status of every declared topic.
+    """The status of every declared topic, and of those that routes found.
 
     Raises: Unreachable when a system does not answer.
     """
-    return [_of(config, topic, systems, int(time.time() * 1000)) for topic in config.topics.values()]
+    topics = [*config.topics.values(), *config.routed(systems.kafka.topics() if config.routes else ())]
+    return [_of(config, topic, systems, int(time.time() * 1000)) for topic in topics]
 
 
 def _of(config: Config, topic: Topic, systems: Any, now_ms: int) -> TopicStatus:

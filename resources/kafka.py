@@ -93,6 +93,14 @@ class Kafka(dg.ConfigurableResource):
         with self._explained():
             return self._admin().describe_cluster(request_timeout=TIMEOUT_SECONDS).result().cluster_id
 
+    def topics(self) -> list[str]:
+        """The names of all topics.
+
+        Raises: Unreachable.
+        """
+        with self._explained():
+            return sorted(self._admin().list_topics(timeout=TIMEOUT_SECONDS).topics)
+
     def describe(self, topics: Sequence[str]) -> dict[str, TopicDescription]:
         """The topics that exist, of those asked for.
 

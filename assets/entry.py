@@ -1,0 +1,34 @@
+"""An entry of lakehouse.yaml in Dagster: a topic, or a route, whose assets have a partition a topic."""
+
+from __future__ import annotations
+
+import dagster as dg
+
+from lakehouse import naming
+from lakehouse.config import Route, Topic
+from lakehouse.errors import ConfigError
+
+
+def partitions(entry: Topic) -> dg.DynamicPartitionsDefinition | None:
+    """The partitions of an entry's assets: a route's topics, as the sensor found them."""
+    return dg.DynamicPartitionsDefinition(name=f"topics_{entry.name}") if isinstance(entry, Route) else None
+
+
+def group(entry: Topic) -> str:
+    """The group of an entry's assets, and what its pools are named after: its table, or the route."""
+    return naming.table_name(entry.name) if isinstance(entry, Route) else entry.table
+
+
+def topic_of(entry: Topic, context: dg.AssetExecutionContext) -> Topic:
+    """The topic that a run is about.
+
+    Raises: ConfigError when the route's pattern does not match the partition any more.
+    """
+    if not isinstance(entry, Route):
+        return entry
+    topic = entry.routed(context.partition_key)
+    if topic is None:
+        raise ConfigError(
+            f"Topic '{context.partition_key}' is none of route '{entry.name}' any more. Delete the partition"
+        )
+    return topic
