@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import naming
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
     from pyspark.sql import SparkSession
 
-    from spark.write import Counts
+    from lakehouse.counts import Counts
 
 CONSERVATION = "conservation"
 KEY_NOT_NULL = "key_not_null"
@@ -65,11 +65,9 @@ def _conservation(table: Table, snapshot: Snapshot, batch: Batch, counts: Counts
     Spark itself fails when a broker no longer has records it was asked for (failOnDataLoss).
     """
     committed = committed_rows(snapshot)
-    outcomes = counts.outcomes()
-    accounted = sum(outcomes.values()) - counts.consumed
-    numbers = outcomes | {"committed_rows": committed, "offsets_without_record": batch.offsets - counts.consumed}
+    numbers = asdict(counts) | {"committed_rows": committed, "offsets_without_record": batch.offsets - counts.consumed}
     said = ", ".join(f"{name} {n:,}" for name, n in numbers.items() if n or name in ("consumed", "rows"))
-    passed = accounted == counts.consumed <= batch.offsets and committed == counts.rows
+    passed = counts.adds_up and counts.consumed <= batch.offsets and committed == counts.rows
     if broken := broken_files(table, snapshot):
         passed, said = False, f"{said}; {len(broken)} data files are missing or incomplete, such as {broken[0]}"
     if batch_of(snapshot) != batch:

@@ -14,6 +14,7 @@ from assets.ingestion import Published, Systems, ingest, measure_lag
 from assets.replay import replay
 from lakehouse.automation import on_upstream_change, with_the_asset
 from lakehouse.config import Config, Topic
+from lakehouse.counts import OUTCOMES
 from resources.catalog import Catalog, live_rows
 from resources.kafka import Kafka
 from resources.schema_registry import SchemaRegistry
@@ -26,10 +27,6 @@ AUDITS = {
     CONSERVATION: "Each record read is a row, or a dead letter, or …: exactly one. Iceberg committed as many rows.",
     KEY_NOT_NULL: "No row has a null in a key column.",
 }
-
-
-OUTCOMES = ("consumed", "rows", "tombstones", "superseded", "deduplicated", "filtered", "dead_letters", "skipped")
-"""What a record can become, as the counts of a batch name it."""
 
 
 class Replay(dg.Config):
@@ -133,8 +130,8 @@ def _nothing_new() -> list[Finding]:
 def _said(topic: Topic, batch: Published) -> str:
     counts = batch.counts
     rate = counts.consumed / batch.seconds if batch.seconds else 0
-    rest = (name for name in OUTCOMES[2:] if counts.outcomes()[name])
-    others = "".join(f", {counts.outcomes()[name]:,} {name.replace('_', ' ')}" for name in rest)
+    rest = (name for name in OUTCOMES[2:] if getattr(counts, name))
+    others = "".join(f", {getattr(counts, name):,} {name.replace('_', ' ')}" for name in rest)
     return (
         f"{topic.name}: {counts.consumed:,} records → {counts.rows:,} rows{others} "
         f"in {batch.seconds:.1f} s ({rate:,.0f} records/s), snapshot {batch.snapshot_id}"
@@ -151,7 +148,7 @@ def _table_metadata(table: "Table") -> dict[str, object]:
 
 def _metadata(published: list[Published]) -> dict[str, object]:
     """Numbers of this run (Dagster plots them) and where it ended."""
-    metadata: dict[str, object] = {name: sum(batch.counts.outcomes()[name] for batch in published) for name in OUTCOMES}
+    metadata: dict[str, object] = {name: sum(getattr(batch.counts, name) for batch in published) for name in OUTCOMES}
     metadata |= {"batches": len(published), "seconds": round(sum(batch.seconds for batch in published), 2)}
     if published:
         last = published[-1]

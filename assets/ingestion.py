@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from assets.mirror import mirror
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
     from assets.audit import Finding
     from assets.codecs import Formats
-    from spark.write import Counts, Target
+    from lakehouse.counts import Counts
+    from spark.write import Target, Written
 
 ATTEMPTS = 3
 """How often a batch is tried when another writer publishes first."""
@@ -198,13 +199,13 @@ class _Run:
 
         began = time.monotonic()
         table = self._table()
-        branch, counts = self._stage()
-        if counts.unknown_schema:
+        branch, written = self._stage()
+        if written.unknown_schema:
             known = self.formats
             self.formats = with_foreign_writers(self.registry, known, self._decoded())
             if self.formats != known:
-                branch, counts = self._stage()
-        counts = self._with_policy(counts)
+                branch, written = self._stage()
+        counts = self._with_policy(written.counts)
         self._check_topic()
         table = table.refresh()
         with self.staging.undisturbed(self.topic.table, branch):
@@ -213,7 +214,7 @@ class _Run:
             raise AuditFailed(self.topic.table, branch, findings)
         if counts.dead_letters:
             self._keep_dead_letters()
-        table = self.catalog.publish(table, branch, self.base, counts.outcomes())
+        table = self.catalog.publish(table, branch, self.base, asdict(counts))
         snapshot = table.current_snapshot()
         assert snapshot is not None
         seconds = time.monotonic() - began
@@ -262,7 +263,7 @@ class _Run:
         records = read_range(self.spark, self.kafka_options, self.batch, headers=headers or how.needs_headers)
         return refused(records, how, "poison") if self.poison else decode(records, how)
 
-    def _stage(self) -> tuple[str, Counts]:
+    def _stage(self) -> tuple[str, Written]:
         """Write the batch to a branch of its own, in place of whatever an interrupted batch left."""
         from spark import write
 

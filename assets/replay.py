@@ -17,6 +17,7 @@ from assets.staging import Staging
 from lakehouse import naming
 from lakehouse.batch import REPLAY, Batch, Log, next_batch, split
 from lakehouse.config import Topic
+from lakehouse.counts import Counts
 from lakehouse.errors import LakehouseError, UnclearState
 from resources.catalog import RECREATED, last_batch
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from assets.codecs import Formats
-    from spark.write import Counts
 
 BY_ORIGIN = ("kafka_partition", "kafka_offset")
 
@@ -126,7 +126,6 @@ def _again(namespace: str, topic: Topic, systems: Systems, table: Table, wanted:
     from assets.codecs import formats
     from spark.decode import decode
     from spark.records import read_range
-    from spark.write import Counts
 
     if not wanted.offsets:
         return Replayed(wanted, Counts(), None)
@@ -167,13 +166,13 @@ def _publish(
     staging = Staging(catalog, spark, namespace)
     staged = staging.branch(topic.table) if branch is None else staging.kept(topic.table, branch)
     target = write.Target(namespace, topic.table, staged, {REPLAY: json.dumps(said)}, topic.metadata.names)
-    counts = write.Counts()
+    counts = Counts()
     with staging.undisturbed(topic.table, staged):
         for decoded in pieces(known):
             if topic.mode == "dedup":
-                counts += write.dedup(decoded, target, topic.key, empty=False)
+                counts += write.dedup(decoded, target, topic.key, empty=False).counts
             else:
-                counts += write.upsert(decoded, target, topic.key if topic.replaces else BY_ORIGIN, empty=False)
+                counts += write.upsert(decoded, target, topic.key if topic.replaces else BY_ORIGIN, empty=False).counts
     table = table.refresh()
     if branch is None:
         table = catalog.publish(table, staged, base.snapshot_id)

@@ -1,7 +1,7 @@
 """Records a second from a Kafka topic into an Iceberg table, through the whole of ingestion, against reading alone.
 
     lakehouse up --only kafka --only registry --only s3 --only spark
-    python benchmarks/ingest.py --records 3000000
+    python benchmarks/ingest.py --records 3000000 --format avro
 
 Each round ingests the same topic of stock trades into a new table; the first round also warms Spark up.
 """
@@ -9,19 +9,50 @@ Each round ingests the same topic of stock trades into a new table; the first ro
 from __future__ import annotations
 
 import argparse
+import io
+import json
 import statistics
 import time
 from itertools import cycle, islice
 
+import fastavro
+
 from assets.ingestion import Systems, ingest, read_log
 from lakehouse import config as configuration
+from lakehouse import protobuf
 from lakehouse.batch import next_batch
 from lakehouse.config import Topic
 from lakehouse.datagen import messages
+from lakehouse.schema import RegisteredSchema
 from lakehouse.systems import connected
 from resources.kafka import Kafka
 
 DISTINCT = 20_000
+
+FIELDS = {
+    "side": "string",
+    "quantity": "int",
+    "symbol": "string",
+    "price": "int",
+    "account": "string",
+    "userid": "string",
+}
+JSON_TYPES = {"string": {"type": "string"}, "int": {"type": "integer"}}
+PROTOBUF_TYPES = {"string": "string", "int": "int32"}
+SCHEMAS = {
+    "avro": ("AVRO", ""),
+    "json_schema": (
+        "JSON",
+        json.dumps({"type": "object", "properties": {name: JSON_TYPES[type_] for name, type_ in FIELDS.items()}}),
+    ),
+    "protobuf": (
+        "PROTOBUF",
+        'syntax = "proto3"; message Trade {'
+        + " ".join(f"{PROTOBUF_TYPES[type_]} {name} = {n};" for n, (name, type_) in enumerate(FIELDS.items(), 1))
+        + "}",
+    ),
+}
+"""Type and text of a stock trade's schema by format; Avro's is in schemas/."""
 
 
 def main() -> None:
@@ -29,6 +60,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--records", type=int, default=3_000_000)
     arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--format", choices=SCHEMAS, default="avro")
     given = arguments.parse_args()
     with connected(configuration.load()) as connected_systems:
         systems = Systems(
@@ -37,29 +69,43 @@ def main() -> None:
             connected_systems.spark,
             connected_systems.catalog,
         )
-        topic = fill(systems, given.records)
+        topic = fill(systems, given.records, given.format)
         rates: dict[str, list[float]] = {"read": [], "ingest": []}
         for number in range(given.rounds):
             rates["read"].append(given.records / read(systems, topic))
-            rates["ingest"].append(given.records / ingested(systems, topic, number))
+            rates["ingest"].append(given.records / ingested(systems, topic, given.format, number))
             print(f"round {number + 1}: " + ", ".join(f"{kind} {r[-1]:,.0f} records/s" for kind, r in rates.items()))
         for kind, measured in rates.items():
             low, middle, high = min(measured), statistics.median(measured), max(measured)
             print(f"{kind}: min {low:,.0f}, median {middle:,.0f}, max {high:,.0f} records/s")
 
 
-def fill(systems: Systems, records: int) -> str:
+def fill(systems: Systems, records: int, format_: str) -> str:
     """A new topic with so many stock trades, of which DISTINCT differ."""
     topic = f"bench_{time.time_ns()}"
     schema = (configuration.PROJECT / "schemas/stock_trades.avsc").read_text()
     systems.kafka.ensure_topic(topic, 6)
-    schema_id = systems.schema_registry.register(f"{topic}-value", schema)
+    type_, text = SCHEMAS[format_]
+    schema_id = systems.schema_registry.register(f"{topic}-value", text or schema, type_)
     pool = list(islice(messages(schema, schema_id, "userid"), DISTINCT))
+    if text:
+        pool = [(key, encoded(format_, text, schema, value)) for key, value in pool]
     producer = systems.kafka.producer(queue_buffering_max_messages=1_000_000)
     for number, (_, value) in enumerate(islice(cycle(pool), records)):
         Kafka.enqueue(producer, topic, str(number).encode(), value)
     producer.flush()
     return topic
+
+
+def encoded(format_: str, text: str, avro: str, value: bytes) -> bytes:
+    """An Avro message in another format, with the same frame."""
+    from google.protobuf.message_factory import GetMessageClass
+
+    record = fastavro.schemaless_reader(io.BytesIO(value[5:]), json.loads(avro), None)
+    if format_ == "json_schema":
+        return value[:5] + json.dumps(record).encode()
+    made = GetMessageClass(protobuf.message(RegisteredSchema(0, text, "PROTOBUF")))
+    return value[:5] + b"\x00" + made(**record).SerializeToString()
 
 
 def read(systems: Systems, topic: str) -> float:
@@ -73,10 +119,12 @@ def read(systems: Systems, topic: str) -> float:
     return time.monotonic() - began
 
 
-def ingested(systems: Systems, topic: str, number: int) -> float:
+def ingested(systems: Systems, topic: str, format_: str, number: int) -> float:
     """Seconds from nothing to a published, audited table."""
     began = time.monotonic()
-    for _ in ingest(f"bench_{number}_{time.time_ns()}", Topic(name=topic, key=("userid",)), systems):
+    for _ in ingest(
+        f"bench_{number}_{time.time_ns()}", Topic(name=topic, key=("userid",), value_format=format_), systems
+    ):
         pass
     return time.monotonic() - began
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
 from lakehouse.batch import COUNTS, DECISION, PART, REPLAY, Batch, Log
-from lakehouse.errors import UnclearState
+from lakehouse.counts import Counts
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -26,51 +26,6 @@ Kind = Literal["ingest", "replay", "decision", "foreign"]
 
 Identity = tuple[str, str]
 """Cluster id and topic id: what tells a recreated topic from the one before."""
-
-
-@dataclass(frozen=True)
-class Counts:
-    """What became of the records of a commit: each is counted once, so `consumed` is the sum of the rest."""
-
-    consumed: int = 0
-    rows: int = 0
-    tombstones: int = 0
-    superseded: int = 0
-    deduplicated: int = 0
-    filtered: int = 0
-    dead_letters: int = 0
-    skipped: int = 0
-
-    @property
-    def outcomes(self) -> dict[str, int]:
-        """Everything but `consumed`."""
-        return {name: n for name, n in asdict(self).items() if name != "consumed"}
-
-    @property
-    def nowhere(self) -> int:
-        """Records that were left out on purpose: they are in no table."""
-        return self.filtered + self.deduplicated + self.skipped
-
-    @property
-    def adds_up(self) -> bool:
-        """Whether every consumed record has one outcome."""
-        return sum(self.outcomes.values()) == self.consumed and min(self.outcomes.values()) >= 0
-
-    @staticmethod
-    def from_json(noted: Mapping[str, int]) -> Counts:
-        """Read what the table property holds of one snapshot; what is not there is 0.
-
-        Raises: UnclearState when it has an outcome this release does not know.
-        """
-        if unknown := set(noted) - {field.name for field in fields(Counts)}:
-            raise UnclearState(
-                f"The counts of a commit name {', '.join(sorted(unknown))}, which a newer release wrote. "
-                f"Nothing was changed. Upgrade lakehouse"
-            )
-        return Counts(**noted)
-
-    def __add__(self, other: Counts) -> Counts:
-        return Counts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Counts)))
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 
-from lakehouse.ledger import Counts, Coverage, Entry, Finding, Held, Range, coverage, totals, unsound, verdict
+from lakehouse.counts import OUTCOMES
+from lakehouse.ledger import Coverage, Entry, Finding, Held, Range, coverage, totals, unsound, verdict
 
-COUNTED = [field.name for field in fields(Counts)]
+COUNTED = OUTCOMES
 SHOWN = 200
 """How many commits, the newest, a page shows."""
 

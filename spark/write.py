@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
@@ -12,37 +12,17 @@ from pyspark.sql import types as T
 
 from lakehouse import naming
 from lakehouse.batch import PART
+from lakehouse.counts import Counts
 from spark import merge
 from spark.decode import Mode
 
 
 @dataclass(frozen=True)
-class Counts:
-    """What one batch held, in records: each is counted once, so `consumed` is the sum of the rest.
+class Written:
+    """What was written. `unknown_schema` are dead letters whose schema id is not among the writers that were given."""
 
-    `superseded` records were followed by a newer one for the same key in the same batch; `deduplicated` ones have the
-    key of an earlier one; `filtered` ones are of a type that is not this table's; `skipped` ones could not be decoded
-    and are not kept.
-    """
-
-    consumed: int = 0
-    rows: int = 0
-    tombstones: int = 0
-    superseded: int = 0
-    deduplicated: int = 0
-    filtered: int = 0
-    dead_letters: int = 0
-    skipped: int = 0
+    counts: Counts
     unknown_schema: int = 0
-    """Dead letters whose schema id was not among the writers given; part of `dead_letters`."""
-
-    def __add__(self, other: Counts) -> Counts:
-        """The counts of both."""
-        return Counts(**{name: n + getattr(other, name) for name, n in asdict(self).items()})
-
-    def outcomes(self) -> dict[str, int]:
-        """`consumed`, and what it must be the sum of."""
-        return {name: n for name, n in asdict(self).items() if name != "unknown_schema"}
 
 
 @dataclass(frozen=True)
@@ -75,7 +55,7 @@ def create_branch(spark: SparkSession, namespace: str, table: str, branch: str) 
     spark.sql(f"ALTER TABLE {target} CREATE BRANCH {naming.spark_identifier(branch)}")
 
 
-def rows(decoded: DataFrame, target: Target, mode: Mode, key: tuple[str, ...], *, empty: bool) -> Counts:
+def rows(decoded: DataFrame, target: Target, mode: Mode, key: tuple[str, ...], *, empty: bool) -> Written:
     """Write decoded records as the mode says, in one pass.
 
     Parameters: `key` are the columns that identify a row; `empty` says that the table has no rows yet.
@@ -95,16 +75,16 @@ def nothing(spark: SparkSession, target: Target) -> None:
         spark.table(target.path).limit(0).writeTo(target.path).append()
 
 
-def append(decoded: DataFrame, target: Target) -> Counts:
+def append(decoded: DataFrame, target: Target) -> Written:
     """Append the good rows."""
     observation, good = _observe(decoded)
     with with_properties(decoded.sparkSession, target):
         _table_rows(good, target).writeTo(target.path).append()
     counts = observation.get
-    return Counts(**counts, rows=counts["consumed"] - counts["dead_letters"] - counts["filtered"])
+    return _written(counts, rows=counts["consumed"] - counts["dead_letters"] - counts["filtered"])
 
 
-def dedup(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool) -> Counts:
+def dedup(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool) -> Written:
     """Append the first good record of each key that the table lacks.
 
     Parameters: `key` are the columns that identify a row; `empty` says that the table has no rows to compare with.
@@ -115,10 +95,10 @@ def dedup(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool)
         added = merge.add(rows, target.path) if empty else merge.add_missing(rows, target.path, target.columns(key))
     counts = observation.get
     good_records = counts["consumed"] - counts["dead_letters"] - counts["filtered"]
-    return Counts(**counts, rows=added, deduplicated=good_records - added)
+    return _written(counts, rows=added, deduplicated=good_records - added)
 
 
-def upsert(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool) -> Counts:
+def upsert(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool) -> Written:
     """Replace the row of each key by its newest good record; a tombstone deletes it.
 
     Parameters: `key` are the columns that identify a row; `empty` says that the table has no rows to replace.
@@ -136,8 +116,8 @@ def upsert(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool
         rows = _table_rows(latest, target, "__tombstone")
         merge.replace(rows, target.path, target.branch, target.columns(key), deleted, completed)
     counts, last = observation.get, kept.get
-    return Counts(
-        **counts,
+    return _written(
+        counts,
         rows=last["kept"] - last["tombstones"],
         tombstones=last["tombstones"],
         superseded=counts["consumed"] - counts["dead_letters"] - counts["filtered"] - last["kept"],
@@ -151,6 +131,11 @@ def _one_a_key(good: DataFrame, key: tuple[str, ...], choose: Callable[[Column, 
     order = F.struct("kafka_offset", "kafka_timestamp", "kafka_partition")
     columns = [c for c in good.columns if c == "__tombstone" or c not in key and not c.startswith("__")]
     return good.groupBy(*key).agg(choose(F.struct(*columns), order).alias("chosen")).select(*key, "chosen.*")
+
+
+def _written(observed: Mapping[str, int], **outcomes: int) -> Written:
+    own = {name: n for name, n in observed.items() if name != "unknown_schema"}
+    return Written(Counts(**own, **outcomes), observed["unknown_schema"])
 
 
 def _observe(decoded: DataFrame) -> tuple[Observation, DataFrame]:

@@ -7,9 +7,9 @@ import pytest
 
 from lakehouse import ledger_page
 from lakehouse.batch import Batch
+from lakehouse.counts import Counts
 from lakehouse.errors import UnclearState
 from lakehouse.ledger import (
-    Counts,
     Entry,
     Held,
     Logged,
