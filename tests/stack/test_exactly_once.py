@@ -14,6 +14,7 @@ from resources.schema_registry import SchemaRegistry
 from resources.spark import Spark
 
 POINTS = ["before stage", "during stage", "after stage", "before publish", "after publish"]
+KILLS = [*(("append", point) for point in POINTS), ("upsert", "during stage"), ("upsert", "after publish")]
 
 
 @pytest.mark.parametrize(
