@@ -28,6 +28,9 @@ END = "__end"
 MAX_PRECISION = 38
 """Digits of a decimal (Iceberg table specification, Primitive types)."""
 
+LONG_DIGITS, LONG_BYTES = 18, 8
+"""Up to so many digits a decimal is a long in Spark (org.apache.spark.sql.types.Decimal), which has so many bytes."""
+
 # A schema comes from whoever may register one: it must not cost more memory or stack than an honest schema does.
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 64
@@ -100,6 +103,31 @@ def ended(schema: str, size: int) -> str:
     parsed = json.loads(schema)
     end = {"name": END, "type": {"type": "fixed", "name": END, "namespace": "", "size": size}}
     return json.dumps({**parsed, "fields": [*parsed["fields"], end]})
+
+
+def with_long_decimals(schema: str) -> str:
+    """The schema with decimals of more than 18 digits where Spark would cut a longer value to its last 8 bytes.
+
+    Nothing in a record says that its decimals have no more digits than the schema allows; whoever reads with this
+    schema has to look.
+    """
+
+    def lengthen(node: Any) -> Any:
+        if isinstance(node, list):
+            return [lengthen(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        node = {
+            key: lengthen(value) if key in ("type", "fields", "items", "values") else value
+            for key, value in node.items()
+        }
+        if node.get("logicalType") == "decimal" and node["precision"] <= LONG_DIGITS:
+            size = node.get("size", MAX_PRECISION)
+            if size > LONG_BYTES:
+                node["precision"] = min(MAX_PRECISION, len(str(2 ** (8 * size - 1))) - 1)
+        return node
+
+    return json.dumps(lengthen(json.loads(schema)))
 
 
 def field_names(schema: str) -> list[str]:

@@ -109,7 +109,7 @@ class _Schema:
             self.files = {name: json.loads(text) for name, text in schema.references}
         except (ValueError, RecursionError) as error:
             raise SchemaError(f"The JSON Schema is not valid JSON: {error}. Correct it") from error
-        self.open: list[str] = []
+        self.open: list[tuple[int, str]] = []
 
     def root(self) -> tuple[Field, ...]:
         field = self.field("", self.whole, self.whole, False, 0)
@@ -127,7 +127,7 @@ class _Schema:
             return self.referred(name, schema["$ref"], file, required, depth)
         comment = schema.get("description")
         if "allOf" in schema:
-            schema = self.all_of(schema, file)
+            schema = self.all_of(schema, file, depth)
         nullable, only = _without_null(schema)
         if nullable:
             required = False
@@ -156,34 +156,38 @@ class _Schema:
 
     def referred(self, name: str, reference: str, file: Any, required: bool, depth: int) -> Field:
         """A `$ref` into this document or one registered beside it; nothing is fetched from anywhere."""
-        if reference in self.open:
-            raise SchemaError(f"JSON Schema '{reference}' refers to itself; Iceberg has no recursive types")
         document, _, pointer = reference.partition("#")
         if document and document not in self.files:
             raise SchemaError(f"The JSON Schema refers to '{document}', which is not registered as its reference")
         file = self.files[document] if document else file
+        if (id(file), pointer) in self.open:
+            raise SchemaError(f"JSON Schema '{reference}' refers to itself; Iceberg has no recursive types")
         found = file
         for part in pointer.strip("/").split("/") if pointer.strip("/") else ():
             found = found.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
         if found is None:
             raise SchemaError(f"The JSON Schema refers to '{reference}', where nothing is. Correct it")
-        self.open.append(reference)
+        self.open.append((id(file), pointer))
         field = self.field(name, found, file, required, depth + 1)
         self.open.pop()
         return field
 
-    def all_of(self, schema: dict[str, Any], file: Any) -> dict[str, Any]:
+    def all_of(self, schema: dict[str, Any], file: Any, depth: int) -> dict[str, Any]:
         """The schema with the properties of everything that it is all of."""
+        if depth > MAX_DEPTH:
+            raise SchemaError(f"The JSON Schema nests deeper than {MAX_DEPTH} types, or refers to itself. Flatten it")
         merged = {key: value for key, value in schema.items() if key != "allOf"}
         for part in schema["allOf"]:
-            while isinstance(part, dict) and str(part.get("$ref", "")).startswith("#/"):
+            for _ in range(MAX_DEPTH):
+                if not isinstance(part, dict) or not str(part.get("$ref", "")).startswith("#/"):
+                    break
                 found = file
                 for step in part["$ref"][2:].split("/"):
                     found = found.get(step, {}) if isinstance(found, dict) else {}
                 part = found
             if not isinstance(part, dict):
                 continue
-            part = self.all_of(part, file) if "allOf" in part else part
+            part = self.all_of(part, file, depth + 1) if "allOf" in part else part
             merged["properties"] = {**part.get("properties", {}), **merged.get("properties", {})}
             merged["required"] = [*merged.get("required", ()), *part.get("required", ())]
             merged |= {key: value for key, value in part.items() if key not in merged}

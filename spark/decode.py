@@ -6,6 +6,7 @@ is Confluent's: a zero byte, the schema id as four bytes big endian, then the bo
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -15,12 +16,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
-from lakehouse.avro import DECODED, END, ended, field_names, misread
+from lakehouse.avro import DECODED, END, ended, field_names, misread, shape, with_long_decimals
+from lakehouse.schema import RegisteredSchema
+from spark.decimals import fit
 
 FRAME_BYTES = 5
 
-ENDING = b"\xf1\x0d\xe5\x9a\xc3\x7b\x02\xee"
-"""Bytes that no honest record is likely to have where another ends."""
+ENDING = secrets.token_bytes(8)
+"""Bytes that nobody can have put where a record ends: every process has others."""
 
 Mode = Literal["append", "dedup", "upsert", "debezium"]
 
@@ -89,19 +92,23 @@ class AvroCodec(Codec):
         return field_names(self.reader)
 
     def decode(self, data: Column) -> Column:
-        options = {"mode": "PERMISSIVE", "avroSchema": ended(self.reader, len(ENDING))}
+        reader = ended(with_long_decimals(self.reader), len(ENDING))
+        # Spark 2 wrote another calendar before 1582, so Spark asks which one this is: Avro's, the proleptic Gregorian.
+        options = {"mode": "PERMISSIVE", "avroSchema": reader, "datetimeRebaseMode": "CORRECTED"}
         body = F.concat(F.substring(data, F.lit(FRAME_BYTES + 1), F.octet_length(data)), F.lit(ENDING))
 
         def read(id_: int) -> Column:
             # What Avro would read as something else is not read at all.
             apart = misread(self.writers[id_], self.reader)
             bytes_ = body if apart is None else F.lit(None).cast("binary")
-            return from_avro(bytes_, ended(self.writers[id_] if apart is None else self.reader, len(ENDING)), options)
+            return from_avro(bytes_, reader if apart else ended(self.writers[id_], len(ENDING)), options)
 
         return self._by_writer(data, read)
 
     def decoded(self, struct: str) -> Column:
-        return F.col(f"{struct}.{END}") == F.lit(ENDING)
+        whole = F.col(f"{struct}.{END}") == F.lit(ENDING)
+        fits = fit(F.col(struct), shape([RegisteredSchema(0, self.reader)]).struct)
+        return whole if fits is None else whole & fits
 
     def schema_id(self, data: Column) -> Column:
         return self._by_writer(data, F.lit)

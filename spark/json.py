@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
@@ -24,6 +25,19 @@ OPTIONS = {
 }
 """Spark, JSON Files: data source options."""
 
+VALUE, END = (f"{name}_{secrets.token_hex(8)}" for name in ("value", "end"))
+"""Names that nobody can have written into a message: every process has others."""
+
+
+def wrapped(text: Column) -> Column:
+    """The text as the one item of a list inside of an object with a member behind it.
+
+    Spark does not look behind the first JSON value of a text. Whatever is not one whole value, or has something behind
+    it, breaks the list or makes it longer.
+    """
+    return F.concat(F.lit(f'{{"{VALUE}":['), text, F.lit(f'],"{END}":1}}'))
+
+
 DATE = r"^\d{4}-\d\d-\d\d$"
 MOMENT = r"^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6}0*)?([Zz]|[+-]\d\d:\d\d)$"
 """RFC 3339, 5.6; of a fraction, what a column of microseconds holds."""
@@ -32,9 +46,6 @@ MOMENT = r"^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6}0*)?([Zz]|[+-]\d\d:\d\d)
 @dataclass(frozen=True)
 class JsonCodec(Codec):
     """JSON objects, in the Confluent wire format or, without `writers`, as bare text.
-
-    The text is parsed inside of another object, with a member behind it: whatever is not one whole JSON value, or has
-    something after it, breaks that object.
 
     Parameters: `writers` are the registry ids that messages may have; `fields` are the columns.
     """
@@ -48,20 +59,14 @@ class JsonCodec(Codec):
 
     def decode(self, data: Column) -> Column:
         body = data if self.writers is None else F.substring(data, F.lit(FRAME_BYTES + 1), F.octet_length(data))
-        text = F.try_validate_utf8(body.cast("string"))
-        wrapped = F.concat(F.lit('{"value":'), text, F.lit(',"end":1}'))
-        schema = T.StructType(
-            [
-                T.StructField("value", _parsed_type(Field("", "struct", self.fields))),
-                T.StructField("end", T.IntegerType()),
-                T.StructField("__corrupt", T.StringType()),
-            ]
-        )
-        return F.from_json(wrapped, schema, OPTIONS)
+        value = T.ArrayType(_parsed_type(Field("", "struct", self.fields)))
+        members = {VALUE: value, END: T.IntegerType(), "__corrupt": T.StringType()}
+        schema = T.StructType([T.StructField(name, type_) for name, type_ in members.items()])
+        return F.from_json(wrapped(F.try_validate_utf8(body.cast("string"))), schema, OPTIONS)
 
     def finished(self, struct: Column) -> Column:
-        value = struct["value"]
-        whole = (struct["end"] == 1) & struct["__corrupt"].isNull() & value.isNotNull()
+        value = F.try_element_at(struct[VALUE], F.lit(1))
+        whole = (struct[END] == 1) & struct["__corrupt"].isNull() & (F.size(struct[VALUE]) == 1) & value.isNotNull()
         faults = [_coalesced(fault) for field in self.fields for fault in _faults(value[field.name], field)]
         good = reduce(lambda a, b: a & ~b, faults, F.coalesce(whole, F.lit(False)))
         columns = [_converted(value[field.name], field).alias(field.name) for field in self.fields]

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.avro import DECODED
 from spark.decode import Codec
+from spark.json import END, VALUE, wrapped
 
 Kind = Literal["string", "json", "int", "long", "bytes"]
 LENGTHS = {"int": 4, "long": 8}
@@ -43,7 +44,11 @@ class PlainCodec(Codec):
         if self.kind == "bytes":
             return data.isNotNull()
         text = F.try_validate_utf8(data.cast("string"))
-        return text.isNotNull() if self.kind == "string" else F.try_parse_json(text).isNotNull()
+        if self.kind == "string":
+            return text.isNotNull()
+        parsed = F.try_parse_json(wrapped(text))
+        items = F.try_variant_get(parsed, f"$.{VALUE}", "array<variant>")
+        return F.try_variant_get(parsed, f"$.{END}", "int").isNotNull() & (F.size(items) == 1)
 
     def _value(self, data: Column) -> Column:
         match self.kind:

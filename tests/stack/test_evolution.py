@@ -1,6 +1,7 @@
 """Schemas that change, version by version and interleaved: what the table becomes, and what it keeps."""
 
 import json
+from decimal import Decimal
 
 import pytest
 from support import Stream, framed, registry
@@ -156,3 +157,18 @@ def test_a_record_without_fields_and_a_bomb(resources):
 
     assert text and values(stream, "a", "many") == [(1, [1])]
     assert [letter["value"] for letter in stream.dead_letters()] == [bomb]
+
+
+def test_a_decimal_with_more_digits_than_its_type_is_a_dead_letter(resources):
+    def money(precision):
+        return schema(("a", {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": 1}))
+
+    stream = stream_of(resources, "NONE")
+    schema_id = stream.schema(money(18))
+    # The bytes of a decimal do not say how many digits its type has.
+    amounts = [Decimal("0.5"), Decimal(2**64 + 5).scaleb(-1), Decimal("-99999999999999999.9"), Decimal("1e17")]
+    stream.produce([{"value": framed(schema_id, money(38), {"a": amount})} for amount in amounts])
+    stream.ingest()
+
+    assert values(stream, "a") == [(amounts[0],), (amounts[2],)]
+    assert len(stream.dead_letters()) == 2

@@ -132,7 +132,10 @@ BAD = {
     "nothing": " ",
     "text behind": '{"text": "a"} x',
     "two values": '{"text": "a"}{"text": "b"}',
-    "another member behind": '{"text": "a"},"end":1,"x":{',
+    "another member behind": '{"text": "a"},"x":1',
+    "another value behind": '{"text": "a"},{"text": "b"}',
+    "the end of the list": '{"text": "a"}]',
+    "the end and more": '{"text": "a"}],"end":1}garbage',
     "cut": '{"text": "a"',
     "single quotes": "{'text': 'a'}",
     "not utf-8": b'{"text": "\xff"}',
@@ -192,9 +195,11 @@ def test_json_without_a_registry_by_a_schema_of_ones_own_or_as_text(resources):
     assert len(stream.dead_letters()) == 1
 
     stream = Stream(resources, partitions=1, settings={"key": [], "value_format": "json"})
-    stream.produce([{"value": b'{"a": [1, {"b": 2.50}]}'}, {"value": b"{broken"}])
+    bad = (b"{broken", b'{"a": 1} x', b"1, 2", b"")
+    stream.produce([{"value": value} for value in (b'{"a": [1, {"b": 2.50}]}', *bad)])
     stream.ingest()
     assert [row["value"] for row in stream.rows()] == ['{"a": [1, {"b": 2.50}]}']
+    assert [letter["value"] for letter in stream.dead_letters()] == list(bad)
 
 
 @pytest.mark.parametrize(
