@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a topic's messages: the versions of its schema, oldest first, its columns, and what decodes it."""
+    """One side of a topic's messages: the versions of its schema, oldest first, those of them that say what the columns
+    are, the columns, and what decodes it."""
 
     versions: tuple[RegisteredSchema, ...]
+    read_by: tuple[RegisteredSchema, ...]
     shape: Shape
     codec: Codec
 
@@ -107,8 +109,8 @@ def with_foreign_writers(registry: SchemaRegistry, known: Formats, decoded: Data
     if not mine:
         return replace(known, others=others)
     # What the columns are is said by the topic's own subject alone.
-    own = known.value.versions
-    value = side(known.topic.value_format, (*mine, *own), known.topic.record, own)
+    was = known.value
+    value = side(known.topic.value_format, (*mine, *was.versions), known.topic.record, was.read_by)
     return replace(known, others=others, value=value)
 
 
@@ -141,22 +143,22 @@ def side(
     Parameters: `read_by` are the versions that say what the columns are, where not all of them do.
     Raises: SchemaError when the newest cannot become columns.
     """
-    read_by = read_by or versions
     from spark.decode import AvroCodec
 
+    read_by = tuple(read_by or versions)
     if format_ == "protobuf":
         from spark.protobuf import ProtobufCodec
 
         by_id = {version.id: version for version in versions}
         codec = ProtobufCodec(by_id, protobuf.reader(read_by, record), record)
-        return Side(tuple(versions), protobuf.shape(read_by, record), codec)
+        return Side(tuple(versions), read_by, protobuf.shape(read_by, record), codec)
     if format_ == "json_schema":
         from spark.json import JsonCodec
 
         ids = frozenset(version.id for version in versions)
-        return Side(tuple(versions), json_schema.shape(read_by), JsonCodec(json_schema.reader(read_by), ids))
+        return Side(tuple(versions), read_by, json_schema.shape(read_by), JsonCodec(json_schema.reader(read_by), ids))
     writers = {version.id: avro.inlined(version) for version in versions}
-    return Side(tuple(versions), avro.shape(read_by), AvroCodec(writers, avro.reader(read_by)))
+    return Side(tuple(versions), read_by, avro.shape(read_by), AvroCodec(writers, avro.reader(read_by)))
 
 
 def _side(registry: SchemaRegistry, topic: Topic, format_: Format, which: Literal["key", "value"]) -> Side:
@@ -169,11 +171,11 @@ def _side(registry: SchemaRegistry, topic: Topic, format_: Format, which: Litera
         return side(format_, _versions(registry, topic, which), topic.record if which == "value" else "")
     if format_ == "json" and which == "value" and topic.value_schema:
         schema = (RegisteredSchema(0, topic.value_schema, "JSON"),)
-        return Side(schema, json_schema.shape(schema), JsonCodec(json_schema.reader(schema)))
+        return Side(schema, schema, json_schema.shape(schema), JsonCodec(json_schema.reader(schema)))
     column = (topic.key[0] if topic.key else "key") if which == "key" else "value"
     types = {"int": IntegerType(), "long": LongType(), "bytes": BinaryType()}
     struct = StructType(NestedField(1, column, types.get(format_, StringType()), required=False))
-    return Side((), Shape(struct), PlainCodec(format_, column))
+    return Side((), (), Shape(struct), PlainCodec(format_, column))
 
 
 def _versions(registry: SchemaRegistry, topic: Topic, which: Literal["key", "value"]) -> list[RegisteredSchema]:

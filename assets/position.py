@@ -87,10 +87,8 @@ def resume(systems: Systems, namespace: str, topic: Topic, where: str, reason: s
             )
     if before:
         position = replace(position, start={p: before.end.get(p, offset) for p, offset in position.end.items()})
-    if table and before and not same_log:
-        with table.transaction() as transaction:
-            transaction.set_properties({RECREATED: f"{before.cluster_id}/{before.topic_id}"})
-    record(systems, namespace, topic, _table(systems, namespace, topic), position, reason)
+    recreated = {RECREATED: f"{before.cluster_id}/{before.topic_id}"} if before and not same_log else None
+    record(systems, namespace, topic, _table(systems, namespace, topic), position, reason, recreated)
     return position
 
 
@@ -113,18 +111,17 @@ def begin(systems: Systems, namespace: str, topic: Topic, log: Log) -> None:
     record(systems, namespace, topic, _table(systems, namespace, topic), position, f"start: {topic.start}")
 
 
-def continue_beside(systems: Systems, namespace: str, topic: Topic, last: Batch, reason: str) -> str:
-    """Close the table at the batch that is its last, and name the one that goes on; returns that name.
+def continue_beside(systems: Systems, namespace: str, topic: Topic, last: Batch, reason: str) -> None:
+    """Close the table at the batch that is its last, and name the one that goes on.
 
     A writer that still holds a batch for the closed table finds its main moved, and starts over.
 
     Raises: CommitConflict when another writer publishes at the same time; Unreachable.
     """
-    name = naming.next_version(topic.table)
     table = systems.catalog.load(namespace, topic.table)
     assert table is not None
-    record(systems, namespace, topic, table, replace(last, start=last.end), reason, {CONTINUED: name})
-    return name
+    continued = {CONTINUED: naming.next_version(topic.table)}
+    record(systems, namespace, topic, table, replace(last, start=last.end), reason, continued)
 
 
 def _table(systems: Systems, namespace: str, topic: Topic) -> Table:

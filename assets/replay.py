@@ -7,7 +7,7 @@ by itself. The position does not move.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,6 @@ from lakehouse.errors import LakehouseError, UnclearState
 from resources.catalog import RECREATED, last_batch
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
     from pyspark.sql import DataFrame
 
     from assets.codecs import Formats
@@ -55,11 +54,14 @@ def replay(namespace: str, topic: Topic, systems: Systems, since: str, branch: s
     Raises: LakehouseError when nothing was ingested yet, or `since` is unclear; UnclearState when the log no longer has
     the range; CommitConflict when another writer publishes meanwhile.
     """
+    from assets.codecs import formats
+
     topic = systems.catalog.current(namespace, topic)
-    table, log, position = _ingested(namespace, topic, systems, in_place=branch is None)
+    log, position = _ingested(namespace, topic, systems, in_place=branch is None)
     start = at(log, systems.kafka, since).end
     wanted = replace(position, start={p: min(start.get(p, o), o) for p, o in position.end.items()})
-    return _again(namespace, topic, systems, table, _within(wanted, log), branch)
+    known = formats(systems.schema_registry, topic)
+    return _again(namespace, topic, systems, known, _within(wanted, log), branch)
 
 
 def redrive(namespace: str, topic: Topic, systems: Systems) -> Redriven:
@@ -73,11 +75,14 @@ def redrive(namespace: str, topic: Topic, systems: Systems) -> Redriven:
 
     topic = systems.catalog.current(namespace, topic)
     name = naming.dead_letter_table(topic.table)
-    if systems.catalog.load(namespace, name) is None:
+    letter_table = systems.catalog.load(namespace, name)
+    snapshot = letter_table.current_snapshot() if letter_table else None
+    if snapshot is None:
         return Redriven(0, 0)
-    table, log, position = _ingested(namespace, topic, systems, in_place=True)
+    log, position = _ingested(namespace, topic, systems, in_place=True)
     spark = systems.spark.session(systems.catalog.spark_settings())
-    letters = dead_letters.waiting(spark, namespace, name, topic)
+    # One snapshot for every step: a letter that comes meanwhile must not be marked as landed.
+    letters = dead_letters.waiting(spark, namespace, name, snapshot.snapshot_id, topic)
     known = formats(systems.schema_registry, topic)
     known = with_foreign_writers(systems.schema_registry, known, decode(letters, known.decoding()))
     decoded = decode(letters, known.decoding())
@@ -86,16 +91,16 @@ def redrive(namespace: str, topic: Topic, systems: Systems) -> Redriven:
     if landing and topic.replaces:
         # A newer record may have replaced or deleted the row since: only the log knows.
         since = {p: min(first.get(p, o), o) for p, o in position.end.items()}
-        _again(namespace, topic, systems, table, _within(replace(position, start=since), log), None)
+        _again(namespace, topic, systems, known, _within(replace(position, start=since), log), None)
     elif landing:
-        _publish(namespace, topic, systems, known, {"dead_letters": landing}, lambda formats: [decoded])
+        _publish(namespace, topic, systems, known, {"dead_letters": landing}, [decoded])
     if tried:
         dead_letters.mark(decoded, namespace, name, topic)
     return Redriven(tried, landing)
 
 
-def _ingested(namespace: str, topic: Topic, systems: Systems, in_place: bool) -> tuple[Table, Log, Batch]:
-    """The table, its topic's log and its position."""
+def _ingested(namespace: str, topic: Topic, systems: Systems, in_place: bool) -> tuple[Log, Batch]:
+    """The topic's log, and the table's position in it."""
     table = systems.catalog.load(namespace, topic.table)
     last = last_batch(table)
     if table is None or last is None:
@@ -107,7 +112,7 @@ def _ingested(namespace: str, topic: Topic, systems: Systems, in_place: bool) ->
         )
     log = read_log(systems.kafka, topic.topic)
     next_batch(last, log, topic.table)
-    return table, log, last
+    return log, last
 
 
 def _within(wanted: Batch, log: Log) -> Batch:
@@ -121,9 +126,11 @@ def _within(wanted: Batch, log: Log) -> Batch:
     return wanted
 
 
-def _again(namespace: str, topic: Topic, systems: Systems, table: Table, wanted: Batch, branch: str | None) -> Replayed:
+def _again(
+    namespace: str, topic: Topic, systems: Systems, known: Formats, wanted: Batch, branch: str | None
+) -> Replayed:
     """Write the rows of a range again, all of them in one publication."""
-    from assets.codecs import formats
+    from assets.codecs import with_foreign_writers
     from spark.decode import decode
     from spark.records import read_range
 
@@ -131,18 +138,17 @@ def _again(namespace: str, topic: Topic, systems: Systems, table: Table, wanted:
         return Replayed(wanted, Counts(), None)
     spark = systems.spark.session(systems.catalog.spark_settings())
 
-    def pieces(known: Formats) -> list[DataFrame]:
-        how, found, rest = known.decoding(), [], wanted
-        while rest.offsets:
-            piece = split(rest, topic.max_records_per_batch)
-            records = read_range(spark, systems.kafka.spark_options(), piece, headers=how.needs_headers)
-            found.append(decode(records, how))
-            rest = replace(rest, start=piece.end)
-        return found
-
+    options, pieces, rest = systems.kafka.spark_options(), [], wanted
+    while rest.offsets:
+        piece = split(rest, topic.max_records_per_batch)
+        pieces.append(read_range(spark, options, piece, headers=known.decoding().needs_headers))
+        rest = replace(rest, start=piece.end)
+    for records in pieces:
+        # A record whose schema is not known yet may be the newest of its key.
+        known = with_foreign_writers(systems.schema_registry, known, decode(records, known.decoding()))
+    decoded = [decode(records, known.decoding()) for records in pieces]
     said = {"start": dict(wanted.start), "end": dict(wanted.end)}
-    known = formats(systems.schema_registry, topic)
-    counts, snapshot_id = _publish(namespace, topic, systems, known, said, pieces, branch)
+    counts, snapshot_id = _publish(namespace, topic, systems, known, said, decoded, branch)
     return Replayed(wanted, counts, snapshot_id)
 
 
@@ -152,7 +158,7 @@ def _publish(
     systems: Systems,
     known: Formats,
     said: dict[str, object],
-    pieces: Callable[[Formats], list[DataFrame]],
+    pieces: Sequence[DataFrame],
     branch: str | None = None,
 ) -> tuple[Counts, int]:
     """Replace the rows of decoded records on a branch, and make it main unless the branch was asked for."""
@@ -168,7 +174,7 @@ def _publish(
     target = write.Target(namespace, topic.table, staged, {REPLAY: json.dumps(said)}, topic.metadata.names)
     counts = Counts()
     with staging.undisturbed(topic.table, staged):
-        for decoded in pieces(known):
+        for decoded in pieces:
             if topic.mode == "dedup":
                 counts += write.dedup(decoded, target, topic.key, empty=False).counts
             else:

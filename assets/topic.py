@@ -16,29 +16,23 @@ from lakehouse.config import Config, Route, Topic
 
 def route_definitions(config: Config, route: Route) -> dg.Definitions:
     """The chain of a route: the same assets as a topic's, with a partition a topic."""
-    return dg.Definitions(
-        assets=[
-            topic_asset(config, route),
-            table_asset(config, route),
-            registration_asset(config, route),
-            snowflake_asset(config, route),
-            *([dead_letters_asset(config, route)] if route.errors == "log" else []),
-        ]
-    )
+    return dg.Definitions(assets=_chain(config, route))
+
+
+def _chain(config: Config, entry: Topic) -> list[dg.AssetsDefinition]:
+    return [
+        topic_asset(config, entry),
+        table_asset(config, entry),
+        registration_asset(config, entry),
+        snowflake_asset(config, entry),
+        *([dead_letters_asset(config, entry)] if entry.errors == "log" else []),
+    ]
 
 
 def topic_definitions(config: Config, topic: Topic) -> dg.Definitions:
     """Everything Dagster knows of one topic. To add a target system, add its module and its lines here."""
     return dg.Definitions(
-        assets=[
-            topic_asset(config, topic),
-            table_asset(config, topic),
-            registration_asset(config, topic),
-            snowflake_asset(config, topic),
-            *([dead_letters_asset(config, topic)] if topic.errors == "log" else []),
-            ledger_asset(config, topic),
-            maintenance_asset(config, topic),
-        ],
+        assets=[*_chain(config, topic), ledger_asset(config, topic), maintenance_asset(config, topic)],
         asset_checks=[
             freshness_check(config, topic),
             ledger_check(config, topic),

@@ -241,9 +241,8 @@ class Route(Topic):
         found = re.fullmatch(self.pattern, topic)
         if found is None or topic.startswith("__"):
             return None
-        table = self.table_name.format_map(found.groupdict()) if self.table_name else topic
+        table = naming.table_name(self.table_name.format_map(found.groupdict()))
         settings = self.model_dump(exclude={"pattern", "table_name"}, by_alias=True)
-        table = naming.table_name(table)
         try:
             return Topic.model_validate({**settings, "name": topic, "value_schema": self.value_schema, "table": table})
         except ValidationError as error:

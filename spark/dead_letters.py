@@ -17,6 +17,7 @@ from lakehouse import naming
 from lakehouse.batch import Positions
 from lakehouse.config import Topic
 from spark.decode import REASONS
+from spark.derive import published
 from spark.records import is_new
 from spark.write import Target, with_properties
 
@@ -94,9 +95,9 @@ def append(decoded: DataFrame, target: Target, topic: Topic, affected: str, sinc
         letters.select(*_columns(target.namespace, topic, affected)).writeTo(target.path).append()
 
 
-def waiting(spark: SparkSession, namespace: str, table: str, topic: Topic) -> DataFrame:
-    """The dead letters that are no rows yet, as spark.records reads records."""
-    letters = spark.table(naming.spark_table(namespace, table)).filter(F.col("redriven_timestamp").isNull())
+def waiting(spark: SparkSession, namespace: str, table: str, snapshot_id: int, topic: Topic) -> DataFrame:
+    """The dead letters of one snapshot that are no rows yet, as spark.records reads records."""
+    letters = published(spark, namespace, table, snapshot_id, {}).filter(F.col("redriven_timestamp").isNull())
     record = letters.filter(F.col("source_record.topic") == topic.topic).select("source_record.*")
     codes = F.when(F.col("timestamp_type") == "CreateTime", 0).when(F.col("timestamp_type") == "LogAppendTime", 1)
     return record.withColumn("timestampType", codes)

@@ -4,7 +4,7 @@ import json
 from decimal import Decimal
 
 import pytest
-from support import Stream, framed, registry
+from support import Stream, framed, register, registry
 
 from lakehouse.errors import DoesNotFit
 
@@ -132,6 +132,20 @@ def test_records_of_a_schema_that_does_not_fit_are_dead_letters_by_policy(resour
     put(stream, fixed, {"a": 2**40, "b": "w"})
     stream.ingest()
     assert values(stream, "a", "b") == [(1, "x"), (3, "z"), (2**40, "w")]
+
+
+def test_a_schema_of_another_subject_does_not_bring_back_one_that_does_not_fit(resources):
+    stream = stream_of(resources, "NONE", on_incompatible="dead_letter")
+    put(stream, V1, {"a": 1, "b": "x"})
+    stream.ingest()
+    put(stream, schema(("a", "string"), ("b", "string")), {"a": "one", "b": "y"})
+    other = schema(("a", "int"), ("b", "string"), doc="elsewhere")
+    elsewhere = register(f"elsewhere-{stream.name}", other)
+    stream.produce([{"value": framed(elsewhere, other, {"a": 3, "b": "z"})}])
+    stream.ingest()
+
+    assert values(stream, "a", "b") == [(1, "x"), (3, "z")]
+    assert len(stream.dead_letters()) == 1
 
 
 def test_bytes_after_or_short_of_a_record_make_it_undecodable(resources):

@@ -2,7 +2,7 @@
 
 import pytest
 from confluent_kafka import TopicPartition
-from support import TRADES, Stream, admin, framed, recreate, trade
+from support import TRADES, Stream, admin, framed, recreate, register, trade
 
 from assets.position import resume
 from assets.replay import redrive, replay
@@ -34,6 +34,21 @@ def test_a_replay_restores_rows_that_somebody_deleted_and_doubles_none(resources
     stream.produce_trades(range(60, 70))
     [published] = stream.ingest()
     assert published.counts.consumed == 10
+
+
+def test_a_replay_knows_the_newest_record_though_its_schema_is_of_another_subject(resources):
+    stream = Stream(resources, partitions=1, settings={"mode": "upsert"})
+    own, other = stream.schema(), TRADES.replace('"fields"', '"doc": "elsewhere", "fields"', 1)
+    elsewhere = register(f"elsewhere-{stream.name}", other)
+    assert own != elsewhere
+    for schema_id, schema, quantity in ((own, TRADES, 1), (elsewhere, other, 2)):
+        value = framed(schema_id, schema, trade(0, userid="a", quantity=quantity))
+        stream.produce([{"key": b"a", "value": value}])
+    stream.ingest()
+
+    again(stream, "earliest")
+
+    assert [(row["userid"], row["quantity"]) for row in stream.rows()] == [("a", 2)]
 
 
 def test_a_replay_into_a_branch_leaves_main_as_it_is(resources):
