@@ -64,6 +64,12 @@ class Formats:
         former = self.value.shape.former | (self.key.shape.former if self.key and not within else {})
         return {path.removeprefix(within): names for path, names in former.items() if path.startswith(within)}
 
+    @property
+    def fingerprints(self) -> dict[str, str]:
+        """What tells each registered schema from any other, by its id."""
+        versions = (*self.value.versions, *(self.key.versions if self.key else ()))
+        return {str(version.id): version.fingerprint for version in versions if version.id}
+
     def decoding(self) -> Decoding:
         """How records become rows."""
         from spark.decode import Decoding

@@ -65,11 +65,11 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         spark: Spark,
         catalog: Catalog,
     ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
-        topic = topic_of(entry, context)
         systems = Systems(kafka, schema_registry, spark, catalog)
         published: list[Published] = []
         replayed: dict[str, object] = {}
         with explained():
+            topic = topic_of(entry, context)
             if config.replay_since:
                 again = replay(namespace, topic, systems, config.replay_since, config.replay_branch or None)
                 replayed = {"replayed_records": again.counts.consumed, "replayed_rows": again.counts.rows}

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
+from assets import fingerprints
 from assets.mirror import mirror
 from assets.position import begin, continue_beside
 from assets.staging import Staging
@@ -204,6 +205,7 @@ class _Run:
             known = self.formats
             self.formats = with_foreign_writers(self.registry, known, self._decoded())
             if self.formats != known:
+                fingerprints.check(table, self.topic, self.formats)
                 branch, written = self._stage()
         counts = self._with_policy(written.counts)
         self._check_topic()
@@ -214,7 +216,8 @@ class _Run:
             raise AuditFailed(self.topic.table, branch, findings)
         if counts.dead_letters:
             self._keep_dead_letters()
-        table = self.catalog.publish(table, branch, self.base, asdict(counts))
+        remembered = fingerprints.properties(table, self.formats)
+        table = self.catalog.publish(table, branch, self.base, asdict(counts), remembered)
         snapshot = table.current_snapshot()
         assert snapshot is not None
         seconds = time.monotonic() - began
@@ -223,10 +226,11 @@ class _Run:
     def _table(self) -> Table:
         """The table, with columns for the newest schema; or, by policy, for the newest that fits it.
 
-        Raises: DoesNotFit; SchemaError; CommitConflict.
+        Raises: DoesNotFit; SchemaError; UnclearState; CommitConflict.
         """
         from assets.codecs import before_newest
 
+        fingerprints.check(self.catalog.load(self.namespace, self.topic.table), self.topic, self.formats)
         try:
             return ensure_table(self.catalog, self.namespace, self.topic, self.formats)
         except DoesNotFit:

@@ -2,6 +2,7 @@
 
 import dagster as dg
 
+from assets.entry import group, partitions, topic_of
 from assets.failures import RETRY, explained
 from assets.ingestion import Systems
 from assets.proof import Proof, check, prove
@@ -21,26 +22,33 @@ class Depth(dg.Config):
     """Also compare with every record that the topic's log still holds, which reads the topic once."""
 
 
-def ledger_asset(config: Config, topic: Topic) -> dg.AssetsDefinition:
+def ledger_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     """`ledger/<topic>`: the deep check as a page; its check `proven` fails when something does not add up."""
-    key, namespace = dg.AssetKey(["ledger", topic.name]), config.namespace
+    key, namespace = dg.AssetKey(["ledger", entry.name]), config.namespace
 
     @dg.asset(
         key=key,
-        deps=[["iceberg", topic.name]],
-        description=f"What each commit of {topic.table} took from the topic, proven against rows and dead letters.",
-        group_name=topic.table,
+        deps=[["iceberg", entry.name]],
+        description=f"What each commit of {group(entry)} took from the topic, proven against rows and dead letters.",
+        group_name=group(entry),
         kinds={"iceberg", "spark"},
-        pool=f"ledger_{topic.table}",
+        pool=f"ledger_{group(entry)}",
+        partitions_def=partitions(entry),
         retry_policy=RETRY,
         check_specs=[
             dg.AssetCheckSpec("proven", asset=key, description="Rows and dead letters are what the commits counted.")
         ],
     )
     def proven_ledger(
-        config: Depth, kafka: Kafka, schema_registry: SchemaRegistry, spark: Spark, catalog: Catalog
+        context: dg.AssetExecutionContext,
+        config: Depth,
+        kafka: Kafka,
+        schema_registry: SchemaRegistry,
+        spark: Spark,
+        catalog: Catalog,
     ) -> dg.MaterializeResult:
         with explained():
+            topic = topic_of(entry, context)
             systems = Systems(kafka, schema_registry, spark, catalog)
             proof = prove(namespace, topic, systems, whole_log=config.whole_log)
         said = ledger_page.summary(proof.entries, proof.findings)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from assets.entry import group, partitions, topic_of
 from assets.failures import RETRY, explained
 from lakehouse import naming
 from lakehouse.config import Config, Topic
@@ -125,21 +126,23 @@ def _steps(
         yield f"removed {removed} orphaned files"
 
 
-def maintenance_asset(config: Config, topic: Topic) -> dg.AssetsDefinition:
+def maintenance_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     """`maintenance/<topic>`: shares the pool of the table's writer, and so never runs beside it."""
 
     @dg.asset(
-        key=["maintenance", topic.name],
-        deps=[["iceberg", topic.name]],
-        description=f"Files and snapshots of {topic.table}, compacted and cleaned up.",
-        group_name=topic.table,
+        key=["maintenance", entry.name],
+        deps=[["iceberg", entry.name]],
+        description=f"Files and snapshots of {group(entry)}, compacted and cleaned up.",
+        group_name=group(entry),
         kinds={"iceberg", "spark"},
-        pool=f"iceberg_{topic.table}",
+        pool=f"iceberg_{group(entry)}",
+        partitions_def=partitions(entry),
         retry_policy=RETRY,
     )
     def maintenance(context: dg.AssetExecutionContext, catalog: Catalog, spark: Spark) -> dg.MaterializeResult:
         metadata: dict[str, object] = {}
         with explained():
+            topic = topic_of(entry, context)
             for done in maintain(config.namespace, topic, catalog, spark):
                 context.log.info(f"{done.table}: {', '.join(done.done) or 'nothing to do'} ({done.seconds:.1f} s)")
                 if done.table.endswith(naming.DEAD_LETTERS):

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from getpass import getuser
 from typing import TYPE_CHECKING
 
+from assets import fingerprints
 from assets.staging import Staging
 from lakehouse import naming
 from lakehouse.batch import DECISION, TOKEN, Batch, Log
@@ -66,7 +67,8 @@ def resume(systems: Systems, namespace: str, topic: Topic, where: str, reason: s
     Raises: LakehouseError when `where` is unclear, not in the log, or before what the table has; CommitConflict;
     SchemaError; Unreachable.
     """
-    from assets.ingestion import read_log
+    from assets.codecs import formats
+    from assets.ingestion import ensure_table, read_log
 
     log = read_log(systems.kafka, topic.topic)
     topic = systems.catalog.current(namespace, topic)
@@ -87,8 +89,13 @@ def resume(systems: Systems, namespace: str, topic: Topic, where: str, reason: s
             )
     if before:
         position = replace(position, start={p: before.end.get(p, offset) for p, offset in position.end.items()})
-    recreated = {RECREATED: f"{before.cluster_id}/{before.topic_id}"} if before and not same_log else None
-    record(systems, namespace, topic, _table(systems, namespace, topic), position, reason, recreated)
+    known = formats(systems.schema_registry, topic)
+    # The registry as it is now is part of what is decided.
+    properties = fingerprints.properties(table, known)
+    if before and not same_log:
+        properties[RECREATED] = f"{before.cluster_id}/{before.topic_id}"
+    table = ensure_table(systems.catalog, namespace, topic, known)
+    record(systems, namespace, topic, table, position, reason, properties)
     return position
 
 
@@ -107,8 +114,12 @@ def begin(systems: Systems, namespace: str, topic: Topic, log: Log) -> None:
 
     Raises: CommitConflict; SchemaError; Unreachable.
     """
+    from assets.codecs import formats
+    from assets.ingestion import ensure_table
+
     position = at(log, systems.kafka, topic.start)
-    record(systems, namespace, topic, _table(systems, namespace, topic), position, f"start: {topic.start}")
+    table = ensure_table(systems.catalog, namespace, topic, formats(systems.schema_registry, topic))
+    record(systems, namespace, topic, table, position, f"start: {topic.start}")
 
 
 def continue_beside(systems: Systems, namespace: str, topic: Topic, last: Batch, reason: str) -> None:
@@ -122,13 +133,6 @@ def continue_beside(systems: Systems, namespace: str, topic: Topic, last: Batch,
     assert table is not None
     continued = {CONTINUED: naming.next_version(topic.table)}
     record(systems, namespace, topic, table, replace(last, start=last.end), reason, continued)
-
-
-def _table(systems: Systems, namespace: str, topic: Topic) -> Table:
-    from assets.codecs import formats
-    from assets.ingestion import ensure_table
-
-    return ensure_table(systems.catalog, namespace, topic, formats(systems.schema_registry, topic))
 
 
 def record(

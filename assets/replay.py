@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from assets import fingerprints
 from assets.ingestion import Systems, ensure_table, read_log
 from assets.position import at
 from assets.staging import Staging
@@ -166,6 +167,7 @@ def _publish(
 
     catalog = systems.catalog
     spark = systems.spark.session(catalog.spark_settings())
+    fingerprints.check(catalog.load(namespace, topic.table), topic, known)
     table = ensure_table(catalog, namespace, topic, known)
     base = table.current_snapshot()
     assert base is not None

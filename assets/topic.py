@@ -26,13 +26,15 @@ def _chain(config: Config, entry: Topic) -> list[dg.AssetsDefinition]:
         registration_asset(config, entry),
         snowflake_asset(config, entry),
         *([dead_letters_asset(config, entry)] if entry.errors == "log" else []),
+        ledger_asset(config, entry),
+        maintenance_asset(config, entry),
     ]
 
 
 def topic_definitions(config: Config, topic: Topic) -> dg.Definitions:
     """Everything Dagster knows of one topic. To add a target system, add its module and its lines here."""
     return dg.Definitions(
-        assets=[*_chain(config, topic), ledger_asset(config, topic), maintenance_asset(config, topic)],
+        assets=_chain(config, topic),
         asset_checks=[
             freshness_check(config, topic),
             ledger_check(config, topic),

@@ -18,7 +18,7 @@ from pyspark.sql.avro.functions import from_avro
 
 from lakehouse.avro import DECODED, END, ended, field_names, misread, shape, with_long_decimals
 from lakehouse.schema import RegisteredSchema
-from spark.decimals import fit
+from spark.fitting import fit
 
 FRAME_BYTES = 5
 

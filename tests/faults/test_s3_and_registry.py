@@ -9,7 +9,9 @@ from proxied import ProxiedStream, proxied
 from proxy import REGISTRY_ERROR, S3_ERROR, S3_SLOW_DOWN, Fault
 from support import TRADES, framed, register, trade
 
-from lakehouse.errors import Unreachable
+from assets.position import resume
+from lakehouse.errors import UnclearState, Unreachable
+from resources.catalog import last_batch
 
 
 @pytest.fixture
@@ -79,5 +81,21 @@ def test_a_registry_that_does_not_answer_makes_no_dead_letter(stream, moment, fa
     assert met.fired
     assert (stream.rows(), stream.dead_letters()) == (published, [])
     stream.registry.heal()
+    stream.ingest()
+    oracle.judge(stream)
+
+
+def test_a_registry_that_was_restored_with_other_schemas_stops_until_somebody_decides(stream):
+    published = stream.rows()
+    restored = json.dumps({**json.loads(TRADES), "doc": "The same id, another schema"})
+    version = {"subject": f"{stream.name}-value", "version": 1, "id": stream.schema(), "schema": restored}
+    stream.registry.inject(Fault("answer", "GET .*versions/(1|latest)", 1_000, 200, json.dumps(version).encode()))
+
+    with pytest.raises(UnclearState, match=f"another schema of id {version['id']} .* `lakehouse resume`"):
+        stream.ingest()
+    assert stream.rows() == published
+
+    end = ",".join(f"{p}:{o}" for p, o in sorted(last_batch(stream.table()).end.items()))
+    resume(stream.systems, stream.namespace, stream.topic, end, "the registry is right")
     stream.ingest()
     oracle.judge(stream)

@@ -160,16 +160,16 @@ def test_bytes_after_or_short_of_a_record_make_it_undecodable(resources):
     assert [letter["value"] for letter in stream.dead_letters()] == bad
 
 
-def test_a_record_without_fields_and_a_bomb(resources):
+def test_a_bomb_beside_a_good_record(resources):
     stream = stream_of(resources, "NONE")
-    text = schema(("nothing", {"type": "array", "items": "null"}), ("a", "int"))
-    schema_id = stream.schema(schema(("a", "int"), ("many", {"type": "array", "items": "int"})))
+    text = schema(("a", "int"), ("many", {"type": "array", "items": "int"}))
+    schema_id = stream.schema(text)
     bomb = b"\x00" + schema_id.to_bytes(4, "big") + b"\x02" + b"\x80\xc4\xaf\xa0\x0b"
-    good = framed(schema_id, schema(("a", "int"), ("many", {"type": "array", "items": "int"})), {"a": 1, "many": [1]})
+    good = framed(schema_id, text, {"a": 1, "many": [1]})
     stream.produce([{"value": value} for value in (bomb, good)])
     stream.ingest()
 
-    assert text and values(stream, "a", "many") == [(1, [1])]
+    assert values(stream, "a", "many") == [(1, [1])]
     assert [letter["value"] for letter in stream.dead_letters()] == [bomb]
 
 
@@ -186,3 +186,16 @@ def test_a_decimal_with_more_digits_than_its_type_is_a_dead_letter(resources):
 
     assert values(stream, "a") == [(amounts[0],), (amounts[2],)]
     assert len(stream.dead_letters()) == 2
+
+
+def test_text_that_is_not_utf8_is_a_dead_letter_wherever_it_stands(resources):
+    texts = {"type": "map", "values": {"type": "array", "items": "string"}}
+    text = schema(("a", "string"), ("many", ["null", texts]))
+    stream = stream_of(resources, "NONE")
+    good = framed(stream.schema(text), text, {"a": "grün", "many": {"key": ["value"]}})
+    bad = [good.replace(*swap) for swap in ((b"\xc3\xbc", b"\xc3\x28"), (b"key", b"k\xffy"), (b"value", b"v\x80lue"))]
+    stream.produce([{"value": value} for value in (*bad, good)])
+    stream.ingest()
+
+    assert [row["a"] for row in stream.rows()] == ["grün"]
+    assert [letter["value"] for letter in stream.dead_letters()] == bad

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 import dagster as dg
 import pytest
@@ -36,6 +37,34 @@ def test_upkeep_and_proof_come_every_day_and_not_with_every_run(loaded):
         assert not nodes("lakehouse") & nodes(job)
     running = dg.DefaultScheduleStatus.RUNNING
     assert {(s.job_name, s.default_status) for s in loaded.schedules} == {("ledger", running), ("maintenance", running)}
+
+
+def test_a_route_has_the_assets_of_a_topic_with_a_partition_each(tmp_path, monkeypatch):
+    text = configuration.config_path().read_text()
+    route = r"routes: {shop: {pattern: 'shop\.(?P<entity>\w+)', table: 'shop_{entity}', errors: log}}"
+    for folder in ("schemas", "lakehouse.yaml"):
+        (tmp_path / folder).symlink_to(configuration.PROJECT / folder)
+    (tmp_path / "with_route.yaml").write_text(f"{text}\n{route}\n")
+    monkeypatch.setenv("LAKEHOUSE_CONFIG", str(tmp_path / "with_route.yaml"))
+
+    loaded = defs()
+
+    dg.Definitions.validate_loadable(loaded)
+    graph = loaded.resolve_asset_graph()
+    of_route = {key.path[0] for key in graph.get_all_asset_keys() if key.path[1] == "shop"}
+    assert of_route == {"kafka", "iceberg", "glue", "snowflake", "dead_letters", "ledger", "maintenance"}
+    for job, partitioned in [
+        ("lakehouse", False),
+        ("ledger", False),
+        ("ledger_shop", True),
+        ("maintenance_shop", True),
+    ]:
+        assert (loaded.resolve_job_def(job).partitions_def is not None) == partitioned
+    with dg.instance_for_test() as instance:
+        instance.add_dynamic_partitions("topics_shop", ["shop.carts", "shop.orders"])
+        with dg.build_schedule_context(instance=instance, scheduled_execution_time=datetime.now(UTC)) as context:
+            requests = loaded.resolve_schedule_def("maintenance_shop_schedule")(context)
+    assert [request.partition_key for request in requests] == ["shop.carts", "shop.orders"]
 
 
 def test_every_table_is_audited_and_every_hop_checked(loaded):

@@ -1,0 +1,43 @@
+"""The schemas that a table's records were decoded with: a restored registry may answer others for the same ids."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from lakehouse.config import Topic
+from lakehouse.errors import UnclearState
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from assets.codecs import Formats
+
+SCHEMAS = "lakehouse.schemas"
+"""The table property with a fingerprint by schema id, as JSON."""
+
+
+def check(table: Table | None, topic: Topic, known: Formats) -> None:
+    """Every schema is the one that had its id before.
+
+    Raises: UnclearState for one that is not: records would decode to other values than they were written with.
+    """
+    before = _remembered(table)
+    changed = [id_ for id_, now in known.fingerprints.items() if before.get(id_, now) != now]
+    if changed:
+        raise UnclearState(
+            f"The schema registry has another schema of id {', '.join(changed)} than when table {topic.table} last "
+            f"took records of topic '{topic.topic}': it was restored or replaced. Nothing was ingested. Restore its "
+            f"schemas with their ids; if the registry is right as it is, go on with `lakehouse resume`"
+        )
+
+
+def properties(table: Table | None, known: Formats) -> dict[str, str]:
+    """Table properties that remember the schemas; none where all are remembered already."""
+    before = _remembered(table)
+    now = before | known.fingerprints
+    return {} if now == before else {SCHEMAS: json.dumps(now, separators=(",", ":"))}
+
+
+def _remembered(table: Table | None) -> dict[str, str]:
+    return json.loads(table.properties.get(SCHEMAS, "{}")) if table else {}

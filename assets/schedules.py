@@ -1,0 +1,33 @@
+"""Work of every night: one job for all topics, and one a route, whose topics are partitions."""
+
+import dagster as dg
+
+from assets.entry import group, partitions
+from lakehouse.config import Config, Route
+
+RUNNING = dg.DefaultScheduleStatus.RUNNING
+
+
+def nightly(config: Config, prefix: str, cron: str, description: str) -> dg.Definitions:
+    """Run all assets under a key prefix at a time of day, as the cron expression says."""
+    topics = dg.AssetSelection.assets(*([prefix, topic] for topic in config.topics))
+    job = dg.define_asset_job(prefix, topics, description=description)
+    schedules = [dg.ScheduleDefinition(job=job, cron_schedule=cron, default_status=RUNNING)]
+    schedules += [_of_route(route, prefix, cron, description) for route in config.routes.values()]
+    return dg.Definitions(jobs=[schedule.job for schedule in schedules], schedules=schedules)
+
+
+def _of_route(route: Route, prefix: str, cron: str, description: str) -> dg.ScheduleDefinition:
+    topics = partitions(route)
+    assert topics is not None
+    job = dg.define_asset_job(
+        f"{prefix}_{group(route)}", dg.AssetSelection.assets([prefix, route.name]), description=description
+    )
+
+    @dg.schedule(name=f"{job.name}_schedule", job=job, cron_schedule=cron, default_status=RUNNING)
+    def each_topic(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest]:
+        found = topics.get_partition_keys(dynamic_partitions_store=context.instance)
+        at = context.scheduled_execution_time.isoformat()
+        return [dg.RunRequest(run_key=f"{topic} {at}", partition_key=topic) for topic in found]
+
+    return each_topic
