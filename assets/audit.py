@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import naming
 from lakehouse.batch import Batch
+from lakehouse.checks import Severity
 from lakehouse.config import Topic
 from lakehouse.errors import LakehouseError
 from resources.catalog import batch_of
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.counts import Counts
+    from spark.checks import Result
 
 CONSERVATION = "conservation"
 KEY_NOT_NULL = "key_not_null"
@@ -25,19 +27,27 @@ KEY_NOT_NULL = "key_not_null"
 
 @dataclass(frozen=True)
 class Finding:
-    """One result: the check, whether it holds, a sentence and the numbers behind it."""
+    """One result: the check, whether it holds, a sentence and the numbers behind it; of a declared check, what it
+    found."""
 
     check: str
     passed: bool
     said: str
     numbers: dict[str, Any] = field(default_factory=dict)
+    severity: Severity = "blocking"
+    result: Result | None = None
+
+    @property
+    def blocks(self) -> bool:
+        """Whether the batch must not be published."""
+        return not self.passed and self.severity == "blocking"
 
 
 class AuditFailed(LakehouseError):
     """The batch stays on its branch; main and the offsets are as before."""
 
     def __init__(self, table: str, branch: str, findings: list[Finding]):
-        failed = "; ".join(f"{finding.check}: {finding.said}" for finding in findings if not finding.passed)
+        failed = "; ".join(f"{finding.check}: {finding.said}" for finding in findings if finding.blocks)
         super().__init__(
             f"The batch for {table} did not pass its audit ({failed}). Main and the offsets were left untouched. "
             f"Look at the rows in branch '{branch}'; the next run drops it and tries the batch again"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from lakehouse import avro, json_schema, protobuf
+from lakehouse import avro, checks, json_schema, naming, protobuf
 from lakehouse.config import REGISTERED, Format, Topic
 from lakehouse.errors import SchemaError
 from lakehouse.schema import RegisteredSchema, Shape
@@ -86,7 +86,16 @@ class Formats:
             others=self.others,
             several=bool(self.topic.record),
             metadata=tuple(self.topic.metadata.names),
+            quarantine=self._quarantine(),
         )
+
+    def _quarantine(self) -> dict[str, str]:
+        """Quarantining checks, with metadata columns as they are called inside."""
+        found = {name: checks.fails(check) for name, check in self.topic.quarantine.items()}
+        for internal, name in self.topic.metadata.names.items():
+            quoted = naming.spark_identifier(name)
+            found = {check: sql.replace(quoted, naming.spark_identifier(internal)) for check, sql in found.items()}
+        return found
 
 
 def formats(registry: SchemaRegistry, topic: Topic) -> Formats:

@@ -15,6 +15,7 @@ from assets.replay import replay
 from lakehouse.automation import on_upstream_change, with_the_asset
 from lakehouse.config import Config, Topic
 from lakehouse.counts import OUTCOMES
+from lakehouse.ledger_page import markdown
 from resources.catalog import Catalog, live_rows
 from resources.kafka import Kafka
 from resources.schema_registry import SchemaRegistry
@@ -53,9 +54,7 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         retry_policy=RETRY,
         automation_condition=on_upstream_change(),
         metadata={"dagster/table_name": f"{namespace}.{group(entry)}", "dagster/storage_kind": "iceberg"},
-        check_specs=[
-            dg.AssetCheckSpec(name, asset=key, blocking=True, description=said) for name, said in AUDITS.items()
-        ],
+        check_specs=[*_audit_specs(key), *_declared_specs(key, entry)],
     )
     def iceberg_table(
         context: dg.AssetExecutionContext,
@@ -82,9 +81,10 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
                     context.log.info(_said(topic, batch))
             except AuditFailed as failure:
                 # Yielding a failed check does not stop this function: only the exception keeps main untouched.
-                yield from _results(failure.findings)
+                yield from check_results(failure.findings)
                 raise dg.Failure(str(failure), allow_retries=False) from failure
-            yield from _results(published[-1].findings if published else _nothing_new())
+            found = [batch.findings for batch in published] or [_nothing_new(topic)]
+            yield from check_results(_worst(found))
             table = catalog.load(namespace, catalog.current(namespace, topic).table)
         yield dg.MaterializeResult(
             metadata=_metadata(published) | replayed | (_table_metadata(table) if table else {}),
@@ -115,16 +115,49 @@ def freshness_check(config: Config, topic: Topic) -> dg.AssetChecksDefinition:
     return fresh
 
 
-def _results(findings: list[Finding]) -> Iterator[dg.AssetCheckResult]:
+def _audit_specs(key: dg.AssetKey) -> Iterator[dg.AssetCheckSpec]:
+    for name, said in AUDITS.items():
+        yield dg.AssetCheckSpec(name, asset=key, blocking=True, description=said)
+
+
+def _declared_specs(key: dg.AssetKey, entry: Topic) -> Iterator[dg.AssetCheckSpec]:
+    for name, check in entry.checks.items():
+        said = check.description or (type(check).__doc__ or "").partition("\n")[0]
+        yield dg.AssetCheckSpec(name, asset=key, blocking=check.severity == "blocking", description=said)
+
+
+def check_results(findings: list[Finding]) -> Iterator[dg.AssetCheckResult]:
+    """What was found, as Dagster shows it: a failing row by its key, and the query that finds all of them."""
     for finding in findings:
+        metadata: dict[str, object] = dict(finding.numbers)
+        if finding.result:
+            metadata["sql"] = dg.MarkdownMetadataValue(f"```sql\n{finding.result.sql}\n```")
+            if sample := finding.result.sample:
+                rows = [[str(cell) for cell in row.values()] for row in sample]
+                metadata["sample"] = dg.MarkdownMetadataValue(markdown(list(sample[0]), rows))
         yield dg.AssetCheckResult(
-            check_name=finding.check, passed=finding.passed, description=finding.said, metadata=finding.numbers
+            check_name=finding.check,
+            passed=finding.passed,
+            severity=dg.AssetCheckSeverity.ERROR if finding.severity == "blocking" else dg.AssetCheckSeverity.WARN,
+            description=finding.said,
+            metadata=metadata,
         )
 
 
-def _nothing_new() -> list[Finding]:
+def _worst(batches: list[list[Finding]]) -> list[Finding]:
+    """One finding a check: of the first batch that fails it, else of the newest."""
+    by_check: dict[str, Finding] = {}
+    for finding in (finding for batch in batches for finding in batch):
+        if finding.check not in by_check or by_check[finding.check].passed:
+            by_check[finding.check] = finding
+    return list(by_check.values())
+
+
+def _nothing_new(topic: Topic) -> list[Finding]:
     """Checks that always report: one that stays silent would not block."""
-    return [Finding(name, True, "nothing new to audit") for name in AUDITS]
+    blocking = [Finding(name, True, "nothing new to audit") for name in AUDITS]
+    declared = [Finding(name, True, "nothing new to check", {}, c.severity) for name, c in topic.checks.items()]
+    return blocking + declared
 
 
 def _said(topic: Topic, batch: Published) -> str:

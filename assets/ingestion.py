@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from assets import fingerprints
+from assets import fingerprints, quality
 from assets.mirror import mirror
 from assets.position import begin, continue_beside
 from assets.staging import Staging
@@ -200,6 +200,7 @@ class _Run:
 
         began = time.monotonic()
         table = self._table()
+        quality.fit(self.spark, self.namespace, self.topic)
         branch, written = self._stage()
         if written.unknown_schema:
             known = self.formats
@@ -207,12 +208,13 @@ class _Run:
             if self.formats != known:
                 fingerprints.check(table, self.topic, self.formats)
                 branch, written = self._stage()
-        counts = self._with_policy(written.counts)
+        counts = self._with_policy(written)
         self._check_topic()
         table = table.refresh()
         with self.staging.undisturbed(self.topic.table, branch):
             findings = audit(self.spark, self.namespace, self.topic, table, branch, self.batch, counts)
-        if not all(finding.passed for finding in findings):
+            findings += self._declared(table, branch, written)
+        if any(finding.blocks for finding in findings):
             raise AuditFailed(self.topic.table, branch, findings)
         if counts.dead_letters:
             self._keep_dead_letters()
@@ -244,6 +246,19 @@ class _Run:
                 self.formats = older
                 return table
             raise
+
+    def _declared(self, table: Table, branch: str, written: Written) -> list[Finding]:
+        """What the checks in lakehouse.yaml find in the batch.
+
+        Raises: ConfigError; LakehouseError.
+        """
+        declared = {name: check for name, check in self.topic.checks.items() if name not in self.topic.quarantine}
+        staged, since = table.metadata.refs[branch].snapshot_id, self.batch.start
+        found = quality.findings(self.spark, self.catalog, self.namespace, self.topic, declared, table, staged, since)
+        checked = written.counts.rows + written.quarantined
+        return found + quality.quarantine(
+            self._decoded(), self.namespace, self.topic, table, since, checked, written.quarantined
+        )
 
     def decodable(self, batch: Batch) -> bool:
         """Whether decoding the records of a batch comes to an end.
@@ -293,18 +308,19 @@ class _Run:
                 f"published. If that was on purpose, go on with `lakehouse resume`, or drop the table to start over"
             )
 
-    def _with_policy(self, counts: Counts) -> Counts:
+    def _with_policy(self, written: Written) -> Counts:
         """What becomes of records that could not be decoded.
 
         Raises: BadRecords where the topic's policy is to stop.
         """
         from spark.decode import first_faults
 
-        if not counts.dead_letters or self.topic.errors == "log":
+        counts, bad = written.counts, written.counts.dead_letters - written.quarantined
+        if not bad or self.topic.errors == "log":
             return counts
         if self.topic.errors == "skip":
-            return replace(counts, skipped=counts.dead_letters, dead_letters=0)
-        raise BadRecords(self.topic.name, counts.dead_letters, first_faults(self._decoded()))
+            return replace(counts, skipped=bad, dead_letters=written.quarantined)
+        raise BadRecords(self.topic.name, bad, first_faults(self._decoded()))
 
     def _keep_dead_letters(self) -> None:
         """Publish the batch's dead letters, before the batch itself.

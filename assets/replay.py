@@ -11,19 +11,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from assets import fingerprints
+from assets import fingerprints, quality
 from assets.ingestion import Systems, ensure_table, read_log
 from assets.position import at
 from assets.staging import Staging
 from lakehouse import naming
-from lakehouse.batch import REPLAY, Batch, Log, next_batch, split
+from lakehouse.batch import REPLAY, Batch, Log, Positions, next_batch, split
+from lakehouse.checks import RowCount
 from lakehouse.config import Topic
 from lakehouse.counts import Counts
 from lakehouse.errors import LakehouseError, UnclearState
-from resources.catalog import RECREATED, last_batch
+from resources.catalog import RECREATED, Catalog, last_batch
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyiceberg.table import Table
+    from pyspark.sql import DataFrame, SparkSession
 
     from assets.codecs import Formats
 
@@ -94,7 +96,7 @@ def redrive(namespace: str, topic: Topic, systems: Systems) -> Redriven:
         since = {p: min(first.get(p, o), o) for p, o in position.end.items()}
         _again(namespace, topic, systems, known, _within(replace(position, start=since), log), None)
     elif landing:
-        _publish(namespace, topic, systems, known, {"dead_letters": landing}, [decoded])
+        _publish(namespace, topic, systems, known, {"dead_letters": landing}, first, [decoded])
     if tried:
         dead_letters.mark(decoded, namespace, name, topic)
     return Redriven(tried, landing)
@@ -113,6 +115,7 @@ def _ingested(namespace: str, topic: Topic, systems: Systems, in_place: bool) ->
         )
     log = read_log(systems.kafka, topic.topic)
     next_batch(last, log, topic.table)
+    quality.fit(systems.spark.session(systems.catalog.spark_settings()), namespace, topic)
     return log, last
 
 
@@ -149,7 +152,7 @@ def _again(
         known = with_foreign_writers(systems.schema_registry, known, decode(records, known.decoding()))
     decoded = [decode(records, known.decoding()) for records in pieces]
     said = {"start": dict(wanted.start), "end": dict(wanted.end)}
-    counts, snapshot_id = _publish(namespace, topic, systems, known, said, decoded, branch)
+    counts, snapshot_id = _publish(namespace, topic, systems, known, said, wanted.start, decoded, branch)
     return Replayed(wanted, counts, snapshot_id)
 
 
@@ -159,10 +162,14 @@ def _publish(
     systems: Systems,
     known: Formats,
     said: dict[str, object],
+    since: Positions,
     pieces: Sequence[DataFrame],
     branch: str | None = None,
 ) -> tuple[Counts, int]:
-    """Replace the rows of decoded records on a branch, and make it main unless the branch was asked for."""
+    """Replace the rows of decoded records on a branch, and make it main unless the branch was asked for.
+
+    Parameters: `since` is the first offset by partition of the records.
+    """
     from spark import write
 
     catalog = systems.catalog
@@ -183,5 +190,23 @@ def _publish(
                 counts += write.upsert(decoded, target, topic.key if topic.replaces else BY_ORIGIN, empty=False).counts
     table = table.refresh()
     if branch is None:
+        _audit(spark, catalog, namespace, topic, table, staged, since)
         table = catalog.publish(table, staged, base.snapshot_id)
     return counts, table.metadata.refs[branch or "main"].snapshot_id
+
+
+def _audit(
+    spark: SparkSession, catalog: Catalog, namespace: str, topic: Topic, table: Table, branch: str, since: Positions
+) -> None:
+    """Raises: AuditFailed when a blocking check fails on rows from `since` on."""
+    from assets.audit import AuditFailed
+
+    blocking = {
+        name: check
+        for name, check in topic.checks.items()
+        if check.severity == "blocking" and not isinstance(check, RowCount)
+    }
+    staged = table.metadata.refs[branch].snapshot_id
+    found = quality.findings(spark, catalog, namespace, topic, blocking, table, staged, since)
+    if not all(finding.passed for finding in found):
+        raise AuditFailed(topic.table, branch, found)

@@ -25,7 +25,7 @@ def _chain(config: Config, entry: Topic) -> list[dg.AssetsDefinition]:
         table_asset(config, entry),
         registration_asset(config, entry),
         snowflake_asset(config, entry),
-        *([dead_letters_asset(config, entry)] if entry.errors == "log" else []),
+        *([dead_letters_asset(config, entry)] if entry.keeps_dead_letters else []),
         ledger_asset(config, entry),
         maintenance_asset(config, entry),
     ]

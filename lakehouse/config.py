@@ -10,24 +10,22 @@ from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema
 
-from lakehouse import avro, layout, metadata, naming
+from lakehouse import avro, checks, layout, metadata, naming
+from lakehouse.checks import CHECKS, Check, RowCheck
 from lakehouse.errors import ConfigError, SchemaError
 from lakehouse.locate import Location, dotted, duplicate_keys, line_of
+from lakehouse.model import Model
 
 PROJECT = Path(__file__).resolve().parent.parent
 """The folder that holds lakehouse.yaml, schemas/ and workspace.yaml."""
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class EnvRef(_Model):
+class EnvRef(Model):
     """A value that an environment variable holds: the only way to write a secret."""
 
     env: str = Field(min_length=1, description="Name of the environment variable.")
@@ -36,7 +34,7 @@ class EnvRef(_Model):
 Setting = str | int | EnvRef
 
 
-class Datagen(_Model):
+class Datagen(Model):
     """A source of synthetic records, as Confluent's Datagen connector makes them."""
 
     type: Literal["datagen"]
@@ -47,7 +45,7 @@ class Datagen(_Model):
     initial_records: int = Field(0, ge=0, description="Records the topic holds before the steady rate begins.")
 
 
-class Derived(_Model):
+class Derived(Model):
     """A topic that Spark computes from another topic's published table."""
 
     type: Literal["derived"]
@@ -63,7 +61,7 @@ class Derived(_Model):
     value_schema_file: str = Field(description="Avro schema of the message value, relative to lakehouse.yaml.")
 
 
-class Existing(_Model):
+class Existing(Model):
     """A topic that somebody else creates and fills: it is read, never changed."""
 
     type: Literal["existing"] = "existing"
@@ -82,7 +80,7 @@ SCALARS: tuple[Format, ...] = ("string", "int", "long", "bytes")
 """Formats that are one column."""
 
 
-class Metadata(_Model):
+class Metadata(Model):
     """Which metadata columns a table has."""
 
     columns: tuple[metadata.Name, ...] = Field(
@@ -112,7 +110,7 @@ Duration = Annotated[
 ]
 
 
-class Retention(_Model):
+class Retention(Model):
     """How long maintenance keeps what. Durations are written `30d`, `12h`, `90m`."""
 
     rows: Duration | None = Field(None, description="Rows whose Kafka timestamp is older are deleted; none by default.")
@@ -122,7 +120,7 @@ class Retention(_Model):
     min_snapshots: int = Field(10, ge=1, description="So many snapshots are kept, however old.")
 
 
-class Topic(_Model):
+class Topic(Model):
     """One Kafka topic and the table it becomes."""
 
     description: str = ""
@@ -172,6 +170,10 @@ class Topic(_Model):
         description="A schema that does not fit the table: `stop`; `dead_letter` for its records; or `new_table`, "
         "called <table>__v2, beside the old one.",
     )
+    checks: dict[str, Check] = Field({}, description="What must hold of the rows, by a name of your own.")
+    sensitive: tuple[str, ...] = Field(
+        (), description="Columns whose values are shown nowhere: of a failing row, only the key is."
+    )
     metadata: Metadata = Metadata()
     partition_by: tuple[str, ...] = Field(
         (), description="Partitions of the table: columns or transforms, such as `day(kafka_timestamp)`."
@@ -207,6 +209,17 @@ class Topic(_Model):
     def decoded_key(self) -> Format | None:
         """The format that keys are decoded with: an upsert's null value has nothing else to say what it deletes."""
         return self.key_format or ("string" if self.mode == "upsert" else None)
+
+    @property
+    def quarantine(self) -> dict[str, RowCheck]:
+        """The checks whose failing rows become dead letters."""
+        found = {name: check for name, check in self.checks.items() if check.severity == "quarantine"}
+        return {name: check for name, check in found.items() if isinstance(check, RowCheck)}
+
+    @property
+    def keeps_dead_letters(self) -> bool:
+        """Whether there is a table of dead letters."""
+        return self.errors == "log" or bool(self.quarantine)
 
     @property
     def replaces(self) -> bool:
@@ -253,7 +266,7 @@ class Route(Topic):
 System = Literal["kafka", "schema_registry", "spark", "catalog", "glue", "snowflake"]
 
 
-class Config(_Model):
+class Config(Model):
     """The whole of lakehouse.yaml."""
 
     namespace: str = Field(
@@ -353,7 +366,7 @@ def _semantic_faults(config: Config) -> list[tuple[Location, str]]:
     faults: list[tuple[Location, str]] = []
     seen: dict[str, str] = {}
     for name, route in config.routes.items():
-        found = [*_route_faults(name, route, config), *_topic_faults(route)]
+        found = [*_route_faults(name, route, config), *_topic_faults(route, config)]
         faults += [(("routes", name, *where), said) for where, said in found]
     for name, topic in config.topics.items():
         at = ("topics", name)
@@ -364,7 +377,7 @@ def _semantic_faults(config: Config) -> list[tuple[Location, str]]:
         seen.setdefault(topic.table, name)
         if topic.table.endswith(naming.DEAD_LETTERS):
             faults.append((at, f"'{naming.DEAD_LETTERS}' names dead-letter tables. Rename the topic"))
-        faults += [((*at, *where), said) for where, said in _topic_faults(topic)]
+        faults += [((*at, *where), said) for where, said in _topic_faults(topic, config)]
         if topic.value_schema_file:
             faults += _missing_files(config, at, {"value_schema_file": topic.value_schema_file})
         match topic.source:
@@ -409,8 +422,10 @@ def _route_faults(name: str, route: Route, config: Config) -> Iterator[tuple[Loc
         yield ("table",), f"the template names {error}, which is no group of the pattern. Write (?P<name>…) in it"
 
 
-def _topic_faults(topic: Topic) -> Iterator[tuple[Location, str]]:
+def _topic_faults(topic: Topic, config: Config) -> Iterator[tuple[Location, str]]:
     """Settings of one topic that do not go together."""
+    tables = {other.table for other in config.topics.values()}
+    yield from ((("checks", *where), said) for where, said in checks.faults(topic.checks, tables))
     if topic.mode != "append" and not topic.key:
         yield (), f"{topic.mode} needs to know which row a record belongs to. Add 'key: <column>'"
     if topic.decoded_key in SCALARS and topic.mode == "upsert" and len(topic.key) > 1:
@@ -460,13 +475,22 @@ def _schema_faults(config: Config, at: Location, file: str, key: tuple[str, ...]
 
 def _fault(details: dict[str, Any]) -> tuple[Location, str]:
     variants = ("datagen", "derived", "existing", "EnvRef", "str", "int")
-    loc = tuple(part for part in details["loc"] if part not in variants)
+    match details["loc"]:
+        case (kind, name, "checks", check, _, *rest):
+            loc: Location = (kind, name, "checks", check, *rest)
+        case at:
+            loc = tuple(part for part in at if part not in variants)
     match details["type"]:
         case "extra_forbidden":
             known = _fields_at(loc[:-1], details["loc"])
             return loc, f"no such key.{_did_you_mean(str(loc[-1]), known)} Known keys: {', '.join(known)}"
         case "missing":
             return loc, "missing. Add it"
+        case "union_tag_not_found":
+            return loc, f"has no 'type'. Add one of {', '.join(sorted(_types(loc)))}"
+        case "union_tag_invalid":
+            types, word = sorted(_types(loc)), str(details["ctx"]["tag"])
+            return (*loc, "type"), f"'{word}' is none.{_did_you_mean(word, types)} Known types: {', '.join(types)}"
         case _:
             message = details["msg"][0].lower() + details["msg"][1:]
             return loc, f"{message} (found {details['input']!r}). Correct the value"
@@ -476,17 +500,25 @@ def _fields_at(loc: Location, raw: Location) -> list[str]:
     """The keys that lakehouse.yaml knows at this place."""
     match loc:
         case ():
-            model: type[_Model] = Config
+            model: type[Model] = Config
         case ("topics", _):
             model = Topic
         case ("routes", _):
             model = Route
-        case ("topics", _, "source"):
-            model = {"datagen": Datagen, "derived": Derived}.get(str(raw[3]), Existing)
+        case ("topics" | "routes", _, "source"):
+            model = _types(loc)[str(raw[3])]
+        case ("topics" | "routes", _, "checks", _):
+            model = _types(loc)[str(raw[4])]
         case _:
             return ["env"]
     readable = {name: field for name, field in model.model_fields.items() if not field.exclude}
     return [field.alias or name for name, field in readable.items()]
+
+
+def _types(loc: Location) -> dict[str, type[Model]]:
+    """The models that a `type` chooses from at this place, by it."""
+    kinds: tuple[type[Model], ...] = CHECKS if "checks" in loc else (Datagen, Derived, Existing)
+    return {get_args(kind.model_fields["type"].annotation)[0]: kind for kind in kinds}
 
 
 def _did_you_mean(word: str, known: Any) -> str:

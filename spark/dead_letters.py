@@ -90,7 +90,9 @@ def append(decoded: DataFrame, target: Target, topic: Topic, affected: str, sinc
     Parameters: `decoded` with headers; `affected` is the table that lacks them; `since` are first offsets by partition:
     records before are left out.
     """
-    letters = decoded.filter(F.col("__reason").isNotNull() & ~F.col("__filtered") & is_new(since))
+    # Without that policy, what does not decode is skipped, and quarantine is all there is to keep.
+    kept = F.col("__reason" if topic.errors == "log" else "__check").isNotNull()
+    letters = decoded.filter(kept & ~F.col("__filtered") & is_new(since))
     with with_properties(decoded.sparkSession, target):
         letters.select(*_columns(target.namespace, topic, affected)).writeTo(target.path).append()
 
@@ -167,6 +169,7 @@ def _columns(namespace: str, topic: Topic, affected: str) -> list[Column]:
         F.col("__key").alias("key"),
         F.col("__value").alias("value"),
     )
+    details = F.create_map(F.lit("bytes"), F.octet_length("__value").cast("string"), F.lit("check"), F.col("__check"))
     framed = (F.octet_length("__value") >= 5) & (F.substring("__value", 1, 1) == F.lit(b"\x00"))
     named = F.conv(F.hex(F.substring("__value", 2, 4)), 16, 10).try_cast("int")
     return [
@@ -174,7 +177,7 @@ def _columns(namespace: str, topic: Topic, affected: str) -> list[Column]:
         _of(CODES)[reason].alias("error_code"),
         reason.alias("error_reason"),
         _of(REASONS)[reason].alias("error_message"),
-        F.create_map(F.lit("bytes"), F.octet_length("__value").cast("string")).alias("error_details"),
+        F.map_filter(details, lambda _, value: value.isNotNull()).alias("error_details"),
         F.lit("lakehouse").alias("processor"),
         F.lit(topic.name).alias("statement_name"),
         F.lit("table").alias("affected_type"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Literal, Protocol
 
@@ -36,6 +36,7 @@ REASONS = {
     "no_row": "The change event holds no row after the change",
     "poison": "Decoding the record ended the work that tried it",
     "unknown_operation": "The change event's operation is none that changes one row",
+    "check": "The row fails a check that quarantines it",
 }
 """Why a record is a dead letter: a stable code and a sentence."""
 
@@ -128,7 +129,8 @@ class Decoding:
 
     `key` is the codec of message keys where they are decoded. `key_columns` must not be null. `columns` are the
     table's own columns. `several` says that the topic holds records of other types too, `others` are those of their
-    schema ids that are known. `metadata` are metadata columns by their internal names.
+    schema ids that are known. `metadata` are metadata columns by their internal names. `quarantine` are checks by name:
+    conditions in SQL under which a row is no row.
     """
 
     value: Codec
@@ -140,6 +142,7 @@ class Decoding:
     others: frozenset[int] = frozenset()
     several: bool = False
     metadata: tuple[str, ...] = ("kafka_partition", "kafka_offset", "kafka_timestamp", "kafka_schema_id")
+    quarantine: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def needs_headers(self) -> bool:
@@ -152,8 +155,8 @@ def decode(records: DataFrame, how: Decoding) -> DataFrame:
 
     Parameters: `records` as spark.records reads them.
     Returns: the table's columns and metadata columns; `__key`, `__value` (and `__headers`) as they came;
-    `__timestamp_type`, `__filtered` (not this table's), `__tombstone` (deletes the row of its key) and `__reason` (a
-    key of REASONS, or null where the record is good).
+    `__timestamp_type`, `__filtered` (not this table's), `__tombstone` (deletes the row of its key), `__reason` (a
+    key of REASONS, or null where the record is good) and `__check` (the check that quarantines it, else null).
     """
     data = F.col("value")
     decoded = records.select(
@@ -180,7 +183,7 @@ def decode(records: DataFrame, how: Decoding) -> DataFrame:
     faults += [(columns[name].isNull(), "bad_key") for name in how.key_columns]
     reason = reduce(lambda chain, fault: chain.when(*fault), [(filtered, F.lit(None)), *faults], F)
     metadata = _metadata()
-    return decoded.select(
+    result = decoded.select(
         *(F.col(name).alias(f"__{name}") for name in ("key", "value", "headers") if name in records.columns),
         *(column.alias(name) for name, column in columns.items()),
         *(metadata[name].alias(name) for name in dict.fromkeys((*how.metadata, *INTERNAL))),
@@ -189,6 +192,11 @@ def decode(records: DataFrame, how: Decoding) -> DataFrame:
         rows.deleted.alias("__tombstone"),
         reason.alias("__reason"),
     )
+    good = F.col("__reason").isNull() & ~F.col("__filtered") & ~F.col("__tombstone")
+    failed = [(good & F.expr(fails), F.lit(name)) for name, fails in how.quarantine.items()]
+    check = reduce(lambda chain, branch: chain.when(*branch), failed, F) if failed else F.lit(None).cast("string")
+    result = result.withColumn("__check", check)
+    return result.withColumn("__reason", F.when(F.col("__check").isNotNull(), "check").otherwise(F.col("__reason")))
 
 
 def refused(records: DataFrame, how: Decoding, reason: str) -> DataFrame:
@@ -201,6 +209,7 @@ def refused(records: DataFrame, how: Decoding, reason: str) -> DataFrame:
         metadata["kafka_timestamp_type"].alias("__timestamp_type"),
         F.lit(False).alias("__filtered"),
         F.lit(False).alias("__tombstone"),
+        F.lit(None).cast("string").alias("__check"),
         # Not a constant, which would let Spark leave out the work that counts these records.
         F.when(F.col("offset") >= 0, reason).alias("__reason"),
     )
@@ -208,10 +217,13 @@ def refused(records: DataFrame, how: Decoding, reason: str) -> DataFrame:
 
 def is_decodable(decoded: DataFrame) -> bool:
     """Whether decoding comes to an end, good or bad records alike; nothing is written."""
-    from pyspark.errors import PySparkException
+    from pyspark.errors import AnalysisException, PySparkException
 
     try:
         decoded.write.format("noop").mode("overwrite").save()
+    except AnalysisException:
+        # It was not even begun: no record is to blame.
+        raise
     except PySparkException:
         return False
     return True
@@ -317,7 +329,8 @@ def _metadata() -> dict[str, Column]:
 
 def first_faults(decoded: DataFrame, limit: int = 5) -> list[tuple[int, int, str]]:
     """The first records that have a reason, in order of partition and offset, as (partition, offset, sentence)."""
-    bad = decoded.filter(F.col("__reason").isNotNull()).select("kafka_partition", "kafka_offset", "__reason")
+    bad = decoded.filter(F.col("__reason").isNotNull() & F.col("__check").isNull())
+    bad = bad.select("kafka_partition", "kafka_offset", "__reason")
     rows = bad.orderBy("kafka_partition", "kafka_offset").limit(limit).collect()
     return [(row["kafka_partition"], row["kafka_offset"], REASONS[row["__reason"]]) for row in rows]
 

@@ -19,10 +19,12 @@ from spark.decode import Mode
 
 @dataclass(frozen=True)
 class Written:
-    """What was written. `unknown_schema` are dead letters whose schema id is not among the writers that were given."""
+    """What was written. Of the dead letters, `unknown_schema` have a schema id that is not among the writers that were
+    given, and `quarantined` fail a check."""
 
     counts: Counts
     unknown_schema: int = 0
+    quarantined: int = 0
 
 
 @dataclass(frozen=True)
@@ -134,8 +136,8 @@ def _one_a_key(good: DataFrame, key: tuple[str, ...], choose: Callable[[Column, 
 
 
 def _written(observed: Mapping[str, int], **outcomes: int) -> Written:
-    own = {name: n for name, n in observed.items() if name != "unknown_schema"}
-    return Written(Counts(**own, **outcomes), observed["unknown_schema"])
+    own = {name: observed[name] for name in ("consumed", "dead_letters", "filtered")}
+    return Written(Counts(**own, **outcomes), observed["unknown_schema"], observed["quarantined"])
 
 
 def _observe(decoded: DataFrame) -> tuple[Observation, DataFrame]:
@@ -149,6 +151,7 @@ def _observe(decoded: DataFrame) -> tuple[Observation, DataFrame]:
         F.count_if(dead).alias("dead_letters"),
         F.count_if("__filtered").alias("filtered"),
         F.count_if(F.col("__reason") == "unknown_schema").alias("unknown_schema"),
+        F.count_if(F.col("__check").isNotNull()).alias("quarantined"),
     )
     return observation, observed.filter(~dead & ~F.col("__filtered"))
 

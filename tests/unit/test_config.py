@@ -9,6 +9,7 @@ from lakehouse import config
 from lakehouse.errors import ConfigError
 
 ENVIRONMENTS = "environments: {local: {}}\n"
+CHECKED = "  a:\n    checks: {c: {type: "
 
 
 def load(tmp_path: Path, text: str) -> config.Config:
@@ -73,7 +74,23 @@ def test_a_topic_needs_no_more_than_its_name(tmp_path):
         ("  a: {key: [x, x]}\n", "lakehouse.yaml:3: topics.a.key: names a column twice"),
         ("  a: {key: ''}\n", "lakehouse.yaml:3: topics.a.key.0: string should have at least 1 character"),
         ("  a: 5\n", "lakehouse.yaml:3: topics.a: input should be a valid dictionary"),
-        ("  a:\n    source: {type: magic}\n", "lakehouse.yaml:4: topics.a.source: "),
+        ("  a:\n    source: {type: magic}\n", "lakehouse.yaml:4: topics.a.source.type: 'magic' is none. Known types: "),
+        (
+            f"{CHECKED}rang, column: b}}}}\n",
+            "lakehouse.yaml:4: topics.a.checks.c.type: 'rang' is none. Did you mean 'range'?",
+        ),
+        (f"{CHECKED}range, column: b, mn: 1}}}}\n", "topics.a.checks.c.mn: no such key. Did you mean 'min'?"),
+        (f"{CHECKED}range, column: b}}}}\n", "topics.a.checks.c: a range without ends. Add 'min' or 'max'"),
+        (
+            f"{CHECKED}unique, columns: [b], severity: quarantine}}}}\n",
+            "topics.a.checks.c.severity: unique compares rows",
+        ),
+        (f"{CHECKED}references, column: b, table: x}}}}\n", "topics.a.checks.c.table: 'x' is the table of no topic"),
+        (
+            "  a:\n    checks: {fresh: {type: not_null, column: b}}\n",
+            "checks.fresh: every table has a check of that name",
+        ),
+        ("  a:\n    checks: {c: {column: b}}\n", "topics.a.checks.c: has no 'type'. Add one of accepted_values, "),
     ],
 )
 def test_each_fault_names_file_line_key_and_remedy(tmp_path, topics, said):
