@@ -42,7 +42,7 @@ def derive(config: Config, topic: Topic, systems: Systems) -> Produced:
 
     assert isinstance(topic.source, Derived)
     source = config.topic(topic.source.from_topic)
-    group = f"lakehouse.{topic.name}"
+    group = bookmark(topic)
     key, value = (
         (systems.schema_registry.register(topic.subject(side), schema), schema)
         for side, schema in (
@@ -66,6 +66,11 @@ def derive(config: Config, topic: Topic, systems: Systems) -> Produced:
     result = messages(transform(topic.source)(touched), key, value)
     systems.kafka.transaction(producer, topic.topic, pairs(result), (group, source.topic, last.end))
     return Produced(result.num_rows, snapshot.snapshot_id, last.end)
+
+
+def bookmark(topic: Topic) -> str:
+    """The consumer group whose offsets say which of the source's records a derived topic was computed from."""
+    return f"lakehouse.{topic.name}"
 
 
 def pairs(messages: pa.Table) -> Iterator[tuple[bytes, bytes]]:

@@ -19,6 +19,14 @@ def group(entry: Topic) -> str:
     return naming.table_name(entry.name) if isinstance(entry, Route) else entry.table
 
 
+def topics_of(entry: Topic, instance: dg.DagsterInstance) -> list[Topic]:
+    """The topics of an entry: itself, or those that a route has so far."""
+    if not isinstance(entry, Route):
+        return [entry]
+    found = (entry.routed(topic) for topic in instance.get_dynamic_partitions(f"topics_{entry.name}"))
+    return [topic for topic in found if topic]
+
+
 def topic_of(entry: Topic, context: dg.AssetExecutionContext) -> Topic:
     """The topic that a run is about.
 

@@ -9,6 +9,7 @@ from assets.failures import RETRY, explained
 from lakehouse.automation import on_upstream_change, with_the_asset
 from lakehouse.config import Config, Topic
 from lakehouse.errors import LakehouseError
+from lakehouse.freshness import Hop
 from lakehouse.lag import snapshots_behind
 from resources.aws import Glue
 from resources.catalog import Catalog, commits, published_table, snapshot_at
@@ -84,9 +85,10 @@ def registration_check(config: Config, topic: Topic) -> dg.AssetChecksDefinition
                 raise LakehouseError(f"Glue has no table {name}. Materialize glue/{topic.name}")
             shown = snapshot_at(catalog, found.metadata_location)
         behind = snapshots_behind(commits(table), shown, int(time.time() * 1000))
+        hop = Hop(topic.name, "glue", topic.max_lag_seconds, behind, shown)
         return dg.AssetCheckResult(
-            passed=behind is not None and behind.is_fresh(topic.max_lag_seconds),
-            description=behind.said() if behind else f"snapshot {shown} was never published",
+            passed=hop.fresh,
+            description=hop.said,
             metadata={
                 "glue_snapshot_id": str(shown),
                 "iceberg_snapshot_id": str(table.metadata.current_snapshot_id),

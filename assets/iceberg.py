@@ -1,6 +1,5 @@
 """The asset of an Iceberg table: everything new in the topic, audited on a branch, then published."""
 
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -10,9 +9,9 @@ from pydantic import Field
 from assets.audit import CONSERVATION, KEY_NOT_NULL, AuditFailed, Finding
 from assets.entry import group, partitions, topic_of
 from assets.failures import RETRY, explained
-from assets.ingestion import Published, Systems, ingest, measure_lag
+from assets.ingestion import Published, Systems, ingest
 from assets.replay import replay
-from lakehouse.automation import on_upstream_change, with_the_asset
+from lakehouse.automation import on_upstream_change
 from lakehouse.config import Config, Topic
 from lakehouse.counts import OUTCOMES
 from lakehouse.ledger_page import markdown
@@ -92,27 +91,6 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         )
 
     return iceberg_table
-
-
-def freshness_check(config: Config, topic: Topic) -> dg.AssetChecksDefinition:
-    """No record of the topic has waited longer than `max_lag_seconds` to be in the table."""
-
-    @dg.asset_check(
-        asset=["iceberg", topic.name],
-        name="fresh",
-        description=f"No record has waited longer than {topic.max_lag_seconds} s to be in the table.",
-        automation_condition=with_the_asset(),
-    )
-    def fresh(kafka: Kafka, catalog: Catalog) -> dg.AssetCheckResult:
-        with explained():
-            lag = measure_lag(kafka, catalog, config.namespace, [topic], int(time.time() * 1000))[topic.name]
-        return dg.AssetCheckResult(
-            passed=lag.is_fresh(topic.max_lag_seconds),
-            metadata={"lag_records": lag.records, "lag_seconds": lag.seconds, "max_lag_seconds": topic.max_lag_seconds},
-            description=f"{lag.records:,} records behind, the oldest for {lag.seconds:,.0f} s",
-        )
-
-    return fresh
 
 
 def _audit_specs(key: dg.AssetKey) -> Iterator[dg.AssetCheckSpec]:

@@ -157,7 +157,8 @@ def measure_lag(kafka: Kafka, catalog: Catalog, namespace: str, topics: list[Top
     for topic in topics:
         start = {partition: found.start for partition, found in offsets[topic.topic].items()}
         end = {partition: found.end for partition, found in offsets[topic.topic].items()}
-        waiting = pending(stored(catalog, namespace, topic)[2], start, end)
+        _, _, last = stored(catalog, namespace, topic)
+        waiting = pending(last.end if last else {}, start, end)
         oldest = kafka.oldest_timestamp(topic.topic, waiting) if waiting else {}
         lags[topic.name] = lag(waiting, end, oldest, now_ms)
     return lags

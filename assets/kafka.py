@@ -5,6 +5,7 @@ import dagster as dg
 from assets.derivation import derive
 from assets.entry import group, partitions, topic_of
 from assets.failures import RETRY, explained
+from assets.freshness import idle_policy
 from assets.ingestion import Systems
 from lakehouse.automation import on_upstream_change
 from lakehouse.config import Config, Datagen, Derived, Topic
@@ -29,6 +30,7 @@ def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         partitions_def=partitions(entry),
         retry_policy=RETRY,
         automation_condition=on_upstream_change() if derived else None,
+        freshness_policy=idle_policy(entry),
     )
     def kafka_topic(
         context: dg.AssetExecutionContext,

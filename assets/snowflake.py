@@ -9,6 +9,7 @@ from assets.failures import RETRY, explained
 from lakehouse.automation import on_upstream_change, with_the_asset
 from lakehouse.config import Config, Topic
 from lakehouse.errors import LakehouseError
+from lakehouse.freshness import Hop
 from lakehouse.lag import snapshots_behind
 from lakehouse.naming import snowflake_name
 from resources.catalog import Catalog, commits, live_rows_at, published_table, snapshot_at
@@ -90,14 +91,11 @@ def snowflake_check(config: Config, topic: Topic) -> dg.AssetChecksDefinition:
             snapshot_id = snapshot_at(catalog, state.metadata_location)
         behind = snapshots_behind(commits(table), snapshot_id, int(time.time() * 1000))
         rows = live_rows_at(table, snapshot_id) if behind else None
-        fresh = behind is not None and behind.is_fresh(topic.max_lag_seconds)
+        hop = Hop(topic.name, "snowflake", topic.max_lag_seconds, behind, snapshot_id)
+        counted = f"; {state.row_count:,} rows, Iceberg {rows:,}" if behind else ""
         return dg.AssetCheckResult(
-            passed=fresh and rows == state.row_count,
-            description=(
-                f"{behind.said()}; {state.row_count:,} rows, Iceberg {rows:,}"
-                if behind
-                else f"snapshot {snapshot_id} was never published"
-            ),
+            passed=hop.fresh and rows == state.row_count,
+            description=hop.said + counted,
             metadata={
                 "snowflake_snapshot_id": str(snapshot_id),
                 "iceberg_snapshot_id": str(table.metadata.current_snapshot_id),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dagster as dg
 
 from assets.dead_letters import dead_letters_asset
+from assets.freshness import freshness_checks
 from assets.glue import registration_asset, registration_check
-from assets.iceberg import freshness_check, table_asset
+from assets.iceberg import table_asset
 from assets.kafka import topic_asset
 from assets.ledger import ledger_asset, ledger_check
 from assets.maintenance import maintenance_asset
@@ -16,7 +17,7 @@ from lakehouse.config import Config, Route, Topic
 
 def route_definitions(config: Config, route: Route) -> dg.Definitions:
     """The chain of a route: the same assets as a topic's, with a partition a topic."""
-    return dg.Definitions(assets=_chain(config, route))
+    return dg.Definitions(assets=_chain(config, route), asset_checks=freshness_checks(config, route))
 
 
 def _chain(config: Config, entry: Topic) -> list[dg.AssetsDefinition]:
@@ -36,7 +37,7 @@ def topic_definitions(config: Config, topic: Topic) -> dg.Definitions:
     return dg.Definitions(
         assets=_chain(config, topic),
         asset_checks=[
-            freshness_check(config, topic),
+            *freshness_checks(config, topic),
             ledger_check(config, topic),
             registration_check(config, topic),
             snowflake_check(config, topic),

@@ -183,7 +183,16 @@ class Topic(Model):
     target_file_mb: int = Field(128, ge=1, description="Size that maintenance brings data files to, in megabytes.")
     max_records_per_batch: int = Field(5_000_000, ge=1, description="Most records a single commit takes.")
     max_lag_seconds: int = Field(
-        900, ge=1, description="The table is stale when a record has waited longer than this, in seconds."
+        900,
+        ge=1,
+        description="A table is stale when anything has waited longer than this for its next hop, in seconds.",
+    )
+    when_stale: Literal["tell", "run"] = Field(
+        "tell",
+        description="What happens to a stale table: its check fails, and with `run` a run is started that mends it.",
+    )
+    max_idle_seconds: int | None = Field(
+        None, ge=60, description="The producer is thought to have stopped when the topic did not move for so long."
     )
     name: str = Field("", exclude=True, json_schema_extra={"readOnly": True}, description="Set from the key above.")
     value_schema: str = Field(

@@ -11,7 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from lakehouse import ledger_page
-from lakehouse.status import Shown, TopicStatus
+from lakehouse.freshness import NAMES, Hop
+from lakehouse.status import TopicStatus
 
 if TYPE_CHECKING:
     from assets.proof import Proof
@@ -21,20 +22,12 @@ console = Console(soft_wrap=True, width=None if sys.stdout.isatty() else 160)
 
 
 def topics(statuses: Sequence[TopicStatus]) -> Table:
-    """The lag of each hop, a row a topic."""
-    table = Table(
-        "topic", "end offset", "ingested", "lag", "waiting", "Iceberg snapshot", "Glue", "Snowflake", title="Lag"
-    )
+    """How fresh each hop is, a row a topic."""
+    table = Table("topic", "end offset", "ingested", *NAMES.values(), title="Freshness")
     for found in statuses:
-        table.add_row(
-            found.topic,
-            *(_number(n) for n in (found.end_offset, found.ingested_offset)),
-            _number(found.lag.records if found.lag else None),
-            f"{found.lag.seconds:,.0f} s" if found.lag else "–",
-            str(found.iceberg_snapshot_id or "–"),
-            _shown(found.glue),
-            _shown(found.snowflake),
-        )
+        hops = {hop.asset: hop for hop in found.hops}
+        numbers = (_number(n) for n in (found.end_offset, found.ingested_offset))
+        table.add_row(found.topic, *numbers, *(_hop(hops.get(asset)) for asset in NAMES))
     return table
 
 
@@ -72,9 +65,8 @@ def _number(value: int | None) -> str:
     return "–" if value is None else f"{value:,}"
 
 
-def _shown(shown: Shown | None) -> str:
-    if shown is None:
+def _hop(hop: Hop | None) -> str:
+    if hop is None:
         return "–"
-    if shown.behind is None:
-        return f"[red]{shown.snapshot_id} never published[/]"
-    return "same" if not shown.behind.snapshots else f"{shown.snapshot_id} ({shown.behind.said()})"
+    said = escape(hop.said.partition(": ")[2])
+    return said if hop.fresh else f"[red]{said}[/]"

@@ -1,11 +1,11 @@
-"""How far behind each hop is. Pure: offsets and times in, lag out; checks and `lakehouse status` share it."""
+"""How far behind each hop is. Pure: offsets and times in, lag out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lakehouse.batch import Batch, Positions
+from lakehouse.batch import Positions
 
 
 @dataclass(frozen=True)
@@ -15,17 +15,16 @@ class Lag:
     records: int
     seconds: float
 
-    def is_fresh(self, max_seconds: float) -> bool:
-        """Whether nothing has waited longer than `max_seconds`. An idle topic is fresh."""
-        return self.seconds <= max_seconds
+    def said(self) -> str:
+        """The lag as words."""
+        return f"{self.records:,} records behind, for {self.seconds:,.0f} s" if self.records else "has every record"
 
 
-def pending(last: Batch | None, start: Positions, end: Positions) -> dict[int, int]:
+def pending(stored: Positions, start: Positions, end: Positions) -> dict[int, int]:
     """The first offset not yet in the table, for each partition that has one.
 
-    Parameters: `last` is the table's newest token; `start` (inclusive) and `end` (exclusive) bound the log.
+    Parameters: `stored` is the table's position; `start` (inclusive) and `end` (exclusive) bound the log.
     """
-    stored = last.end if last else {}
     positions = {p: max(stored.get(p, start[p]), start[p]) for p in end}
     return {p: position for p, position in positions.items() if position < end[p]}
 
@@ -48,10 +47,6 @@ class Behind:
     snapshots: int
     seconds: float
 
-    def is_fresh(self, max_seconds: float) -> bool:
-        """Whether the reader misses nothing that was published more than `max_seconds` ago."""
-        return self.seconds <= max_seconds
-
     def said(self) -> str:
         """The lag as words."""
         if not self.snapshots:
@@ -62,9 +57,12 @@ class Behind:
 def snapshots_behind(commits: Sequence[tuple[int, int]], shown: int | None, now_ms: int) -> Behind | None:
     """How far a reader that shows snapshot `shown` is behind main.
 
-    Parameters: `commits` are main's (snapshot id, commit time in milliseconds), newest first.
+    Parameters: `commits` are main's (snapshot id, commit time in milliseconds), newest first; `shown` is None for a
+    reader that shows nothing yet.
     Returns: None when `shown` is not one of them: it was never published.
     """
+    if shown is None:
+        return Behind(len(commits), max(0.0, (now_ms - commits[-1][1]) / 1000)) if commits else Behind(0, 0.0)
     ids = [snapshot_id for snapshot_id, _ in commits]
     if shown not in ids:
         return None

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any
 
-from assets.ingestion import measure_lag
+from assets.hops import hops_of, measure
+from assets.ingestion import stored
 from lakehouse.config import Config, Topic
-from lakehouse.lag import Behind, Lag, snapshots_behind
-from resources.catalog import commits, last_batch, snapshot_at
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A snapshot that Glue or Snowflake shows, and how far that is behind Iceberg (None: it was never published)."""
-
-    snapshot_id: int | None
-    behind: Behind | None
+from lakehouse.freshness import Hop
 
 
 @dataclass(frozen=True)
@@ -27,10 +18,7 @@ class TopicStatus:
     topic: str
     end_offset: int | None = None
     ingested_offset: int | None = None
-    lag: Lag | None = None
-    iceberg_snapshot_id: int | None = None
-    glue: Shown | None = None
-    snowflake: Shown | None = None
+    hops: tuple[Hop, ...] = ()
 
 
 def status(config: Config, systems: Any) -> list[TopicStatus]:
@@ -39,32 +27,16 @@ def status(config: Config, systems: Any) -> list[TopicStatus]:
     Raises: Unreachable when a system does not answer.
     """
     topics = [*config.topics.values(), *config.routed(systems.kafka.topics() if config.routes else ())]
-    return [_of(config, topic, systems, int(time.time() * 1000)) for topic in topics]
+    return [_of(config, topic, systems) for topic in topics]
 
 
-def _of(config: Config, topic: Topic, systems: Any, now_ms: int) -> TopicStatus:
+def _of(config: Config, topic: Topic, systems: Any) -> TopicStatus:
     if topic.topic not in systems.kafka.describe([topic.topic]):
         return TopicStatus(topic.name)
-    end = sum(offsets.end for offsets in systems.kafka.offsets([topic.topic])[topic.topic].values())
-    lag = measure_lag(systems.kafka, systems.catalog, config.namespace, [topic], now_ms)[topic.name]
-    topic = systems.catalog.current(config.namespace, topic)
-    table = systems.catalog.load(config.namespace, topic.table)
-    if table is None or table.current_snapshot() is None:
-        return TopicStatus(topic.name, end, 0, lag)
-    history, last = commits(table), last_batch(table)
-
-    def shown(metadata_location: str) -> Shown:
-        snapshot_id = snapshot_at(systems.catalog, metadata_location)
-        return Shown(snapshot_id, snapshots_behind(history, snapshot_id, now_ms))
-
-    registration = systems.glue.registration(config.namespace, topic.table)
-    in_snowflake = systems.snowflake.table_state(config.namespace, topic.table) if registration else None
+    _, _, last = stored(systems.catalog, config.namespace, topic)
     return TopicStatus(
         topic=topic.name,
-        end_offset=end,
+        end_offset=sum(offsets.end for offsets in systems.kafka.offsets([topic.topic])[topic.topic].values()),
         ingested_offset=sum(last.end.values()) if last else 0,
-        lag=lag,
-        iceberg_snapshot_id=history[0][0],
-        glue=shown(registration.metadata_location) if registration else None,
-        snowflake=shown(in_snowflake.metadata_location) if in_snowflake else None,
+        hops=tuple(measure(hop, config, topic, systems) for hop in hops_of(topic)),
     )

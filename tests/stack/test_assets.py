@@ -51,6 +51,8 @@ def test_the_whole_chain_and_its_checks(resources, stream):
         (f"iceberg/{name}", "ledger"): (True, False),
         (f"ledger/{name}", "proven"): (True, False),
         (f"glue/{name}", "points_at_published_snapshot"): (True, True),
+        (f"glue/{name}", "fresh"): (True, False),
+        (f"snowflake/{name}", "fresh"): (True, False),
         (f"snowflake/{name}", "same_as_iceberg"): (True, False),
     }
     [event] = [

@@ -1,21 +1,19 @@
 """Lag: offsets and times in, how far behind out."""
 
-from lakehouse.batch import Batch
-from lakehouse.lag import Lag, lag, pending, snapshots_behind
+from lakehouse.lag import Behind, Lag, lag, pending, snapshots_behind
 
-LAST = Batch("c", "t", "i", {0: 0, 1: 0}, {0: 10, 1: 20})
+STORED = {0: 10, 1: 20}
 
 
 def test_what_waits_is_what_is_past_the_stored_position():
-    assert pending(LAST, {0: 0, 1: 0, 2: 4}, {0: 10, 1: 25, 2: 6}) == {1: 20, 2: 4}
-    assert pending(None, {0: 3}, {0: 5}) == {0: 3}
-    assert pending(LAST, {0: 12, 1: 0}, {0: 15, 1: 20}) == {0: 12}
+    assert pending(STORED, {0: 0, 1: 0, 2: 4}, {0: 10, 1: 25, 2: 6}) == {1: 20, 2: 4}
+    assert pending({}, {0: 3}, {0: 5}) == {0: 3}
+    assert pending(STORED, {0: 12, 1: 0}, {0: 15, 1: 20}) == {0: 12}
 
 
 def test_lag_is_counted_from_the_oldest_that_waits():
     found = lag({1: 20, 2: 4}, {0: 10, 1: 25, 2: 6}, {1: 9_000, 2: 4_000}, now_ms=10_000)
     assert found == Lag(records=7, seconds=6.0)
-    assert found.is_fresh(6) and not found.is_fresh(5.9)
 
 
 def test_an_idle_topic_and_one_with_only_markers_waiting_are_fresh():
@@ -34,9 +32,12 @@ def test_a_reader_is_as_far_behind_as_the_first_snapshot_it_misses_is_old():
     assert (snapshots_behind(COMMITS, 3, 10_000).snapshots, snapshots_behind(COMMITS, 3, 10_000).seconds) == (0, 0)
     behind = snapshots_behind(COMMITS, 1, 10_000)
     assert (behind.snapshots, behind.seconds) == (2, 8.0)
-    assert behind.is_fresh(8) and not behind.is_fresh(7)
 
 
 def test_a_snapshot_that_main_never_had_was_never_published():
     assert snapshots_behind(COMMITS, 9, 10_000) is None
-    assert snapshots_behind(COMMITS, None, 10_000) is None
+
+
+def test_a_reader_that_shows_nothing_is_behind_since_the_first_snapshot():
+    assert snapshots_behind(COMMITS, None, 10_000) == Behind(3, 9.0)
+    assert snapshots_behind([], None, 10_000) == Behind(0, 0.0)

@@ -1,0 +1,54 @@
+"""Freshness in Dagster: a check on the asset of each hop, and Dagster's own policy on topics."""
+
+from datetime import timedelta
+from typing import Any
+
+import dagster as dg
+
+from assets.entry import topics_of
+from assets.failures import explained
+from assets.hops import NEEDS, hops_of, measure
+from lakehouse.automation import with_the_asset
+from lakehouse.config import Config, Topic
+from lakehouse.freshness import CHECK, NAMES, Hop, summary
+
+
+def freshness_checks(config: Config, entry: Topic) -> list[dg.AssetChecksDefinition]:
+    """`fresh` on each hop's asset; of a route, it is about all of its topics."""
+    return [_check(config, entry, hop) for hop in hops_of(entry)]
+
+
+def _check(config: Config, entry: Topic, hop: str) -> dg.AssetChecksDefinition:
+    @dg.asset_check(
+        asset=[hop, entry.name],
+        name=CHECK,
+        description=f"{NAMES[hop]}: nothing has waited longer than {entry.max_lag_seconds:,} s.",
+        required_resource_keys=NEEDS[hop],
+        automation_condition=with_the_asset(),
+    )
+    def fresh(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        with explained():
+            topics = topics_of(entry, context.instance)
+            found = [measure(hop, config, topic, context.resources) for topic in topics]
+        return dg.AssetCheckResult(
+            passed=all(one.fresh for one in found), description=summary(found), metadata=numbers(entry, found)
+        )
+
+    return fresh
+
+
+def numbers(entry: Topic, found: list[Hop]) -> dict[str, Any]:
+    """What Dagster shows and plots of a verdict: the lag of the topic that is furthest behind."""
+    measured = [hop.behind for hop in found if hop.behind]
+    return {
+        "lag_seconds": round(max((behind.seconds for behind in measured), default=0.0), 1),
+        "max_lag_seconds": entry.max_lag_seconds,
+        "stale": [hop.topic for hop in found if not hop.fresh],
+    }
+
+
+def idle_policy(entry: Topic) -> dg.FreshnessPolicy | None:
+    """Whether the producer has stopped: Dagster's own policy, which tells the truth of a topic and of nothing else."""
+    if entry.max_idle_seconds is None:
+        return None
+    return dg.FreshnessPolicy.time_window(fail_window=timedelta(seconds=entry.max_idle_seconds))

@@ -1,0 +1,132 @@
+"""A sensor that measures every hop, without a run: what stopped is seen though nothing runs any more."""
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from types import SimpleNamespace
+
+import dagster as dg
+from dagster import AssetCheckEvaluation
+
+from assets.entry import partitions, topics_of
+from assets.freshness import numbers
+from assets.hops import hops_of, measure
+from lakehouse.config import Config, Topic
+from lakehouse.freshness import CHECK, NAMES, Hop, first_stale, summary
+from resources.aws import Glue
+from resources.catalog import Catalog
+from resources.kafka import Kafka
+from resources.snowflake import Snowflake
+
+TICK_SECONDS = 60
+BUDGET_SECONDS = 35
+"""What a tick may take: Dagster gives up after 60 s. Topics that are left out come first in the next one."""
+REPEAT_SECONDS = 600
+"""A verdict that stays the same is reported so often: a check's history shows changes, not ticks."""
+
+
+IN_PROGRESS = (
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+)
+
+
+@dataclass
+class _Cursor:
+    """What a tick leaves to the next: the last entry it measured; by asset, the verdict and when it was told; by topic,
+    when a run was asked for. Times are seconds since the epoch."""
+
+    after: str = ""
+    told: dict[str, tuple[bool, float]] = field(default_factory=dict)
+    asked: dict[str, float] = field(default_factory=dict)
+
+
+def freshness_sensor(config: Config) -> dg.SensorDefinition:
+    """Reports the check `fresh` of every hop of every topic, and asks for the runs that mend what is stale."""
+    entries = {**config.topics, **config.routes}
+
+    @dg.sensor(
+        name="freshness",
+        description="Reports the check 'fresh' of every hop. A tick that stored events shows as skipped.",
+        minimum_interval_seconds=TICK_SECONDS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+    )
+    def freshness(
+        context: dg.SensorEvaluationContext, kafka: Kafka, catalog: Catalog, glue: Glue, snowflake: Snowflake
+    ) -> dg.SensorResult:
+        systems = SimpleNamespace(kafka=kafka, catalog=catalog, glue=glue, snowflake=snowflake)
+        cursor, began = _Cursor(**json.loads(context.cursor or "{}")), time.monotonic()
+        events: list[AssetCheckEvaluation] = []
+        requests: list[dg.RunRequest] = []
+        order = sorted(entries, key=lambda name: (name <= cursor.after, name))
+        for name in order:
+            entry = entries[name]
+            found = [
+                measure(hop, config, topic, systems)
+                for topic in topics_of(entry, context.instance)
+                for hop in hops_of(entry)
+            ]
+            events += _news(cursor, entry, found)
+            requests += _mending(cursor, entry, found, context.instance)
+            cursor.after = name
+            if time.monotonic() - began > BUDGET_SECONDS:
+                break
+        return dg.SensorResult(asset_events=events, run_requests=requests, cursor=json.dumps(asdict(cursor)))
+
+    return freshness
+
+
+def _news(cursor: _Cursor, entry: Topic, found: list[Hop]) -> Iterator[AssetCheckEvaluation]:
+    """Verdicts that changed, and those that were not told for a while."""
+    now = time.time()
+    for hop in hops_of(entry):
+        here = [one for one in found if one.asset == hop]
+        if not here:
+            continue
+        passed, key = all(one.fresh for one in here), f"{hop}/{entry.name}"
+        before, told = cursor.told.get(key, (None, 0.0))
+        if passed == before and now - told < REPEAT_SECONDS:
+            continue
+        cursor.told[key] = (passed, now)
+        yield AssetCheckEvaluation(
+            asset_key=dg.AssetKey([hop, entry.name]),
+            check_name=CHECK,
+            passed=passed,
+            severity=dg.AssetCheckSeverity.ERROR,
+            description=summary(here),
+            metadata=numbers(entry, here),
+        )
+
+
+def _mending(cursor: _Cursor, entry: Topic, found: list[Hop], instance: dg.DagsterInstance) -> Iterator[dg.RunRequest]:
+    """A run from the first stale hop on, for each stale topic of an entry that asks for it; not beside another run of
+    it, and not more often than the topic may lag."""
+    if entry.when_stale != "run":
+        return
+    now = time.time()
+    for topic in dict.fromkeys(hop.topic for hop in found):
+        stale = first_stale([hop for hop in found if hop.topic == topic])
+        if stale is None or now - cursor.asked.get(topic, 0) < entry.max_lag_seconds:
+            continue
+        hops = hops_of(entry)
+        keys = [dg.AssetKey([hop, entry.name]) for hop in hops[hops.index(stale.asset) :]]
+        if _in_flight(instance, keys, topic if partitions(entry) else None):
+            continue
+        cursor.asked[topic] = now
+        yield dg.RunRequest(
+            asset_selection=keys,
+            partition_key=topic if partitions(entry) else None,
+            tags={"lakehouse/reason": f"stale: {NAMES[stale.asset]}"},
+        )
+
+
+def _in_flight(instance: dg.DagsterInstance, keys: list[dg.AssetKey], partition: str | None) -> bool:
+    unfinished = dg.RunsFilter(statuses=list(IN_PROGRESS))
+    return any(
+        set(keys) & set(run.asset_selection or ()) and partition in (None, run.tags.get("dagster/partition"))
+        for run in instance.get_runs(filters=unfinished)
+    )

@@ -1,0 +1,90 @@
+"""How far each hop of a topic's way is behind, as the systems say now. lakehouse/freshness.py judges it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from assets.ingestion import measure_lag, stored
+from lakehouse.config import Config, Derived, Topic
+from lakehouse.errors import Unreachable
+from lakehouse.freshness import Hop
+from lakehouse.lag import Behind, Lag, lag, pending, snapshots_behind
+from resources.catalog import commits, snapshot_at
+
+NEEDS = {
+    "kafka": {"kafka", "catalog"},
+    "iceberg": {"kafka", "catalog"},
+    "glue": {"catalog", "glue"},
+    "snowflake": {"catalog", "snowflake"},
+}
+"""The resources that measuring a hop takes."""
+
+
+def hops_of(topic: Topic) -> list[str]:
+    """The hops of a topic, by the first part of their assets' keys; a topic that is not derived begins at Kafka."""
+    return [hop for hop in NEEDS if hop != "kafka" or isinstance(topic.source, Derived)]
+
+
+def measure(hop: str, config: Config, topic: Topic, systems: Any) -> Hop:
+    """One hop of one topic; that a system does not answer is part of the measurement.
+
+    Parameters: `systems` has the resources that the hop needs as attributes.
+    """
+    measures: dict[str, Callable[[Config, Topic, Any, int], tuple[Lag | Behind | None, int | None]]] = {
+        "kafka": _derived,
+        "iceberg": _iceberg,
+        "glue": _glue,
+        "snowflake": _snowflake,
+    }
+    try:
+        behind, shows = measures[hop](config, topic, systems, int(time.time() * 1000))
+    except Unreachable as error:
+        return Hop(topic.name, hop, topic.max_lag_seconds, failure=str(error))
+    return Hop(topic.name, hop, topic.max_lag_seconds, behind, shows)
+
+
+def _derived(config: Config, topic: Topic, systems: Any, now_ms: int) -> tuple[Lag, None]:
+    """Rows of the source's table that the derived topic was not computed from yet."""
+    from assets.derivation import bookmark
+
+    assert isinstance(topic.source, Derived)
+    source, _, last = stored(systems.catalog, config.namespace, config.topic(topic.source.from_topic))
+    if last is None or topic.topic not in systems.kafka.describe([topic.topic]):
+        return Lag(0, 0.0), None
+    since = systems.kafka.committed(bookmark(topic), source.topic)
+    start = {partition: found.start for partition, found in systems.kafka.offsets([source.topic])[source.topic].items()}
+    end = {partition: offset for partition, offset in last.end.items() if partition in start}
+    waiting = pending(since, start, end)
+    oldest = systems.kafka.oldest_timestamp(source.topic, waiting) if waiting else {}
+    return lag(waiting, end, oldest, now_ms), None
+
+
+def _iceberg(config: Config, topic: Topic, systems: Any, now_ms: int) -> tuple[Lag, int | None]:
+    """Records that are not in the table yet; none where the topic does not exist."""
+    if topic.topic not in systems.kafka.describe([topic.topic]):
+        return Lag(0, 0.0), None
+    behind = measure_lag(systems.kafka, systems.catalog, config.namespace, [topic], now_ms)[topic.name]
+    _, table, _ = stored(systems.catalog, config.namespace, topic)
+    return behind, table.metadata.current_snapshot_id if table else None
+
+
+def _glue(config: Config, topic: Topic, systems: Any, now_ms: int) -> tuple[Behind | None, int | None]:
+    name = systems.catalog.current(config.namespace, topic).table
+    found = systems.glue.registration(config.namespace, name)
+    return _shown(config, name, systems, found.metadata_location if found else None, now_ms)
+
+
+def _snowflake(config: Config, topic: Topic, systems: Any, now_ms: int) -> tuple[Behind | None, int | None]:
+    name = systems.catalog.current(config.namespace, topic).table
+    found = systems.snowflake.table_state(config.namespace, name)
+    return _shown(config, name, systems, found.metadata_location if found else None, now_ms)
+
+
+def _shown(
+    config: Config, name: str, systems: Any, metadata_location: str | None, now_ms: int
+) -> tuple[Behind | None, int | None]:
+    shows = snapshot_at(systems.catalog, metadata_location) if metadata_location else None
+    table = systems.catalog.load(config.namespace, name)
+    return snapshots_behind(commits(table) if table else [], shows, now_ms), shows

@@ -1,0 +1,71 @@
+"""Whether each hop of a topic's way shows what the hop before it has. One judgement: the check, the sensor, `lakehouse
+status` and the gate of a pipeline all ask here, so that they cannot disagree. Pure: measurements in, verdicts out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lakehouse.lag import Behind, Lag
+
+CHECK = "fresh"
+"""The name of the check, on the asset of each hop."""
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One hop of one topic, as it was measured.
+
+    `asset` is the first part of the asset's key: `kafka` (for a derived topic: computed from its source's table),
+    `iceberg`, `glue` or `snowflake`. `behind` is how far it is behind the hop before; None when it shows a snapshot
+    that was never published. `shows` is the snapshot it shows. `failure` says why it could not be measured, if so.
+    """
+
+    topic: str
+    asset: str
+    max_seconds: float
+    behind: Lag | Behind | None = None
+    shows: int | None = None
+    failure: str = ""
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nothing has waited for this hop longer than it may. What is not known to be fresh is not."""
+        return not self.failure and self.behind is not None and self.behind.seconds <= self.max_seconds
+
+    @property
+    def said(self) -> str:
+        """The verdict as a sentence, which names the hop."""
+        if self.failure:
+            return f"{NAMES[self.asset]} could not be measured: {self.failure}"
+        if self.behind is None:
+            return f"{NAMES[self.asset]}: snapshot {self.shows} was never published"
+        return (
+            f"{NAMES[self.asset]}: {self.behind.said()}{'' if self.fresh else f', and may be {self.max_seconds:,} s'}"
+        )
+
+
+NAMES = {
+    "kafka": "source table → derived topic",
+    "iceberg": "topic → Iceberg",
+    "glue": "Iceberg → Glue",
+    "snowflake": "Iceberg → Snowflake",
+}
+"""How hops are called, by the first part of the asset's key."""
+
+
+def first_stale(hops: Sequence[Hop]) -> Hop | None:
+    """The first hop of a chain that is behind: the one to mend."""
+    order = list(NAMES)
+    return min((hop for hop in hops if not hop.fresh), key=lambda hop: order.index(hop.asset), default=None)
+
+
+def summary(hops: Sequence[Hop]) -> str:
+    """The verdict on one asset, which is a hop of one topic or, for a route, of several."""
+    stale = [hop for hop in hops if not hop.fresh]
+    if len(hops) == 1:
+        return hops[0].said
+    if not stale:
+        return f"all {len(hops):,} topics are fresh"
+    told = "; ".join(f"{hop.topic}: {hop.said}" for hop in stale[:5])
+    return f"{len(stale):,} of {len(hops):,} topics are stale: {told}"
