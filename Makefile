@@ -1,17 +1,20 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help venv demo test chaos
+.PHONY: help venv demo test chaos pipeline
 .DEFAULT_GOAL := help
 
 help:  ## Show this
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-6s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
 
 demo: venv  ## Start everything, run the main job, print its result, stay up until Ctrl-C (ONCE=1: stop at the end)
 	@$(BIN)/lakehouse demo $(if $(ONCE),--once)
 
 test: venv  ## Run all tests
 	@$(BIN)/pytest
+
+pipeline: venv  ## What a change must pass before it is deployed, on the embedded stack: see .github/workflows
+	@.github/pipeline
 
 chaos: venv  ## Everything that goes wrong, at random for MINUTES=30, then one by one
 	@LAKEHOUSE_CHAOS_SECONDS=$$(($(or $(MINUTES),30) * 60)) $(BIN)/pytest tests/faults -m stack

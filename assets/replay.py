@@ -28,17 +28,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from assets.codecs import Formats
+    from spark.write import Written
 
 BY_ORIGIN = ("kafka_partition", "kafka_offset")
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """What was read again. `snapshot_id` is None where there was nothing."""
+    """What was read again. `snapshot_id` is None where there was nothing; of the dead letters, which stay where they
+    are, `quarantined` fail a check."""
 
     batch: Batch
     counts: Counts
     snapshot_id: int | None
+    quarantined: int = 0
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ def replay(namespace: str, topic: Topic, systems: Systems, since: str, branch: s
     start = at(log, systems.kafka, since).end
     wanted = replace(position, start={p: min(start.get(p, o), o) for p, o in position.end.items()})
     known = formats(systems.schema_registry, topic)
-    return _again(namespace, topic, systems, known, _within(wanted, log), branch)
+    return again(namespace, topic, systems, known, _within(wanted, log), branch)
 
 
 def redrive(namespace: str, topic: Topic, systems: Systems) -> Redriven:
@@ -94,7 +97,7 @@ def redrive(namespace: str, topic: Topic, systems: Systems) -> Redriven:
     if landing and topic.replaces:
         # A newer record may have replaced or deleted the row since: only the log knows.
         since = {p: min(first.get(p, o), o) for p, o in position.end.items()}
-        _again(namespace, topic, systems, known, _within(replace(position, start=since), log), None)
+        again(namespace, topic, systems, known, _within(replace(position, start=since), log), None)
     elif landing:
         _publish(namespace, topic, systems, known, {"dead_letters": landing}, first, [decoded])
     if tried:
@@ -130,10 +133,10 @@ def _within(wanted: Batch, log: Log) -> Batch:
     return wanted
 
 
-def _again(
+def again(
     namespace: str, topic: Topic, systems: Systems, known: Formats, wanted: Batch, branch: str | None
 ) -> Replayed:
-    """Write the rows of a range again, all of them in one publication."""
+    """Write the rows of a range again, all of them in one publication; with a branch, to that and not to main."""
     from assets.codecs import with_foreign_writers
     from spark.decode import decode
     from spark.records import read_range
@@ -152,8 +155,8 @@ def _again(
         known = with_foreign_writers(systems.schema_registry, known, decode(records, known.decoding()))
     decoded = [decode(records, known.decoding()) for records in pieces]
     said = {"start": dict(wanted.start), "end": dict(wanted.end)}
-    counts, snapshot_id = _publish(namespace, topic, systems, known, said, wanted.start, decoded, branch)
-    return Replayed(wanted, counts, snapshot_id)
+    written, snapshot_id = _publish(namespace, topic, systems, known, said, wanted.start, decoded, branch)
+    return Replayed(wanted, written.counts, snapshot_id, written.quarantined)
 
 
 def _publish(
@@ -165,7 +168,7 @@ def _publish(
     since: Positions,
     pieces: Sequence[DataFrame],
     branch: str | None = None,
-) -> tuple[Counts, int]:
+) -> tuple[Written, int]:
     """Replace the rows of decoded records on a branch, and make it main unless the branch was asked for.
 
     Parameters: `since` is the first offset by partition of the records.
@@ -177,22 +180,21 @@ def _publish(
     fingerprints.check(catalog.load(namespace, topic.table), topic, known)
     table = ensure_table(catalog, namespace, topic, known)
     base = table.current_snapshot()
-    assert base is not None
     staging = Staging(catalog, spark, namespace)
     staged = staging.branch(topic.table) if branch is None else staging.kept(topic.table, branch)
     target = write.Target(namespace, topic.table, staged, {REPLAY: json.dumps(said)}, topic.metadata.names)
-    counts = Counts()
+    written = write.Written(Counts())
     with staging.undisturbed(topic.table, staged):
         for decoded in pieces:
             if topic.mode == "dedup":
-                counts += write.dedup(decoded, target, topic.key, empty=False).counts
+                written += write.dedup(decoded, target, topic.key, empty=False)
             else:
-                counts += write.upsert(decoded, target, topic.key if topic.replaces else BY_ORIGIN, empty=False).counts
+                written += write.upsert(decoded, target, topic.key if topic.replaces else BY_ORIGIN, empty=False)
     table = table.refresh()
     if branch is None:
         _audit(spark, catalog, namespace, topic, table, staged, since)
-        table = catalog.publish(table, staged, base.snapshot_id)
-    return counts, table.metadata.refs[branch or "main"].snapshot_id
+        table = catalog.publish(table, staged, base.snapshot_id if base else None)
+    return written, table.metadata.refs[branch or "main"].snapshot_id
 
 
 def _audit(

@@ -16,6 +16,7 @@ from lakehouse.status import TopicStatus
 
 if TYPE_CHECKING:
     from assets.proof import Proof
+    from lakehouse.gate import Outcome
 
 console = Console(soft_wrap=True, width=None if sys.stdout.isatty() else 160)
 """In a log file or a pipe there is no width to fit into."""
@@ -59,6 +60,14 @@ def ledger(topic: str, proof: Proof) -> list[Table | str]:
     for finding in proof.findings:
         shown.append(f"[red]✗ {escape(finding.said)}[/]" if finding.fault else f"· {escape(finding.said)}")
     return [*shown, ledger_page.summary(proof.entries, proof.findings)]
+
+
+def outcomes(found: Sequence[Outcome]) -> list[str]:
+    """A line a check, and one for all of them."""
+    marks = {"passed": "[green]✓[/]", "warned": "[yellow]![/]", "failed": "[red]✗[/]", "not run": "[red]?[/]"}
+    lines = [f"{marks[one.verdict]} {one.asset} {one.check}: {escape(one.said)}" for one in found]
+    counts = {verdict: sum(one.verdict == verdict for one in found) for verdict in marks}
+    return [*lines, ", ".join(f"{n:,} {verdict}" for verdict, n in counts.items() if n) or "nothing to check"]
 
 
 def _number(value: int | None) -> str:

@@ -113,6 +113,26 @@ def plan(config: Config, topic: Topic, file: Path, table: Schema | None) -> Plan
     return Plan(config.namespace, topic.table, found, tuple(readers(config, topic, found)))
 
 
+def registered(config: Config, topic: Topic, systems: Any) -> Plan:
+    """What ingestion would do with a topic's table now: the plan for the newest schema in the registry.
+
+    Raises: Unreachable. A schema that can be no table, or is missing, is no error but a refusal.
+    """
+    from assets.codecs import formats
+
+    topic = systems.catalog.current(config.namespace, topic)
+    table = systems.catalog.load(config.namespace, topic.table)
+    try:
+        known = formats(systems.schema_registry, topic)
+        wanted = table_schema(topic, known.struct, known.key.shape.struct if known.key else None)
+    except SchemaError as error:
+        return Plan(config.namespace, topic.table, invalid=str(error))
+    if table is None:
+        return Plan(config.namespace, topic.table, new=True)
+    found = tuple(changes(table.schema(), Shape(wanted.as_struct(), known.former)))
+    return Plan(config.namespace, topic.table, found, tuple(readers(config, topic, found)))
+
+
 def read(file: Path) -> Shape:
     """The columns of a schema file: Avro (.avsc), JSON Schema (.json) or Protobuf (.proto).
 

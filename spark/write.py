@@ -26,6 +26,10 @@ class Written:
     unknown_schema: int = 0
     quarantined: int = 0
 
+    def __add__(self, other: Written) -> Written:
+        unknown, quarantined = self.unknown_schema + other.unknown_schema, self.quarantined + other.quarantined
+        return Written(self.counts + other.counts, unknown, quarantined)
+
 
 @dataclass(frozen=True)
 class Target:
