@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
-from lakehouse.batch import Positions
+from lakehouse.batch import Batch, Positions, split
 from lakehouse.config import Config, Derived, Topic
 from lakehouse.errors import ConfigError
 from resources.catalog import last_batch
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Produced:
-    """What one derivation did. `messages` is the number of groups computed again; `upto` the bookmark (exclusive)."""
+    """What one derivation did. `messages` is how many were produced: one a group that was computed again, or what the
+    transform makes of single rows; `upto` is the bookmark (exclusive)."""
 
     messages: int
     source_snapshot_id: int | None
@@ -33,23 +34,16 @@ class Produced:
 
 
 def derive(config: Config, topic: Topic, systems: Systems) -> Produced:
-    """Compute and produce every group that changed since the bookmark.
+    """Compute and produce what new rows of the source make of the topic: every group they touch, or each row once.
 
-    Raises: Unreachable; ConfigError when the transform cannot be imported. In every case the topic shows either all of
-    the result or nothing of it to a read_committed consumer.
+    Raises: Unreachable; ConfigError when the transform cannot be imported; SchemaError when its columns have no Avro
+    type. In every case a read_committed consumer sees exactly what the bookmark says.
     """
-    from spark.derive import messages, published, rows_of_touched_groups
+    from spark.derive import published
 
     assert isinstance(topic.source, Derived)
     source = config.topic(topic.source.from_topic)
     group = bookmark(topic)
-    key, value = (
-        (systems.schema_registry.register(topic.subject(side), schema), schema)
-        for side, schema in (
-            ("key", config.text(topic.source.key_schema_file)),
-            ("value", config.text(topic.source.value_schema_file)),
-        )
-    )
     producer = systems.kafka.producer(transactional_id=group)
     # First of all: from here on, an older process that still computes is fenced off and can produce nothing.
     producer.init_transactions()
@@ -62,10 +56,52 @@ def derive(config: Config, topic: Topic, systems: Systems) -> Produced:
         return Produced(0, snapshot.snapshot_id if snapshot else None, since)
     spark = systems.spark.session(systems.catalog.spark_settings())
     rows = published(spark, config.namespace, source.table, snapshot.snapshot_id, source.metadata.names)
-    touched = rows_of_touched_groups(rows, since, topic.source.group_by)
-    result = messages(transform(topic.source)(touched), key, value)
-    systems.kafka.transaction(producer, topic.topic, pairs(result), (group, source.topic, last.end))
-    return Produced(result.num_rows, snapshot.snapshot_id, last.end)
+    produced = 0
+    for start, end in _steps(topic, last, since):
+        result = _messages(config, topic, systems, rows, start, end)
+        systems.kafka.transaction(producer, topic.topic, pairs(result), (group, source.topic, end))
+        produced += result.num_rows
+    return Produced(produced, snapshot.snapshot_id, last.end)
+
+
+def _steps(topic: Topic, last: Batch, since: Positions) -> Iterator[tuple[Positions, Positions]]:
+    """The way from the bookmark to the source's position, as (first offsets, next offsets): of single rows a bounded
+    part at a time; of groups all at once, as a group may have rows in every part."""
+    assert isinstance(topic.source, Derived)
+    rest = replace(last, start={p: since.get(p, 0) for p in last.end})
+    if topic.source.group_by:
+        yield rest.start, rest.end
+        return
+    while rest.offsets:
+        part = split(rest, topic.max_records_per_batch)
+        yield part.start, part.end
+        rest = replace(rest, start=part.end)
+
+
+def _messages(
+    config: Config, topic: Topic, systems: Systems, rows: DataFrame, start: Positions, end: Positions
+) -> pa.Table:
+    """The messages for rows of the source from `start` (inclusive) to `end` (exclusive)."""
+    from spark.derive import messages, own_columns, rows_between, rows_of_touched_groups
+
+    source = topic.source
+    assert isinstance(source, Derived)
+    new = rows_of_touched_groups(rows, start, source.group_by) if source.group_by else rows_between(rows, start, end)
+    result = own_columns(transform(source)(new))
+    value = _registered(config, topic, systems, "value", source.value_schema_file, result)
+    keyed = topic.key if topic.key_format == "avro" else ()
+    key = _registered(config, topic, systems, "key", source.key_schema_file, result.select(*keyed)) if keyed else None
+    return messages(result, key, value)
+
+
+def _registered(
+    config: Config, topic: Topic, systems: Systems, side: Literal["key", "value"], file: str, rows: DataFrame
+) -> tuple[int, str]:
+    """The registry's id of one side's schema, and the schema: that of the file, else one made from the rows."""
+    from spark.avro_schema import avro_schema
+
+    schema = config.text(file) if file else avro_schema(rows.schema, f"{topic.name}_{side}")
+    return systems.schema_registry.register(topic.subject(side), schema), schema
 
 
 def bookmark(topic: Topic) -> str:
@@ -73,7 +109,7 @@ def bookmark(topic: Topic) -> str:
     return f"lakehouse.{topic.name}"
 
 
-def pairs(messages: pa.Table) -> Iterator[tuple[bytes, bytes]]:
+def pairs(messages: pa.Table) -> Iterator[tuple[bytes | None, bytes]]:
     """(key, value) of each row, one record batch in memory as Python objects at a time."""
     for batch in messages.to_batches():
         yield from zip(*(batch.column(name).to_pylist() for name in ("key", "value")), strict=True)

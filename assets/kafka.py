@@ -49,7 +49,7 @@ def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
                 case Derived():
                     kafka.ensure_topic(topic.topic, topic.partitions)
                     produced = derive(config, topic, Systems(kafka, schema_registry, spark, catalog))
-                    context.log.info(f"{topic.name}: {produced.messages:,} groups computed and produced")
+                    context.log.info(f"{topic.name}: {produced.messages:,} messages computed and produced")
                     metadata["messages"] = produced.messages
                     metadata["source_snapshot_id"] = str(produced.source_snapshot_id)
                 case _ if topic.topic not in kafka.describe([topic.topic]):

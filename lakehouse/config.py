@@ -54,11 +54,16 @@ class Derived(Model):
         pattern=r"^[\w.]+:\w+$", description="`module:function`, a plain function DataFrame → DataFrame."
     )
     group_by: tuple[str, ...] = Field(
-        min_length=1,
-        description="Columns of the source table. All rows of each group that new rows touch are given to `transform`.",
+        (),
+        description="Columns of the source table. All rows of each group that new rows touch are given to `transform`. "
+        "Without, only the new rows are, each once.",
     )
-    key_schema_file: str = Field(description="Avro schema of the message key, relative to lakehouse.yaml.")
-    value_schema_file: str = Field(description="Avro schema of the message value, relative to lakehouse.yaml.")
+    key_schema_file: str = Field(
+        "", description="Avro schema of the message key, relative to lakehouse.yaml. Without, it is made from the rows."
+    )
+    value_schema_file: str = Field(
+        "", description="Avro schema of the message value, likewise. Without, it is made from the rows."
+    )
 
 
 class Existing(Model):
@@ -397,22 +402,22 @@ def _semantic_faults(config: Config) -> list[tuple[Location, str]]:
                 else:
                     faults += _schema_faults(config, (*at, "source", "schema_file"), file, topic.key)
             case Derived() as source:
-                faults += _missing_files(
-                    config,
-                    (*at, "source"),
-                    {"key_schema_file": source.key_schema_file, "value_schema_file": source.value_schema_file},
-                )
-                faults += _schema_faults(
-                    config, (*at, "source", "key_schema_file"), source.key_schema_file, topic.key
-                ) + _schema_faults(config, (*at, "source", "value_schema_file"), source.value_schema_file)
+                files = {"key_schema_file": source.key_schema_file, "value_schema_file": source.value_schema_file}
+                for field, file in files.items():
+                    if file:
+                        faults += _missing_files(config, (*at, "source"), {field: file})
+                        key = topic.key if field == "key_schema_file" else ()
+                        faults += _schema_faults(config, (*at, "source", field), file, key)
                 here = (*at, "source", "from")
                 if source.from_topic not in config.topics:
                     hint = _did_you_mean(source.from_topic, config.topics)
                     faults.append((here, f"'{source.from_topic}' is not a topic declared in this file.{hint}"))
                 elif config.topics[source.from_topic].mode != "append":
                     faults.append((here, f"'{source.from_topic}' is not an append table. Derive from one that is"))
-                if topic.mode != "upsert" or topic.key_format != "avro":
-                    faults.append((at, "a derived topic replaces rows. Set 'mode: upsert' and 'key_format: avro'"))
+                if source.group_by and (topic.mode != "upsert" or topic.key_format != "avro"):
+                    faults.append((at, "a group replaces its row. Set 'mode: upsert' and 'key_format: avro'"))
+                if topic.key_format not in (None, "avro"):
+                    faults.append(((*at, "key_format"), "derived messages have Avro keys or none. Write avro"))
     return faults
 
 

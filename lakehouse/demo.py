@@ -25,6 +25,7 @@ FROM {table}
 ORDER BY TRADE_TIMESTAMP DESC, TOTAL_PRICE DESC
 LIMIT 10
 """
+FLAGS = "SELECT ANOMALY_FLAG, COUNT(*) AS TRADES FROM {table} GROUP BY ANOMALY_FLAG ORDER BY TRADES DESC"
 SUMMARY = "SELECT COUNT(*), SUM(TRADE_COUNT), SUM(TOTAL_PRICE) FROM {table}"
 
 
@@ -157,3 +158,6 @@ def _show_result(config: Config, systems: Any) -> None:
     _, [(groups, trades, pennies)] = systems.snowflake.query(SUMMARY.format(table=table))
     console.console.print(console.rows(columns, values, title=f"{name} (newest 10 of {groups:,} groups)"))
     console.console.print(f"{trades:,} trades in {groups:,} groups, {pennies / 100:,.2f} dollars in all")
+    flagged = config.topic("flagged_stock_trades")
+    table = f"{config.namespace}.{flagged.table}"
+    console.console.print(console.rows(*systems.snowflake.query(FLAGS.format(table=table)), title=flagged.name))

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
 
-from lakehouse import naming
+from lakehouse import metadata, naming
 from lakehouse.avro import field_names
 from lakehouse.batch import Positions
 from spark.records import is_new
@@ -43,13 +43,25 @@ def rows_of_touched_groups(source: DataFrame, since: Positions, group_by: tuple[
     return source.join(touched, same_group, "leftsemi")
 
 
-def messages(result: DataFrame, key: tuple[int, str], value: tuple[int, str]) -> pa.Table:
+def rows_between(source: DataFrame, start: Positions, end: Positions) -> DataFrame:
+    """The rows of offsets by partition from `start` (inclusive) to `end` (exclusive)."""
+    return source.filter(is_new(start) & ~is_new(end))
+
+
+def own_columns(result: DataFrame) -> DataFrame:
+    """A transform's result without the source's metadata columns: the derived table has its own."""
+    return result.drop(*map(metadata.internal, metadata.COMMENTS))
+
+
+def messages(result: DataFrame, key: tuple[int, str] | None, value: tuple[int, str]) -> pa.Table:
     """Rows → Avro messages in the Confluent wire format.
 
-    Parameters: `key` and `value` are (registry id, schema); their fields are columns of `result`.
+    Parameters: `key` and `value` are (registry id, schema); their fields are columns of `result`. Without a key,
+    messages have none.
     Returns: two binary columns, `key` and `value`, one row a message, brought to this process.
     """
-    return result.select(_encode(*key).alias("key"), _encode(*value).alias("value")).toArrow()
+    keys = _encode(*key) if key else F.lit(None).cast("binary")
+    return result.select(keys.alias("key"), _encode(*value).alias("value")).toArrow()
 
 
 def _encode(id_: int, schema: str) -> Column:

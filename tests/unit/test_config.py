@@ -26,7 +26,7 @@ def fault(tmp_path: Path, text: str) -> str:
 
 def test_the_projects_own_file_loads():
     loaded = config.load(config.PROJECT / "lakehouse.yaml")
-    assert list(loaded.topics) == ["stock_trades", "users", "stock_trades_with_totals"]
+    assert list(loaded.topics) == ["stock_trades", "users", "stock_trades_with_totals", "flagged_stock_trades"]
     assert loaded.topics["stock_trades_with_totals"].source.from_topic == "stock_trades"
     assert set(loaded.environments) == {"local", "aws"}
 

@@ -1,0 +1,64 @@
+"""The Avro schema of a DataFrame's rows, for topics whose schema nobody wrote down."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from pyspark.sql import types as T
+
+from lakehouse.errors import SchemaError
+
+PLAIN: dict[type[T.DataType], Any] = {
+    T.BooleanType: "boolean",
+    T.ByteType: "int",
+    T.ShortType: "int",
+    T.IntegerType: "int",
+    T.LongType: "long",
+    T.FloatType: "float",
+    T.DoubleType: "double",
+    T.StringType: "string",
+    T.BinaryType: "bytes",
+    T.DateType: {"type": "int", "logicalType": "date"},
+    T.TimestampType: {"type": "long", "logicalType": "timestamp-micros"},
+    T.TimestampNTZType: {"type": "long", "logicalType": "local-timestamp-micros"},
+}
+"""Avro types by Spark's (Spark, Apache Avro Data Source Guide: Spark SQL → Avro)."""
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""Avro specification, Names."""
+
+
+def avro_schema(rows: T.StructType, name: str) -> str:
+    """A record schema in which every field is optional.
+
+    Parameters: `name` is what the record is called after, such as a topic: what Avro does not allow in it becomes `_`.
+    Raises: SchemaError for a column whose name or type Avro does not have.
+    """
+    return json.dumps(_record(rows, re.sub(r"^(?=\d)|[^A-Za-z0-9_]", "_", name)))
+
+
+def _record(struct: T.StructType, name: str) -> dict[str, Any]:
+    if wrong := [field.name for field in struct if not NAME.fullmatch(field.name)]:
+        raise SchemaError(f"Avro has no field called '{wrong[0]}'. Give the column another name in the transform")
+    fields = [
+        {"name": field.name, "type": ["null", _type(field.dataType, f"{name}_{field.name}")], "default": None}
+        for field in struct
+    ]
+    return {"type": "record", "name": name, "fields": fields}
+
+
+def _type(type_: T.DataType, name: str) -> Any:
+    match type_:
+        case T.StructType():
+            return _record(type_, name)
+        case T.ArrayType():
+            return {"type": "array", "items": ["null", _type(type_.elementType, name)]}
+        case T.MapType() if isinstance(type_.keyType, T.StringType):
+            return {"type": "map", "values": ["null", _type(type_.valueType, name)]}
+        case T.DecimalType():
+            return {"type": "bytes", "logicalType": "decimal", "precision": type_.precision, "scale": type_.scale}
+    if type(type_) not in PLAIN:
+        raise SchemaError(f"Avro has no type for {type_.simpleString()} at '{name}'. Cast it in the transform")
+    return PLAIN[type(type_)]

@@ -1,0 +1,129 @@
+"""Topics derived row by row: each source row once, whatever is killed, and as few lines as it takes to add one."""
+
+import sys
+from textwrap import dedent
+
+import pytest
+import yaml
+from support import TRADES, Stream, consume, framed, trade
+
+from assets.derivation import derive
+from assets.ingestion import ingest
+from lakehouse.config import PROJECT, load
+from spark.flags import flagged
+
+FLAGS = {"type": "derived", "transform": "spark.flags:flagged"}
+
+
+def flag(price, quantity):
+    """What the rule says, said again."""
+    if price is not None and price < 0:
+        return "NEGATIVE_PRICE"
+    if quantity is not None and quantity > 4000:
+        return "LARGE_TRADE"
+    return "UNUSUAL_PRICE" if price is not None and price > 900 else "NORMAL"
+
+
+def test_the_first_rule_that_matches_wins(resources):
+    spark = resources.spark.session(resources.catalog.spark_settings())
+    edges = [(p, q) for p in (None, -1, 0, 900, 901) for q in (None, 1, 4000, 4001)]
+    rows = flagged(spark.createDataFrame(edges, "price int, quantity int")).collect()
+    assert [row["anomaly_flag"] for row in rows] == [flag(*edge) for edge in edges]
+
+
+class Flags:
+    """A topic of trades, and the topic of flagged ones."""
+
+    def __init__(self, resources, **settings):
+        self.trades = Stream(resources, partitions=3)
+        self.settings = {"key": [], "source": FLAGS | {"from": self.trades.name}} | settings
+        self.flags = Stream(resources, partitions=3, settings=self.settings)
+        self.flags.namespace = self.trades.namespace
+        topics = {self.trades.name: self.trades.topic, self.flags.name: self.flags.topic}
+        self.config = self.trades.config.model_copy(update={"topics": topics})
+
+    def run(self):
+        self.trades.ingest()
+        produced = derive(self.config, self.flags.topic, self.flags.systems)
+        self.flags.ingest()
+        return produced.messages
+
+    def check(self):
+        """Each trade that a consumer gets is one row with its flag, and one committed message."""
+        columns = ("side", "quantity", "symbol", "price", "account", "userid")
+        wanted = sorted(
+            (*(row[c] for c in columns), flag(row["price"], row["quantity"])) for row in self.trades.expected_rows()
+        )
+        rows = self.flags.rows()
+        assert sorted((*(row[c] for c in columns), row["anomaly_flag"]) for row in rows) == wanted
+        assert len(consume(self.flags.name, 3)) == len(wanted)
+        return rows
+
+
+def test_each_row_is_derived_once_in_parts_of_bounded_size(resources):
+    flags = Flags(resources, max_records_per_batch=70)
+    flags.trades.produce_trades(range(200))
+    assert flags.run() == 200
+    assert flags.run() == 0
+    flags.trades.produce_trades(range(200, 250))
+    assert flags.run() == 50
+    rows = flags.check()
+    assert {row["kafka_partition"] for row in rows} <= {0, 1, 2}
+
+
+@pytest.mark.parametrize("point", ["before transaction", "before commit", "after commit"])
+def test_killed_on_the_way_no_row_is_missing_or_double(resources, tmp_path, point):
+    flags = Flags(resources)
+    flags.trades.produce_trades(range(100))
+    flags.run()
+    flags.trades.produce_trades(range(100, 300))
+    flags.trades.ingest()
+
+    flags.trades.die(point, tmp_path, extra={flags.flags.name: flags.settings}, topic=flags.flags.name)
+    flags.run()
+
+    flags.check()
+
+
+def test_a_user_adds_one_in_ten_lines(resources, tmp_path, monkeypatch):
+    stream = Stream(resources, partitions=1)
+    schema_id = stream.schema()
+    stream.produce([{"value": framed(schema_id, TRADES, trade(n, price=100 * n))} for n in range(1, 6)])
+    stream.ingest()
+    declared = yaml.safe_load(stream.declare(tmp_path).read_text())
+
+    code = dedent("""\
+        def big(trades):
+            return trades.filter("price >= 300").selectExpr("userid", "price / 100D AS dollars")
+    """)
+    entry = dedent(f"""\
+        big_trades_{stream.namespace}:
+          source: {{type: derived, from: {stream.name}, transform: "mine:big"}}
+    """)
+    assert len((code + entry).splitlines()) <= 10
+
+    (tmp_path / "mine.py").write_text(code)
+    declared["topics"] |= yaml.safe_load(entry)
+    (tmp_path / "lakehouse.yaml").write_text(yaml.safe_dump(declared))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sys.modules.pop("mine", None)
+    config = load(tmp_path / "lakehouse.yaml")
+    topic = config.topic(f"big_trades_{stream.namespace}")
+    resources.kafka.ensure_topic(topic.topic, topic.partitions)
+
+    assert derive(config, topic, stream.systems).messages == 3
+    (published,) = ingest(config.namespace, topic, stream.systems)
+    assert published.counts.rows == 3
+    rows = stream.table(topic.table).scan().to_arrow().to_pylist()
+    assert sorted(row["dollars"] for row in rows) == [3.0, 4.0, 5.0]
+    assert PROJECT not in tmp_path.parents
+
+
+def test_a_key_of_its_own_columns_makes_an_upsert_of_it(resources):
+    flags = Flags(resources, mode="upsert", key=["userid"], key_format="avro")
+    flags.trades.produce_trades(range(100))
+    flags.run()
+    last = {}
+    for row in sorted(flags.trades.expected_rows(), key=lambda r: (r["kafka_partition"], r["kafka_offset"])):
+        last[row["userid"]] = row
+    assert {row["userid"] for row in flags.flags.rows()} == set(last)

@@ -1,0 +1,62 @@
+"""The Avro schema of a DataFrame's rows."""
+
+import json
+
+import fastavro
+import pytest
+from pyspark.sql import types as T
+
+from lakehouse.errors import SchemaError
+from spark.avro_schema import avro_schema
+
+
+def of(type_):
+    schema = avro_schema(T.StructType([T.StructField("a", type_)]), "t")
+    fastavro.parse_schema(json.loads(schema))
+    return json.loads(schema)["fields"][0]["type"][1]
+
+
+@pytest.mark.parametrize(
+    ("spark", "avro"),
+    [
+        (T.BooleanType(), "boolean"),
+        (T.ShortType(), "int"),
+        (T.IntegerType(), "int"),
+        (T.LongType(), "long"),
+        (T.FloatType(), "float"),
+        (T.DoubleType(), "double"),
+        (T.StringType(), "string"),
+        (T.BinaryType(), "bytes"),
+        (T.DateType(), {"type": "int", "logicalType": "date"}),
+        (T.TimestampType(), {"type": "long", "logicalType": "timestamp-micros"}),
+        (T.TimestampNTZType(), {"type": "long", "logicalType": "local-timestamp-micros"}),
+        (T.DecimalType(12, 3), {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 3}),
+        (T.ArrayType(T.LongType()), {"type": "array", "items": ["null", "long"]}),
+        (T.MapType(T.StringType(), T.LongType()), {"type": "map", "values": ["null", "long"]}),
+    ],
+    ids=str,
+)
+def test_each_type(spark, avro):
+    assert of(spark) == avro
+
+
+def test_records_within_records_have_names_of_their_own():
+    inner = T.StructType([T.StructField("x", T.LongType())])
+    outer = T.StructType([T.StructField("p", inner), T.StructField("q", T.ArrayType(inner))])
+    schema = json.loads(avro_schema(outer, "9-my.topic"))
+    fastavro.parse_schema(schema)
+    assert schema["name"] == "_9_my_topic"
+    assert schema["fields"][0] == {"name": "p", "type": schema["fields"][0]["type"], "default": None}
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        (T.StructField("a b", T.LongType()), "no field called 'a b'"),
+        (T.StructField("a", T.DayTimeIntervalType()), "no type for interval"),
+        (T.StructField("a", T.MapType(T.LongType(), T.LongType())), "no type for map"),
+    ],
+)
+def test_what_avro_does_not_have_is_named(field, said):
+    with pytest.raises(SchemaError, match=said):
+        avro_schema(T.StructType([field]), "t")
