@@ -277,7 +277,7 @@ class Route(Topic):
             raise ConfigError(f"Route '{self.name}': topic '{topic}': {said}. Correct the template") from error
 
 
-System = Literal["kafka", "schema_registry", "spark", "catalog", "glue", "snowflake"]
+System = Literal["kafka", "schema_registry", "spark", "catalog", "glue", "snowflake", "alerts"]
 
 
 class Config(Model):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
+from assets.alerts import failed_checks_sensor, failed_runs
 from assets.freshness_sensor import freshness_sensor
 from assets.schedules import nightly
 from assets.sensors import topic_offsets_sensor
@@ -40,4 +41,6 @@ def defs() -> dg.Definitions:
         nightly(config, "maintenance", "17 2 * * *", "Compact, expire and clean up every table."),
         nightly(config, "ledger", "17 3 * * *", "Prove that every table holds all of its topic, once."),
     )
-    return dg.Definitions.merge(common, *chains, *nights)
+    everything = dg.Definitions.merge(common, *chains, *nights)
+    checks = sorted(everything.resolve_asset_graph().asset_check_keys)
+    return dg.Definitions.merge(everything, dg.Definitions(sensors=[failed_runs, failed_checks_sensor(checks)]))

@@ -16,6 +16,7 @@ from resources.kafka import Kafka
 from resources.schema_registry import SchemaRegistry
 from resources.snowflake import Snowflake
 from resources.spark import Spark
+from resources.webhook import Webhook
 
 SYSTEMS: dict[str, type[dg.ConfigurableResource]] = {
     "kafka": Kafka,
@@ -24,6 +25,7 @@ SYSTEMS: dict[str, type[dg.ConfigurableResource]] = {
     "catalog": Catalog,
     "glue": Glue,
     "snowflake": Snowflake,
+    "alerts": Webhook,
 }
 
 
@@ -45,9 +47,11 @@ def build_resources(config: Config, environment: str) -> dict[str, dg.Configurab
 
 
 def _build(at: str, cls: type[dg.ConfigurableResource], settings: dict[str, Setting] | None) -> dg.ConfigurableResource:
-    if settings is None:
-        raise ConfigError(f"lakehouse.yaml: {at}: missing. Add the system's settings")
     fields = cls.model_fields
+    if settings is None:
+        if any(field.is_required() for field in fields.values()):
+            raise ConfigError(f"lakehouse.yaml: {at}: missing. Add the system's settings")
+        return cls()
     for name in settings:
         if name not in fields:
             close = difflib.get_close_matches(name, fields, n=1)
