@@ -25,6 +25,7 @@ def dead_letters_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         kinds={"iceberg", "spark"},
         pool=f"iceberg_{group(entry)}",
         partitions_def=partitions(entry),
+        owners=entry.owners,
         retry_policy=RETRY,
         metadata={"dagster/table_name": f"{config.namespace}.{naming.dead_letter_table(group(entry))}"},
     )

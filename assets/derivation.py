@@ -7,8 +7,8 @@ Kafka tool shows it. Losing it (Kafka forgets idle groups) costs a full computat
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from lakehouse.batch import Batch, Positions, split
@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Produced:
     """What one derivation did. `messages` is how many were produced: one a group that was computed again, or what the
-    transform makes of single rows; `upto` is the bookmark (exclusive)."""
+    transform makes of single rows; `upto` is the bookmark (exclusive); `lineage` are the source's columns that each
+    column is made from."""
 
     messages: int
     source_snapshot_id: int | None
     upto: Positions
+    lineage: Mapping[str, list[str]] = field(default_factory=dict)
 
 
 def derive(config: Config, topic: Topic, systems: Systems) -> Produced:
@@ -39,7 +41,8 @@ def derive(config: Config, topic: Topic, systems: Systems) -> Produced:
     Raises: Unreachable; ConfigError when the transform cannot be imported; SchemaError when its columns have no Avro
     type. In every case a read_committed consumer sees exactly what the bookmark says.
     """
-    from spark.derive import published
+    from spark.derive import own_columns, published
+    from spark.lineage import columns_read
 
     assert isinstance(topic.source, Derived)
     source = config.topic(topic.source.from_topic)
@@ -61,7 +64,8 @@ def derive(config: Config, topic: Topic, systems: Systems) -> Produced:
         result = _messages(config, topic, systems, rows, start, end)
         systems.kafka.transaction(producer, topic.topic, pairs(result), (group, source.topic, end))
         produced += result.num_rows
-    return Produced(produced, snapshot.snapshot_id, last.end)
+    made_from = columns_read(own_columns(transform(topic.source)(rows)), rows.columns)
+    return Produced(produced, snapshot.snapshot_id, last.end, made_from)
 
 
 def _steps(topic: Topic, last: Batch, since: Positions) -> Iterator[tuple[Positions, Positions]]:

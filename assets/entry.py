@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
+import warnings
+from pathlib import Path
+
 import dagster as dg
 
 from lakehouse import naming
-from lakehouse.config import Route, Topic
+from lakehouse.config import Config, Derived, Route, Topic
 from lakehouse.errors import ConfigError
 
 
@@ -17,6 +21,22 @@ def partitions(entry: Topic) -> dg.DynamicPartitionsDefinition | None:
 def group(entry: Topic) -> str:
     """The group of an entry's assets, and what its pools are named after: its table, or the route."""
     return naming.table_name(entry.name) if isinstance(entry, Route) else entry.table
+
+
+def code_links(config: Config, entry: Topic) -> dict[str, dg.CodeReferencesMetadataValue]:
+    """Where the entry is declared and, of a derived topic, where its transform is written, as links in the UI."""
+    places = [(config.file, entry.line or 1, config.file.name)]
+    if isinstance(entry.source, Derived):
+        module, _, function = entry.source.transform.partition(":")
+        spec = importlib.util.find_spec(module)
+        if spec and spec.origin:
+            text = Path(spec.origin).read_text().partition(f"def {function}(")[0]
+            places.append((Path(spec.origin), text.count("\n") + 1, entry.source.transform))
+    with warnings.catch_warnings():
+        # Links are beta in Dagster 1.13; nothing depends on them.
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        links = [dg.LocalFileCodeReference(file_path=str(f), line_number=line, label=name) for f, line, name in places]
+        return {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=links)}
 
 
 def topics_of(entry: Topic, instance: dg.DagsterInstance) -> list[Topic]:

@@ -6,35 +6,28 @@ from typing import Any
 import dagster as dg
 
 from assets.entry import topics_of
-from assets.failures import explained
-from assets.hops import NEEDS, hops_of, measure
-from lakehouse.automation import with_the_asset
+from assets.hops import NEEDS, measure
+from assets.standing import Standing
 from lakehouse.config import Config, Topic
 from lakehouse.freshness import CHECK, NAMES, Hop, summary
 
 
-def freshness_checks(config: Config, entry: Topic) -> list[dg.AssetChecksDefinition]:
-    """`fresh` on each hop's asset; of a route, it is about all of its topics."""
-    return [_check(config, entry, hop) for hop in hops_of(entry)]
+def freshness_check(config: Config, entry: Topic, hop: str) -> Standing:
+    """`fresh` on the asset of a hop; of a route, it is about all of its topics."""
 
-
-def _check(config: Config, entry: Topic, hop: str) -> dg.AssetChecksDefinition:
-    @dg.asset_check(
-        asset=[hop, entry.name],
-        name=CHECK,
-        description=f"{NAMES[hop]}: nothing has waited longer than {entry.max_lag_seconds:,} s.",
-        required_resource_keys=NEEDS[hop],
-        automation_condition=with_the_asset(),
-    )
     def fresh(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        with explained():
-            topics = topics_of(entry, context.instance)
-            found = [measure(hop, config, topic, context.resources) for topic in topics]
+        topics = topics_of(entry, context.instance)
+        found = [measure(hop, config, topic, context.resources) for topic in topics]
         return dg.AssetCheckResult(
-            passed=all(one.fresh for one in found), description=summary(found), metadata=numbers(entry, found)
+            check_name=CHECK,
+            asset_key=[hop, entry.name],
+            passed=all(one.fresh for one in found),
+            description=summary(found),
+            metadata=numbers(entry, found),
         )
 
-    return fresh
+    said = f"{NAMES[hop]}: nothing has waited longer than {entry.max_lag_seconds:,} s."
+    return Standing(CHECK, said, frozenset(NEEDS[hop]), fresh)
 
 
 def numbers(entry: Topic, found: list[Hop]) -> dict[str, Any]:

@@ -6,13 +6,16 @@ import dagster as dg
 
 from assets.entry import group, partitions, topic_of
 from assets.failures import RETRY, explained
-from lakehouse.automation import on_upstream_change, with_the_asset
+from assets.standing import Standing
+from lakehouse.automation import on_upstream_change
 from lakehouse.config import Config, Topic
 from lakehouse.errors import LakehouseError
 from lakehouse.freshness import Hop
 from lakehouse.lag import snapshots_behind
 from resources.aws import Glue
 from resources.catalog import Catalog, commits, published_table, snapshot_at
+
+REGISTRATION = "points_at_published_snapshot"
 
 
 def registration_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
@@ -26,6 +29,7 @@ def registration_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         kinds={"glue", "iceberg"},
         pool=f"glue_{group(entry)}",
         partitions_def=partitions(entry),
+        owners=entry.owners,
         retry_policy=RETRY,
         automation_condition=on_upstream_change(),
         metadata={"dagster/table_name": f"{config.namespace}.{group(entry)}"},
@@ -65,28 +69,23 @@ def register(config: Config, topic: Topic, catalog: Catalog, glue: Glue) -> str:
     return registration.metadata_location
 
 
-def registration_check(config: Config, topic: Topic) -> dg.AssetChecksDefinition:
+def registration_check(config: Config, topic: Topic) -> Standing:
     """Glue shows a published snapshot, and not one that is older than the topic's lag allows."""
 
-    @dg.asset_check(
-        asset=["glue", topic.name],
-        name="points_at_published_snapshot",
-        blocking=True,
-        description="Glue's metadata_location is of a snapshot that passed its audit, and not of an old one.",
-        automation_condition=with_the_asset(),
-    )
-    def points_at_published_snapshot(catalog: Catalog, glue: Glue) -> dg.AssetCheckResult:
-        with explained():
-            current = catalog.current(config.namespace, topic).table
-            table = published_table(catalog, config.namespace, current)
-            found = glue.registration(config.namespace, current)
-            if found is None:
-                name = f"{config.namespace}.{current}"
-                raise LakehouseError(f"Glue has no table {name}. Materialize glue/{topic.name}")
-            shown = snapshot_at(catalog, found.metadata_location)
+    def points_at_published_snapshot(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        catalog = context.resources.catalog
+        current = catalog.current(config.namespace, topic).table
+        table = published_table(catalog, config.namespace, current)
+        found = context.resources.glue.registration(config.namespace, current)
+        if found is None:
+            name = f"{config.namespace}.{current}"
+            raise LakehouseError(f"Glue has no table {name}. Materialize glue/{topic.name}")
+        shown = snapshot_at(catalog, found.metadata_location)
         behind = snapshots_behind(commits(table), shown, int(time.time() * 1000))
         hop = Hop(topic.name, "glue", topic.max_lag_seconds, behind, shown)
         return dg.AssetCheckResult(
+            check_name=REGISTRATION,
+            asset_key=["glue", topic.name],
             passed=hop.fresh,
             description=hop.said,
             metadata={
@@ -96,4 +95,6 @@ def registration_check(config: Config, topic: Topic) -> dg.AssetChecksDefinition
             },
         )
 
-    return points_at_published_snapshot
+    said = "Glue's metadata_location is of a snapshot that passed its audit, and not of an old one."
+    needs = frozenset({"catalog", "glue"})
+    return Standing(REGISTRATION, said, needs, points_at_published_snapshot, blocking=True)

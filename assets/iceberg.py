@@ -7,9 +7,10 @@ import dagster as dg
 from pydantic import Field
 
 from assets.audit import CONSERVATION, KEY_NOT_NULL, AuditFailed, Finding
-from assets.entry import group, partitions, topic_of
+from assets.entry import code_links, group, partitions, topic_of
 from assets.failures import RETRY, explained
 from assets.ingestion import Published, Systems, ingest
+from assets.maintenance import size
 from assets.replay import replay
 from lakehouse.automation import on_upstream_change
 from lakehouse.config import Config, Topic
@@ -27,6 +28,10 @@ AUDITS = {
     CONSERVATION: "Each record read is a row, or a dead letter, or …: exactly one. Iceberg committed as many rows.",
     KEY_NOT_NULL: "No row has a null in a key column.",
 }
+
+
+PREVIEW, LONGEST_CELL = 5, 60
+"""Rows of a preview, and characters of a value in it."""
 
 
 class Replay(dg.Config):
@@ -50,9 +55,14 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         kinds={"iceberg", "spark", "s3"},
         pool=f"iceberg_{group(entry)}",
         partitions_def=partitions(entry),
+        owners=entry.owners,
         retry_policy=RETRY,
         automation_condition=on_upstream_change(),
-        metadata={"dagster/table_name": f"{namespace}.{group(entry)}", "dagster/storage_kind": "iceberg"},
+        metadata={
+            "dagster/table_name": f"{namespace}.{group(entry)}",
+            "dagster/storage_kind": "iceberg",
+            **code_links(config, entry),
+        },
         check_specs=[*_audit_specs(key), *_declared_specs(key, entry)],
     )
     def iceberg_table(
@@ -64,6 +74,7 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         catalog: Catalog,
     ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
         systems = Systems(kafka, schema_registry, spark, catalog)
+        spark.tell(context.log.info)
         published: list[Published] = []
         replayed: dict[str, object] = {}
         with explained():
@@ -86,7 +97,7 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
             yield from check_results(_worst(found))
             table = catalog.load(namespace, catalog.current(namespace, topic).table)
         yield dg.MaterializeResult(
-            metadata=_metadata(published) | replayed | (_table_metadata(table) if table else {}),
+            metadata=_metadata(published) | replayed | (_table_metadata(table, topic) if table else {}),
             data_version=dg.DataVersion(str(table.metadata.current_snapshot_id) if table else "empty"),
         )
 
@@ -149,12 +160,30 @@ def _said(topic: Topic, batch: Published) -> str:
     )
 
 
-def _table_metadata(table: "Table") -> dict[str, object]:
-    """The table as the catalog page shows it: row count and columns."""
+def _table_metadata(table: "Table", topic: Topic) -> dict[str, object]:
+    """The table as the catalog page shows it: rows, bytes, columns and where they are from, and its newest rows."""
     columns = [
         dg.TableColumn(field.name, str(field.field_type), description=field.doc) for field in table.schema().fields
     ]
-    return {"dagster/row_count": live_rows(table), "dagster/column_schema": dg.TableSchema(columns=columns)}
+    record = [column.name for column in columns if column.name not in topic.metadata.names.values()]
+    source = dg.AssetKey(["kafka", topic.name])
+    metadata: dict[str, object] = {
+        "dagster/row_count": live_rows(table),
+        "dagster/column_schema": dg.TableSchema(columns=columns),
+        "dagster/column_lineage": dg.TableColumnLineage({name: [dg.TableColumnDep(source, name)] for name in record}),
+    }
+    if table.current_snapshot():
+        shown = [name for name in table.schema().column_names if name not in topic.sensitive]
+        rows = table.scan(selected_fields=tuple(c.name for c in columns if c.name in shown), limit=PREVIEW).to_arrow()
+        cells = [[_cell(value) for value in row.values()] for row in rows.to_pylist()]
+        metadata["preview"] = dg.MarkdownMetadataValue(markdown(rows.column_names, cells))
+        metadata["bytes"] = size(table).data_bytes
+    return metadata
+
+
+def _cell(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= LONGEST_CELL else f"{text[:LONGEST_CELL]}…"
 
 
 def _metadata(published: list[Published]) -> dict[str, object]:

@@ -1,9 +1,11 @@
 """The asset of a Kafka topic. Materializing it ensures the topic and its subjects; for a derived topic, its content."""
 
+from collections.abc import Mapping
+
 import dagster as dg
 
 from assets.derivation import derive
-from assets.entry import group, partitions, topic_of
+from assets.entry import code_links, group, partitions, topic_of
 from assets.failures import RETRY, explained
 from assets.freshness import idle_policy
 from assets.ingestion import Systems
@@ -28,9 +30,11 @@ def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         kinds={"kafka", entry.value_format} | ({"spark"} if derived else set()),
         pool=f"kafka_{group(entry)}",
         partitions_def=partitions(entry),
+        owners=entry.owners,
         retry_policy=RETRY,
         automation_condition=on_upstream_change() if derived else None,
         freshness_policy=idle_policy(entry),
+        metadata=code_links(config, entry),
     )
     def kafka_topic(
         context: dg.AssetExecutionContext,
@@ -46,12 +50,14 @@ def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
                 case Datagen(schema_file=file):
                     kafka.ensure_topic(topic.topic, topic.partitions)
                     schema_registry.register(topic.subject("value"), config.text(file))
-                case Derived():
+                case Derived(from_topic=source):
                     kafka.ensure_topic(topic.topic, topic.partitions)
                     produced = derive(config, topic, Systems(kafka, schema_registry, spark, catalog))
                     context.log.info(f"{topic.name}: {produced.messages:,} messages computed and produced")
                     metadata["messages"] = produced.messages
                     metadata["source_snapshot_id"] = str(produced.source_snapshot_id)
+                    if produced.lineage:
+                        metadata["dagster/column_lineage"] = _lineage(source, produced.lineage)
                 case _ if topic.topic not in kafka.describe([topic.topic]):
                     raise LakehouseError(
                         f"Topic '{topic.topic}' is declared in lakehouse.yaml and does not exist at "
@@ -61,6 +67,13 @@ def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         return dg.MaterializeResult(metadata=metadata | offset_metadata(offsets), data_version=data_version(offsets))
 
     return kafka_topic
+
+
+def _lineage(source: str, columns: Mapping[str, list[str]]) -> dg.TableColumnLineage:
+    key = dg.AssetKey(["iceberg", source])
+    return dg.TableColumnLineage(
+        {name: [dg.TableColumnDep(key, one) for one in made] for name, made in columns.items()}
+    )
 
 
 def offset_metadata(offsets: dict[int, Offsets]) -> dict[str, object]:

@@ -6,8 +6,8 @@ from assets.entry import group, partitions, topic_of
 from assets.failures import RETRY, explained
 from assets.ingestion import Systems
 from assets.proof import Proof, check, prove
+from assets.standing import Standing
 from lakehouse import ledger, ledger_page
-from lakehouse.automation import with_the_asset
 from lakehouse.config import Config, Topic
 from resources.catalog import Catalog
 from resources.kafka import Kafka
@@ -34,6 +34,7 @@ def ledger_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         kinds={"iceberg", "spark"},
         pool=f"ledger_{group(entry)}",
         partitions_def=partitions(entry),
+        owners=entry.owners,
         retry_policy=RETRY,
         check_specs=[
             dg.AssetCheckSpec("proven", asset=key, description="Rows and dead letters are what the commits counted.")
@@ -72,25 +73,21 @@ def ledger_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     return proven_ledger
 
 
-def ledger_check(config: Config, topic: Topic) -> dg.AssetChecksDefinition:
+def ledger_check(config: Config, topic: Topic) -> Standing:
     """The commits add up and follow each other without a gap: metadata only, so that it is cheap."""
 
-    @dg.asset_check(
-        asset=["iceberg", topic.name],
-        name="ledger",
-        description="Every commit accounts for each record it consumed, and begins where the one before it ended.",
-        automation_condition=with_the_asset(),
-    )
-    def adds_up(catalog: Catalog) -> dg.AssetCheckResult:
-        with explained():
-            proof = check(catalog, config.namespace, topic)
+    def adds_up(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        proof = check(context.resources.catalog, config.namespace, topic)
         return dg.AssetCheckResult(
+            check_name="ledger",
+            asset_key=["iceberg", topic.name],
             passed=proof.holds,
             description=ledger_page.summary(proof.entries, proof.findings),
             metadata={"commits": len(proof.entries)} | _found(proof),
         )
 
-    return adds_up
+    said = "Every commit accounts for each record it consumed, and begins where the one before it ended."
+    return Standing("ledger", said, frozenset({"catalog"}), adds_up)
 
 
 def _found(proof: Proof) -> dict[str, object]:

@@ -137,6 +137,7 @@ def maintenance_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         kinds={"iceberg", "spark"},
         pool=f"iceberg_{group(entry)}",
         partitions_def=partitions(entry),
+        owners=entry.owners,
         retry_policy=RETRY,
     )
     def maintenance(context: dg.AssetExecutionContext, catalog: Catalog, spark: Spark) -> dg.MaterializeResult:

@@ -6,7 +6,8 @@ import dagster as dg
 
 from assets.entry import group, partitions, topic_of
 from assets.failures import RETRY, explained
-from lakehouse.automation import on_upstream_change, with_the_asset
+from assets.standing import Standing
+from lakehouse.automation import on_upstream_change
 from lakehouse.config import Config, Topic
 from lakehouse.errors import LakehouseError
 from lakehouse.freshness import Hop
@@ -14,6 +15,8 @@ from lakehouse.lag import snapshots_behind
 from lakehouse.naming import snowflake_name
 from resources.catalog import Catalog, commits, live_rows_at, published_table, snapshot_at
 from resources.snowflake import Snowflake, TableState
+
+SAME = "same_as_iceberg"
 
 
 def snowflake_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
@@ -27,6 +30,7 @@ def snowflake_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         kinds={"snowflake", "iceberg"},
         pool=f"snowflake_{group(entry)}",
         partitions_def=partitions(entry),
+        owners=entry.owners,
         retry_policy=RETRY,
         automation_condition=on_upstream_change(),
         metadata={"dagster/table_name": f"{snowflake_name(config.namespace)}.{snowflake_name(group(entry))}"},
@@ -74,26 +78,22 @@ def shown(config: Config, topic: Topic, snowflake: Snowflake) -> TableState:
     return state
 
 
-def snowflake_check(config: Config, topic: Topic) -> dg.AssetChecksDefinition:
+def snowflake_check(config: Config, topic: Topic) -> Standing:
     """Snowflake shows the published snapshot, or one newer than the topic's lag allows, with exactly its rows."""
 
-    @dg.asset_check(
-        asset=["snowflake", topic.name],
-        name="same_as_iceberg",
-        description="Snowflake shows a published snapshot, not an old one, and as many rows as Iceberg has in it.",
-        automation_condition=with_the_asset(),
-    )
-    def same_as_iceberg(catalog: Catalog, snowflake: Snowflake) -> dg.AssetCheckResult:
-        with explained():
-            current = catalog.current(config.namespace, topic)
-            table = published_table(catalog, config.namespace, current.table)
-            state = shown(config, current, snowflake)
-            snapshot_id = snapshot_at(catalog, state.metadata_location)
+    def same_as_iceberg(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        catalog = context.resources.catalog
+        current = catalog.current(config.namespace, topic)
+        table = published_table(catalog, config.namespace, current.table)
+        state = shown(config, current, context.resources.snowflake)
+        snapshot_id = snapshot_at(catalog, state.metadata_location)
         behind = snapshots_behind(commits(table), snapshot_id, int(time.time() * 1000))
         rows = live_rows_at(table, snapshot_id) if behind else None
         hop = Hop(topic.name, "snowflake", topic.max_lag_seconds, behind, snapshot_id)
         counted = f"; {state.row_count:,} rows, Iceberg {rows:,}" if behind else ""
         return dg.AssetCheckResult(
+            check_name=SAME,
+            asset_key=["snowflake", topic.name],
             passed=hop.fresh and rows == state.row_count,
             description=hop.said + counted,
             metadata={
@@ -104,4 +104,5 @@ def snowflake_check(config: Config, topic: Topic) -> dg.AssetChecksDefinition:
             },
         )
 
-    return same_as_iceberg
+    said = "Snowflake shows a published snapshot, not an old one, and as many rows as Iceberg has in it."
+    return Standing(SAME, said, frozenset({"catalog", "snowflake"}), same_as_iceberg)

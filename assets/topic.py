@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import dagster as dg
 
 from assets.dead_letters import dead_letters_asset
-from assets.freshness import freshness_checks
+from assets.freshness import freshness_check
 from assets.glue import registration_asset, registration_check
+from assets.hops import hops_of
 from assets.iceberg import table_asset
 from assets.kafka import topic_asset
 from assets.ledger import ledger_asset, ledger_check
 from assets.maintenance import maintenance_asset
 from assets.snowflake import snowflake_asset, snowflake_check
+from assets.standing import Standing, standing_checks
 from lakehouse.config import Config, Route, Topic
 
 
 def route_definitions(config: Config, route: Route) -> dg.Definitions:
     """The chain of a route: the same assets as a topic's, with a partition a topic."""
-    return dg.Definitions(assets=_chain(config, route), asset_checks=freshness_checks(config, route))
+    return dg.Definitions(assets=_chain(config, route), asset_checks=_checks(config, route, {}))
 
 
 def _chain(config: Config, entry: Topic) -> list[dg.AssetsDefinition]:
@@ -34,12 +38,17 @@ def _chain(config: Config, entry: Topic) -> list[dg.AssetsDefinition]:
 
 def topic_definitions(config: Config, topic: Topic) -> dg.Definitions:
     """Everything Dagster knows of one topic. To add a target system, add its module and its lines here."""
-    return dg.Definitions(
-        assets=_chain(config, topic),
-        asset_checks=[
-            *freshness_checks(config, topic),
-            ledger_check(config, topic),
-            registration_check(config, topic),
-            snowflake_check(config, topic),
-        ],
-    )
+    further = {
+        "iceberg": [ledger_check(config, topic)],
+        "glue": [registration_check(config, topic)],
+        "snowflake": [snowflake_check(config, topic)],
+    }
+    return dg.Definitions(assets=_chain(config, topic), asset_checks=_checks(config, topic, further))
+
+
+def _checks(config: Config, entry: Topic, further: Mapping[str, list[Standing]]) -> list[dg.AssetChecksDefinition]:
+    """The checks of each hop's asset: whether it is fresh, and those of its own."""
+    return [
+        standing_checks([hop, entry.name], [freshness_check(config, entry, hop), *further.get(hop, ())])
+        for hop in hops_of(entry)
+    ]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import dagster as dg
 
 AC = dg.AutomationCondition
 
 
+@cache
 def on_upstream_change() -> dg.AutomationCondition:
     """Request a run for every upstream change, including one that lands during a run, and once more after a failure.
 
@@ -27,6 +30,7 @@ def on_upstream_change() -> dg.AutomationCondition:
     ).with_label("on_upstream_change")
 
 
+@cache
 def with_the_asset() -> dg.AutomationCondition:
     """For a check: whenever its asset runs, and in the same run.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -14,11 +15,29 @@ from lakehouse.errors import Unreachable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.connect.shell.progress import StageInfo
 
 
 TIMEOUT_SECONDS = 10
+TELL_SECONDS = 10
 RETRIES, MAX_WAIT_MS = 6, 10_000
 """About half a minute: the client waits 50 ms, then four times as long each time."""
+
+
+class Progress:
+    """Says how far an operation is, at most every ten seconds (PySpark, SparkSession.registerProgressHandler)."""
+
+    def __init__(self, say: Callable[[str], None]):
+        self.say, self.told = say, time.monotonic()
+
+    def __call__(self, stages: Iterable[StageInfo] | None, inflight_tasks: int, operation_id: str, done: bool) -> None:
+        now, found = time.monotonic(), list(stages or ())
+        if done or not found or now - self.told < TELL_SECONDS:
+            return
+        self.told = now
+        tasks, completed = (sum(getattr(s, name) for s in found) for name in ("num_tasks", "num_completed_tasks"))
+        megabytes = sum(stage.num_bytes_read for stage in found) / 1_000_000
+        self.say(f"Spark: {completed:,} of {tasks:,} tasks done, {inflight_tasks:,} running, {megabytes:,.0f} MB read")
 
 
 class Spark(dg.ConfigurableResource):
@@ -28,6 +47,11 @@ class Spark(dg.ConfigurableResource):
     """Address as `sc://host:port`, with `;token=…` where the server asks for one (Spark Connect, client connection)."""
 
     _session: SparkSession | None = PrivateAttr(default=None)
+    _say: Callable[[str], None] | None = PrivateAttr(default=None)
+
+    def tell(self, say: Callable[[str], None]) -> None:
+        """Tell how far long work of this run's session is."""
+        self._say = say
 
     def session(self, settings: Mapping[str, str]) -> SparkSession:
         """The session of this run, with `settings` applied; made on first use and closed with the run.
@@ -53,6 +77,8 @@ class Spark(dg.ConfigurableResource):
             session = LazyPySparkResource(spark_config={"spark.remote": self.remote}).spark_session
             # By default the client tries for ten minutes, also to say goodbye to a server that is gone.
             session.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES, max_backoff=MAX_WAIT_MS)])
+            if self._say:
+                session.registerProgressHandler(Progress(self._say))
             session.version  # noqa: B018  the session is lazy: this is the first round trip
             return session
         except (OSError, PySparkException) as error:

@@ -5,8 +5,8 @@ import time
 import dagster as dg
 from support import TRADES, Stream, framed, trade
 
-from assets.freshness import freshness_checks
 from assets.freshness_sensor import freshness_sensor
+from assets.hops import hops_of
 from assets.topic import topic_definitions
 from lakehouse.config import PROJECT, load
 from lakehouse.status import status
@@ -38,7 +38,8 @@ def test_what_is_behind_is_named_by_check_sensor_and_status_and_is_mended(resour
         return told, asked, result.cursor
 
     def checked():
-        job = dg.define_asset_job("checks", dg.AssetSelection.checks(*freshness_checks(stream.config, stream.topic)))
+        keys = [dg.AssetCheckKey(dg.AssetKey([hop, stream.name]), "fresh") for hop in hops_of(stream.topic)]
+        job = dg.define_asset_job("checks", dg.AssetSelection.checks(*keys))
         found = dg.Definitions.merge(definitions, dg.Definitions(jobs=[job])).resolve_job_def("checks")
         done = found.execute_in_process(instance=instance)
         return {e.asset_key.path[0]: e.passed for e in done.get_asset_check_evaluations()}

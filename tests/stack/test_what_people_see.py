@@ -1,0 +1,77 @@
+"""What the UI shows of an asset: lineage, preview, size, links, owners."""
+
+import dagster as dg
+import pytest
+from support import TRADES, Stream, framed, trade
+
+from assets.topic import topic_definitions
+from lakehouse.config import PROJECT, load
+from resources.build import build_resources
+from resources.spark import Progress
+from spark.lineage import columns_read
+from spark.totals import totals
+
+
+@pytest.fixture(scope="module")
+def published(resources):
+    stream = Stream(resources, partitions=1, settings={"sensitive": ["account"], "owners": ["team:trading"]})
+    schema_id = stream.schema()
+    stream.produce([{"value": framed(schema_id, TRADES, trade(n, account=f"secret-{n}"))} for n in range(30)])
+    (asset,) = (
+        asset
+        for asset in topic_definitions(stream.config, stream.topic).assets
+        if asset.key == dg.AssetKey(["iceberg", stream.name])
+    )
+    result = dg.materialize([asset], resources=build_resources(load(PROJECT / "lakehouse.yaml"), "local"))
+    (event,) = result.get_asset_materialization_events()
+    return stream, asset, event.step_materialization_data.materialization.metadata
+
+
+def test_a_table_shows_rows_bytes_columns_and_no_sensitive_value(published):
+    stream, _, metadata = published
+    preview = metadata["preview"].value
+    assert preview.count("\n") == 6 and "| side |" in preview
+    assert "secret" not in preview and "account" not in preview
+    files = stream.table().inspect.files().to_pylist()
+    assert metadata["bytes"].value == sum(file["file_size_in_bytes"] for file in files)
+    assert metadata["dagster/row_count"].value == 30
+    assert {c.name: bool(c.description) for c in metadata["dagster/column_schema"].value.columns}["kafka_offset"]
+    lineage = metadata["dagster/column_lineage"].value.deps_by_column
+    assert lineage["price"] == [dg.TableColumnDep(dg.AssetKey(["kafka", stream.name]), "price")]
+    assert "kafka_offset" not in lineage
+
+
+def test_an_asset_says_who_owns_it_and_where_it_is_written(published):
+    _, asset, _ = published
+    spec = next(iter(asset.specs))
+    assert list(spec.owners) == ["team:trading"]
+    (link,) = spec.metadata["dagster/code_references"].code_references
+    assert link.label == "lakehouse.yaml"
+    config = load(PROJECT / "lakehouse.yaml")
+    lines = (PROJECT / "lakehouse.yaml").read_text().splitlines()
+    assert {lines[topic.line - 1].strip() for topic in config.topics.values()} == {f"{name}:" for name in config.topics}
+
+
+def test_each_column_of_a_derived_topic_knows_what_it_is_made_from(published, resources):
+    stream, *_ = published
+    spark = resources.spark.session(resources.catalog.spark_settings())
+    rows = spark.table(f"lake.`{stream.namespace}`.`{stream.topic.table}`")
+    group = ["side", "symbol", "userid", "kafka_timestamp"]
+    found = {column: set(made) - set(group) for column, made in columns_read(totals(rows), rows.columns).items()}
+    assert found["total_price"] == {"price", "quantity"}
+    assert found["quantity"] == {"quantity"}
+    assert found["trade_count"] == set()
+    assert set(columns_read(totals(rows), rows.columns)["symbol"]) == set(group)
+
+
+def test_long_work_says_how_far_it_is(resources, monkeypatch):
+    said = []
+    monkeypatch.setattr("resources.spark.TELL_SECONDS", 0)
+    spark = resources.spark.session(resources.catalog.spark_settings())
+    progress = Progress(said.append)
+    spark.registerProgressHandler(progress)
+    try:
+        spark.range(0, 300_000_000, 1, 16).selectExpr("sum(hash(id, cast(id as string)))").collect()
+    finally:
+        spark.removeProgressHandler(progress)
+    assert said and "of 1" in said[0] and "tasks done" in said[0]
