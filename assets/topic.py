@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import dagster as dg
 
 from assets.dead_letters import dead_letters_asset
+from assets.engines import engines_check
 from assets.freshness import freshness_check
 from assets.glue import registration_asset, registration_check
 from assets.hops import hops_of
@@ -41,7 +42,7 @@ def topic_definitions(config: Config, topic: Topic) -> dg.Definitions:
     further = {
         "iceberg": [ledger_check(config, topic)],
         "glue": [registration_check(config, topic)],
-        "snowflake": [snowflake_check(config, topic)],
+        "snowflake": [snowflake_check(config, topic), engines_check(config, topic)],
     }
     return dg.Definitions(assets=_chain(config, topic), asset_checks=_checks(config, topic, further))
 

@@ -68,9 +68,10 @@ def test_check_passes_warns_fails_and_says_so_to_programs(stream, tmp_path):
         ("iceberg", "cheap"): "warned",
         ("glue", "points_at_published_snapshot"): "passed",
         ("snowflake", "same_as_iceberg"): "passed",
+        ("snowflake", "engines_agree"): "passed",
     }
     suite = ElementTree.parse(report).getroot()[0]
-    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("8", "0", "0")
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("9", "0", "0")
 
     # Somebody changes a row behind the project's back.
     spark = stream.resources.spark.session(stream.resources.catalog.spark_settings())

@@ -1,0 +1,49 @@
+"""What engines say of the same rows, and where they differ. Pure: answers in, differences out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one engine says of one snapshot: how many rows there are, and the sum of each column, None of no values."""
+
+    engine: str
+    snapshot_id: int
+    rows: int
+    sums: Mapping[str, Decimal | None]
+
+    @staticmethod
+    def of(engine: str, snapshot_id: int, columns: Sequence[str], row: Sequence[object]) -> Answer:
+        """An answer from a row of numbers: COUNT(*), and a SUM a column."""
+        rows, *sums = row
+        exact = (None if value is None else Decimal(str(value)) for value in sums)
+        return Answer(engine, snapshot_id, int(str(rows)), dict(zip(columns, exact, strict=True)))
+
+
+def summed(schema: Schema) -> dict[str, int]:
+    """The columns that are summed, with the digits behind their point: those whose sum is exact in any order."""
+    from pyiceberg.types import DecimalType, IntegerType, LongType
+
+    exact = (IntegerType, LongType, DecimalType)
+    columns = {field.name: field.field_type for field in schema.fields if isinstance(field.field_type, exact)}
+    return {name: type_.scale if isinstance(type_, DecimalType) else 0 for name, type_ in columns.items()}
+
+
+def differences(reference: Answer, answer: Answer) -> list[str]:
+    """Where an answer is not the reference's, a sentence each; both are of the same snapshot."""
+    found = []
+    if answer.rows != reference.rows:
+        found.append(f"{answer.engine} has {answer.rows:,} rows, {reference.engine} {reference.rows:,}")
+    for column, wanted in reference.sums.items():
+        got = answer.sums[column]
+        if got != wanted:
+            found.append(f"{answer.engine} sums {column} to {got}, {reference.engine} to {wanted}")
+    return found

@@ -1,0 +1,87 @@
+"""Every engine says the same of a table, and one that does not is named."""
+
+from decimal import Decimal
+from types import SimpleNamespace
+
+import pytest
+from support import TRADES, Stream, framed, trade
+
+from assets.engines import engines_check
+from assets.glue import register
+from assets.snowflake import show
+from lakehouse.truth import Answer, differences
+
+
+def check(stream):
+    """The check's verdict and sentence."""
+    result = engines_check(stream.config, stream.topic).run(SimpleNamespace(resources=stream.resources))
+    return result.passed, result.description, result.metadata["answers"].value
+
+
+def publish(stream, *trades, everywhere=True):
+    schema_id = stream.schema()
+    stream.produce([{"key": t["userid"].encode(), "value": framed(schema_id, TRADES, t)} for t in trades])
+    stream.ingest()
+    if everywhere:
+        register(stream.config, stream.topic, stream.resources.catalog, stream.resources.glue)
+        show(stream.config, stream.topic, stream.resources.catalog, stream.resources.snowflake)
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_all_agree_with_sums_made_here(resources, mode):
+    stream = Stream(resources, partitions=1, settings={"mode": mode})
+    big = 2**31 - 1
+    publish(stream, *(trade(n, userid=f"u{n % 7}", price=big, quantity=-n) for n in range(40)))
+    publish(stream, trade(1, userid="u1", price=5), trade(2, userid="new", price=-big))
+
+    passed, said, page = check(stream)
+
+    rows = stream.expected_rows()
+    if mode == "upsert":
+        rows = list({row["userid"]: row for row in sorted(rows, key=lambda r: r["kafka_offset"])}.values())
+    assert passed, said
+    assert said.startswith(f"{len(rows)} rows and ")
+    price, quantity = sum(row["price"] for row in rows), sum(row["quantity"] for row in rows)
+    for engine in ("Spark", "DuckDB through Glue", "Snowflake"):
+        line = next(line for line in page.splitlines() if f"| {engine} |" in line)
+        assert f"| {price} |" in line and f"| {quantity} |" in line
+
+
+def test_an_engine_that_shows_an_older_snapshot_is_named_with_its_lag(resources):
+    stream = Stream(resources, partitions=1)
+    publish(stream, trade(1))
+    publish(stream, trade(2), everywhere=False)
+    # Old within its lag: the numbers of the snapshot that is shown are compared, and are right.
+    assert check(stream)[0]
+
+    stream.topic = stream.topic.model_copy(update={"max_lag_seconds": 0})
+    passed, said, _ = check(stream)
+    assert not passed
+    assert "Iceberg → Glue: 1 snapshots behind" in said and "Iceberg → Snowflake: 1 snapshots behind" in said
+
+
+def test_a_registration_of_what_was_never_published_is_found(resources):
+    stream = Stream(resources, partitions=1)
+    publish(stream, trade(1))
+    spark = resources.spark.session(resources.catalog.spark_settings())
+    copy = f"lake.`{stream.namespace}`.`copy`"
+    spark.sql(f"CREATE TABLE {copy} USING iceberg AS SELECT * FROM lake.`{stream.namespace}`.`{stream.topic.table}`")
+    location = stream.table("copy").metadata_location
+    glue, name = resources.glue, stream.topic.table
+    there = glue.client().get_table(CatalogId=glue.catalog_id, DatabaseName=stream.namespace, Name=name)["Table"]
+    parameters = there["Parameters"] | {"metadata_location": location}
+    changed = {"Name": name, "Parameters": parameters, "StorageDescriptor": there["StorageDescriptor"]}
+    glue.client().update_table(CatalogId=glue.catalog_id, DatabaseName=stream.namespace, TableInput=changed)
+
+    passed, said, _ = check(stream)
+    assert not passed and "was never published" in said
+
+
+def test_each_difference_is_a_sentence():
+    right = Answer.of("Spark", 1, ["a", "b"], (3, 10, None))
+    assert differences(right, Answer.of("X", 1, ["a", "b"], ("3", Decimal("10.00"), None))) == []
+    assert differences(right, Answer.of("X", 1, ["a", "b"], (2, 9, 0))) == [
+        "X has 2 rows, Spark 3",
+        "X sums a to 9, Spark to 10",
+        "X sums b to 0, Spark to None",
+    ]
