@@ -31,6 +31,9 @@ class EnvRef(_Model):
     """A value that an environment variable holds: the only way to write a secret."""
 
     env: str = Field(min_length=1, description="Name of the environment variable.")
+    default: str | int | None = Field(
+        None, description="Value where the variable is not set. Without, it has to be set."
+    )
 
 
 Setting = str | int | EnvRef
@@ -250,7 +253,7 @@ class Route(Topic):
             raise ConfigError(f"Route '{self.name}': topic '{topic}': {said}. Correct the template") from error
 
 
-System = Literal["kafka", "schema_registry", "spark", "catalog", "glue", "snowflake"]
+System = Literal["kafka", "schema_registry", "spark", "catalog", "glue", "snowflake", "alerts"]
 
 
 class Config(_Model):
@@ -484,7 +487,7 @@ def _fields_at(loc: Location, raw: Location) -> list[str]:
         case ("topics", _, "source"):
             model = {"datagen": Datagen, "derived": Derived}.get(str(raw[3]), Existing)
         case _:
-            return ["env"]
+            model = EnvRef
     readable = {name: field for name, field in model.model_fields.items() if not field.exclude}
     return [field.alias or name for name, field in readable.items()]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
+from assets.alerts import alert_failed_checks, alert_failed_runs
 from assets.schedules import nightly
 from assets.sensors import topic_offsets_sensor
 from assets.topic import route_definitions, topic_definitions
@@ -29,7 +30,7 @@ def defs() -> dg.Definitions:
     chain = dg.AssetSelection.assets(*([hop, topic] for topic in config.topics for hop in HOPS))
     common = dg.Definitions(
         jobs=[dg.define_asset_job(JOB, chain, description="Every topic, from Kafka to Snowflake.")],
-        sensors=[topic_offsets_sensor(config), automation],
+        sensors=[topic_offsets_sensor(config), automation, alert_failed_runs, alert_failed_checks],
         resources=build_resources(config, environment_name()),
         executor=dg.in_process_executor,
     )
