@@ -93,7 +93,7 @@ def alert_failed_checks(context: dg.SensorEvaluationContext, alerts: Webhook) ->
         after = storage_id
         if time.monotonic() > until:
             break
-    return _result(after, failing, f"{sent} messages sent" if sent else "No check changed")
+    return _result(after, failing, f"Messages sent: {sent}" if sent else "No check changed")
 
 
 def _result(after: int, failing: dict[str, None], said: str) -> dg.SensorResult:
