@@ -1,86 +1,169 @@
-"""Who is told when something fails: runs, and checks, of which most fail in runs that succeed or in none at all."""
+"""Alerts: a message for each run that fails, and for each check that begins to fail or holds again.
+
+Runs and checks apart, because a failed check that does not block leaves its run green, and a sensor may report a check
+without a run. Messages hold names, sentences and counts, never the message of an unforeseen error: it may quote rows.
+"""
 
 import json
-import os
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator
+from urllib.parse import quote, urlencode
 
 import dagster as dg
 
-from resources.webhook import Webhook, escaped
+from lakehouse.errors import Unreachable
+from resources.webhook import Webhook
 
-TICK_SECONDS = 30
-LONGEST = 600
-"""Characters of an error or a description that a message has."""
+OFF = "No webhook is configured (`alerts` in lakehouse.yaml): no alerts are sent"
+INTERVAL_SECONDS = 30
 
-FAILED, PASSED = "FAILED", "SUCCEEDED"
-"""Dagster's words for a check's last execution; any other says that it did not come to a verdict."""
-
-
-@dg.run_failure_sensor(name="failed_runs", default_status=dg.DefaultSensorStatus.RUNNING)
-def failed_runs(context: dg.RunFailureSensorContext, alerts: Webhook) -> None:
-    """Tells of each run that failed, with the errors of its steps."""
-    run = context.dagster_run
-    errors = [f"• `{event.step_key}`: {_error(event)}" for event in context.get_step_failure_events()]
-    alerts.send(
-        "\n".join([f":red_circle: Run *{escaped(run.job_name)}* failed {_link(f'runs/{run.run_id}')}", *errors])
-    )
+MOST_EVENTS = 500
+"""Check evaluations that a tick looks at. The rest waits for the next one, as it does after `MOST_SECONDS`."""
+MOST_SECONDS = 15
+"""After so long a tick sends no more: Dagster ends it after 60 s, and the last send may take 45."""
+MOST_FAILING = 1000
+"""Checks remembered as failing. Of more, the oldest are forgotten, and told of again when they fail again."""
+MOST_LISTED = 10
+"""Steps, assets or numbers in one message."""
 
 
-def _error(event: dg.DagsterEvent) -> str:
-    """What a step failed with: the project's own sentence where there is one."""
-    data = event.step_failure_data
-    if data.user_failure_data and data.user_failure_data.description:
-        said = data.user_failure_data.description
-    else:
-        said = data.error.message if data.error else "failed"
-    return escaped(said.strip()[:LONGEST])
+@dg.run_failure_sensor(
+    name="alert_failed_runs",
+    description="Sends a message for each run that fails.",
+    monitor_all_code_locations=False,
+    minimum_interval_seconds=INTERVAL_SECONDS,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+)
+def alert_failed_runs(context: dg.RunFailureSensorContext, alerts: Webhook) -> dg.SkipReason | None:
+    """One message a failed run: what ran, which steps failed and why.
 
-
-def failed_checks_sensor(keys: Sequence[dg.AssetCheckKey]) -> dg.SensorDefinition:
-    """Tells of each check that begins to fail, and of each that passes again.
-
-    Parameters: the checks to watch. A check that stays failed is told of once. What failed before the first tick is
-    told of by that.
+    Raises: DagsterError when the webhook does not take it. Dagster moves the cursor of a run status sensor past a run
+    whose alert failed (dagster/_daemon/sensor.py, _handle_run_reactions), which would lose it; only its own errors fail
+    the whole tick, and the next one begins with the same run.
     """
-
-    @dg.sensor(
-        name="failed_checks",
-        description="Tells of checks that begin to fail, or pass again.",
-        minimum_interval_seconds=TICK_SECONDS,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-    )
-    def failed_checks(context: dg.SensorEvaluationContext, alerts: Webhook) -> dg.SensorResult:
-        before = set(json.loads(context.cursor or "[]"))
-        failing = dict(_verdicts(context.instance, keys, before))
-        lines = [said for check, said in failing.items() if said and check not in before]
-        lines += [f":white_check_mark: *{escaped(check)}* passes again" for check in sorted(before - failing.keys())]
-        # First the message: where it does not arrive, this tick fails, and the next tells of the same.
-        if lines:
-            alerts.send("\n".join(lines))
-        return dg.SensorResult(cursor=json.dumps(sorted(failing)))
-
-    return failed_checks
+    if not alerts.url:
+        return dg.SkipReason(OFF)
+    run = context.dagster_run
+    assets = _listed(sorted(key.to_user_string() for key in run.asset_selection or ()))
+    hidden = run.job_name.startswith("__")  # Dagster's own name for a selection of assets
+    lines = [*_failures(context), *([f"Assets: {assets}"] if assets and not hidden else []), f"Run {run.run_id}"]
+    try:
+        alerts.send(f"Run failed: {assets if assets and hidden else run.job_name}", lines, f"/runs/{run.run_id}")
+    except Unreachable as error:
+        raise dg.DagsterError(str(error)) from error
+    return None
 
 
-def _verdicts(
-    instance: dg.DagsterInstance, keys: Sequence[dg.AssetCheckKey], before: set[str]
-) -> Iterator[tuple[str, str]]:
-    """The checks that fail now, with what to say of them; those without a new verdict stay as they were."""
-    latest = instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
-    for key in keys:
-        check = f"{key.asset_key.to_user_string()} {key.name}"
-        record = latest.get(key)
-        status = record.status.value if record else None
-        if record and status == FAILED and record.event and record.event.dagster_event:
-            found = record.event.dagster_event.asset_check_evaluation_data
-            mark = ":red_circle:" if found.severity == dg.AssetCheckSeverity.ERROR else ":large_yellow_circle:"
-            said = escaped((found.description or "it failed")[:LONGEST])
-            yield check, f"{mark} *{escaped(check)}*: {said} {_link(f'assets/{key.asset_key.to_user_string()}')}"
-        elif status != PASSED and check in before:
-            yield check, ""
+@dg.sensor(
+    name="alert_failed_checks",
+    description="Sends a message when a check begins to fail, and when it holds again.",
+    minimum_interval_seconds=INTERVAL_SECONDS,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+)
+def alert_failed_checks(context: dg.SensorEvaluationContext, alerts: Webhook) -> dg.SensorResult:
+    """One message when a check begins to fail, one when it holds again, none while it stays as it is.
+
+    The cursor is the last evaluation seen in the event log, and the checks that failed when they were last evaluated.
+    The first tick begins at the end of the log.
+
+    Raises: Unreachable when the webhook does not take the tick's first message; the cursor stays. When it fails later,
+    the cursor stands behind what was delivered, so that nothing is sent twice, and the next tick is the one to fail.
+    """
+    log = context.instance.event_log_storage
+    if not (context.cursor and alerts.url):
+        said = "Begins at the end of the event log" if alerts.url else OFF
+        return _result(log.get_maximum_record_id() or 0, {}, said)
+    seen = json.loads(context.cursor)
+    after, failing = seen["after"], dict.fromkeys(seen["failing"])
+    # Not instance.get_event_records: over SQLite it cannot read checks of all runs by id, and it is deprecated.
+    events = log.get_logs_for_all_runs_by_log_id(after, dg.DagsterEventType.ASSET_CHECK_EVALUATION, MOST_EVENTS)
+    sent, until = 0, time.monotonic() + MOST_SECONDS
+    for storage_id, entry in events.items():
+        evaluation = entry.get_dagster_event().asset_check_evaluation_data
+        if _is_ours(context, evaluation) and _turned(evaluation, failing):
+            try:
+                alerts.send(*_verdict(evaluation))
+            except Unreachable as error:
+                if not sent:
+                    raise
+                context.log.error(f"{sent} messages were sent, the rest waits for the next tick. {error}")
+                break
+            sent += 1
+            _remember(evaluation, failing)
+        after = storage_id
+        if time.monotonic() > until:
+            break
+    return _result(after, failing, f"Messages sent: {sent}" if sent else "No check changed")
 
 
-def _link(path: str) -> str:
-    """A link into the UI, where LAKEHOUSE_UI_URL says where that is."""
-    ui = os.environ.get("LAKEHOUSE_UI_URL")
-    return f"<{ui}/{path}|look>" if ui else f"({path})"
+def _result(after: int, failing: dict[str, None], said: str) -> dg.SensorResult:
+    """The tick's outcome, with the cursor that the next one goes on from."""
+    cursor = {"after": after, "failing": list(failing)[-MOST_FAILING:]}
+    return dg.SensorResult(skip_reason=said, cursor=json.dumps(cursor))
+
+
+def _is_ours(context: dg.SensorEvaluationContext, evaluation: dg.AssetCheckEvaluation) -> bool:
+    """Whether the check is of this code location: other projects may share the instance, and so the log."""
+    repository = context.repository_def
+    return repository is None or evaluation.asset_check_key in repository.asset_graph.asset_check_keys
+
+
+def _turned(evaluation: dg.AssetCheckEvaluation, failing: dict[str, None]) -> bool:
+    """Whether this evaluation differs from the check's last one; a check never seen is taken to have passed."""
+    return evaluation.passed == (_name(evaluation) in failing)
+
+
+def _remember(evaluation: dg.AssetCheckEvaluation, failing: dict[str, None]) -> None:
+    if evaluation.passed:
+        del failing[_name(evaluation)]
+    else:
+        failing[_name(evaluation)] = None
+
+
+def _name(evaluation: dg.AssetCheckEvaluation) -> str:
+    """A check as people name it; the topics of a route are partitions of one asset, each with its own verdict."""
+    partition = f" [{evaluation.partition}]" if evaluation.partition else ""
+    return f"{evaluation.check_name} of {evaluation.asset_key.to_user_string()}{partition}"
+
+
+def _verdict(evaluation: dg.AssetCheckEvaluation) -> tuple[str, list[str], str]:
+    """Headline, lines and link of a check that turned."""
+    turned = "Check holds again" if evaluation.passed else f"Check failed ({evaluation.severity.value})"
+    lines = [line for line in (evaluation.description, _numbers(evaluation)) if line]
+    page = urlencode({"view": "checks", "checkDetail": evaluation.check_name})
+    path = "/".join(quote(part, safe="") for part in evaluation.asset_key.path)
+    return f"{turned}: {_name(evaluation)}", lines, f"/assets/{path}?{page}"
+
+
+def _numbers(evaluation: dg.AssetCheckEvaluation) -> str:
+    """The numbers among the metadata. Texts and tables stay behind: they may be samples of rows."""
+    kinds = (dg.IntMetadataValue, dg.FloatMetadataValue)
+    numbers = {name: value.value for name, value in evaluation.metadata.items() if isinstance(value, kinds)}
+    return _listed([f"{name} {number:,}" for name, number in numbers.items() if number is not None])
+
+
+def _failures(context: dg.RunFailureSensorContext) -> Iterator[str]:
+    """Each failed step with its reason; where no step failed, what Dagster says about the run."""
+    events = context.get_step_failure_events()
+    for event in events[:MOST_LISTED]:
+        yield f"{event.step_key}: {_reason(event)}"
+    if len(events) > MOST_LISTED:
+        yield f"and {len(events) - MOST_LISTED:,} steps more"
+    if not events:
+        yield (context.failure_event.message or "No reason is known").partition("\n")[0]
+
+
+def _reason(event: dg.DagsterEvent) -> str:
+    """The sentence of a `dg.Failure` (assets/failures.py makes them of this project's errors); of others the type."""
+    failure = event.step_failure_data
+    if failure.user_failure_data and failure.user_failure_data.description:
+        return failure.user_failure_data.description
+    error = failure.error
+    while error and error.cause:
+        error = error.cause
+    return f"{error.cls_name if error else 'an error'}, see the run's log"
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - MOST_LISTED:,} more" if len(names) > MOST_LISTED else ""
+    return ", ".join(names[:MOST_LISTED]) + more

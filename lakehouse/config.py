@@ -32,6 +32,9 @@ class EnvRef(Model):
     """A value that an environment variable holds: the only way to write a secret."""
 
     env: str = Field(min_length=1, description="Name of the environment variable.")
+    default: str | int | None = Field(
+        None, description="Value where the variable is not set. Without, it has to be set."
+    )
 
 
 Setting = str | int | EnvRef
@@ -539,7 +542,7 @@ def _fields_at(loc: Location, raw: Location) -> list[str]:
         case ("topics" | "routes", _, "checks", _):
             model = _types(loc)[str(raw[4])]
         case _:
-            return ["env"]
+            model = EnvRef
     readable = {name: field for name, field in model.model_fields.items() if not field.exclude}
     return [field.alias or name for name, field in readable.items()]
 

@@ -6,7 +6,7 @@ import gc
 
 import dagster as dg
 
-from assets.alerts import failed_checks_sensor, failed_runs
+from assets.alerts import alert_failed_checks, alert_failed_runs
 from assets.freshness_sensor import freshness_sensor
 from assets.schedules import nightly
 from assets.sensors import topic_offsets_sensor
@@ -43,7 +43,13 @@ def _all(config: Config) -> dg.Definitions:
     chain = dg.AssetSelection.assets(*([hop, topic] for topic in config.topics for hop in HOPS))
     common = dg.Definitions(
         jobs=[dg.define_asset_job(JOB, chain, description="Every topic, from Kafka to Snowflake.")],
-        sensors=[topic_offsets_sensor(config), freshness_sensor(config), automation],
+        sensors=[
+            topic_offsets_sensor(config),
+            freshness_sensor(config),
+            automation,
+            alert_failed_runs,
+            alert_failed_checks,
+        ],
         resources=build_resources(config, environment_name()),
         executor=dg.in_process_executor,
     )
@@ -53,7 +59,4 @@ def _all(config: Config) -> dg.Definitions:
         nightly(config, "maintenance", "17 2 * * *", "Compact, expire and clean up every table."),
         nightly(config, "ledger", "17 3 * * *", "Prove that every table holds all of its topic, once."),
     )
-    everything = dg.Definitions.merge(common, *chains, *nights)
-    made = [*(everything.assets or ()), *(everything.asset_checks or ())]
-    checks = sorted(key for one in made if isinstance(one, dg.AssetsDefinition) for key in one.check_keys)
-    return dg.Definitions.merge(everything, dg.Definitions(sensors=[failed_runs, failed_checks_sensor(checks)]))
+    return dg.Definitions.merge(common, *chains, *nights)

@@ -35,7 +35,8 @@ def environment_name() -> str:
 
 
 def build_resources(config: Config, environment: str) -> dict[str, dg.ConfigurableResource]:
-    """The resources of one environment. Values of environment variables are read at run time, not here.
+    """The resources of one environment. Values of environment variables are read at run time, not here, where only
+    those that are not set become their default. A system that requires no setting may be left out.
 
     Raises: ConfigError when the environment is not declared, or names a field its system does not have.
     """
@@ -51,7 +52,7 @@ def _build(at: str, cls: type[dg.ConfigurableResource], settings: dict[str, Sett
     if settings is None:
         if any(field.is_required() for field in fields.values()):
             raise ConfigError(f"lakehouse.yaml: {at}: missing. Add the system's settings")
-        return cls()
+        settings = {}
     for name in settings:
         if name not in fields:
             close = difflib.get_close_matches(name, fields, n=1)
@@ -66,5 +67,7 @@ def _build(at: str, cls: type[dg.ConfigurableResource], settings: dict[str, Sett
 def _value(setting: Setting, annotation: object) -> object:
     if not isinstance(setting, EnvRef):
         return setting
+    if setting.default is not None and setting.env not in os.environ:
+        return setting.default
     is_int = annotation is int or int in get_args(annotation)
     return dg.EnvVar.int(setting.env) if is_int else dg.EnvVar(setting.env)

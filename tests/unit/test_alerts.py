@@ -1,52 +1,76 @@
-"""Alerts, as a server receives them."""
+"""Alerts: each failed run and each check that turns is told of once, whatever the webhook does meanwhile."""
 
 import json
+import logging
 import threading
+import traceback
+from collections import deque
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import dagster as dg
 import pytest
 
-from assets.alerts import failed_checks_sensor, failed_runs
-from lakehouse.errors import Unreachable
-from resources.webhook import Webhook, escaped
+from assets import alerts
+from assets.alerts import OFF, alert_failed_checks, alert_failed_runs
+from assets.failures import explained
+from lakehouse import config as configuration
+from lakehouse.errors import ConfigError, LakehouseError, Unreachable
+from resources.build import build_resources
+from resources.webhook import SECTION_CHARACTERS, Webhook
 
-SECRET = "T000/B000/XXXX"
+SECRET = "services/T00/B00/a-secret"
 
 
-class Receiver(ThreadingHTTPServer):
-    """A server that takes messages; `answers` are the statuses it gives next, 200 when there are none left."""
+class Slack(ThreadingHTTPServer):
+    """A webhook that answers 200 and `ok`, after the answers it was told to give first."""
 
     def __init__(self):
-        super().__init__(("127.0.0.1", 0), Receiving)
-        self.messages, self.answers = [], []
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answers: deque[tuple[int, str, dict[str, str]]] = deque()
+        self.always: tuple[int, str, dict[str, str]] | None = None
+        self.posts: list[dict] = []
+        self.taken: list[dict] = []
 
     @property
-    def webhook(self):
-        return Webhook(url=f"http://127.0.0.1:{self.server_port}/services/{SECRET}")
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/{SECRET}"
+
+    def texts(self) -> list[str]:
+        """The messages taken since this was last asked."""
+        texts = [post["text"] for post in self.taken]
+        self.taken.clear()
+        return texts
 
 
-class Receiving(BaseHTTPRequestHandler):
-    def do_POST(self):  # noqa: N802
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        status = self.server.answers.pop(0) if self.server.answers else 200
+class _Handler(BaseHTTPRequestHandler):
+    server: Slack
+
+    def do_POST(self):
+        post = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.posts.append(post)
+        first = self.server.answers.popleft() if self.server.answers else None
+        status, body, headers = first or self.server.always or (200, "ok", {})
         if status == 200:
-            self.server.messages.append(body["text"])
+            self.server.taken.append(post)
         self.send_response(status)
-        self.send_header("Content-Length", "0")
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
         self.end_headers()
+        self.wfile.write(body.encode())
 
     def log_message(self, *_):
-        pass
+        """Nothing on stderr."""
 
 
 @pytest.fixture
-def receiver():
-    server = Receiver()
-    yield server
-    server.shutdown()
-    server.server_close()
+def slack(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with Slack() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
 
 
 @pytest.fixture
@@ -55,108 +79,307 @@ def instance():
         yield instance
 
 
-class World:
-    """An asset with a check whose verdict is set from outside, and one that fails."""
-
-    def __init__(self, instance):
-        self.instance, self.passes = instance, True
-
-        @dg.asset
-        def table():
-            if self.passes is None:
-                raise dg.Failure("Kafka <b> does not answer & more", allow_retries=False)
-
-        @dg.asset_check(asset=table)
-        def sane():
-            return dg.AssetCheckResult(passed=bool(self.passes), description="3 of 5 rows fail", metadata={"n": 3})
-
-        jobs = [dg.define_asset_job("everything", dg.AssetSelection.all())]
-        self.defs = dg.Definitions(assets=[table], asset_checks=[sane], jobs=jobs)
-        self.sensor = failed_checks_sensor([dg.AssetCheckKey(dg.AssetKey("table"), "sane")])
-        self.cursor = None
-
-    def run(self, passes):
-        self.passes = passes
-        job = self.defs.resolve_job_def("everything")
-        return job.execute_in_process(instance=self.instance, raise_on_error=False)
-
-    def tick(self, webhook):
-        with dg.build_sensor_context(
-            instance=self.instance, cursor=self.cursor, resources={"alerts": webhook}
-        ) as context:
-            self.cursor = self.sensor(context).cursor
+@dg.asset
+def trades(context: dg.AssetExecutionContext):
+    with explained():
+        match context.run.tags.get("fails"):
+            case "known":
+                raise LakehouseError("3 records <of> 'trades' & more are gone. Nothing was changed")
+            case "unforeseen":
+                raise ValueError("row: alice@example.com")
 
 
-def test_a_check_is_told_of_when_it_begins_to_fail_and_when_it_passes_again(instance, receiver):
-    world = World(instance)
-    heard = []
-    for passes in (True, False, False, True, True):
-        assert world.run(passes).success, "a failed check leaves its run green"
-        world.tick(receiver.webhook)
-        heard.append(len(receiver.messages))
-    assert heard == [0, 1, 1, 2, 2]
-    assert "*table sane*: 3 of 5 rows fail" in receiver.messages[0]
-    assert "passes again" in receiver.messages[1]
-
-
-def test_a_verdict_without_a_run_is_heard_too_and_one_that_does_not_come_changes_nothing(instance, receiver):
-    world = World(instance)
-    world.run(True)
-    world.tick(receiver.webhook)
-    instance.report_runless_asset_event(
-        dg.AssetCheckEvaluation(
-            asset_key=dg.AssetKey("table"), check_name="sane", passed=False, metadata={}, description="topic → Iceberg"
-        )
+@dg.asset_check(asset=trades)
+def fresh(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+    lag = int(context.run.tags.get("lag", 0))
+    return dg.AssetCheckResult(
+        passed=lag == 0,
+        description=f"{lag:,} records behind <!channel>",
+        metadata={"lag_records": lag, "sample": "alice@example.com", "rows": dg.MarkdownMetadataValue("|alice|")},
     )
-    world.tick(receiver.webhook)
-    world.run(None)
-    world.tick(receiver.webhook)
-    assert [message.partition(":")[2].partition(" ")[0] for message in receiver.messages] == ["red_circle:"]
-    assert "topic → Iceberg" in receiver.messages[0]
 
 
-def test_a_message_that_does_not_arrive_is_sent_by_a_later_tick(instance, receiver):
-    world = World(instance)
-    world.run(False)
-    receiver.answers = [500] * 10
-    with pytest.raises(Unreachable) as raised:
-        world.tick(receiver.webhook)
-    assert SECRET not in str(raised.value)
-    receiver.answers = [500]
-    world.tick(receiver.webhook)
-    world.tick(receiver.webhook)
-    assert len(receiver.messages) == 1
+DEFINITIONS = dg.Definitions([trades], asset_checks=[fresh], jobs=[dg.define_asset_job("everything", "*")])
 
 
-def test_a_failed_run_is_told_of_with_its_error(instance, receiver, monkeypatch):
-    monkeypatch.setenv("LAKEHOUSE_UI_URL", "https://dagster.example")
-    done = World(instance).run(None)
+class Sensor:
+    """A sensor ticked as the daemon does: the cursor of a tick that raises is not kept."""
+
+    def __init__(self, sensor, instance, url: str, ui_url: str = "", definitions: dg.Definitions | None = None):
+        self.sensor, self.instance, self.definitions = sensor, instance, definitions
+        self.webhook, self.cursor = Webhook(url=url, ui_url=ui_url), None
+
+    def tick(self):
+        given = {"alerts": self.webhook}
+        with dg.build_sensor_context(
+            self.instance, self.cursor, resources=given, definitions=self.definitions
+        ) as context:
+            done = self.sensor.evaluate_tick(context)
+        self.cursor = done.cursor
+        return done
+
+
+def run(instance, **tags) -> dg.ExecuteInProcessResult:
+    """A run of the asset and its check, as the UI makes them."""
+    return DEFINITIONS.resolve_implicit_global_asset_job_def().execute_in_process(
+        asset_selection=[trades.key], instance=instance, tags=tags, raise_on_error=False
+    )
+
+
+def report(instance, asset: str, passed: bool, partition: str | None = None):
+    """A check evaluated without a run, as a sensor does it."""
+    warn, key = dg.AssetCheckSeverity.WARN, dg.AssetKey(asset.split("/"))
+    evaluation = dg.AssetCheckEvaluation(key, "fresh", passed, severity=warn, partition=partition)
+    instance.report_runless_asset_event(evaluation)
+
+
+def all_of(error: BaseException) -> str:
+    """What Dagster stores of an error, and more: message, traceback, causes."""
+    return "".join(traceback.format_exception(error)) + repr(error.__context__) + repr(error.__cause__)
+
+
+def test_a_failed_run_is_one_message_with_its_steps_and_a_link(instance, slack):
+    failures = Sensor(alert_failed_runs, instance, slack.url, "http://ui/")
+    run(instance, fails="known")
+    failures.tick()
+    assert slack.posts == []  # the first tick begins at the end of the log
+    failed = run(instance, fails="known")
+    run(instance)
+
+    failures.tick()
+    failures.tick()
+
+    [post] = slack.posts
+    assert post["text"] == (
+        "*Run failed: trades*\n"
+        "trades: 3 records &lt;of&gt; 'trades' &amp; more are gone. Nothing was changed\n"
+        f"Run {failed.run_id}\n"
+        f"<http://ui/runs/{failed.run_id}|Open in Dagster>"
+    )
+    assert "\n".join(block["text"]["text"] for block in post["blocks"]) == post["text"]
+
+
+def test_an_unforeseen_error_is_told_by_type_only(instance, slack):
+    job = DEFINITIONS.resolve_job_def("everything")
+    failed = job.execute_in_process(instance=instance, tags={"fails": "unforeseen"}, raise_on_error=False)
     context = dg.build_run_status_sensor_context(
-        sensor_name="failed_runs",
-        dagster_event=done.get_run_failure_event(),
-        dagster_instance=instance,
-        dagster_run=done.dagster_run,
-        resources={"alerts": receiver.webhook},
-    ).for_run_failure()
-    failed_runs(context)
-    (message,) = receiver.messages
-    assert message.startswith(":red_circle: Run *everything* failed <https://dagster.example/runs/")
-    assert "• `table`: Kafka &lt;b&gt; does not answer &amp; more" in message
+        "alert_failed_runs", failed.get_run_failure_event(), instance, failed.dagster_run
+    )
+    alert_failed_runs(context.for_run_failure(), alerts=Webhook(url=slack.url))
+    reason = "trades: ValueError, see the run's log"
+    assert slack.texts() == [f"*Run failed: everything*\n{reason}\nRun {failed.run_id}"]
 
 
-def test_nobody_is_told_where_there_is_no_webhook(instance):
-    world = World(instance)
-    world.run(False)
-    world.tick(Webhook())
-    assert json.loads(world.cursor) == ["table sane"]
+def test_a_run_that_fails_outside_of_its_steps_is_told_of(instance, slack):
+    failures = Sensor(alert_failed_runs, instance, slack.url)
+    failures.tick()
+    lost = run(instance)
+    instance.report_run_failed(lost.dagster_run, "The worker is gone\nand its log")
+    failures.tick()
+    assert slack.texts() == [f"*Run failed: trades*\nThe worker is gone\nRun {lost.run_id}"]
 
 
-def test_an_unreachable_server_is_named_without_its_url():
+def test_a_run_whose_alert_failed_is_told_of_by_a_later_tick(instance, slack):
+    failures = Sensor(alert_failed_runs, instance, slack.url)
+    failures.tick()
+    run(instance, fails="known")
+    slack.always = (500, "", {})
+    with pytest.raises(dg.DagsterError, match="webhook does not answer at 127.0.0.1: HTTP 500") as raised:
+        failures.tick()
+    assert SECRET not in all_of(raised.value)
+    slack.always = None
+    failures.tick()
+    failures.tick()
+    assert len(slack.texts()) == 1
+
+
+def test_a_check_is_told_of_when_it_turns_and_only_then(instance, slack):
+    checks = Sensor(alert_failed_checks, instance, slack.url, "http://ui")
+    assert run(instance, lag="9").success  # a failed check leaves its run green
+    checks.tick()
+    assert slack.posts == []  # history
+
+    run(instance)
+    checks.tick()
+    assert slack.posts == []  # passes, and nobody was told that it did not
+
+    run(instance, lag="1234")
+    checks.tick()
+    checks.tick()
+    assert slack.texts() == [
+        "*Check failed (ERROR): fresh of trades*\n1,234 records behind &lt;!channel&gt;\nlag_records 1,234\n"
+        "<http://ui/assets/trades?view=checks&amp;checkDetail=fresh|Open in Dagster>"
+    ]
+    run(instance, lag="2000")
+    checks.tick()
+    assert slack.texts() == []
+    run(instance)
+    run(instance)
+    checks.tick()
+    [text] = slack.texts()
+    assert text.startswith("*Check holds again: fresh of trades*\n0 records behind")
+    assert "alice" not in json.dumps(slack.posts)
+
+
+def test_a_check_that_a_sensor_reports_without_a_run_is_seen_and_each_partition_has_its_own_verdict(instance, slack):
+    checks = Sensor(alert_failed_checks, instance, slack.url)
+    checks.tick()
+    # Dagster 1.13 stores one evaluation without a run for each partition of a check, and refuses the next.
+    for passed, partition in [(False, "a"), (True, "b"), (False, "c"), (False, None), (False, None), (True, None)]:
+        report(instance, "iceberg/shop", passed, partition)
+    checks.tick()
+    assert slack.texts() == [
+        "*Check failed (WARN): fresh of iceberg/shop [a]*",
+        "*Check failed (WARN): fresh of iceberg/shop [c]*",
+        "*Check failed (WARN): fresh of iceberg/shop*",
+        "*Check holds again: fresh of iceberg/shop*",
+    ]
+    assert json.loads(checks.cursor)["failing"] == ["fresh of iceberg/shop [a]", "fresh of iceberg/shop [c]"]
+
+
+def test_checks_of_other_code_locations_are_not_ours(instance, slack):
+    checks = Sensor(alert_failed_checks, instance, slack.url, definitions=DEFINITIONS)
+    checks.tick()
+    report(instance, "theirs", False)
+    run(instance, lag="1")
+    checks.tick()
+    [text] = slack.texts()
+    assert "fresh of trades" in text
+
+
+def test_a_server_error_is_tried_again_and_delivers_once(instance, slack):
+    checks = Sensor(alert_failed_checks, instance, slack.url)
+    checks.tick()
+    run(instance, lag="1")
+    slack.answers.append((500, "", {}))
+    checks.tick()
+    checks.tick()
+    assert (len(slack.posts), len(slack.texts())) == (2, 1)
+
+
+def test_a_webhook_that_is_down_fails_the_tick_and_a_later_one_delivers(instance, slack):
+    checks = Sensor(alert_failed_checks, instance, slack.url)
+    checks.tick()
+    run(instance, lag="1")
+    slack.always = (500, "", {})
+    with pytest.raises(Unreachable, match="HTTP 500"):
+        checks.tick()
+    slack.always = None
+    checks.tick()
+    checks.tick()
+    assert len(slack.texts()) == 1
+
+
+def test_what_was_delivered_before_the_webhook_went_down_is_not_sent_again(instance, slack):
+    checks = Sensor(alert_failed_checks, instance, slack.url)
+    checks.tick()
+    for name in ("a", "b", "c"):
+        report(instance, name, False)
+    slack.answers.append((200, "ok", {}))
+    slack.always = (404, "no_service", {})
+    checks.tick()
+    with pytest.raises(Unreachable, match="HTTP 404 no_service"):
+        checks.tick()
+    slack.always = None
+    checks.tick()
+    assert slack.texts() == [f"*Check failed (WARN): fresh of {name}*" for name in ("a", "b", "c")]
+
+
+def test_what_one_tick_has_no_time_for_the_next_ones_send(instance, slack, monkeypatch):
+    monkeypatch.setattr(alerts, "MOST_SECONDS", -1)
+    checks = Sensor(alert_failed_checks, instance, slack.url)
+    checks.tick()
+    for name in ("a", "b"):
+        report(instance, name, False)
+    for name in ("a", "b"):
+        checks.tick()
+        assert slack.texts() == [f"*Check failed (WARN): fresh of {name}*"]
+
+
+def test_the_cursor_stays_small(instance, slack, monkeypatch):
+    monkeypatch.setattr(alerts, "MOST_FAILING", 2)
+    checks = Sensor(alert_failed_checks, instance, slack.url)
+    checks.tick()
+    for name in ("a", "b", "c"):
+        report(instance, name, False)
+    checks.tick()
+    assert json.loads(checks.cursor)["failing"] == ["fresh of b", "fresh of c"]
+
+
+@pytest.mark.parametrize("sensor", [alert_failed_runs, alert_failed_checks])
+def test_without_a_webhook_nothing_happens(instance, sensor, slack):
+    off = Sensor(sensor, instance, "")
+    off.tick()
+    run(instance, fails="known", lag="1")
+    assert off.tick().skip_message == OFF
+    off.webhook = Webhook(url=slack.url)
+    off.tick()
+    assert slack.posts == []  # what failed before it was switched on is history
+
+
+def test_retry_after_is_obeyed_within_reason(slack):
+    slack.answers.append((429, "", {"Retry-After": "1"}))
+    Webhook(url=slack.url).send("hello")
+    assert (len(slack.posts), slack.texts()) == (2, ["*hello*"])
+
+
+@pytest.mark.parametrize(
+    ("url", "answer", "said"),
+    [
+        (
+            "{slack}",
+            (404, "no_service", {}),
+            "at 127.0.0.1: HTTP 404 no_service. Nothing was changed. Check the URL",
+        ),
+        ("{slack}", (400, f"cannot POST /{SECRET}", {}), "at 127.0.0.1: HTTP 400. Nothing"),
+        ("{slack}", (302, "", {"Location": f"/{SECRET}"}), "at 127.0.0.1: HTTP 302. Nothing"),
+        ("{slack}", (503, f"/{SECRET}", {}), "at 127.0.0.1: HTTP 503. Nothing"),
+        (f"http://user:a-secret@127.0.0.1:9/{SECRET}", None, "at 127.0.0.1: NewConnectionError"),
+        (f"http://nowhere.invalid/{SECRET}", None, "at nowhere.invalid: "),
+        (f"hooks.example/{SECRET}", None, "at its URL: MissingSchema"),
+        (f"http://[{SECRET}", None, "at its URL: "),
+        (f"http://127.0.0.1:port/{SECRET}", None, "at 127.0.0.1: InvalidURL"),
+        (f"file:///{SECRET}", None, "at its URL: InvalidSchema"),
+    ],
+)
+def test_no_error_log_or_repr_shows_the_url(monkeypatch, caplog, slack, url, answer, said):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1,.invalid")
+    caplog.set_level(logging.DEBUG)
+    slack.always = answer
+    webhook = Webhook(url=url.replace("{slack}", slack.url))
     with pytest.raises(Unreachable) as raised:
-        Webhook(url=f"http://127.0.0.1:1/services/{SECRET}").send("x")
-    assert SECRET not in str(raised.value)
-    assert raised.value.__cause__ is None
+        webhook.send("hello")
+    assert said in str(raised.value)
+    for shown in (all_of(raised.value), caplog.text, repr(webhook), str(webhook)):
+        assert "a-secret" not in shown
 
 
-def test_what_others_wrote_is_escaped():
-    assert escaped("a < b & c > d") == "a &lt; b &amp; c &gt; d"
+def test_a_long_message_fits_into_a_section(slack):
+    Webhook(url=slack.url, ui_url="http://ui").send("long", ["<" * 5000], "/runs")
+    [post] = slack.posts
+    assert all(len(block["text"]["text"]) <= SECTION_CHARACTERS for block in post["blocks"])
+    assert post["text"].endswith("…\n<http://ui/runs|Open in Dagster>")
+
+
+def test_an_unset_variable_turns_alerts_off_where_it_has_a_default(monkeypatch):
+    def webhook(environment: str) -> Webhook:
+        built = {"alerts": build_resources(configuration.load(), environment)["alerts"]}
+        with dg.build_resources(built) as resolved:
+            return resolved.alerts
+
+    monkeypatch.delenv("LAKEHOUSE_ALERT_WEBHOOK", raising=False)
+    assert webhook("local").url == ""
+    with pytest.raises(dg.DagsterInvalidConfigError, match="LAKEHOUSE_ALERT_WEBHOOK"):
+        webhook("aws")
+    monkeypatch.setenv("LAKEHOUSE_ALERT_WEBHOOK", "http://hook")
+    assert (webhook("local").url, webhook("aws").url) == ("http://hook", "http://hook")
+
+
+def test_alerts_may_be_left_out_and_a_wrong_key_is_explained():
+    systems = dict(configuration.load().environments["local"])
+    del systems["alerts"]
+    config = configuration.Config(namespace="n", topics={}, environments={"local": systems})
+    assert build_resources(config, "local")["alerts"].url == ""
+    config = configuration.Config(namespace="n", topics={}, environments={"local": systems | {"alerts": {"urls": ""}}})
+    with pytest.raises(ConfigError, match="alerts.urls: no such key. Did you mean 'url'"):
+        build_resources(config, "local")

@@ -39,6 +39,12 @@ def test_upkeep_and_proof_come_every_day_and_not_with_every_run(loaded):
     assert {(s.job_name, s.default_status) for s in loaded.schedules} == {("ledger", running), ("maintenance", running)}
 
 
+def test_failed_runs_and_checks_are_alerted_of_from_the_start(loaded):
+    sensors = {sensor.name: sensor.default_status for sensor in loaded.sensors}
+    for name in ("alert_failed_runs", "alert_failed_checks"):
+        assert sensors[name] == dg.DefaultSensorStatus.RUNNING
+
+
 def test_a_route_has_the_assets_of_a_topic_with_a_partition_each(tmp_path, monkeypatch):
     text = configuration.config_path().read_text()
     route = r"routes: {shop: {pattern: 'shop\.(?P<entity>\w+)', table: 'shop_{entity}', errors: log}}"
