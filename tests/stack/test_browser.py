@@ -74,7 +74,7 @@ def materialize(page, path):
     """Press the button of that page and wait for the run that it starts; returns how the run ended."""
     page.goto(f"{os.environ['LAKEHOUSE_UI_URL']}/{path}")
     page.get_by_role("button", name="Materialize").first.click()
-    page.get_by_role("button", name="View", exact=True).click()
+    page.get_by_text("View", exact=True).click()
     ended = page.get_by_text("Success", exact=True).or_(page.get_by_text("Failure", exact=True)).first
     ended.wait_for()
     return ended.inner_text()
