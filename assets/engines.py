@@ -1,7 +1,7 @@
 """Whether every engine says the same of a table: Spark, DuckDB by Glue's registration, and Snowflake."""
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -13,10 +13,13 @@ from lakehouse.freshness import Hop
 from lakehouse.lag import snapshots_behind
 from lakehouse.ledger_page import markdown
 from lakehouse.truth import Answer, differences, summed
-from resources.catalog import Catalog, commits, published_table, snapshot_at
-from resources.spark import Spark
+from resources.catalog import commits, published_table
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 AGREE = "engines_agree"
+ATTEMPTS = 3
 
 
 def engines_check(config: Config, topic: Topic) -> Standing:
@@ -28,16 +31,17 @@ def engines_check(config: Config, topic: Topic) -> Standing:
     def agree(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         r = context.resources
         current = r.catalog.current(config.namespace, topic)
-        table = published_table(r.catalog, config.namespace, current.table)
-        scales, history, now_ms = summed(table.schema()), commits(table), int(time.time() * 1000)
+        asked = {"glue": _through_glue(config, current, r), "snowflake": _in_snowflake(config, current, r)}
+        # After the answers: what they show may have been published while they were asked.
+        history = commits(published_table(r.catalog, config.namespace, current.table))
         said, answers = [], []
-        for hop, ask in (("glue", _through_glue), ("snowflake", _in_snowflake)):
-            answer = ask(config, current, scales, r)
-            shown = Hop(topic.name, hop, topic.max_lag_seconds, snapshots_behind(history, answer.snapshot_id, now_ms))
+        for hop, answer in asked.items():
+            behind = snapshots_behind(history, answer.snapshot_id, int(time.time() * 1000))
+            shown = Hop(topic.name, hop, topic.max_lag_seconds, behind, answer.snapshot_id)
             if not shown.fresh:
                 said.append(shown.said)
-            if shown.behind is not None:
-                reference = _in_spark(config, current, scales, answer.snapshot_id, r.catalog, r.spark)
+            if behind is not None:
+                reference = _in_spark(config, current, answer, r)
                 said += differences(reference, answer)
                 answers.append(reference)
             answers.append(answer)
@@ -45,7 +49,8 @@ def engines_check(config: Config, topic: Topic) -> Standing:
             check_name=AGREE,
             asset_key=["snowflake", topic.name],
             passed=not said,
-            description="; ".join(said) or f"{answers[-1].rows:,} rows and {len(scales)} sums are the same everywhere",
+            description="; ".join(said)
+            or f"{answers[-1].rows:,} rows and {len(answers[-1].sums)} sums are the same everywhere",
             metadata={"answers": dg.MarkdownMetadataValue(_page(answers))},
         )
 
@@ -53,57 +58,71 @@ def engines_check(config: Config, topic: Topic) -> Standing:
     return Standing(AGREE, said, frozenset({"catalog", "glue", "snowflake", "spark"}), agree)
 
 
-def _in_spark(
-    config: Config, topic: Topic, scales: dict[str, int], snapshot_id: int, catalog: Catalog, spark: Spark
-) -> Answer:
-    """The reference: the table's own catalog, and the engine that wrote it."""
-    quoted = {column: naming.spark_identifier(column) for column in scales}
-    sums = "".join(f", SUM(CAST({quoted[column]} AS DECIMAL(38,{scale})))" for column, scale in scales.items())
-    table = f"{naming.spark_table(config.namespace, topic.table)} VERSION AS OF {snapshot_id}"
-    session = spark.session(catalog.spark_settings())
-    row = session.sql(f"SELECT COUNT(*){sums} FROM {table}").first()
-    assert row is not None
-    return Answer.of("Spark", snapshot_id, list(scales), tuple(row))
+def _in_spark(config: Config, topic: Topic, answer: Answer, systems: Any) -> Answer:
+    """The reference: what the engine that wrote the table says of the snapshot that another answered for."""
+    quoted = {column: naming.spark_identifier(column) for column in answer.scales}
+    sums = "".join(f", SUM(CAST({quoted[column]} AS DECIMAL(38,{n})))" for column, n in answer.scales.items())
+    table = f"{naming.spark_table(config.namespace, topic.table)} VERSION AS OF {answer.snapshot_id}"
+    row = systems.spark.session(systems.catalog.spark_settings()).sql(f"SELECT COUNT(*){sums} FROM {table}").first()
+    return Answer.of("Spark", answer.snapshot_id, answer.scales, tuple(row))
 
 
-def _through_glue(config: Config, topic: Topic, scales: dict[str, int], systems: Any) -> Answer:
-    """What Glue's registration leads to: the metadata file, read by pyiceberg as a stream, summed by DuckDB.
+def _through_glue(config: Config, topic: Topic, systems: Any) -> Answer:
+    """What Glue's registration leads to: the metadata file, read by pyiceberg, summed by DuckDB.
 
     Raises: LakehouseError when nothing is registered.
     """
     import duckdb
-    from pyiceberg.table import StaticTable
 
     registration = systems.glue.registration(config.namespace, topic.table)
     if registration is None:
         raise LakehouseError(f"Glue has no table {config.namespace}.{topic.table}. Materialize glue/{topic.name}")
-    table = StaticTable.from_metadata(registration.metadata_location, systems.catalog.file_io())
+    table, snapshot_id = _served("Glue", topic, systems, registration.metadata_location)
+    scales = summed(table.schema())
     # Without a column to sum, any: rows are counted.
-    columns = tuple(scales) or (table.schema().fields[0].name,)
-    stream = table.scan(selected_fields=columns).to_arrow_batch_reader()
+    stream = table.scan(selected_fields=tuple(scales) or (table.schema().fields[0].name,)).to_arrow_batch_reader()
     sums = "".join(f', SUM("{_doubled(column)}"::DECIMAL(38,{scale}))' for column, scale in scales.items())
     with duckdb.connect() as connection:
         connection.register("stream", stream)
         row = connection.execute(f"SELECT COUNT(*){sums} FROM stream").fetchone()
-    assert row is not None and table.metadata.current_snapshot_id is not None
-    return Answer.of("DuckDB through Glue", table.metadata.current_snapshot_id, list(scales), row)
+    assert row is not None
+    return Answer.of("DuckDB through Glue", snapshot_id, scales, row)
 
 
-def _in_snowflake(config: Config, topic: Topic, scales: dict[str, int], systems: Any) -> Answer:
-    """Raises: LakehouseError when there is no such table."""
+def _in_snowflake(config: Config, topic: Topic, systems: Any) -> Answer:
+    """What Snowflake shows; asked again where it was refreshed meanwhile.
+
+    Raises: LakehouseError when there is no such table, or it never stands still.
+    """
     snowflake = systems.snowflake
-    state = snowflake.table_state(config.namespace, topic.table)
-    if state is None:
-        raise LakehouseError(f"Snowflake shows no table of '{topic.name}'. Materialize snowflake/{topic.name}")
-    name = naming.snowflake_identifier(
-        *(naming.snowflake_name(part) for part in (snowflake.database, config.namespace, topic.table))
-    )
-    quoted = {column: naming.snowflake_identifier(naming.snowflake_name(column)) for column in scales}
-    sums = "".join(f", SUM({quoted[column]}::NUMBER(38,{scale}))" for column, scale in scales.items())
-    _, [row] = snowflake.query(f"SELECT COUNT(*){sums} FROM {name}")
-    snapshot_id = snapshot_at(systems.catalog, state.metadata_location)
-    assert snapshot_id is not None
-    return Answer.of("Snowflake", snapshot_id, list(scales), row)
+    parts = (snowflake.database, config.namespace, topic.table)
+    name = naming.snowflake_identifier(*map(naming.snowflake_name, parts))
+    for _ in range(ATTEMPTS):
+        state = snowflake.table_state(config.namespace, topic.table)
+        if state is None:
+            raise LakehouseError(f"Snowflake shows no table of '{topic.name}'. Materialize snowflake/{topic.name}")
+        table, snapshot_id = _served("Snowflake", topic, systems, state.metadata_location)
+        scales = summed(table.schema())
+        quoted = {column: naming.snowflake_identifier(naming.snowflake_name(column)) for column in scales}
+        sums = "".join(f", SUM({quoted[column]}::NUMBER(38,{scale}))" for column, scale in scales.items())
+        _, [row] = snowflake.query(f"SELECT COUNT(*){sums} FROM {name}")
+        after = snowflake.table_state(config.namespace, topic.table)
+        if after and after.metadata_location == state.metadata_location:
+            return Answer.of("Snowflake", snapshot_id, scales, row)
+    raise LakehouseError(f"Snowflake's table of '{topic.name}' was refreshed each time it was asked. Check it again")
+
+
+def _served(engine: str, topic: Topic, systems: Any, metadata_location: str) -> tuple["Table", int]:
+    """The table as a metadata file describes it, with the columns it had then, and its snapshot.
+
+    Raises: LakehouseError when it has none.
+    """
+    from pyiceberg.table import StaticTable
+
+    table = StaticTable.from_metadata(metadata_location, systems.catalog.file_io())
+    if table.metadata.current_snapshot_id is None:
+        raise LakehouseError(f"{engine} shows metadata of '{topic.name}' without a snapshot: {metadata_location}")
+    return table, table.metadata.current_snapshot_id
 
 
 def _doubled(name: str) -> str:

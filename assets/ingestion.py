@@ -153,7 +153,8 @@ def measure_lag(kafka: Kafka, catalog: Catalog, namespace: str, topics: list[Top
     Raises: Unreachable.
     """
     lags = {}
-    offsets = kafka.offsets([topic.topic for topic in topics])
+    # What an open transaction holds back waits, too: a transaction that hangs must be seen.
+    offsets = kafka.offsets([topic.topic for topic in topics], committed=False)
     for topic in topics:
         start = {partition: found.start for partition, found in offsets[topic.topic].items()}
         end = {partition: found.end for partition, found in offsets[topic.topic].items()}

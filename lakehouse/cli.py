@@ -204,9 +204,11 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
     try:
         known = config.load()
         names = list(topics or (*known.topics, *known.routes))
-        chosen = [known.topic(name) for name in names if name not in known.routes]
         with connected(known) as systems:
-            outcomes = [*gate.standing(known, names), *gate.declared(known, chosen, systems)]
+            there = systems.kafka.topics() if known.routes else []
+            routed = [topic for topic in known.routed(there) if not topics]
+            chosen = [known.topic(name) for name in names if name not in known.routes] + routed
+            outcomes = [*gate.standing(known, names, there), *gate.declared(known, chosen, systems)]
     except LakehouseError as error:
         raise click.UsageError(str(error)) from error
     _report(outcomes, as_json, junit)

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 from assets import quality
 from assets.audit import Finding
+from assets.entry import partitions
 from lakehouse.checks import RowCount
 from lakehouse.config import Config, Topic
 from lakehouse.errors import LakehouseError
@@ -30,10 +31,10 @@ class Outcome:
     said: str
 
 
-def standing(config: Config, names: Collection[str]) -> Iterator[Outcome]:
+def standing(config: Config, names: Collection[str], there: Collection[str]) -> Iterator[Outcome]:
     """The checks of Dagster's assets that need no run of the asset, as the UI would run them.
 
-    Parameters: `names` are entries of lakehouse.yaml.
+    Parameters: `names` are entries of lakehouse.yaml; `there` are the topics in Kafka, of which routes have some.
     """
     import dagster as dg
 
@@ -46,6 +47,10 @@ def standing(config: Config, names: Collection[str]) -> Iterator[Outcome]:
     job = dg.define_asset_job("check", dg.AssetSelection.checks(*chosen))
     quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
     with dg.DagsterInstance.ephemeral() as instance:
+        for route in config.routes.values():
+            known = partitions(route)
+            assert known and known.name
+            instance.add_dynamic_partitions(known.name, [topic for topic in there if route.routed(topic)])
         done = (
             dg.Definitions.merge(loaded, dg.Definitions(jobs=[job]))
             .resolve_job_def("check")

@@ -121,9 +121,11 @@ class Kafka(dg.ConfigurableResource):
                 found[name] = TopicDescription(str(description.topic_id), len(description.partitions))
         return found
 
-    def offsets(self, topics: Sequence[str]) -> dict[str, dict[int, Offsets]]:
-        """Where each partition of each topic starts and ends for a read_committed consumer, in two requests for all.
+    def offsets(self, topics: Sequence[str], *, committed: bool = True) -> dict[str, dict[int, Offsets]]:
+        """Where each partition of each topic starts and ends, in two requests for all.
 
+        Parameters: `committed` is how a read_committed consumer sees it, to whom the log ends where an open transaction
+        begins.
         Raises: Unreachable; LakehouseError when a topic does not exist.
         """
         from confluent_kafka import IsolationLevel
@@ -136,9 +138,9 @@ class Kafka(dg.ConfigurableResource):
                 f"Materialize kafka/{missing[0]}, or correct its name in lakehouse.yaml"
             )
         partitions = [(topic, p) for topic, found in described.items() for p in range(found.partitions)]
-        committed = IsolationLevel.READ_COMMITTED
-        start = self._list_offsets(partitions, OffsetSpec.earliest(), committed)
-        end = self._list_offsets(partitions, OffsetSpec.latest(), committed)
+        isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        start = self._list_offsets(partitions, OffsetSpec.earliest(), isolation)
+        end = self._list_offsets(partitions, OffsetSpec.latest(), isolation)
         return {
             topic: {p: Offsets(start[topic, p], end[topic, p]) for p in range(found.partitions)}
             for topic, found in described.items()
@@ -187,13 +189,15 @@ class Kafka(dg.ConfigurableResource):
     def oldest_timestamp(self, topic: str, positions: Mapping[int, int]) -> dict[int, int | None]:
         """The timestamp (milliseconds) of the first record from an offset on, by partition; None if there is none.
 
+        Records of open transactions count, too: they wait.
+
         Raises: Unreachable.
         """
         from confluent_kafka import TopicPartition
 
         found: dict[int, int | None] = dict.fromkeys(positions)
         deadline = time.monotonic() + TIMEOUT_SECONDS
-        with self._explained(), closing(self._consumer("lakehouse-lag")) as consumer:
+        with self._explained(), closing(self._consumer("lakehouse-lag", "read_uncommitted")) as consumer:
             consumer.assign([TopicPartition(topic, p, offset) for p, offset in positions.items()])
             waiting = set(positions)
             while waiting and time.monotonic() < deadline:
@@ -326,12 +330,12 @@ class Kafka(dg.ConfigurableResource):
             self._client = AdminClient(self.client_config(), logger=_LOG)
         return self._client
 
-    def _consumer(self, group: str) -> Consumer:
+    def _consumer(self, group: str, isolation: str = "read_committed") -> Consumer:
         from confluent_kafka import Consumer
 
         settings = {"group.id": group, "enable.auto.commit": "false", "auto.offset.reset": "error"}
         return Consumer(
-            {**self.client_config(), **settings, "isolation.level": "read_committed", "enable.partition.eof": "true"},
+            {**self.client_config(), **settings, "isolation.level": isolation, "enable.partition.eof": "true"},
             logger=_LOG,
         )
 

@@ -178,7 +178,6 @@ def test_markers_alone_move_the_position_and_make_no_row(resources):
     oracle.judge(stream)
 
 
-@pytest.mark.xfail(strict=True, reason="lag counts up to the last stable offset: what waits behind it is not seen")
 def test_a_hanging_transaction_delays_and_is_seen(resources):
     from assets.ingestion import measure_lag
 

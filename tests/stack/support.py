@@ -108,7 +108,9 @@ class Stream:
         return Systems(r.kafka, r.schema_registry, r.spark, r.catalog)
 
     def create(self) -> None:
-        for created in admin().create_topics([NewTopic(self.name, self.partitions)]).values():
+        # Some tests choose timestamps, and a broker drops old ones whenever it looks.
+        topic = NewTopic(self.name, self.partitions, config={"retention.ms": "-1"})
+        for created in admin().create_topics([topic]).values():
             created.result()
 
     def schema(self, schema: str = TRADES) -> int:

@@ -1,5 +1,6 @@
 """Every engine says the same of a table, and one that does not is named."""
 
+import json
 from decimal import Decimal
 from types import SimpleNamespace
 
@@ -78,10 +79,39 @@ def test_a_registration_of_what_was_never_published_is_found(resources):
 
 
 def test_each_difference_is_a_sentence():
-    right = Answer.of("Spark", 1, ["a", "b"], (3, 10, None))
-    assert differences(right, Answer.of("X", 1, ["a", "b"], ("3", Decimal("10.00"), None))) == []
-    assert differences(right, Answer.of("X", 1, ["a", "b"], (2, 9, 0))) == [
+    scales = {"a": 0, "b": 2}
+    right = Answer.of("Spark", 1, scales, (3, 10, None))
+    assert differences(right, Answer.of("X", 1, scales, ("3", Decimal("10.00"), None))) == []
+    assert differences(right, Answer.of("X", 1, scales, (2, 9, 0))) == [
         "X has 2 rows, Spark 3",
         "X sums a to 9, Spark to 10",
         "X sums b to 0, Spark to None",
     ]
+
+
+def test_extreme_numbers_decimals_nulls_and_a_column_that_came_later(resources):
+    def schema(*fields):
+        return json.dumps({"type": "record", "name": "R", "fields": [{"name": n, "type": t} for n, t in fields]})
+
+    money = {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 2}
+    first = schema(("userid", "string"), ("big", "long"), ("money", money), ("none", ["null", "int"]))
+    later = json.loads(first)
+    later["fields"].append({"name": "more", "type": ["null", "long"], "default": None})
+    stream = Stream(resources, partitions=1)
+    rows = [{"userid": "a", "big": 2**63 - 1, "money": Decimal("123456789012345678.99"), "none": None}] * 3
+
+    def produce(text, records):
+        stream.produce([{"value": framed(stream.schema(text), text, record)} for record in records])
+        stream.ingest()
+
+    produce(first, rows)
+    register(stream.config, stream.topic, resources.catalog, resources.glue)
+    show(stream.config, stream.topic, resources.catalog, resources.snowflake)
+    # Glue and Snowflake still show the table as it was before it had the column.
+    produce(json.dumps(later), [rows[0] | {"more": 1}])
+
+    passed, said, page = check(stream)
+    assert passed, said
+    assert said.startswith("3 rows and ")
+    for value in (3 * (2**63 - 1), Decimal("370370367037037036.97"), None):
+        assert page.count(f"| {value} |") >= 3

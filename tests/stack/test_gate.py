@@ -3,10 +3,12 @@
 import json
 import subprocess
 import sys
+import time
 from xml.etree import ElementTree
 
 import dagster as dg
 import pytest
+import yaml
 from click.testing import CliRunner
 from support import TRADES, Stream, framed, trade
 
@@ -82,6 +84,24 @@ def test_check_passes_warns_fails_and_says_so_to_programs(stream, tmp_path):
     assert verdicts(done)["iceberg", "side_known"] == "failed"
     assert [case.get("name") for case in ElementTree.parse(report).iter("testcase") if case.find("failure") is not None]
     assert "✗ iceberg" in run("check").output
+
+
+def test_the_topics_of_a_route_are_checked_too(stream, tmp_path):
+    file = stream.declare(tmp_path)
+    declared = yaml.safe_load(file.read_text())
+    route = {"pattern": stream.name, "checks": CHECKS, "max_lag_seconds": 600}
+    file.write_text(yaml.safe_dump(declared | {"topics": {}, "routes": {"mine": route}}))
+    produce(stream, {}, {"side": "HOLD"})
+    stream.topic = stream.topic.model_copy(update={"checks": {}})
+    stream.ingest()
+    found = verdicts(run("check", "--json"))
+    assert (found["iceberg", "fresh"], found["iceberg", "side_known"]) == ("passed", "failed")
+
+    an_hour_ago = int(time.time() * 1000) - 3_600_000
+    stream.produce([{"value": framed(stream.schema(), TRADES, trade(1)), "timestamp": an_hour_ago}])
+    done = run("check", "--json")
+    assert verdicts(done)["iceberg", "fresh"] == "failed"
+    assert f"1 of 1 topics are stale: {stream.name}" in done.output or "records behind" in done.output
 
 
 def test_check_that_cannot_run_is_neither_passed_nor_failed(stream):
