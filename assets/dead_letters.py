@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from assets.entry import group, partitions, topic_of
+from assets.entry import group, partitions, read_once, topic_of
 from assets.failures import RETRY, explained
 from assets.ingestion import Systems
 from assets.replay import redrive
@@ -29,6 +29,7 @@ def dead_letters_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         retry_policy=RETRY,
         metadata={"dagster/table_name": f"{config.namespace}.{naming.dead_letter_table(group(entry))}"},
     )
+    @read_once
     def dead_letters(
         context: dg.AssetExecutionContext,
         kafka: Kafka,

@@ -4,7 +4,7 @@ import time
 
 import dagster as dg
 
-from assets.entry import group, partitions, topic_of
+from assets.entry import group, partitions, read_once, topic_of
 from assets.failures import RETRY, explained
 from assets.standing import Standing
 from lakehouse.automation import on_upstream_change
@@ -34,6 +34,7 @@ def registration_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         automation_condition=on_upstream_change(),
         metadata={"dagster/table_name": f"{config.namespace}.{group(entry)}"},
     )
+    @read_once
     def glue_registration(context: dg.AssetExecutionContext, catalog: Catalog, glue: Glue) -> dg.MaterializeResult:
         with explained():
             topic = topic_of(entry, context)

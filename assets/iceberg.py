@@ -7,7 +7,7 @@ import dagster as dg
 from pydantic import Field
 
 from assets.audit import CONSERVATION, KEY_NOT_NULL, AuditFailed, Finding
-from assets.entry import code_links, group, partitions, topic_of
+from assets.entry import code_links, group, partitions, read_once, topic_of
 from assets.failures import RETRY, explained
 from assets.ingestion import Published, Systems, ingest
 from assets.maintenance import size
@@ -65,6 +65,7 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         },
         check_specs=[*_audit_specs(key), *_declared_specs(key, entry)],
     )
+    @read_once
     def iceberg_table(
         context: dg.AssetExecutionContext,
         config: Replay,

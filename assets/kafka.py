@@ -1,41 +1,44 @@
-"""The asset of a Kafka topic. Materializing it ensures the topic and its subjects; for a derived topic, its content."""
+"""The asset of a Kafka topic: observed where others make it; else materializing it ensures topic, subjects, content."""
 
 from collections.abc import Mapping
 
 import dagster as dg
 
 from assets.derivation import derive
-from assets.entry import code_links, group, partitions, topic_of
+from assets.entry import code_links, group, partitions, read_once
 from assets.failures import RETRY, explained
 from assets.freshness import idle_policy
 from assets.ingestion import Systems
 from lakehouse.automation import on_upstream_change
-from lakehouse.config import Config, Datagen, Derived, Topic
-from lakehouse.errors import LakehouseError
+from lakehouse.config import Config, Datagen, Derived, Existing, Topic
 from resources.catalog import Catalog
 from resources.kafka import Kafka, Offsets
 from resources.schema_registry import SchemaRegistry
 from resources.spark import Spark
 
 
-def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
-    """`kafka/<topic>`."""
+def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition | dg.AssetSpec:
+    """`kafka/<topic>`: an external asset, which the sensor reports, where others make the topic."""
     derived = isinstance(entry.source, Derived)
-
-    @dg.asset(
+    spec = dg.AssetSpec(
         key=["kafka", entry.name],
         deps=[["iceberg", entry.source.from_topic]] if isinstance(entry.source, Derived) else [],
         description=entry.description,
         group_name=group(entry),
         kinds={"kafka", entry.value_format} | ({"spark"} if derived else set()),
-        pool=f"kafka_{group(entry)}",
         partitions_def=partitions(entry),
         owners=entry.owners,
-        retry_policy=RETRY,
         automation_condition=on_upstream_change() if derived else None,
         freshness_policy=idle_policy(entry),
         metadata=code_links(config, entry),
     )
+    if isinstance(entry.source, Existing):
+        return spec
+
+    @dg.multi_asset(
+        name=spec.key.to_python_identifier(), specs=[spec], pool=f"kafka_{group(entry)}", retry_policy=RETRY
+    )
+    @read_once
     def kafka_topic(
         context: dg.AssetExecutionContext,
         kafka: Kafka,
@@ -45,25 +48,18 @@ def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     ) -> dg.MaterializeResult:
         metadata: dict[str, object] = {}
         with explained():
-            topic = topic_of(entry, context)
-            match topic.source:
+            kafka.ensure_topic(entry.topic, entry.partitions)
+            match entry.source:
                 case Datagen(schema_file=file):
-                    kafka.ensure_topic(topic.topic, topic.partitions)
-                    schema_registry.register(topic.subject("value"), config.text(file))
+                    schema_registry.register(entry.subject("value"), config.text(file))
                 case Derived(from_topic=source):
-                    kafka.ensure_topic(topic.topic, topic.partitions)
-                    produced = derive(config, topic, Systems(kafka, schema_registry, spark, catalog))
-                    context.log.info(f"{topic.name}: {produced.messages:,} messages computed and produced")
+                    produced = derive(config, entry, Systems(kafka, schema_registry, spark, catalog))
+                    context.log.info(f"{entry.name}: {produced.messages:,} messages computed and produced")
                     metadata["messages"] = produced.messages
                     metadata["source_snapshot_id"] = str(produced.source_snapshot_id)
                     if produced.lineage:
                         metadata["dagster/column_lineage"] = _lineage(source, produced.lineage)
-                case _ if topic.topic not in kafka.describe([topic.topic]):
-                    raise LakehouseError(
-                        f"Topic '{topic.topic}' is declared in lakehouse.yaml and does not exist at "
-                        f"{kafka.bootstrap_servers}. Nothing was created. Create it, or give it a source"
-                    )
-            offsets = kafka.offsets([topic.topic])[topic.topic]
+            offsets = kafka.offsets([entry.topic])[entry.topic]
         return dg.MaterializeResult(metadata=metadata | offset_metadata(offsets), data_version=data_version(offsets))
 
     return kafka_topic

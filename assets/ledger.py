@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from assets.entry import group, partitions, topic_of
+from assets.entry import group, partitions, read_once, topic_of
 from assets.failures import RETRY, explained
 from assets.ingestion import Systems
 from assets.proof import Proof, check, prove
@@ -40,6 +40,7 @@ def ledger_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
             dg.AssetCheckSpec("proven", asset=key, description="Rows and dead letters are what the commits counted.")
         ],
     )
+    @read_once
     def proven_ledger(
         context: dg.AssetExecutionContext,
         config: Depth,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets.entry import group, partitions, topic_of
+from assets.entry import group, partitions, read_once, topic_of
 from assets.failures import RETRY, explained
 from lakehouse import naming
 from lakehouse.config import Config, Topic
@@ -140,6 +140,7 @@ def maintenance_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         owners=entry.owners,
         retry_policy=RETRY,
     )
+    @read_once
     def maintenance(context: dg.AssetExecutionContext, catalog: Catalog, spark: Spark) -> dg.MaterializeResult:
         metadata: dict[str, object] = {}
         with explained():

@@ -4,7 +4,7 @@ import time
 
 import dagster as dg
 
-from assets.entry import group, partitions, topic_of
+from assets.entry import group, partitions, read_once, topic_of
 from assets.failures import RETRY, explained
 from assets.standing import Standing
 from lakehouse.automation import on_upstream_change
@@ -35,6 +35,7 @@ def snowflake_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         automation_condition=on_upstream_change(),
         metadata={"dagster/table_name": f"{snowflake_name(config.namespace)}.{snowflake_name(group(entry))}"},
     )
+    @read_once
     def snowflake_table(
         context: dg.AssetExecutionContext, catalog: Catalog, snowflake: Snowflake
     ) -> dg.MaterializeResult:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from assets.entry import read_once
 from assets.failures import explained
 from lakehouse.automation import with_the_asset
 
@@ -43,6 +44,7 @@ def standing_checks(asset: Sequence[str], checks: Sequence[Standing]) -> dg.Asse
         can_subset=True,
         required_resource_keys=set().union(*(check.needs for check in checks)),
     )
+    @read_once
     def run_checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         failures = []
         for check in checks:

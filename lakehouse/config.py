@@ -287,7 +287,7 @@ class Route(Topic):
             raise ConfigError(f"Route '{self.name}': topic '{topic}': {said}. Correct the template") from error
 
 
-System = Literal["kafka", "schema_registry", "spark", "catalog", "glue", "snowflake", "alerts"]
+System = Literal["kafka", "schema_registry", "spark", "catalog", "glue", "snowflake", "alerts", "open_lineage"]
 
 
 class Config(Model):

@@ -8,6 +8,7 @@ import dagster as dg
 
 from assets.alerts import alert_failed_checks, alert_failed_runs
 from assets.freshness_sensor import freshness_sensor
+from assets.open_lineage import lineage_sensor
 from assets.schedules import nightly
 from assets.sensors import topic_offsets_sensor
 from assets.topic import route_definitions, topic_definitions
@@ -46,6 +47,7 @@ def _all(config: Config) -> dg.Definitions:
         sensors=[
             topic_offsets_sensor(config),
             freshness_sensor(config),
+            lineage_sensor(config),
             automation,
             alert_failed_runs,
             alert_failed_checks,

@@ -13,6 +13,7 @@ from lakehouse.errors import ConfigError
 from resources.aws import Glue
 from resources.catalog import Catalog
 from resources.kafka import Kafka
+from resources.open_lineage import OpenLineage
 from resources.schema_registry import SchemaRegistry
 from resources.snowflake import Snowflake
 from resources.spark import Spark
@@ -26,6 +27,7 @@ SYSTEMS: dict[str, type[dg.ConfigurableResource]] = {
     "glue": Glue,
     "snowflake": Snowflake,
     "alerts": Webhook,
+    "open_lineage": OpenLineage,
 }
 
 

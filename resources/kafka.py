@@ -135,7 +135,7 @@ class Kafka(dg.ConfigurableResource):
         if missing := [topic for topic in topics if topic not in described]:
             raise LakehouseError(
                 f"Topic '{missing[0]}' does not exist at {self.bootstrap_servers}. Nothing was changed. "
-                f"Materialize kafka/{missing[0]}, or correct its name in lakehouse.yaml"
+                f"Create it, or correct its name in lakehouse.yaml; one with a source is made by kafka/{missing[0]}"
             )
         partitions = [(topic, p) for topic, found in described.items() for p in range(found.partitions)]
         isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED

@@ -79,7 +79,7 @@ def test_a_failed_audit_publishes_nothing_and_stops_what_follows(resources, stre
         (f"iceberg/{stream.name}", "key_not_null"): (True, True),
     }
     materialized = {e.asset_key.path[0] for e in result.all_events if e.is_step_materialization}
-    assert materialized == {"kafka"}
+    assert not materialized
     table = stream.table()
     assert table.current_snapshot() is None
     [branch] = [ref for ref in table.metadata.refs if ref.startswith("ingest_")]
@@ -100,9 +100,7 @@ def test_a_topic_that_does_not_exist_is_one_clear_sentence(resources, stream):
         result = materialize(stream, instance)
 
     [failure] = [e for e in result.all_events if e.is_step_failure]
-    assert f"Topic '{stream.name}' is declared in lakehouse.yaml and does not exist" in str(
-        failure.step_failure_data.user_failure_data.description
-    )
+    assert f"Topic '{stream.name}' does not exist" in str(failure.step_failure_data.user_failure_data.description)
 
 
 def test_the_sensor_reports_topics_that_moved_and_no_others(resources, stream):

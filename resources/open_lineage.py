@@ -1,0 +1,40 @@
+"""A server of OpenLineage events, such as Marquez, DataHub or OpenMetadata."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import dagster as dg
+from pydantic import Field
+
+from lakehouse.errors import Unreachable
+
+if TYPE_CHECKING:
+    from openlineage.client.event_v2 import RunEvent
+
+TIMEOUT_SECONDS = 5
+RETRY = {"total": 2, "read": 2, "connect": 2}
+"""With the time-outs of three attempts, a send ends before Dagster ends the tick, after 60 s."""
+
+
+class OpenLineage(dg.ConfigurableResource):
+    """Where lineage goes. Without a URL it is off. The variables are those of OpenLineage's own clients."""
+
+    url: str = ""
+    api_key: str | None = Field(None, json_schema_extra={"dagster__is_secret": True})
+
+    def emit(self, event: RunEvent) -> None:
+        """Send one event (https://openlineage.io/apidocs/openapi).
+
+        Raises: Unreachable when it was not taken after a few attempts.
+        """
+        import requests
+        from openlineage.client.transport.http import HttpConfig, HttpTransport
+
+        auth = {"auth": {"type": "api_key", "apiKey": self.api_key}} if self.api_key else {}
+        settings = HttpConfig.from_dict({"url": self.url, "timeout": TIMEOUT_SECONDS, "retry": RETRY, **auth})
+        try:
+            HttpTransport(settings).emit(event)
+        except requests.RequestException as error:
+            check = "`open_lineage` in lakehouse.yaml (OPENLINEAGE_URL, OPENLINEAGE_API_KEY), and the network"
+            raise Unreachable("The OpenLineage server", self.url, check, str(error)) from error

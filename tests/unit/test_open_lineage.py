@@ -1,0 +1,189 @@
+"""Lineage events: what a server of OpenLineage receives of a run, each once, and whatever it does meanwhile."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import dagster as dg
+import pytest
+
+from assets.open_lineage import OFF, lineage_sensor
+from lakehouse import config as configuration
+from lakehouse.errors import Unreachable
+from resources.aws import Glue
+from resources.catalog import Catalog
+from resources.kafka import Kafka
+from resources.open_lineage import OpenLineage
+from resources.snowflake import Snowflake
+
+KEY = "a-secret-key"
+TRADES = ("s3://lake", "tables/trading/stock_trades")
+
+
+class Server(ThreadingHTTPServer):
+    """Takes events, after refusing as many as it was told to."""
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.refuse = 0
+        self.events: list[dict] = []
+        self.requests: list[tuple[str, str | None]] = []
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_POST(self):
+        event = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        refused = self.server.refuse > 0
+        self.server.refuse -= refused
+        if not refused:
+            self.server.events.append(event)
+            self.server.requests.append((self.path, self.headers["Authorization"]))
+        self.send_response(400 if refused else 201)
+        self.end_headers()
+
+    def log_message(self, *_):
+        """Nothing on stderr."""
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def instance():
+    with dg.instance_for_test() as instance:
+        yield instance
+
+
+@pytest.fixture
+def tick(server, instance):
+    """One tick of the sensor, from where the one before it ended."""
+    sensor, cursor = lineage_sensor(configuration.load()), None
+    resources = {
+        "open_lineage": OpenLineage(url=f"http://127.0.0.1:{server.server_port}", api_key=KEY),
+        "kafka": Kafka(bootstrap_servers="b-1.example:9092,b-2.example:9092"),
+        "catalog": Catalog(type="sql", warehouse="s3://lake/tables"),
+        "glue": Glue(region="us-east-1", catalog_id="123456789012"),
+        "snowflake": Snowflake(
+            account="org-acct",
+            user="u",
+            private_key_path="k",
+            role="r",
+            warehouse="w",
+            database="lakehouse",
+            aws_role_arn="a",
+            glue_catalog_id="123456789012",
+            region="us-east-1",
+        ),
+    }
+
+    def tick(**others):
+        nonlocal cursor
+        result = sensor(dg.build_sensor_context(instance=instance, cursor=cursor), **(resources | others))
+        cursor = result.cursor
+        return result
+
+    return tick
+
+
+@dg.asset(key=["iceberg", "stock_trades"])
+def trades():
+    kafka = dg.AssetKey(["kafka", "stock_trades"])
+    return dg.MaterializeResult(
+        metadata={
+            "dagster/row_count": 300,
+            "bytes": 4_000,
+            "dagster/column_schema": dg.TableSchema([dg.TableColumn("price", "int"), dg.TableColumn("side", "string")]),
+            "dagster/column_lineage": dg.TableColumnLineage({"price": [dg.TableColumnDep(kafka, "price")]}),
+        }
+    )
+
+
+@dg.asset(key=["kafka", "stock_trades_with_totals"])
+def totals():
+    source = dg.AssetKey(["iceberg", "stock_trades"])
+    made = [dg.TableColumnDep(source, "price"), dg.TableColumnDep(source, "quantity")]
+    return dg.MaterializeResult(metadata={"dagster/column_lineage": dg.TableColumnLineage({"total": made})})
+
+
+@dg.asset(key=["snowflake", "stock_trades"])
+def in_snowflake(): ...
+
+
+@dg.asset(key=["elsewhere"])
+def elsewhere(): ...
+
+
+def test_each_materialization_is_an_event_with_its_columns_and_what_they_were_made_of(tick, server, instance):
+    tick()
+    run = dg.materialize([trades, totals, in_snowflake, elsewhere], instance=instance)
+
+    tick()
+
+    assert {request for request in server.requests} == {("/api/v1/lineage", f"Bearer {KEY}")}
+    events = {event["job"]["name"]: event for event in server.events}
+    assert set(events) == {"iceberg/stock_trades", "kafka/stock_trades_with_totals", "snowflake/stock_trades"}
+    for event in events.values():
+        assert event["eventType"] == "COMPLETE" and event["job"]["namespace"] == "trading"
+        assert event["run"]["facets"]["parent"]["run"]["runId"] == run.run_id
+    ingested = events["iceberg/stock_trades"]
+    assert named(ingested["inputs"]) == [("kafka://b-1.example:9092", "stock_trades")]
+    assert named(ingested["outputs"]) == [TRADES]
+    [table] = ingested["outputs"]
+    fields = [(field["name"], field["type"]) for field in table["facets"]["schema"]["fields"]]
+    assert fields == [("price", "int"), ("side", "string")]
+    statistics = table["outputFacets"]["outputStatistics"]
+    assert (statistics["rowCount"], statistics["size"]) == (300, 4_000)
+    derived = events["kafka/stock_trades_with_totals"]
+    assert named(derived["inputs"]) == [TRADES]
+    made = derived["outputs"][0]["facets"]["columnLineage"]["fields"]["total"]["inputFields"]
+    assert [(field["namespace"], field["name"], field["field"]) for field in made] == [
+        (*TRADES, "price"),
+        (*TRADES, "quantity"),
+    ]
+    assert named(events["snowflake/stock_trades"]["outputs"]) == [
+        ("snowflake://org-acct", "LAKEHOUSE.TRADING.STOCK_TRADES")
+    ]
+
+
+def named(datasets):
+    return [(one["namespace"], one["name"]) for one in datasets]
+
+
+def test_what_was_not_taken_is_sent_at_the_next_tick_and_nothing_twice(tick, server, instance):
+    tick()
+    dg.materialize([trades], instance=instance)
+    server.refuse = 1
+    with pytest.raises(Unreachable, match="OpenLineage") as refused:
+        tick()
+    assert KEY not in str(refused.value)
+
+    for _ in range(3):
+        tick()
+    dg.materialize([in_snowflake], instance=instance)
+    tick()
+
+    assert [event["job"]["name"] for event in server.events] == ["iceberg/stock_trades", "snowflake/stock_trades"]
+
+
+def test_reports_without_a_run_are_no_lineage(tick, server, instance):
+    tick()
+    instance.report_runless_asset_event(dg.AssetMaterialization(["kafka", "stock_trades"]))
+    assert "Events sent: 0" in str(tick().skip_reason)
+    assert not server.events
+
+
+def test_without_a_server_nothing_is_sent(tick, server, instance):
+    tick(open_lineage=OpenLineage())
+    dg.materialize([trades], instance=instance)
+    assert OFF in str(tick(open_lineage=OpenLineage()).skip_reason)
+    assert not server.events
