@@ -2,10 +2,11 @@
 
 import dagster as dg
 
-from assets.entry import group, partitions, read_once, topic_of
-from assets.failures import RETRY, explained
+from assets.entry import group, topic_of
+from assets.failures import explained
 from assets.ingestion import Systems
 from assets.replay import redrive
+from assets.step import asset_spec, step
 from lakehouse import naming
 from lakehouse.config import Config, Topic
 from resources.catalog import Catalog
@@ -16,20 +17,16 @@ from resources.spark import Spark
 
 def dead_letters_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     """`dead_letters/<topic>`. It is materialized by hand, after the producer, the schema or the registry was mended."""
-
-    @dg.asset(
-        key=["dead_letters", entry.name],
+    spec = asset_spec(
+        entry,
+        "dead_letters",
         deps=[["iceberg", entry.name]],
         description=f"Records of {entry.name} that could not be decoded. Materialize to decode them again.",
-        group_name=group(entry),
         kinds={"iceberg", "spark"},
-        pool=f"iceberg_{group(entry)}",
-        partitions_def=partitions(entry),
-        owners=entry.owners,
-        retry_policy=RETRY,
         metadata={"dagster/table_name": f"{config.namespace}.{naming.dead_letter_table(group(entry))}"},
     )
-    @read_once
+
+    @step(spec, pool=f"iceberg_{group(entry)}")
     def dead_letters(
         context: dg.AssetExecutionContext,
         kafka: Kafka,

@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 import dagster as dg
 
 from lakehouse import naming
 from lakehouse.config import Config, Derived, Route, Topic
 from lakehouse.errors import ConfigError
-
-Step = TypeVar("Step", bound=Callable[..., object])
-
-
-def read_once(step: Step) -> Step:
-    """The function with its signature at hand: Dagster asks for it 17 times a step, a fifth of loading definitions."""
-    step.__signature__ = inspect.signature(step)  # type: ignore[attr-defined]
-    return step
 
 
 def partitions(entry: Topic) -> dg.DynamicPartitionsDefinition | None:

@@ -4,9 +4,10 @@ import time
 
 import dagster as dg
 
-from assets.entry import group, partitions, read_once, topic_of
-from assets.failures import RETRY, explained
+from assets.entry import group, topic_of
+from assets.failures import explained
 from assets.standing import Standing
+from assets.step import asset_spec, step
 from lakehouse.automation import on_upstream_change
 from lakehouse.config import Config, Topic
 from lakehouse.errors import LakehouseError
@@ -20,21 +21,17 @@ REGISTRATION = "points_at_published_snapshot"
 
 def registration_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     """`glue/<topic>`. The metadata that is registered has the audited snapshot as its main."""
-
-    @dg.asset(
-        key=["glue", entry.name],
+    spec = asset_spec(
+        entry,
+        "glue",
         deps=[["iceberg", entry.name]],
         description=f"{entry.description} Registered in the AWS Glue Data Catalog.".strip(),
-        group_name=group(entry),
         kinds={"glue", "iceberg"},
-        pool=f"glue_{group(entry)}",
-        partitions_def=partitions(entry),
-        owners=entry.owners,
-        retry_policy=RETRY,
         automation_condition=on_upstream_change(),
         metadata={"dagster/table_name": f"{config.namespace}.{group(entry)}"},
     )
-    @read_once
+
+    @step(spec, pool=f"glue_{group(entry)}")
     def glue_registration(context: dg.AssetExecutionContext, catalog: Catalog, glue: Glue) -> dg.MaterializeResult:
         with explained():
             topic = topic_of(entry, context)

@@ -7,11 +7,12 @@ import dagster as dg
 from pydantic import Field
 
 from assets.audit import CONSERVATION, KEY_NOT_NULL, AuditFailed, Finding
-from assets.entry import code_links, group, partitions, read_once, topic_of
-from assets.failures import RETRY, explained
+from assets.entry import code_links, group, topic_of
+from assets.failures import explained
 from assets.ingestion import Published, Systems, ingest
 from assets.maintenance import size
 from assets.replay import replay
+from assets.step import asset_spec, step
 from lakehouse.automation import on_upstream_change
 from lakehouse.config import Config, Topic
 from lakehouse.counts import OUTCOMES
@@ -47,25 +48,21 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     """`iceberg/<topic>`, with its audit as blocking checks: a batch that fails is not published."""
     key, namespace = dg.AssetKey(["iceberg", entry.name]), config.namespace
 
-    @dg.asset(
-        key=key,
+    spec = asset_spec(
+        entry,
+        "iceberg",
         deps=[["kafka", entry.name]],
         description=entry.description,
-        group_name=group(entry),
         kinds={"iceberg", "spark", "s3"},
-        pool=f"iceberg_{group(entry)}",
-        partitions_def=partitions(entry),
-        owners=entry.owners,
-        retry_policy=RETRY,
         automation_condition=on_upstream_change(),
         metadata={
             "dagster/table_name": f"{namespace}.{group(entry)}",
             "dagster/storage_kind": "iceberg",
             **code_links(config, entry),
         },
-        check_specs=[*_audit_specs(key), *_declared_specs(key, entry)],
     )
-    @read_once
+
+    @step(spec, pool=f"iceberg_{group(entry)}", check_specs=[*_audit_specs(key), *_declared_specs(key, entry)])
     def iceberg_table(
         context: dg.AssetExecutionContext,
         config: Replay,

@@ -5,10 +5,11 @@ from collections.abc import Mapping
 import dagster as dg
 
 from assets.derivation import derive
-from assets.entry import code_links, group, partitions, read_once
-from assets.failures import RETRY, explained
+from assets.entry import code_links, group
+from assets.failures import explained
 from assets.freshness import idle_policy
 from assets.ingestion import Systems
+from assets.step import asset_spec, step
 from lakehouse.automation import on_upstream_change
 from lakehouse.config import Config, Datagen, Derived, Existing, Topic
 from resources.catalog import Catalog
@@ -20,14 +21,12 @@ from resources.spark import Spark
 def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition | dg.AssetSpec:
     """`kafka/<topic>`: an external asset, which the sensor reports, where others make the topic."""
     derived = isinstance(entry.source, Derived)
-    spec = dg.AssetSpec(
-        key=["kafka", entry.name],
+    spec = asset_spec(
+        entry,
+        "kafka",
         deps=[["iceberg", entry.source.from_topic]] if isinstance(entry.source, Derived) else [],
         description=entry.description,
-        group_name=group(entry),
         kinds={"kafka", entry.value_format} | ({"spark"} if derived else set()),
-        partitions_def=partitions(entry),
-        owners=entry.owners,
         automation_condition=on_upstream_change() if derived else None,
         freshness_policy=idle_policy(entry),
         metadata=code_links(config, entry),
@@ -35,10 +34,7 @@ def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition | dg.AssetS
     if isinstance(entry.source, Existing):
         return spec
 
-    @dg.multi_asset(
-        name=spec.key.to_python_identifier(), specs=[spec], pool=f"kafka_{group(entry)}", retry_policy=RETRY
-    )
-    @read_once
+    @step(spec, pool=f"kafka_{group(entry)}")
     def kafka_topic(
         context: dg.AssetExecutionContext,
         kafka: Kafka,

@@ -2,11 +2,12 @@
 
 import dagster as dg
 
-from assets.entry import group, partitions, read_once, topic_of
-from assets.failures import RETRY, explained
+from assets.entry import group, topic_of
+from assets.failures import explained
 from assets.ingestion import Systems
 from assets.proof import Proof, check, prove
 from assets.standing import Standing
+from assets.step import asset_spec, step
 from lakehouse import ledger, ledger_page
 from lakehouse.config import Config, Topic
 from resources.catalog import Catalog
@@ -26,21 +27,21 @@ def ledger_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     """`ledger/<topic>`: the deep check as a page; its check `proven` fails when something does not add up."""
     key, namespace = dg.AssetKey(["ledger", entry.name]), config.namespace
 
-    @dg.asset(
-        key=key,
+    spec = asset_spec(
+        entry,
+        "ledger",
         deps=[["iceberg", entry.name]],
         description=f"What each commit of {group(entry)} took from the topic, proven against rows and dead letters.",
-        group_name=group(entry),
         kinds={"iceberg", "spark"},
+    )
+
+    @step(
+        spec,
         pool=f"ledger_{group(entry)}",
-        partitions_def=partitions(entry),
-        owners=entry.owners,
-        retry_policy=RETRY,
         check_specs=[
             dg.AssetCheckSpec("proven", asset=key, description="Rows and dead letters are what the commits counted.")
         ],
     )
-    @read_once
     def proven_ledger(
         context: dg.AssetExecutionContext,
         config: Depth,

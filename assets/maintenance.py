@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets.entry import group, partitions, read_once, topic_of
-from assets.failures import RETRY, explained
+from assets.entry import group, topic_of
+from assets.failures import explained
+from assets.step import asset_spec, step
 from lakehouse import naming
 from lakehouse.config import Config, Topic
 from lakehouse.errors import ConfigError
@@ -128,19 +129,15 @@ def _steps(
 
 def maintenance_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     """`maintenance/<topic>`: shares the pool of the table's writer, and so never runs beside it."""
-
-    @dg.asset(
-        key=["maintenance", entry.name],
+    spec = asset_spec(
+        entry,
+        "maintenance",
         deps=[["iceberg", entry.name]],
         description=f"Files and snapshots of {group(entry)}, compacted and cleaned up.",
-        group_name=group(entry),
         kinds={"iceberg", "spark"},
-        pool=f"iceberg_{group(entry)}",
-        partitions_def=partitions(entry),
-        owners=entry.owners,
-        retry_policy=RETRY,
     )
-    @read_once
+
+    @step(spec, pool=f"iceberg_{group(entry)}")
     def maintenance(context: dg.AssetExecutionContext, catalog: Catalog, spark: Spark) -> dg.MaterializeResult:
         metadata: dict[str, object] = {}
         with explained():

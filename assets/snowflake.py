@@ -4,9 +4,10 @@ import time
 
 import dagster as dg
 
-from assets.entry import group, partitions, read_once, topic_of
-from assets.failures import RETRY, explained
+from assets.entry import group, topic_of
+from assets.failures import explained
 from assets.standing import Standing
+from assets.step import asset_spec, step
 from lakehouse.automation import on_upstream_change
 from lakehouse.config import Config, Topic
 from lakehouse.errors import LakehouseError
@@ -21,21 +22,17 @@ SAME = "same_as_iceberg"
 
 def snowflake_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     """`snowflake/<topic>`."""
-
-    @dg.asset(
-        key=["snowflake", entry.name],
+    spec = asset_spec(
+        entry,
+        "snowflake",
         deps=[["glue", entry.name]],
         description=f"{entry.description} An Iceberg table in Snowflake over Glue's registration.".strip(),
-        group_name=group(entry),
         kinds={"snowflake", "iceberg"},
-        pool=f"snowflake_{group(entry)}",
-        partitions_def=partitions(entry),
-        owners=entry.owners,
-        retry_policy=RETRY,
         automation_condition=on_upstream_change(),
         metadata={"dagster/table_name": f"{snowflake_name(config.namespace)}.{snowflake_name(group(entry))}"},
     )
-    @read_once
+
+    @step(spec, pool=f"snowflake_{group(entry)}")
     def snowflake_table(
         context: dg.AssetExecutionContext, catalog: Catalog, snowflake: Snowflake
     ) -> dg.MaterializeResult:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from assets.entry import read_once
 from assets.failures import explained
+from assets.step import read_once
 from lakehouse.automation import with_the_asset
 
 

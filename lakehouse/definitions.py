@@ -43,7 +43,7 @@ def _all(config: Config) -> dg.Definitions:
     )
     chain = dg.AssetSelection.assets(*([hop, topic] for topic in config.topics for hop in HOPS))
     common = dg.Definitions(
-        jobs=[dg.define_asset_job(JOB, chain, description="Every topic, from Kafka to Snowflake.")],
+        jobs=[dg.define_asset_job(JOB, chain.materializable(), description="Every topic, from Kafka to Snowflake.")],
         sensors=[
             topic_offsets_sensor(config),
             freshness_sensor(config),

@@ -45,6 +45,23 @@ def test_failed_runs_and_checks_are_alerted_of_from_the_start(loaded):
         assert sensors[name] == dg.DefaultSensorStatus.RUNNING
 
 
+def test_a_topic_that_others_make_is_observed_and_everything_after_it_runs(tmp_path, monkeypatch):
+    text = configuration.config_path().read_text()
+    for folder in ("schemas", "lakehouse.yaml"):
+        (tmp_path / folder).symlink_to(configuration.PROJECT / folder)
+    (tmp_path / "with_theirs.yaml").write_text(text.replace("topics:", "topics:\n  theirs: {}", 1))
+    monkeypatch.setenv("LAKEHOUSE_CONFIG", str(tmp_path / "with_theirs.yaml"))
+
+    loaded = defs()
+
+    jobs = {job.name: job for job in loaded.get_repository_def().get_all_jobs()}
+    steps = {node.name for node in jobs["lakehouse"].nodes if "theirs" in node.name and "checks" not in node.name}
+    assert steps == {"iceberg__theirs", "glue__theirs", "snowflake__theirs"}
+    graph = loaded.resolve_asset_graph()
+    assert graph.get(dg.AssetKey(["kafka", "theirs"])).is_external
+    assert graph.get(dg.AssetKey(["iceberg", "theirs"])).parent_keys == {dg.AssetKey(["kafka", "theirs"])}
+
+
 def test_a_route_has_the_assets_of_a_topic_with_a_partition_each(tmp_path, monkeypatch):
     text = configuration.config_path().read_text()
     route = r"routes: {shop: {pattern: 'shop\.(?P<entity>\w+)', table: 'shop_{entity}', errors: log}}"
