@@ -192,13 +192,13 @@ def reader_access(deployment: Deployment, *tables: Tables, workgroup: str, resul
     """
     group = f"arn:aws:athena:{deployment.region}:{deployment.account}:workgroup/{_plain('workgroup', workgroup)}"
     kept = f"{deployment.bucket_arn}/{_plain('prefix', results)}/*"
-    default = f"arn:aws:glue:{deployment.region}:{deployment.account}:database/default"
+    catalog = f"arn:aws:glue:{deployment.region}:{deployment.account}"
     return _document(
         *_reading(deployment, tables, *READ_FILES),
         _list(deployment, [f"{results}/*"]),
         _allow([kept], *READ_FILES, *WRITE_FILES),
         _allow(_glue(deployment, *tables), *READ_TABLES, "glue:GetDatabases"),
-        _allow([default], "glue:GetDatabase", "glue:GetDatabases"),
+        _allow([f"{catalog}:catalog", f"{catalog}:database/default"], "glue:GetDatabase", "glue:GetDatabases"),
         _allow(
             [group],
             "athena:GetWorkGroup",
