@@ -33,7 +33,7 @@ def decide(
     matching = [
         statement["Effect"]
         for policy in policies
-        for statement in _listed(policy["Statement"])
+        for statement in listed(policy["Statement"])
         if _applies(statement, action, resource, context or {}, principal)
     ]
     if "Deny" in matching:
@@ -45,9 +45,9 @@ def _applies(statement: Policy, action: str, resource: str, context: Mapping[str
     if unknown := statement.keys() - ELEMENTS:
         raise ValueError(f"Elements that are not known: {', '.join(sorted(unknown))}")
     return (
-        any(_like(pattern.lower(), action.lower()) for pattern in _listed(statement["Action"]))
+        any(_like(pattern.lower(), action.lower()) for pattern in listed(statement["Action"]))
         # A trust policy has no Resource: it is the role's that it is attached to.
-        and any(arn_like(pattern, resource) for pattern in _listed(statement.get("Resource", "*")))
+        and any(arn_like(pattern, resource) for pattern in listed(statement.get("Resource", "*")))
         and ("Principal" not in statement or _named(statement["Principal"], principal))
         and _holds(statement.get("Condition", {}), context)
     )
@@ -66,7 +66,7 @@ def _named(element: str | Mapping[str, Any], principal: str | None) -> bool:
         names.add(f"arn:aws:iam::{session[1]}:role/{session[2]}")
     if unknown := element.keys() - {"AWS", "Service"}:
         raise ValueError(f"Principals that are not known: {', '.join(sorted(unknown))}")
-    return not names.isdisjoint(_listed(element.get("AWS", []))) or principal in _listed(element.get("Service", []))
+    return not names.isdisjoint(listed(element.get("AWS", []))) or principal in listed(element.get("Service", []))
 
 
 def _holds(condition: Mapping[str, Mapping[str, Any]], context: Mapping[str, str]) -> bool:
@@ -77,7 +77,7 @@ def _holds(condition: Mapping[str, Mapping[str, Any]], context: Mapping[str, str
             raise ValueError(f"Condition operator {operator} is not known")
         for key, values in keys.items():
             value = has.get(key.lower())
-            if value is None or not any(OPERATORS[operator](_literal(v), value) for v in _listed(values)):
+            if value is None or not any(OPERATORS[operator](_literal(v), value) for v in listed(values)):
                 return False
     return True
 
@@ -103,7 +103,8 @@ def _like(pattern: str, value: str) -> bool:
     return re.fullmatch(regex, value, re.DOTALL) is not None
 
 
-def _listed(value: Any) -> list[Any]:
+def listed(value: Any) -> list[Any]:
+    """An element that may be written as one value or as a list, as a list."""
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
