@@ -74,7 +74,9 @@ class Strict:
     """
 
     def __init__(self, moto: str):
-        self._moto = moto
+        self.address = moto
+        self._session = boto3.session.Session()
+        self._clients: dict[tuple[str, ...], Any] = {}
         self._checks: dict[str, tuple[Callable[[Call], None], ...]] = {
             "CreateRole": (self._name, self._trust),
             "UpdateAssumeRolePolicy": (self._trust,),
@@ -93,23 +95,26 @@ class Strict:
                 check(call)
         except Refused as refused:
             return _answer(refused, call.is_json)
+        except ValueError as unknown:
+            return _answer(Refused("NotImplemented", str(unknown), 501), call.is_json)
         return None
 
     def client(self, service: str, account: str = "", region: str = "us-east-1", access_key: str = "direct") -> Any:
         """boto3's client of moto itself, past all checks: as the owner of an access key, or inside any account."""
-        client = boto3.session.Session().client(
-            service,
-            endpoint_url=self._moto,
-            region_name=region,
-            aws_access_key_id=access_key,
-            aws_secret_access_key="unchecked",
-            config=Config(proxies={}),
-        )
-        if account:
-            client.meta.events.register(
-                f"before-sign.{service}", lambda request, **_: request.headers.add_header("x-moto-account-id", account)
+        asked = (service, account, region, access_key)
+        if asked not in self._clients:
+            client = self._clients[asked] = self._session.client(
+                service,
+                endpoint_url=self.address,
+                region_name=region,
+                aws_access_key_id=access_key,
+                aws_secret_access_key="unchecked",
+                config=Config(proxies={}),
             )
-        return client
+            if account:
+                register = client.meta.events.register
+                register(f"before-sign.{service}", lambda request, **_: _inside(request.headers, account))
+        return self._clients[asked]
 
     def _name(self, call: Call) -> None:
         parameter, most = NAMES[call.action]
@@ -221,6 +226,11 @@ def _statements(document: str) -> list[dict[str, Any]]:
             said = "AssumeRole policy may only specify STS AssumeRole actions."
             raise Refused("MalformedPolicyDocument", said)
     return statements
+
+
+def _inside(headers: Any, account: str) -> None:
+    # moto, "Multi-account support".
+    headers["x-moto-account-id"] = account
 
 
 def _answer(refused: Refused, is_json: bool) -> Answer:
