@@ -1,7 +1,8 @@
 """IAM policies of one deployment: what each role may do, and who may assume it.
 
-Least privilege: every statement names the deployment's own bucket, databases and secrets. Nobody here may delete a
-bucket or a version of an object; only maintenance deletes files, so no other role can take rows away from a snapshot.
+Least privilege: every statement names the deployment's own bucket, databases and secrets. Only maintenance deletes
+files. Nobody here may delete a bucket or a version of an object: where the bucket keeps versions, a file that was
+deleted or written over can be had back.
 
 Glue asks for a right on a table and on all that the table is in: its database and the catalog (AWS Glue, Specifying
 resource ARNs). Conditions on `s3:prefix` stand alone with ListBucket, the one action here that has the key.
@@ -173,8 +174,6 @@ def writer_access(deployment: Deployment, tables: Tables, secrets: str) -> Polic
 def maintenance_access(deployment: Deployment, tables: Tables) -> Policy:
     """Compaction, expiry and removal of orphans: rewrite tables that are there, and delete files.
 
-    Deletes leave a version in a bucket that keeps versions: what is deleted by mistake can be had back.
-
     Actions: as `writer_access`; Iceberg, "Spark procedures".
     """
     return _document(
@@ -188,8 +187,12 @@ def reader_access(deployment: Deployment, *tables: Tables, workgroup: str, resul
 
     Actions: Amazon Athena, "Use IAM policies to control workgroup access", "Control access to Amazon S3 from Athena"
     and "Configure access to databases and tables in the AWS Glue Data Catalog" (which asks for the database `default`).
-    Raises: ConfigError when `workgroup` or `results` could not be one.
+    Raises: ConfigError when `workgroup` or `results` could not be one, or results would lie among tables.
     """
+    if any(f"{a}/".startswith(f"{b}/") for t in tables for a, b in ((t.prefix, results), (results, t.prefix))):
+        raise ConfigError(
+            f"Results of queries at '{results}' would lie among tables. Nothing was changed. Write athena"
+        )
     group = f"arn:aws:athena:{deployment.region}:{deployment.account}:workgroup/{_plain('workgroup', workgroup)}"
     kept = f"{deployment.bucket_arn}/{_plain('prefix', results)}/*"
     catalog = f"arn:aws:glue:{deployment.region}:{deployment.account}"

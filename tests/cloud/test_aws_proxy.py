@@ -105,6 +105,17 @@ def test_a_trust_policy_that_is_none_or_trusts_nobody(aws, strict, name, documen
         aws("iam").update_assume_role_policy(RoleName=name, PolicyDocument=document)
 
 
+def test_the_path_is_part_of_who_is_trusted(aws, name, vendor):
+    aws("iam").create_role(RoleName=name, Path="/jobs/", AssumeRolePolicyDocument=json.dumps(ACCOUNT_TRUST))
+    for right, wrong in {
+        f"arn:aws:iam::{OURS}:role/jobs/{name}": f"arn:aws:iam::{OURS}:role/{name}",
+        vendor[0]: f"arn:aws:iam::{THEIRS}:user/jobs/{name}",
+    }.items():
+        with refused("MalformedPolicyDocument", 400, "Invalid principal"):
+            aws("iam").update_assume_role_policy(RoleName=name, PolicyDocument=changed(Principal={"AWS": wrong}))
+        aws("iam").update_assume_role_policy(RoleName=name, PolicyDocument=changed(Principal={"AWS": right}))
+
+
 def test_a_role_cannot_trust_itself_before_it_exists(aws, name):
     itself = changed(Principal={"AWS": f"arn:aws:iam::{OURS}:role/{name}"})
     with refused("MalformedPolicyDocument", 400, "Invalid principal"):

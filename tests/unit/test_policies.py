@@ -196,6 +196,11 @@ def test_nobody_may(role, action, resource):
     assert not may(role, action, resource)
 
 
+@pytest.mark.parametrize("role", ROLES)
+def test_a_strangers_table_is_refused_by_itself_not_only_by_its_database(role):
+    assert iam.decide([ACCESS[role]], "glue:GetTable", STRANGER) == "implicitDeny"
+
+
 @pytest.mark.parametrize("role", ["snowflake", "writer", "maintenance", "reader"])
 def test_lists_only_where_the_tables_are(role):
     assert may(role, "s3:ListBucket", s3(), listing("warehouse/trading/t/"))

@@ -76,6 +76,8 @@ def test_only_confluent_may_tag_its_session(role, principal, tags):
         lambda: policies.writer_access(DEPLOYMENT, OURS, ""),
         lambda: policies.reader_access(DEPLOYMENT, OURS, workgroup="*", results="athena"),
         lambda: policies.reader_access(DEPLOYMENT, OURS, workgroup="lakehouse", results="*"),
+        lambda: policies.reader_access(DEPLOYMENT, OURS, workgroup="lakehouse", results="warehouse"),
+        lambda: policies.reader_access(DEPLOYMENT, OURS, workgroup="lakehouse", results="warehouse/results"),
         lambda: policies.confluent_trust("*", "their-id"),
         lambda: policies.confluent_trust("arn:aws:iam::211111111111:root", "their-id"),
         lambda: policies.confluent_trust("arn:aws:iam::*:role/confluent", "their-id"),
