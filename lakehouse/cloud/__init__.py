@@ -1,0 +1,1 @@
+"""The cloud set-up: what a deployment creates at AWS, Confluent and Snowflake."""

@@ -1,0 +1,294 @@
+"""IAM policies of one deployment: what each role may do, and who may assume it.
+
+Least privilege: every statement names the deployment's own bucket, databases and secrets. Only maintenance deletes
+files. Nobody here may delete a bucket or a version of an object: where the bucket keeps versions, a file that was
+deleted or written over can be had back.
+
+Glue asks for a right on a table and on all that the table is in: its database and the catalog (AWS Glue, Specifying
+resource ARNs). Conditions on `s3:prefix` stand alone with ListBucket, the one action here that has the key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from lakehouse.errors import ConfigError
+
+Policy = dict[str, Any]
+"""A policy document, as `json.dumps` takes it."""
+
+READ_FILES = ("s3:GetObject",)
+WRITE_FILES = ("s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts")
+READ_TABLES = ("glue:GetDatabase", "glue:GetTable", "glue:GetTables")
+
+_PLAIN = {
+    "account": (r"\d{12}", "its twelve digits"),
+    "region": (r"[a-z]{2}(-[a-z]+)+-\d", "us-east-1"),
+    "bucket": (r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]", "lower-case letters, digits and hyphens, without dots"),
+    "Glue database": (r"[a-z0-9_-]{1,255}", "lower-case letters, digits, _ and -"),
+    "prefix": (r"(\*/)?[\w.=-]+(/[\w.=-]+)*", "warehouse/trading, without a slash at either end"),
+    "path of secrets": (r"/?[\w+=.@-]+(/[\w+=.@-]+)*", "/lakehouse/production"),
+    "workgroup": (r"[\w.-]{1,128}", "letters, digits, dots, _ and -"),
+    "principal": (r"arn:aws:iam::\d{12}:(user|role)/[\w+=,.@/-]+", "arn:aws:iam::123456789012:role/name"),
+    "external id": (r"[\w+=,.@:/-]{2,1224}", "2 to 1224 letters, digits and +=,.@:/-"),
+}
+"""What a value that goes into a policy has to match, and how to write it: a wildcard would reach what others own."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Where a deployment is, and its bucket. Names are without dots: Snowflake reaches no bucket that has one.
+
+    Raises: ConfigError when a value could not be one, or would widen a policy.
+    """
+
+    account: str
+    region: str
+    bucket: str
+
+    def __post_init__(self) -> None:
+        _plain("account", self.account)
+        _plain("region", self.region)
+        _plain("bucket", self.bucket)
+
+    @property
+    def bucket_arn(self) -> str:
+        """The bucket, without its objects."""
+        return f"arn:aws:s3:::{self.bucket}"
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables of one Glue database, and where the keys of their files begin (without a slash at either end).
+
+    Raises: ConfigError when a value could not be one, or would widen a policy.
+    """
+
+    database: str
+    prefix: str
+
+    def __post_init__(self) -> None:
+        _plain("Glue database", self.database)
+        _plain("prefix", self.prefix)
+
+
+def tableflow_tables(organization: str, environment: str, cluster: str) -> Tables:
+    """What Tableflow makes of a cluster's topics, by Confluent's ids.
+
+    Tableflow puts a hash before the ids, which is not known before the first table is there.
+    """
+    return Tables(database=cluster, prefix=f"*/{organization}/{environment}/{cluster}/v1")
+
+
+def confluent_access(deployment: Deployment, tables: Tables) -> Policy:
+    """Tableflow: write files, and publish its tables in Glue.
+
+    It may drop what it publishes, in its own database; it deletes no file.
+
+    Actions: Confluent, "Integrate Tableflow with the AWS Glue Catalog" and "Tableflow Quick Start Using Your Storage"
+    (the permission policy of the provider integration).
+    """
+    functions = f"arn:aws:glue:{deployment.region}:{deployment.account}:userDefinedFunction/{tables.database}/*"
+    return _document(
+        # Confluent says of none of its listings which prefix they have.
+        _allow([deployment.bucket_arn], "s3:GetBucketLocation", "s3:ListBucket", "s3:ListBucketMultipartUploads"),
+        _allow(_files(deployment, tables), *READ_FILES, *WRITE_FILES, "s3:PutObjectTagging"),
+        _allow(
+            # Who drops a database has to have the right on all that is in it.
+            [*_glue(deployment, tables), functions],
+            *READ_TABLES,
+            "glue:GetDatabases",
+            "glue:GetTableVersion",
+            "glue:GetTableVersions",
+            *(f"glue:{verb}{what}" for verb in ("Create", "Update", "Delete") for what in ("Database", "Table")),
+        ),
+    )
+
+
+def confluent_trust(principal: str, external_id: str) -> Policy:
+    """Confluent's role may assume this one, with the external id of the provider integration, and tag its session.
+
+    Parameters: both as the provider integration answers them (`config.iam_role_arn`, `config.external_id`).
+    Source: Confluent, "Manage AWS provider integrations".
+    Raises: ConfigError when the principal is no role or user, or the external id is none.
+    """
+    assume = _trust(principal, external_id)
+    # The key sts:ExternalId is AssumeRole's alone; and TagSession gives nothing without AssumeRole.
+    tag = {"Effect": "Allow", "Principal": assume["Principal"], "Action": "sts:TagSession"}
+    return _document(assume, tag)
+
+
+def snowflake_access(deployment: Deployment, *tables: Tables) -> Policy:
+    """Snowflake: read files and their registrations, nothing else.
+
+    Actions: Snowflake, "Configure an external volume for Amazon S3" (those for ALLOW_WRITES = FALSE) and "Configure a
+    catalog integration for AWS Glue Iceberg REST" (the read-only policy).
+    """
+    return _document(
+        *_reading(deployment, tables, "s3:GetObject", "s3:GetObjectVersion"),
+        _allow(_glue(deployment, *tables), *READ_TABLES, "glue:GetCatalog", "glue:GetDatabases"),
+    )
+
+
+def snowflake_trust(
+    storage_principal: str, storage_external_id: str, catalog_principal: str, catalog_external_id: str
+) -> Policy:
+    """Snowflake's two users may assume the role, each with the external id that was chosen for it.
+
+    Parameters: principals as DESC EXTERNAL VOLUME and DESCRIBE CATALOG INTEGRATION say them; external ids as given to
+    STORAGE_AWS_EXTERNAL_ID and SIGV4_EXTERNAL_ID, so that making either anew keeps the trust.
+    Source: Snowflake, the same two pages, "Grant the IAM user permissions".
+    Raises: ConfigError when a principal is no role or user, or an external id is none.
+    """
+    return _document(
+        _trust(storage_principal, storage_external_id),
+        _trust(catalog_principal, catalog_external_id),
+    )
+
+
+def writer_access(deployment: Deployment, tables: Tables, secrets: str) -> Policy:
+    """Spark and pyiceberg as they ingest: write files, create and update tables, read the deployment's secrets.
+
+    What an aborted write leaves stays until maintenance removes it as an orphan.
+
+    Parameters: `secrets` is the path that the names of the deployment's secrets begin with.
+    Actions: those that org.apache.iceberg.aws.glue.GlueCatalog, pyiceberg.catalog.glue and resources.aws call; AWS
+    Secrets Manager, "Identity-based policies".
+    Raises: ConfigError when `secrets` is no path.
+    """
+    path = _plain("path of secrets", secrets)
+    return _document(
+        *_reading(deployment, (tables,), *READ_FILES, *WRITE_FILES),
+        _allow(_glue(deployment, tables), *READ_TABLES, "glue:CreateDatabase", "glue:CreateTable", "glue:UpdateTable"),
+        _allow(
+            [f"arn:aws:secretsmanager:{deployment.region}:{deployment.account}:secret:{path}/*"],
+            "secretsmanager:GetSecretValue",
+            "secretsmanager:DescribeSecret",
+        ),
+    )
+
+
+def maintenance_access(deployment: Deployment, tables: Tables) -> Policy:
+    """Compaction, expiry and removal of orphans: rewrite tables that are there, and delete files.
+
+    Actions: as `writer_access`; Iceberg, "Spark procedures".
+    """
+    return _document(
+        *_reading(deployment, (tables,), *READ_FILES, *WRITE_FILES, "s3:DeleteObject"),
+        _allow(_glue(deployment, tables), *READ_TABLES, "glue:UpdateTable"),
+    )
+
+
+def reader_access(deployment: Deployment, *tables: Tables, workgroup: str, results: str) -> Policy:
+    """DuckDB and Athena: read files and registrations; run queries in one workgroup, which keeps results at one prefix.
+
+    Actions: Amazon Athena, "Use IAM policies to control workgroup access", "Control access to Amazon S3 from Athena"
+    and "Configure access to databases and tables in the AWS Glue Data Catalog" (which asks for the database `default`).
+    Raises: ConfigError when `workgroup` or `results` could not be one, or results would lie among tables.
+    """
+    if any(f"{a}/".startswith(f"{b}/") for t in tables for a, b in ((t.prefix, results), (results, t.prefix))):
+        raise ConfigError(
+            f"Results of queries at '{results}' would lie among tables. Nothing was changed. Write athena"
+        )
+    group = f"arn:aws:athena:{deployment.region}:{deployment.account}:workgroup/{_plain('workgroup', workgroup)}"
+    kept = f"{deployment.bucket_arn}/{_plain('prefix', results)}/*"
+    catalog = f"arn:aws:glue:{deployment.region}:{deployment.account}"
+    return _document(
+        *_reading(deployment, tables, *READ_FILES),
+        _list(deployment, [f"{results}/*"]),
+        _allow([kept], *READ_FILES, *WRITE_FILES),
+        _allow(_glue(deployment, *tables), *READ_TABLES, "glue:GetDatabases"),
+        _allow([f"{catalog}:catalog", f"{catalog}:database/default"], "glue:GetDatabase", "glue:GetDatabases"),
+        _allow(
+            [group],
+            "athena:GetWorkGroup",
+            "athena:StartQueryExecution",
+            "athena:StopQueryExecution",
+            "athena:GetQueryExecution",
+            "athena:GetQueryResults",
+            "athena:GetQueryResultsStream",
+        ),
+    )
+
+
+def own_trust(*principals: str) -> Policy:
+    """For the deployment's own roles (writer, maintenance, reader): these roles or users may assume it.
+
+    Source: AWS IAM, "Roles terms and concepts". External ids are for third parties (the same, "The confused deputy
+    problem").
+    Raises: ConfigError when there is no principal, or one is no role or user.
+    """
+    if not principals:
+        raise ConfigError("A role that nobody may assume is of no use. Name who runs Spark, as the ARN of a role")
+    named = [_plain("principal", principal) for principal in principals]
+    return _document({"Effect": "Allow", "Principal": {"AWS": named}, "Action": "sts:AssumeRole"})
+
+
+def bucket_policy(deployment: Deployment) -> Policy:
+    """Nobody reaches the bucket without TLS.
+
+    Source: Amazon S3, "Security best practices": enforce encryption of data in transit.
+    """
+    return _document(
+        {
+            "Effect": "Deny",
+            "Principal": "*",
+            "Action": "s3:*",
+            "Resource": [deployment.bucket_arn, f"{deployment.bucket_arn}/*"],
+            "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+        }
+    )
+
+
+def _document(*statements: Policy) -> Policy:
+    return {"Version": "2012-10-17", "Statement": list(statements)}
+
+
+def _allow(resources: Iterable[str], *actions: str) -> Policy:
+    return {"Effect": "Allow", "Action": list(actions), "Resource": list(resources)}
+
+
+def _reading(deployment: Deployment, tables: Iterable[Tables], *actions: str) -> tuple[Policy, ...]:
+    """Find the tables' files, and do this to them."""
+    tables = tuple(tables)
+    return (
+        _allow([deployment.bucket_arn], "s3:GetBucketLocation"),
+        _list(deployment, [f"{each.prefix}/*" for each in tables]),
+        _allow(_files(deployment, *tables), *actions),
+    )
+
+
+def _list(deployment: Deployment, prefixes: list[str]) -> Policy:
+    statement = _allow([deployment.bucket_arn], "s3:ListBucket")
+    return {**statement, "Condition": {"StringLike": {"s3:prefix": prefixes}}}
+
+
+def _files(deployment: Deployment, *tables: Tables) -> list[str]:
+    return [f"{deployment.bucket_arn}/{each.prefix}/*" for each in tables]
+
+
+def _glue(deployment: Deployment, *tables: Tables) -> list[str]:
+    catalog = f"arn:aws:glue:{deployment.region}:{deployment.account}"
+    owned = [
+        f"{catalog}:{kind}" for each in tables for kind in (f"database/{each.database}", f"table/{each.database}/*")
+    ]
+    return [f"{catalog}:catalog", *owned]
+
+
+def _trust(principal: str, external_id: str) -> Policy:
+    return {
+        "Effect": "Allow",
+        "Principal": {"AWS": _plain("principal", principal)},
+        "Action": "sts:AssumeRole",
+        "Condition": {"StringEquals": {"sts:ExternalId": _plain("external id", external_id)}},
+    }
+
+
+def _plain(what: str, value: str) -> str:
+    pattern, example = _PLAIN[what]
+    if not re.fullmatch(pattern, value, re.ASCII):
+        raise ConfigError(f"A policy cannot name '{value}' as {what}. Nothing was changed. Write {example}")
+    return value
