@@ -105,7 +105,7 @@ def explained(
     """The error that a refusal is.
 
     Parameters: `call` names plane, method and address; `path` is without the plane's address; `key` is the id of the
-    key that was used; `status` is HTTP's; `listing` says that a list was asked for, where a 403 does not mean that it is gone.
+    key that was used; `status` is HTTP's; `listing` says that a list was asked for, where a 403 does not mean gone.
     """
     answer = f"{status} {said}".strip()
     unchanged = "" if method == "GET" else " Nothing was changed."
