@@ -189,7 +189,10 @@ class Operation:
         media_type = content_type.partition(";")[0]
         if media_type not in content:
             return [f"status {status}: '{media_type}' is not in the document, which has {', '.join(content)}"]
-        instance = json.loads(text) if "json" in media_type else text
+        try:
+            instance = json.loads(text) if "json" in media_type else text
+        except ValueError:
+            return [f"status {status}: the body is not JSON"]
         return self.document.faults(response / "content" / media_type / "schema", instance, write=False)
 
     def _parameters(self) -> dict[str, tuple[Pointer, bool]]:
