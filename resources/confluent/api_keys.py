@@ -68,7 +68,7 @@ class ApiKey:
             scope_id=resource.get("id", ""),
             environment_id=resource.get("environment"),
             created_at=dt.datetime.fromisoformat(answer["metadata"]["created_at"]),
-            secret=spec.get("secret"),
+            secret=spec.get("secret") or None,
         )
 
 
