@@ -178,7 +178,7 @@ def validate_connector(state: State, request: Request, environment_id: str, clus
     values = [
         {
             "name": name,
-            "value": request.json.get(name),
+            "value": request.json.get(name, ""),
             "recommended_values": [],
             "errors": [] if request.json.get(name) else [f'"{name}" is required'],
             "visible": True,

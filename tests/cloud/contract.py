@@ -209,6 +209,8 @@ class Operation:
         schema = self.document.at(self.document.followed(pointer / "schema"))
         if schema.get("type") == "integer" and value.isdigit():
             return int(value)
+        if schema.get("type") == "array":
+            return [value]
         if schema.get("type") == "boolean":
             return {"true": True, "false": False}.get(value, value)
         return value
