@@ -109,7 +109,7 @@ def explained(
     """
     answer = f"{status} {said}".strip()
     unchanged = "" if method == "GET" else " Nothing was changed."
-    if status == 401 or "invalid api key" in said.detail.lower():
+    if status == 401 or "invalid api key" in str(said).lower():
         return Refused(
             f"{call} does not know the key {key} ({answer}).{unchanged} Check that it is a key of this plane, that it"
             f" was not deleted, and that a new one had its minutes to spread"

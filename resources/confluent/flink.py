@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from resources.confluent.clusters import READY as READY
 from resources.confluent.plane import Plane, the_one
+
+READY = frozenset({"PROVISIONED"})
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -81,7 +80,7 @@ class Plane:
                 asked_pause = answer.headers.get("Retry-After", "")
             if acted and method == "POST":
                 raise self._unsure(named, problem)
-            seconds = int(asked_pause) if asked_pause.isdigit() else pause
+            seconds = max(1, int(asked_pause)) if asked_pause.isdigit() else pause
             if self.clock.now() - began + seconds > self.deadline_seconds:
                 raise self._given_up(named, method, problem, acted)
             self.clock.sleep(seconds)
@@ -145,10 +144,10 @@ class Plane:
             return None
         try:
             return answer.json()
-        except json.JSONDecodeError as error:
+        except requests.exceptions.JSONDecodeError as error:
             raise ConfluentError(
                 f"{named} answered {answer.status_code} with something that is not JSON ({self._said(answer)}). Check"
-                f" the address, and whether a proxy answers in its place"
+                f" the address, and whether a proxy answers in its place; look up what it changed, if any"
             ) from error
 
     def _said(self, answer: requests.Response) -> Complaint:

@@ -61,18 +61,20 @@ def wait(
     Returns: what was seen last.
     Raises: Failed, TimedOut with the last phase, and what `look` raises.
     """
-    for seen, last in _looks(look, deadline_seconds, every_seconds, clock):
+    seen: P | None = None
+
+    def missing() -> str | None:
+        nonlocal seen
+        seen = look()
         if seen is None:
-            continue
-        if seen.phase in ready:
-            return seen
+            return "not to be seen"
+        described = f"{seen.phase} ({seen.detail})" if seen.detail else seen.phase
         if seen.phase in failed:
-            raise Failed(
-                f"{what} is {seen.phase}{f' ({seen.detail})' if seen.detail else ''}. It was left as it is. Remove the"
-                f" cause, delete it and run this again"
-            )
-        last.append(f"{seen.phase} ({seen.detail})" if seen.detail else seen.phase)
-    raise TimedOut(_late(what, f"not {' or '.join(sorted(ready))}", deadline_seconds, last))
+            raise Failed(f"{what} is {described}. It was left as it is. Remove the cause, delete it and run this again")
+        return None if seen.phase in ready else described
+
+    _until(missing, what, f"not {' or '.join(sorted(ready))}", deadline_seconds, every_seconds, clock)
+    return seen
 
 
 def wait_gone(
@@ -87,11 +89,12 @@ def wait_gone(
 
     Raises: TimedOut, and what `look` raises.
     """
-    for seen, last in _looks(look, deadline_seconds, every_seconds, clock):
-        if seen is None:
-            return
-        last.append(getattr(seen, "phase", "there"))
-    raise TimedOut(_late(what, "still there", deadline_seconds, last))
+
+    def missing() -> str | None:
+        seen = look()
+        return None if seen is None else getattr(seen, "phase", "there")
+
+    _until(missing, what, "still there", deadline_seconds, every_seconds, clock)
 
 
 def wait_accepted(
@@ -107,42 +110,43 @@ def wait_accepted(
 
     Raises: TimedOut with the last refusal.
     """
+    taken = 0
 
-    def taken() -> bool | ConfluentError:
+    def missing() -> str | None:
+        nonlocal taken
         try:
             ask()
         except Unsure:
             raise
         except ConfluentError as error:
-            return error
-        return True
+            taken = 0
+            return str(error)
+        taken += 1
+        return None if taken == in_a_row else f"accepted {taken} of {in_a_row} times in a row"
 
-    count = 0
-    for seen, last in _looks(taken, deadline_seconds, every_seconds, clock):
-        count = count + 1 if seen is True else 0
-        if count == in_a_row:
-            return
-        if seen is not True:
-            last.append(str(seen))
-    raise TimedOut(_late(what, "not accepted yet", deadline_seconds, last))
+    _until(missing, what, "not accepted yet", deadline_seconds, every_seconds, clock)
 
 
-def _looks(look: Callable[[], Any], deadline_seconds: float, every_seconds: float, clock: Clock):
-    """What is seen, again and again until the deadline, with the list of what was seen before. An outage in between is
-    no reason to give up what goes on without us."""
-    began, last = clock.now(), ["never seen"]
+def _until(
+    missing: Callable[[], str | None],
+    what: str,
+    state: str,
+    deadline_seconds: float,
+    every_seconds: float,
+    clock: Clock,
+) -> None:
+    """Ask what is missing until nothing is. An outage in between is no reason to give up what goes on without us."""
+    began = clock.now()
     while True:
         try:
-            yield look(), last
+            last = missing()
         except Unreachable as error:
-            last.append(str(error))
-        if clock.now() - began + every_seconds > deadline_seconds:
+            last = str(error)
+        if last is None:
             return
+        if clock.now() - began + every_seconds > deadline_seconds:
+            raise TimedOut(
+                f"{what} is {state} after {deadline_seconds:.0f} seconds; last seen: {last}. It was left as it is and"
+                f" may still come. Run this again to go on waiting"
+            )
         clock.sleep(every_seconds)
-
-
-def _late(what: str, state: str, deadline_seconds: float, last: list[str]) -> str:
-    return (
-        f"{what} is {state} after {deadline_seconds:.0f} seconds; last seen: {last[-1]}. It was left as it is and may"
-        f" still come. Run this again to go on waiting"
-    )

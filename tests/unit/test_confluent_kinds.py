@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from sleepless import Sleepless
 
 from resources.confluent.api_keys import Scope
 from resources.confluent.clusters import Cluster
-from resources.confluent.errors import Conflict, ConfluentError, Gone, Refused, Rejected
+from resources.confluent.errors import Conflict, ConfluentError, Gone, Refused, Rejected, Unsure
 from resources.confluent.kafka import Acl
 from resources.confluent.organization import Environment, ServiceAccount
 from resources.confluent.plane import Key
@@ -250,3 +251,31 @@ def test_a_statement_that_fails_says_why(confluent: ConfluentCloud, lake: Lake, 
 
 def test_a_region_without_flink_is_none(confluent: ConfluentCloud):
     assert confluent.regions().find("nowhere-1") is None
+
+
+@pytest.mark.parametrize("cut", ["before", "after"])
+@pytest.mark.parametrize("nth", range(1, 7))
+def test_look_up_first_and_a_lost_answer_makes_nothing_twice(
+    server: ConfluentServer, confluent: ConfluentCloud, nth: int, cut: str
+):
+    def set_up() -> None:
+        environments, accounts = confluent.environments(), confluent.service_accounts()
+        environment = environments.find("lake") or environments.create("lake")
+        clusters = confluent.clusters(environment.id)
+        cluster = clusters.find("lake") or clusters.create("lake", "us-east-1")
+        account = accounts.find("manager") or accounts.create("manager", "Manages")
+        bindings, about = confluent.role_bindings(), (account.principal, "CloudClusterAdmin", cluster.crn)
+        bindings.find(*about) or bindings.create(*about)
+        integrations = confluent.provider_integrations(environment.id)
+        integrations.find("aws") or integrations.create("aws", "arn:aws:iam::123456789012:role/lake")
+        pools = confluent.compute_pools(environment.id)
+        pools.find("pool") or pools.create("pool", "us-east-1", 5)
+
+    fault = Fault(nth=nth, on=lambda method, path: method == "POST", cut=cut)
+    server.faults = [fault]
+    with contextlib.suppress(Unsure):
+        set_up()
+    set_up()
+    state = server.state
+    kinds = (state.environments, state.clusters, state.accounts, state.bindings, state.integrations, state.pools)
+    assert fault.seen >= nth and [len(kind) for kind in kinds] == [1] * 6

@@ -38,9 +38,9 @@ def test_the_address_is_confluents_own_unless_another_is_given():
 
 
 def test_a_busy_plane_is_asked_again_when_it_says(plane: Plane, server: ConfluentServer, sleepless: Sleepless):
-    server.faults = [Fault(times=2, answer=answer(429, Retry_After="7"))]
+    server.faults = [Fault(answer=answer(429, Retry_After="7")), Fault(nth=2, answer=answer(429, Retry_After="0"))]
     assert list(plane.items(ENVIRONMENTS)) == []
-    assert sleepless.pauses == [7, 7]
+    assert sleepless.pauses == [7, 1]
 
 
 def test_pauses_double_when_the_plane_does_not_say(plane: Plane, server: ConfluentServer, sleepless: Sleepless):

@@ -60,7 +60,7 @@ def test_a_phase_nobody_heard_of_is_waited_out_and_named(sleepless: Sleepless):
 
 
 def test_the_deadline_is_kept(sleepless: Sleepless):
-    with pytest.raises(TimedOut, match="last seen: never seen"):
+    with pytest.raises(TimedOut, match="last seen: not to be seen"):
         wait("it", looks(None), {"READY"}, deadline_seconds=65, every_seconds=20, clock=sleepless.clock)
     assert sleepless.pauses == [20, 20, 20]
 
