@@ -1,0 +1,1 @@
+"""Confluent Cloud's REST API: a plane is one address with one key; each kind of thing on a plane has a class here."""

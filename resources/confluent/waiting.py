@@ -1,0 +1,152 @@
+"""Waiting for what Confluent Cloud does behind an answer: a phase, a disappearance, a key that has spread."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from lakehouse.errors import Unreachable
+from resources.confluent.errors import ConfluentError, Unsure
+
+FAILED = frozenset({"FAILED", "FAILING"})
+EVERY_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Seconds that only go up, and how to let some pass."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+REAL = Clock()
+
+
+class Failed(ConfluentError):
+    """It came to a phase from which it does not recover."""
+
+
+class TimedOut(ConfluentError):
+    """The deadline came first; what was begun goes on without us."""
+
+
+class Phased(Protocol):
+    """What has a phase, and a sentence about it (empty when there is none)."""
+
+    @property
+    def phase(self) -> str: ...
+    @property
+    def detail(self) -> str: ...
+
+
+P = TypeVar("P", bound=Phased)
+
+
+def wait(
+    what: str,
+    look: Callable[[], P | None],
+    ready: Collection[str],
+    *,
+    deadline_seconds: float,
+    every_seconds: float = EVERY_SECONDS,
+    failed: Collection[str] = FAILED,
+    clock: Clock = REAL,
+) -> P:
+    """Look until the phase is one of `ready`. A phase nobody heard of is waited out like any other.
+
+    Parameters: `what` names it in messages; `look` gives it, or None while it is not to be seen.
+    Returns: what was seen last.
+    Raises: Failed, TimedOut with the last phase, and what `look` raises.
+    """
+    seen: P | None = None
+
+    def missing() -> str | None:
+        nonlocal seen
+        seen = look()
+        if seen is None:
+            return "not to be seen"
+        described = f"{seen.phase} ({seen.detail})" if seen.detail else seen.phase
+        if seen.phase in failed:
+            raise Failed(f"{what} is {described}. It was left as it is. Remove the cause, delete it and run this again")
+        return None if seen.phase in ready else described
+
+    _until(missing, what, f"not {' or '.join(sorted(ready))}", deadline_seconds, every_seconds, clock)
+    return seen
+
+
+def wait_gone(
+    what: str,
+    look: Callable[[], Any],
+    *,
+    deadline_seconds: float,
+    every_seconds: float = EVERY_SECONDS,
+    clock: Clock = REAL,
+) -> None:
+    """Look until `look` gives None.
+
+    Raises: TimedOut, and what `look` raises.
+    """
+
+    def missing() -> str | None:
+        seen = look()
+        return None if seen is None else getattr(seen, "phase", "there")
+
+    _until(missing, what, "still there", deadline_seconds, every_seconds, clock)
+
+
+def wait_accepted(
+    what: str,
+    ask: Callable[[], Any],
+    *,
+    deadline_seconds: float,
+    in_a_row: int = 2,
+    every_seconds: float = EVERY_SECONDS,
+    clock: Clock = REAL,
+) -> None:
+    """Ask with a new key until it is taken so many times in a row: planes learn of a key one server after the other.
+
+    Raises: TimedOut with the last refusal.
+    """
+    taken = 0
+
+    def missing() -> str | None:
+        nonlocal taken
+        try:
+            ask()
+        except Unsure:
+            raise
+        except ConfluentError as error:
+            taken = 0
+            return str(error)
+        taken += 1
+        return None if taken == in_a_row else f"accepted {taken} of {in_a_row} times in a row"
+
+    _until(missing, what, "not accepted yet", deadline_seconds, every_seconds, clock)
+
+
+def _until(
+    missing: Callable[[], str | None],
+    what: str,
+    state: str,
+    deadline_seconds: float,
+    every_seconds: float,
+    clock: Clock,
+) -> None:
+    """Ask what is missing until nothing is. An outage in between is no reason to give up what goes on without us."""
+    began = clock.now()
+    while True:
+        try:
+            last = missing()
+        except Unreachable as error:
+            last = str(error)
+        if last is None:
+            return
+        if clock.now() - began + every_seconds > deadline_seconds:
+            raise TimedOut(
+                f"{what} is {state} after {deadline_seconds:.0f} seconds; last seen: {last}. It was left as it is and"
+                f" may still come. Run this again to go on waiting"
+            )
+        clock.sleep(every_seconds)
