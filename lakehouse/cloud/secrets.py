@@ -59,7 +59,8 @@ class Secrets:
     def read(self, name: str, stage: str = CURRENT) -> Version | None:
         """The version that has the label, or None when there is none, or no such secret.
 
-        Raises: UnclearState when the secret is not a JSON object of texts; LakehouseError when AWS refuses; Unreachable.
+        Raises: UnclearState when the secret is not a JSON object of texts; LakehouseError when AWS refuses;
+        Unreachable.
         """
         secrets = self.client()
         with self._explained(name):
@@ -78,7 +79,8 @@ class Secrets:
     def create(self, name: str, value: SecretJson, *, description: str) -> None:
         """Make the secret with this value as its current version; a secret of that name stays as it is.
 
-        Raises: LakehouseError when AWS refuses, as it does while a secret of that name waits to be deleted; Unreachable.
+        Raises: LakehouseError when AWS refuses, as it does while a secret of that name waits to be deleted;
+        Unreachable.
         """
         secrets = self.client()
         with self._explained(name):

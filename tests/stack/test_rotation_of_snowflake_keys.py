@@ -1,0 +1,392 @@
+"""Rotation of a service user's key pair: real boto3 and the real connector, killed around every request they send."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import logging
+import os
+import traceback
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import boto3
+import botocore.httpsession
+import pytest
+import snowflake.connector
+from cryptography.hazmat.primitives import serialization
+from snowflake.connector.errors import DatabaseError
+from snowflake.connector.vendored import requests
+from snowflake_fixtures import Server, key_pair
+
+from lakehouse.cloud import snowflake_keys
+from lakehouse.cloud.secrets import Secrets
+from lakehouse.cloud.snowflake_keys import ServiceUser, install, retire, rotate
+from lakehouse.errors import LakehouseError, UnclearState
+from resources.snowflake_sql import KeySlot
+
+pytest_plugins = ["snowflake_fixtures"]
+pytestmark = pytest.mark.stack
+
+LABELS = ("AWSCURRENT", "AWSPENDING", "AWSPREVIOUS")
+
+
+class Killed(BaseException):
+    """Nothing catches it, as nothing catches kill -9."""
+
+
+@dataclass
+class Wire:
+    """Everything that the process sends. From the n-th request on it is dead: nothing more leaves it."""
+
+    dies_at: int | None = None
+    answered: bool = False
+    """Whether the n-th request still arrives and is carried out, its answer unread."""
+    sent: int = 0
+
+    def through(self, send: Callable[..., Any]) -> Callable[..., Any]:
+        def instead(*args: Any, **kwargs: Any) -> Any:
+            self.sent += 1
+            if self.dies_at is None or self.sent < self.dies_at:
+                return send(*args, **kwargs)
+            if self.answered and self.sent == self.dies_at:
+                send(*args, **kwargs)
+            raise Killed
+
+        return instead
+
+    @contextlib.contextmanager
+    def killing(self, at: int, *, answered: bool) -> Iterator[None]:
+        """Die at the n-th request from here."""
+        self.dies_at, self.answered, self.sent = at, answered, 0
+        try:
+            yield
+        finally:
+            self.dies_at = None
+
+
+@pytest.fixture
+def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
+    wire = Wire()
+    for owner in (botocore.httpsession.URLLib3Session, requests.Session):
+        monkeypatch.setattr(owner, "send", wire.through(owner.send))
+    return wire
+
+
+@dataclass
+class Case:
+    """A user of one test, looked at from outside: by plain boto3, plain connector and the administrator."""
+
+    server: Server
+    user: ServiceUser
+    opened: list[Any] = field(default_factory=list)
+
+    def versions(self) -> dict[str, dict[str, str]]:
+        """Of each label that is there, the secret's values."""
+        found = {}
+        for label in LABELS:
+            with contextlib.suppress(secrets_manager().exceptions.ResourceNotFoundException):
+                answer = secrets_manager().get_secret_value(SecretId=self.user.secret, VersionStage=label)
+                found[label] = json.loads(answer["SecretString"])
+        return found
+
+    def key(self, label: str = "AWSCURRENT") -> str:
+        return self.versions()[label]["private_key"]
+
+    def slots(self) -> dict[str, str | None]:
+        """Of each slot the labels whose key it has, or None when it is empty."""
+        shown = {row[0]: row[1] for row in self.server.admin(f"desc user {self.user.name}")}
+        values = {slot: shown.get(slot) for slot in ("RSA_PUBLIC_KEY", "RSA_PUBLIC_KEY_2")}
+        known = {public_key(version["private_key"]): label for label, version in reversed(self.versions().items())}
+        return {slot: None if value in (None, "null") else known[value] for slot, value in values.items()}
+
+    def log_in(self, pem: str) -> Any:
+        """A session opened with a private key."""
+        key = serialization.load_pem_private_key(pem.encode(), password=None)
+        der = key.private_bytes(
+            serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        session = snowflake.connector.connect(
+            account="LOCAL",
+            user=self.user.name,
+            role="LOADER_ROLE",
+            private_key=der,
+            login_timeout=10,
+            platform_detection_timeout_seconds=0,
+            **self.user.address,
+        )
+        self.opened.append(session)
+        return session
+
+    def logs_in(self, pem: str) -> bool:
+        try:
+            self.log_in(pem)
+        except DatabaseError:
+            return False
+        return True
+
+
+def secrets_manager() -> Any:
+    return boto3.client("secretsmanager", region_name=os.environ["AWS_REGION"])
+
+
+def public_key(pem: str) -> str:
+    key = serialization.load_pem_private_key(pem.encode(), password=None)
+    return base64.b64encode(
+        key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    ).decode()
+
+
+@pytest.fixture
+def new_case(server: Server) -> Iterator[Callable[[], Case]]:
+    """Makes users that have a role and no key yet."""
+    with contextlib.ExitStack() as sessions:
+
+        def new() -> Case:
+            name = f"ROTATED_{uuid.uuid4().hex[:8].upper()}"
+            server.admin(
+                f"create user {name} type = service default_role = LOADER_ROLE",
+                f"grant role LOADER_ROLE to user {name}",
+            )
+            user = ServiceUser(
+                account="LOCAL",
+                name=name,
+                role="LOADER_ROLE",
+                secret=f"/lakehouse/snowflake/{name}",
+                secrets=Secrets(os.environ["AWS_REGION"]),
+                administrator=sessions.enter_context(contextlib.closing(server.administrator())),
+                address={"host": "127.0.0.1", "port": server.port, "protocol": "http"},
+            )
+            case = Case(server, user)
+            sessions.callback(lambda: [session.close() for session in case.opened])
+            return case
+
+        yield new
+
+
+@pytest.fixture
+def case(new_case: Callable[[], Case]) -> Case:
+    """A user with its first key."""
+    case = new_case()
+    install(case.user)
+    return case
+
+
+def test_the_first_key(new_case: Callable[[], Case]):
+    case = new_case()
+    keys = install(case.user)
+    [(label, values)] = case.versions().items()
+    assert label == "AWSCURRENT"
+    assert {name: values[name] for name in ("account", "user", "role", "slot")} == {
+        "account": "LOCAL",
+        "user": case.user.name,
+        "role": "LOADER_ROLE",
+        "slot": "RSA_PUBLIC_KEY",
+    }
+    assert (keys.active, keys.old_key_until) == (KeySlot.FIRST, None)
+    assert case.slots() == {"RSA_PUBLIC_KEY": "AWSCURRENT", "RSA_PUBLIC_KEY_2": None}
+    assert case.logs_in(case.key())
+    assert install(case.user) == keys, "again it does nothing"
+
+
+def test_a_rotation_changes_the_slot_and_keeps_the_old_key(case: Case):
+    old = case.key()
+    keys = rotate(case.user, grace_days=7)
+    assert keys.active == KeySlot.SECOND
+    assert case.slots() == {"RSA_PUBLIC_KEY": "AWSPREVIOUS", "RSA_PUBLIC_KEY_2": "AWSCURRENT"}
+    assert case.key("AWSPREVIOUS") == old != case.key()
+    assert case.logs_in(case.key())
+    assert case.logs_in(old)
+
+
+def test_within_the_grace_nothing_happens(case: Case):
+    keys = rotate(case.user, grace_days=7)
+    before = case.versions()
+    assert rotate(case.user, grace_days=7) == keys
+    assert retire(case.user, grace_days=7) == keys
+    assert case.versions() == before
+    assert case.slots() == {"RSA_PUBLIC_KEY": "AWSPREVIOUS", "RSA_PUBLIC_KEY_2": "AWSCURRENT"}
+
+
+def test_two_rotations_come_back_to_the_first_slot(case: Case):
+    first = case.key()
+    rotate(case.user, grace_days=0)
+    second = case.key()
+    assert retire(case.user, grace_days=0).old_key_until is None
+    assert case.slots() == {"RSA_PUBLIC_KEY": None, "RSA_PUBLIC_KEY_2": "AWSCURRENT"}
+    assert rotate(case.user, grace_days=0).active == KeySlot.FIRST
+    assert case.slots() == {"RSA_PUBLIC_KEY": "AWSCURRENT", "RSA_PUBLIC_KEY_2": "AWSPREVIOUS"}
+    assert len({first, second, case.key()}) == 3
+    assert [case.logs_in(key) for key in (first, second, case.key())] == [False, True, True]
+
+
+def test_a_rotation_after_the_grace_takes_the_slot_of_the_expired_key(case: Case):
+    first = case.key()
+    rotate(case.user, grace_days=0)
+    rotate(case.user, grace_days=0)
+    assert case.slots() == {"RSA_PUBLIC_KEY": "AWSCURRENT", "RSA_PUBLIC_KEY_2": "AWSPREVIOUS"}
+    assert not case.logs_in(first)
+
+
+def test_a_run_with_the_old_key_goes_on_until_it_is_retired(case: Case):
+    old = case.key()
+    session = case.log_in(old)
+    rotate(case.user, grace_days=7)
+    assert session.cursor().execute("select current_user()").fetchone() == (case.user.name,)
+    assert case.logs_in(old)
+    retire(case.user, grace_days=0)
+    assert not case.logs_in(old)
+    assert case.logs_in(case.key())
+
+
+ANSWERED = pytest.mark.parametrize("answered", [False, True], ids=["before it arrives", "after it is carried out"])
+
+
+def killed_at_each_request(
+    new: Callable[[], Case], wire: Wire, command: Callable[[Case], None], *, answered: bool
+) -> Iterator[Case]:
+    """A case for each request of the command: killed there twice. Ends after the one that nothing killed."""
+    at = 0
+    while True:
+        at += 1
+        case = new()
+        survived = True
+        for _ in range(2):
+            try:
+                with wire.killing(at, answered=answered):
+                    command(case)
+            except Killed:
+                survived = False
+        if survived:
+            assert at > 5, "the wire sees the requests"
+            return
+        yield case
+
+
+@ANSWERED
+def test_a_first_key_that_was_killed_is_finished(new_case: Callable[[], Case], wire: Wire, answered: bool):
+    for case in killed_at_each_request(new_case, wire, lambda case: install(case.user), answered=answered):
+        assert install(case.user).active == KeySlot.FIRST
+        assert case.slots() == {"RSA_PUBLIC_KEY": "AWSCURRENT", "RSA_PUBLIC_KEY_2": None}
+        assert case.logs_in(case.key())
+
+
+@ANSWERED
+def test_a_rotation_that_was_killed_is_finished(new_case: Callable[[], Case], wire: Wire, answered: bool):
+    def installed() -> Case:
+        case = new_case()
+        install(case.user)
+        firsts[case.user.name] = case.key()
+        return case
+
+    firsts: dict[str, str] = {}
+    for case in killed_at_each_request(installed, wire, lambda case: rotate(case.user, 7), answered=answered):
+        first = firsts[case.user.name]
+        assert case.logs_in(case.key()), "whatever the secret says now"
+        assert case.logs_in(first)
+        assert rotate(case.user, 7).active == KeySlot.SECOND
+        assert case.slots() == {"RSA_PUBLIC_KEY": "AWSPREVIOUS", "RSA_PUBLIC_KEY_2": "AWSCURRENT"}
+        assert case.key("AWSPREVIOUS") == first != case.key()
+        assert case.logs_in(case.key())
+        assert case.logs_in(first)
+
+
+@ANSWERED
+def test_a_retirement_that_was_killed_is_finished(new_case: Callable[[], Case], wire: Wire, answered: bool):
+    def rotated() -> Case:
+        case = new_case()
+        install(case.user)
+        rotate(case.user, 7)
+        return case
+
+    for case in killed_at_each_request(rotated, wire, lambda case: retire(case.user, 0), answered=answered):
+        assert case.logs_in(case.key())
+        assert retire(case.user, 0).old_key_until is None
+        assert case.slots() == {"RSA_PUBLIC_KEY": None, "RSA_PUBLIC_KEY_2": "AWSCURRENT"}
+        assert case.logs_in(case.key())
+
+
+def test_a_new_key_that_cannot_log_in_is_not_promoted(case: Case):
+    before = case.key()
+    name = case.user.name
+    case.server.admin(f"create role ROLE_{name}")
+    user = replace(case.user, role=f"ROLE_{name}")
+    with pytest.raises(LakehouseError, match="refused user .* stayed as they were"):
+        rotate(user, grace_days=7)
+    assert case.key() == before
+    assert case.logs_in(before)
+    with pytest.raises(UnclearState, match="a rotation was not finished.*Rotate again"):
+        retire(case.user, grace_days=0)
+    case.server.admin(f"grant role ROLE_{name} to user {name}")
+    tried = case.key("AWSPENDING")
+    assert rotate(user, grace_days=7).active == KeySlot.SECOND
+    assert case.key() == tried
+
+
+def test_keys_that_are_not_the_secrets_stop_everything(case: Case, tmp_path: Any):
+    _, foreign = key_pair(tmp_path, "foreign.p8")
+    name, current = case.user.name, public_key(case.key())
+    case.server.admin(f"alter user {name} set rsa_public_key_2 = '{foreign}'")
+    for command in (rotate, retire):
+        with pytest.raises(UnclearState, match=f'RSA_PUBLIC_KEY_2 .* ALTER USER "{name}" UNSET RSA_PUBLIC_KEY_2'):
+            command(case.user, grace_days=0)
+    case.server.admin(f"alter user {name} set rsa_public_key = '{foreign}'")
+    for command in (lambda: rotate(case.user, 0), lambda: retire(case.user, 0), lambda: install(case.user)):
+        with pytest.raises(UnclearState, match="No slot of Snowflake user") as refused:
+            command()
+    assert list(case.versions()) == ["AWSCURRENT"], "nothing was written"
+    case.server.admin(str(refused.value).rpartition(": ")[2])
+    assert rotate_after_unset(case, current)
+
+
+def rotate_after_unset(case: Case, current: str) -> bool:
+    """The error's statement brought the key back; with the foreign key away a rotation works."""
+    case.server.admin(f"alter user {case.user.name} unset rsa_public_key")
+    assert public_key(case.key()) == current
+    return case.logs_in(case.key()) and rotate(case.user, 0).active == KeySlot.FIRST
+
+
+def test_a_secret_that_is_missing_or_somebody_elses(case: Case, new_case: Callable[[], Case]):
+    with pytest.raises(UnclearState, match="There is no secret '/nowhere'"):
+        rotate(replace(case.user, secret="/nowhere"), grace_days=0)
+    other = new_case()
+    with pytest.raises(UnclearState, match=f"is of user {case.user.name} .*not of {other.user.name}"):
+        rotate(replace(other.user, secret=case.user.secret), grace_days=0)
+
+
+def test_the_private_key_is_seen_nowhere(
+    new_case: Callable[[], Case],
+    wire: Wire,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Any,
+):
+    case = new_case()
+    seen = [repr(case.user), repr(case.user.secrets)]
+    pems = []
+    caplog.set_level(logging.DEBUG)
+
+    def attempt(command: Callable[[], Any]) -> None:
+        try:
+            seen.append(repr(command()))
+        except (Killed, LakehouseError) as error:
+            seen.extend(traceback.format_exception(error))
+
+    attempt(lambda: install(case.user))
+    attempt(lambda: rotate(case.user, 0))
+    pems += [version["private_key"] for version in case.versions().values()]
+    for at in range(1, 20):
+        with wire.killing(at, answered=True):
+            attempt(lambda: rotate(case.user, 0))
+        pems += [version["private_key"] for version in case.versions().values()]
+    attempt(lambda: rotate(replace(case.user, role="NOBODYS"), 0))
+    seen += [repr(case.user.secrets.read(case.user.secret)), repr(snowflake_keys._current(case.user))]
+    pems += [version["private_key"] for version in case.versions().values()]
+    seen += [caplog.text, *capfd.readouterr()]
+    lines = {line for pem in pems for line in pem.splitlines()[1:-1] if len(line) > 20}
+    assert len(set(pems)) > 3 and "botocore" in caplog.text
+    text = "\n".join(seen)
+    assert [line for line in lines if line in text] == []
