@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.errors import CommitConflict, LakehouseError, UnclearState, Unreachable
@@ -48,7 +49,8 @@ class Secrets:
 
     region: str
 
-    def client(self) -> SecretsManagerClient:
+    @cached_property
+    def _client(self) -> SecretsManagerClient:
         """boto3's client, with time-outs set. It may repeat a call: each write carries a token that makes it one."""
         import boto3
         from botocore.config import Config
@@ -62,11 +64,10 @@ class Secrets:
         Raises: UnclearState when the secret is not a JSON object of texts; LakehouseError when AWS refuses;
         Unreachable.
         """
-        secrets = self.client()
         with self._explained(name):
             try:
-                answer = secrets.get_secret_value(SecretId=name, VersionStage=stage)
-            except secrets.exceptions.ResourceNotFoundException:
+                answer = self._client.get_secret_value(SecretId=name, VersionStage=stage)
+            except self._client.exceptions.ResourceNotFoundException:
                 return None
         value = _parsed(answer.get("SecretString", ""))
         if value is None:
@@ -82,11 +83,10 @@ class Secrets:
         Raises: LakehouseError when AWS refuses, as it does while a secret of that name waits to be deleted;
         Unreachable.
         """
-        secrets = self.client()
         with self._explained(name):
             try:
-                secrets.create_secret(Name=name, SecretString=json.dumps(value.reveal()), Description=description)
-            except secrets.exceptions.ResourceExistsException:
+                self._client.create_secret(Name=name, SecretString=json.dumps(value.reveal()), Description=description)
+            except self._client.exceptions.ResourceExistsException:
                 return
 
     def put_pending(self, name: str, value: SecretJson) -> Version:
@@ -94,9 +94,8 @@ class Secrets:
 
         Raises: as `create`.
         """
-        secrets = self.client()
         with self._explained(name):
-            answer = secrets.put_secret_value(
+            answer = self._client.put_secret_value(
                 SecretId=name, SecretString=json.dumps(value.reveal()), VersionStages=[PENDING]
             )
         return Version(answer["VersionId"], frozenset(answer["VersionStages"]), value)
@@ -107,16 +106,15 @@ class Secrets:
         Parameters: `over`, the version that is current as far as the caller knows.
         Raises: CommitConflict when another version is current by now; otherwise as `create`.
         """
-        secrets = self.client()
         with self._explained(name):
             try:
-                secrets.update_secret_version_stage(
+                self._client.update_secret_version_stage(
                     SecretId=name,
                     VersionStage=CURRENT,
                     MoveToVersionId=pending.version_id,
                     RemoveFromVersionId=over.version_id,
                 )
-            except secrets.exceptions.InvalidParameterException:
+            except self._client.exceptions.InvalidParameterException:
                 refused = True
             else:
                 refused = False

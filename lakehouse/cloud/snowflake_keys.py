@@ -117,8 +117,8 @@ def retire(user: ServiceUser, grace_days: float) -> Keys:
     old = _active(user, key, slots).other
     if slots[old] and _label(user, old, slots[old]) == PENDING:
         raise UnclearState(
-            f"{old} of Snowflake user {user.name} has the pending key of the secret '{user.secret}': a rotation was not "
-            f"finished. Nothing was changed. Rotate again, which finishes it"
+            f"{old} of Snowflake user {user.name} has the pending key of the secret '{user.secret}': a rotation was "
+            f"not finished. Nothing was changed. Rotate again, which finishes it"
         )
     if slots[old] and _now() >= key.created_at + grace:
         _log_in(user, key)
@@ -202,8 +202,8 @@ def _label(user: ServiceUser, slot: KeySlot, fingerprint: str | None) -> str:
             return label
     raise UnclearState(
         f"{slot} of Snowflake user {user.name} has a key ({fingerprint}) that is neither the previous nor the pending "
-        f"one of the secret '{user.secret}': somebody else may use it. Nothing was changed. If nobody does, unset it as "
-        f"an administrator: {sql.unset_public_key(user.name, slot)}"
+        f"one of the secret '{user.secret}': somebody else may use it. Nothing was changed. If nobody does, unset it "
+        f"as an administrator: {sql.unset_public_key(user.name, slot)}"
     )
 
 
