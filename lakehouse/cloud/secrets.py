@@ -55,6 +55,8 @@ class Secrets:
         import boto3
         from botocore.config import Config
 
+        for logger in ("botocore.endpoint", "botocore.parsers"):
+            logging.getLogger(logger).addFilter(_without_secrets)
         config = Config(connect_timeout=TIMEOUT_SECONDS, read_timeout=TIMEOUT_SECONDS, retries={"mode": "standard"})
         return boto3.client("secretsmanager", region_name=self.region, config=config)
 
@@ -131,8 +133,7 @@ class Secrets:
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
-            with _bodies_unlogged():
-                yield
+            yield
         except ClientError as error:
             said = error.response["Error"]
             waiting = f"aws secretsmanager restore-secret --region {self.region} --secret-id {name}"
@@ -146,6 +147,11 @@ class Secrets:
             raise Unreachable("AWS Secrets Manager", f"region {self.region}", check, type(error).__name__) from None
 
 
+def _without_secrets(record: logging.LogRecord) -> bool:
+    """A filter: at level DEBUG botocore logs whole requests and answers."""
+    return "SecretString" not in record.getMessage()
+
+
 def _parsed(text: str) -> SecretJson | None:
     try:
         values: Any = json.loads(text)
@@ -153,14 +159,3 @@ def _parsed(text: str) -> SecretJson | None:
         return None
     texts = isinstance(values, dict) and all(isinstance(value, str) for value in values.values())
     return SecretJson(values) if texts else None
-
-
-@contextmanager
-def _bodies_unlogged() -> Iterator[None]:
-    """botocore writes whole requests and answers to its log at level DEBUG, secrets too."""
-    before = logging.root.manager.disable
-    logging.disable(max(before, logging.DEBUG))
-    try:
-        yield
-    finally:
-        logging.disable(before)
