@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import itertools
 import json
 import logging
 import os
@@ -11,6 +12,7 @@ import traceback
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 
@@ -18,6 +20,7 @@ import boto3
 import botocore.httpsession
 import pytest
 import snowflake.connector
+from botocore.exceptions import ConnectionClosedError
 from cryptography.hazmat.primitives import serialization
 from snowflake.connector.errors import DatabaseError
 from snowflake.connector.vendored import requests
@@ -40,39 +43,43 @@ class Killed(BaseException):
 
 @dataclass
 class Wire:
-    """Everything that the process sends. From the n-th request on it is dead: nothing more leaves it."""
+    """Everything that the process sends."""
 
-    dies_at: int | None = None
-    answered: bool = False
-    """Whether the n-th request still arrives and is carried out, its answer unread."""
+    fault_at: int | None = None
+    """The n-th request has the fault: the process is dead from there on, or that request's answer alone is lost."""
+    kills: bool = True
+    arrives: bool = True
+    """Whether that request is carried out, its answer unread."""
     sent: int = 0
 
-    def through(self, send: Callable[..., Any]) -> Callable[..., Any]:
+    def through(self, send: Callable[..., Any], broken: Exception) -> Callable[..., Any]:
         def instead(*args: Any, **kwargs: Any) -> Any:
             self.sent += 1
-            if self.dies_at is None or self.sent < self.dies_at:
-                return send(*args, **kwargs)
-            if self.answered and self.sent == self.dies_at:
-                send(*args, **kwargs)
-            raise Killed
+            hit = self.sent == self.fault_at
+            dead = self.kills and self.fault_at is not None and self.sent > self.fault_at
+            answer = None if dead or (hit and not self.arrives) else send(*args, **kwargs)
+            if hit or dead:
+                raise Killed if self.kills else broken
+            return answer
 
         return instead
 
     @contextlib.contextmanager
-    def killing(self, at: int, *, answered: bool) -> Iterator[None]:
-        """Die at the n-th request from here."""
-        self.dies_at, self.answered, self.sent = at, answered, 0
+    def fault(self, at: int, *, kills: bool = True, arrives: bool = True) -> Iterator[None]:
+        """Whoever works within meets the fault at the n-th request from here."""
+        self.fault_at, self.kills, self.arrives, self.sent = at, kills, arrives, 0
         try:
             yield
         finally:
-            self.dies_at = None
+            self.fault_at = None
 
 
 @pytest.fixture
 def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
     wire = Wire()
-    for owner in (botocore.httpsession.URLLib3Session, requests.Session):
-        monkeypatch.setattr(owner, "send", wire.through(owner.send))
+    aws, connector = botocore.httpsession.URLLib3Session, requests.Session
+    monkeypatch.setattr(aws, "send", wire.through(aws.send, ConnectionClosedError(endpoint_url="http://aws")))
+    monkeypatch.setattr(connector, "send", wire.through(connector.send, requests.exceptions.ConnectionError("lost")))
     return wire
 
 
@@ -242,21 +249,19 @@ def test_a_run_with_the_old_key_goes_on_until_it_is_retired(case: Case):
     assert case.logs_in(case.key())
 
 
-ANSWERED = pytest.mark.parametrize("answered", [False, True], ids=["before it arrives", "after it is carried out"])
+ARRIVES = pytest.mark.parametrize("arrives", [False, True], ids=["before it arrives", "after it is carried out"])
 
 
 def killed_at_each_request(
-    new: Callable[[], Case], wire: Wire, command: Callable[[Case], None], *, answered: bool
+    new: Callable[[], Case], wire: Wire, command: Callable[[Case], None], *, arrives: bool
 ) -> Iterator[Case]:
     """A case for each request of the command: killed there twice. Ends after the one that nothing killed."""
-    at = 0
-    while True:
-        at += 1
+    for at in itertools.count(1):
         case = new()
         survived = True
         for _ in range(2):
             try:
-                with wire.killing(at, answered=answered):
+                with wire.fault(at, arrives=arrives):
                     command(case)
             except Killed:
                 survived = False
@@ -266,16 +271,16 @@ def killed_at_each_request(
         yield case
 
 
-@ANSWERED
-def test_a_first_key_that_was_killed_is_finished(new_case: Callable[[], Case], wire: Wire, answered: bool):
-    for case in killed_at_each_request(new_case, wire, lambda case: install(case.user), answered=answered):
+@ARRIVES
+def test_a_first_key_that_was_killed_is_finished(new_case: Callable[[], Case], wire: Wire, arrives: bool):
+    for case in killed_at_each_request(new_case, wire, lambda case: install(case.user), arrives=arrives):
         assert install(case.user).active == KeySlot.FIRST
         assert case.slots() == {"RSA_PUBLIC_KEY": "AWSCURRENT", "RSA_PUBLIC_KEY_2": None}
         assert case.logs_in(case.key())
 
 
-@ANSWERED
-def test_a_rotation_that_was_killed_is_finished(new_case: Callable[[], Case], wire: Wire, answered: bool):
+@ARRIVES
+def test_a_rotation_that_was_killed_is_finished(new_case: Callable[[], Case], wire: Wire, arrives: bool):
     def installed() -> Case:
         case = new_case()
         install(case.user)
@@ -283,7 +288,7 @@ def test_a_rotation_that_was_killed_is_finished(new_case: Callable[[], Case], wi
         return case
 
     firsts: dict[str, str] = {}
-    for case in killed_at_each_request(installed, wire, lambda case: rotate(case.user, 7), answered=answered):
+    for case in killed_at_each_request(installed, wire, lambda case: rotate(case.user, 7), arrives=arrives):
         first = firsts[case.user.name]
         assert case.logs_in(case.key()), "whatever the secret says now"
         assert case.logs_in(first)
@@ -294,19 +299,35 @@ def test_a_rotation_that_was_killed_is_finished(new_case: Callable[[], Case], wi
         assert case.logs_in(first)
 
 
-@ANSWERED
-def test_a_retirement_that_was_killed_is_finished(new_case: Callable[[], Case], wire: Wire, answered: bool):
+@ARRIVES
+def test_a_retirement_that_was_killed_is_finished(new_case: Callable[[], Case], wire: Wire, arrives: bool):
     def rotated() -> Case:
         case = new_case()
         install(case.user)
         rotate(case.user, 7)
         return case
 
-    for case in killed_at_each_request(rotated, wire, lambda case: retire(case.user, 0), answered=answered):
+    for case in killed_at_each_request(rotated, wire, lambda case: retire(case.user, 0), arrives=arrives):
         assert case.logs_in(case.key())
         assert retire(case.user, 0).old_key_until is None
         assert case.slots() == {"RSA_PUBLIC_KEY": None, "RSA_PUBLIC_KEY_2": "AWSCURRENT"}
         assert case.logs_in(case.key())
+
+
+def test_an_answer_that_is_lost_once_is_asked_for_again(new_case: Callable[[], Case], wire: Wire):
+    for at in itertools.count(1):
+        case = new_case()
+        install(case.user)
+        first = case.key()
+        with wire.fault(at, kills=False):
+            assert rotate(case.user, 7).active == KeySlot.SECOND
+        nothing_was_lost = wire.sent < at
+        assert case.slots() == {"RSA_PUBLIC_KEY": "AWSPREVIOUS", "RSA_PUBLIC_KEY_2": "AWSCURRENT"}
+        assert case.key("AWSPREVIOUS") == first
+        assert case.logs_in(case.key())
+        if nothing_was_lost:
+            break
+    assert at > 5, "the wire sees the requests"
 
 
 def test_a_new_key_that_cannot_log_in_is_not_promoted(case: Case):
@@ -324,6 +345,21 @@ def test_a_new_key_that_cannot_log_in_is_not_promoted(case: Case):
     tried = case.key("AWSPENDING")
     assert rotate(user, grace_days=7).active == KeySlot.SECOND
     assert case.key() == tried
+
+
+def test_the_grace_counts_from_the_end_of_a_rotation(new_case: Callable[[], Case], wire: Wire):
+    case = new_case()
+    install(case.user)
+    with pytest.raises(Killed), wire.fault(5):
+        rotate(case.user, grace_days=7)
+    pending = case.versions()["AWSPENDING"] | {"created_at": "2020-01-01T00:00:00+00:00"}
+    secrets_manager().put_secret_value(
+        SecretId=case.user.secret, SecretString=json.dumps(pending), VersionStages=["AWSPENDING"]
+    )
+    until = rotate(case.user, grace_days=7).old_key_until
+    assert timedelta(days=6.9) < until - datetime.now(UTC) <= timedelta(days=7)
+    assert case.key() == pending["private_key"]
+    assert retire(case.user, grace_days=7).old_key_until == until
 
 
 def test_keys_that_are_not_the_secrets_stop_everything(case: Case, tmp_path: Any):
@@ -364,7 +400,7 @@ def test_the_private_key_is_seen_nowhere(
 
     def attempt(command: Callable[[], Any], dies_at: int = 1000) -> None:
         try:
-            with caplog.at_level(logging.DEBUG), wire.killing(dies_at, answered=True):
+            with caplog.at_level(logging.DEBUG), wire.fault(dies_at):
                 seen.append(repr(command()))
         except (Killed, LakehouseError) as error:
             seen.extend(traceback.format_exception(error))
