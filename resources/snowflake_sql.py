@@ -7,6 +7,8 @@ statement with sqlfluff's Snowflake grammar.
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from lakehouse.naming import snowflake_identifier as identifier
 
 
@@ -46,9 +48,34 @@ def create_service_user(user: str, *, role: str, warehouse: str) -> str:
     )
 
 
-def set_public_key(user: str, public_key: str) -> str:
+class KeySlot(StrEnum):
+    """The two places for a user's public key: either logs in. Docs: user-guide/key-pair-auth."""
+
+    FIRST = "RSA_PUBLIC_KEY"
+    SECOND = "RSA_PUBLIC_KEY_2"
+
+    @property
+    def other(self) -> KeySlot:
+        """The one that this is not."""
+        return KeySlot.SECOND if self is KeySlot.FIRST else KeySlot.FIRST
+
+
+def set_public_key(user: str, public_key: str, slot: KeySlot = KeySlot.FIRST) -> str:
     """Parameters: the base64 body of a PEM public key. Docs: user-guide/key-pair-auth."""
-    return f"ALTER USER {identifier(user)} SET RSA_PUBLIC_KEY = {literal(public_key)}"
+    return f"ALTER USER {identifier(user)} SET {KeySlot(slot)} = {literal(public_key)}"
+
+
+def unset_public_key(user: str, slot: KeySlot) -> str:
+    """From then on the key of the slot logs nobody in. Docs: user-guide/key-pair-auth."""
+    return f"ALTER USER {identifier(user)} UNSET {KeySlot(slot)}"
+
+
+def describe_user(user: str) -> str:
+    """Rows of property, value, default, description; RSA_PUBLIC_KEY_FP and RSA_PUBLIC_KEY_2_FP are the fingerprints.
+
+    Docs: sql-reference/sql/desc-user.
+    """
+    return f"DESC USER {identifier(user)}"
 
 
 def grant_role_to_user(role: str, user: str) -> str:

@@ -1,1 +1,1 @@
-"""The cloud set-up: what a deployment creates at AWS, Confluent and Snowflake."""
+"""The clouds: what is set up in them, and the credentials that are kept there."""

@@ -111,11 +111,11 @@ class Server:
         }
         return Snowflake(**(settings | overrides))
 
-    def admin(self, *statements: str) -> list[tuple[Any, ...]]:
-        """Run statements as the administrator; the rows of the last."""
+    def administrator(self) -> Any:
+        """A session of the administrator, of the real connector."""
         import snowflake.connector
 
-        with snowflake.connector.connect(
+        return snowflake.connector.connect(
             account="LOCAL",
             user="ADMIN",
             password=self.admin_password,
@@ -125,7 +125,11 @@ class Server:
             login_timeout=10,
             network_timeout=30,
             platform_detection_timeout_seconds=0,
-        ) as connection:
+        )
+
+    def admin(self, *statements: str) -> list[tuple[Any, ...]]:
+        """Run statements as the administrator; the rows of the last."""
+        with self.administrator() as connection:
             return [connection.cursor().execute(statement).fetchall() for statement in statements][-1]
 
 

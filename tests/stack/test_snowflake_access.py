@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 import socket
 import time
@@ -49,6 +51,22 @@ def test_the_second_key_slot_works_until_it_is_unset(server: Server, tmp_path: P
     server.admin("alter user LOADER unset rsa_public_key_2")
     with pytest.raises(LakehouseError, match="JWT token is invalid"):
         second.query("select 1")
+
+
+def test_a_user_shows_both_key_slots_and_null_in_an_empty_one(server: Server, tmp_path: Path):
+    def shown() -> dict[str, str]:
+        rows = server.admin("desc user TWO_KEYS")
+        return {name: value for name, value, *_ in rows if name.startswith("RSA_PUBLIC_KEY")}
+
+    _, public_key = key_pair(tmp_path, "two.p8")
+    server.admin("create user TWO_KEYS type = service")
+    empty = dict.fromkeys(("RSA_PUBLIC_KEY", "RSA_PUBLIC_KEY_FP", "RSA_PUBLIC_KEY_2", "RSA_PUBLIC_KEY_2_FP"), "null")
+    assert shown() == empty
+    server.admin(f"alter user TWO_KEYS set rsa_public_key_2 = '{public_key}'")
+    fingerprint = "SHA256:" + base64.b64encode(hashlib.sha256(base64.b64decode(public_key)).digest()).decode()
+    assert shown() == empty | {"RSA_PUBLIC_KEY_2": public_key, "RSA_PUBLIC_KEY_2_FP": fingerprint}
+    server.admin("alter user TWO_KEYS unset rsa_public_key_2")
+    assert shown() == empty
 
 
 def test_a_role_that_was_not_granted_is_refused(server: Server):

@@ -16,6 +16,8 @@ STATEMENTS = {
     "create_schema": sql.create_schema("LAKEHOUSE", "TRADES"),
     "create_service_user": sql.create_service_user("LOADER", role="LAKEHOUSE", warehouse="LAKEHOUSE"),
     "set_public_key": sql.set_public_key("LOADER", "MIIBIjANBgkqh+/w0BAQ=="),
+    "unset_public_key": sql.unset_public_key("LOADER", sql.KeySlot.SECOND),
+    "describe_user": sql.describe_user("LOADER"),
     "grant_role_to_user": sql.grant_role_to_user("LAKEHOUSE", "LOADER"),
     "grant_role_to_role": sql.grant_role_to_role("LAKEHOUSE", "SYSADMIN"),
     **{
@@ -88,6 +90,10 @@ def test_names_and_texts_cannot_break_out():
     assert volume.options["STORAGE_LOCATIONS"][0]["STORAGE_AWS_ROLE_ARN"] == AWKWARD
     user = parse(sql.set_public_key(AWKWARD, AWKWARD))
     assert user == Alter("USER", (AWKWARD,), {"RSA_PUBLIC_KEY": AWKWARD})
+    second = parse(sql.unset_public_key(AWKWARD, sql.KeySlot.SECOND))
+    assert second == Alter("USER", (AWKWARD,), {"RSA_PUBLIC_KEY_2": None})
+    with pytest.raises(ValueError):
+        sql.unset_public_key("U", "COMMENT")
     table = parse(
         sql.create_iceberg_table(
             AWKWARD, "S", "T", volume=AWKWARD, integration="C", glue_database=AWKWARD, glue_table=AWKWARD

@@ -146,7 +146,8 @@ def _describe_user(session: Session, name: Name) -> Result:
     user = session.account.get("USER", session.resolve(name, 1), session.role)
     if user.name != (session.user,):
         session.account.require_ownership(user, session.role)
-    properties = {"NAME": user.name[0], **user.options}
+    keys = dict.fromkeys(name for key in KEY_OPTIONS for name in (key, f"{key}_FP"))
+    properties = {"NAME": user.name[0], **keys, **user.options}
     rows = [(key, "null" if value is None else _text(value), "null", "") for key, value in properties.items()]
     return Result(["property", "value", "default", "description"], rows)
 
