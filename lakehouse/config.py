@@ -17,6 +17,7 @@ from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema
 
 from lakehouse import avro, checks, layout, metadata, naming
 from lakehouse.checks import CHECKS, Check, RowCheck
+from lakehouse.deployment import Deployment
 from lakehouse.errors import ConfigError, SchemaError
 from lakehouse.locate import Location, dotted, duplicate_keys, line_of
 from lakehouse.model import Model
@@ -147,6 +148,10 @@ class Topic(Model):
         description="Name of the table, where it is not made from the topic's.",
     )
     partitions: int = Field(6, ge=1, description="Partitions the topic is created with.")
+    engine: Literal["spark", "tableflow"] = Field(
+        "spark",
+        description="Who makes it a table: Spark, or Confluent's Tableflow, whose table is observed and checked.",
+    )
     start: str = Field(
         "earliest",
         pattern=r"^(earliest|latest|\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))$",
@@ -302,6 +307,9 @@ class Config(Model):
     )
     environments: dict[str, dict[System, dict[str, Setting]]] = Field(
         description="Per environment and system: the fields of that system's resource, as values or `{env: NAME}`."
+    )
+    deployments: dict[str, Deployment] = Field(
+        {}, description="By environment: the cloud set-up that `lakehouse deploy` makes and takes away."
     )
     file: Path = Field(
         PROJECT / "lakehouse.yaml", exclude=True, json_schema_extra={"readOnly": True}, description="This file."
