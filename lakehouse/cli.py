@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from lakehouse.cloud.command import deploy
 from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def main() -> None:
     See how far it is:   lakehouse status
     See that all came:   lakehouse ledger stock_trades
     In a pipeline:       lakehouse validate, plan, rehearse, check
+    Set up the clouds:   lakehouse deploy plan --env aws
     Ask Snowflake:       lakehouse query "SELECT * FROM TRADING.USERS"
     Something is wrong:  lakehouse doctor
 
@@ -346,6 +348,9 @@ def doctor() -> None:
     findings = doctor.examine(Home.default())
     show.findings(findings)
     raise SystemExit(0 if all(finding.ok for finding in findings) else 1)
+
+
+main.add_command(deploy)
 
 
 if __name__ == "__main__":

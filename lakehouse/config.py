@@ -327,6 +327,18 @@ class Config(Model):
             raise ConfigError(f"Topic '{name}' is not declared in lakehouse.yaml.{_did_you_mean(name, self.topics)}")
         return self.topics[name]
 
+    def deployment(self, environment: str) -> Deployment:
+        """The cloud set-up of an environment.
+
+        Raises: ConfigError when it has none.
+        """
+        if environment not in self.deployments:
+            raise ConfigError(
+                f"Environment '{environment}' has no deployment in lakehouse.yaml. Add one, such as "
+                f"deployments: {{{environment}: {{name: production, account: '123456789012', region: us-east-1}}}}"
+            )
+        return self.deployments[environment]
+
     def routed(self, names: Iterable[str]) -> Iterator[Topic]:
         """The topics of those names that routes have and no entry does, each by the first route that matches."""
         for name in names:
