@@ -71,6 +71,29 @@ def down() -> None:
     click.echo(f"Stopped: {', '.join(stopped)}" if stopped else "Nothing was running")
 
 
+@main.command(
+    short_help="Run a command that finds the embedded stack.", context_settings={"ignore_unknown_options": True}
+)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(command: tuple[str, ...]) -> None:
+    """Run COMMAND with the variables that lead to the embedded stack: KAFKA_BOOTSTRAP_SERVERS, SCHEMA_REGISTRY_URL,
+    AWS_ENDPOINT_URL_S3 with the keys for it, SPARK_REMOTE, SNOWFLAKE_HOST, DAGSTER_HOME and so on.
+
+    \b
+      lakehouse run python produce.py
+      lakehouse run env
+    """
+    import os
+    import shutil
+
+    from lakehouse.local.environment import environment
+
+    found = shutil.which(command[0])
+    if found is None:
+        raise click.ClickException(f"There is no program '{command[0]}'. Nothing was run. Correct its name or PATH")
+    os.execve(found, command, {**os.environ, **environment()})
+
+
 @main.command(short_help="Show servers, and how far each topic has come.")
 def status() -> None:
     """Show each server, and per topic how far it has come: end offset, ingested offset, lag, Glue, Snowflake."""

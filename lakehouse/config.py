@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import yaml
-from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError, WithJsonSchema
 
 from lakehouse import avro, checks, layout, metadata, naming
 from lakehouse.checks import CHECKS, Check, RowCheck
@@ -117,8 +117,18 @@ def _duration(value: Any) -> Any:
     return timedelta(**{{"d": "days", "h": "hours", "m": "minutes"}[found[2]]: int(found[1])})
 
 
+def _written(value: timedelta) -> str:
+    """As `_duration` reads it, in the largest unit that is exact."""
+    minutes = round(value.total_seconds() / 60)
+    unit, length = next((unit, n) for unit, n in (("d", 1440), ("h", 60), ("m", 1)) if minutes % n == 0)
+    return f"{minutes // length}{unit}"
+
+
 Duration = Annotated[
-    timedelta, BeforeValidator(_duration), WithJsonSchema({"type": "string", "pattern": r"^\d+[dhm]$"})
+    timedelta,
+    BeforeValidator(_duration),
+    PlainSerializer(_written, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "pattern": r"^\d+[dhm]$"}),
 ]
 
 
@@ -127,7 +137,7 @@ class Retention(Model):
 
     rows: Duration | None = Field(None, description="Rows whose Kafka timestamp is older are deleted; none by default.")
     snapshots: Duration = Field(
-        timedelta(days=7), description="Older snapshots are forgotten: how far time travel goes.", validate_default=True
+        "7d", description="Older snapshots are forgotten: how far time travel goes.", validate_default=True
     )
     min_snapshots: int = Field(10, ge=1, description="So many snapshots are kept, however old.")
 
