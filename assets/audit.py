@@ -50,7 +50,9 @@ class AuditFailed(LakehouseError):
         failed = "; ".join(f"{finding.check}: {finding.said}" for finding in findings if finding.blocks)
         super().__init__(
             f"The batch for {table} did not pass its audit ({failed}). Main and the offsets were left untouched. "
-            f"Look at the rows in branch '{branch}'; the next run drops it and tries the batch again"
+            f"Each check's result shows failing rows, and the SQL that finds all of them in branch '{branch}'. Mend "
+            f"what they come from, or declare otherwise what may fail (docs/checks.md, When a check fails); the next run "
+            f"drops the branch and takes the batch again"
         )
         self.findings = findings
 

@@ -38,6 +38,11 @@ def dead_letters_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
             topic = topic_of(entry, context)
             done = redrive(config.namespace, topic, Systems(kafka, schema_registry, spark, catalog))
         context.log.info(f"{done.tried:,} dead letters decoded again, {done.landed:,} are rows now")
+        if done.landed:
+            # What is downstream of the table follows the table's own materializations.
+            partition = context.partition_key if context.has_partition_key else None
+            key = ["iceberg", entry.name]
+            context.log_event(dg.AssetMaterialization(key, partition=partition, metadata={"redriven": done.landed}))
         return dg.MaterializeResult(metadata={"tried": done.tried, "landed": done.landed})
 
     return dead_letters

@@ -110,8 +110,7 @@ def _audit_specs(key: dg.AssetKey) -> Iterator[dg.AssetCheckSpec]:
 
 def _declared_specs(key: dg.AssetKey, entry: Topic) -> Iterator[dg.AssetCheckSpec]:
     for name, check in entry.checks.items():
-        said = check.description or (type(check).__doc__ or "").partition("\n")[0]
-        yield dg.AssetCheckSpec(name, asset=key, blocking=check.severity == "blocking", description=said)
+        yield dg.AssetCheckSpec(name, asset=key, blocking=check.severity == "blocking", description=check.said)
 
 
 def check_results(findings: list[Finding]) -> Iterator[dg.AssetCheckResult]:

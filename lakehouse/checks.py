@@ -35,6 +35,13 @@ class _Check(Model):
         """The columns that it looks at; none where it does not say."""
         return ()
 
+    @property
+    def said(self) -> str:
+        """What must hold: the description, else the condition itself, else what checks of this type are about."""
+        about = (type(self).__doc__ or "").partition("\n")[0]
+        named = f"{', '.join(self.columns)}: {about}" if self.columns else about
+        return self.description or getattr(self, "holds", "").replace("`", "") or named
+
 
 class NotNull(_Check):
     """A column has a value."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -12,6 +12,7 @@ from lakehouse.cloud.command import deploy
 from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:
+    from lakehouse.config import Config
     from lakehouse.gate import Outcome
 
 
@@ -321,7 +322,9 @@ def replay(topic: str, since: str, branch: str | None) -> None:
     declared = config.load()
     with connected(declared) as systems:
         done = replay(declared.namespace, declared.topic(topic), systems, since, branch)
-    click.echo(f"{done.counts.consumed:,} records read again, {done.counts.rows:,} rows in {branch or 'main'}")
+        click.echo(f"{done.counts.consumed:,} records read again, {done.counts.rows:,} rows in {branch or 'main'}")
+        if done.snapshot_id and not branch:
+            _show_readers(declared, topic, systems)
 
 
 @main.command(short_help="Decode dead letters again.")
@@ -335,7 +338,54 @@ def redrive(topic: str) -> None:
     declared = config.load()
     with connected(declared) as systems:
         done = redrive(declared.namespace, declared.topic(topic), systems)
-    click.echo(f"{done.tried:,} dead letters decoded again, {done.landed:,} are rows now")
+        click.echo(f"{done.tried:,} dead letters decoded again, {done.landed:,} are rows now")
+        if done.landed:
+            _show_readers(declared, topic, systems)
+    if done.tried > done.landed:
+        click.echo(f"{done.tried - done.landed:,} stay what they are: `lakehouse dead-letters {topic}` says why")
+
+
+def _show_readers(declared: Config, topic: str, systems: Any) -> None:
+    """Nothing else tells Glue and Snowflake of a snapshot that no run of Dagster published."""
+    from assets.glue import register
+    from assets.snowflake import show
+
+    register(declared, declared.topic(topic), systems.catalog, systems.glue)
+    state = show(
+        declared, systems.catalog.current(declared.namespace, declared.topic(topic)), systems.catalog, systems.snowflake
+    )
+    click.echo(f"Glue and Snowflake show it: {state.row_count:,} rows")
+
+
+@main.command("dead-letters", short_help="Say which records wait as dead letters, and why.")
+@click.argument("topic")
+@click.option("--newest", default=20, show_default=True, type=click.IntRange(min=0), help="So many are shown.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def dead_letters(topic: str, newest: int, as_json: bool) -> None:
+    """Say which records of TOPIC could not become rows, or are in quarantine, and why.
+
+    They stay until `lakehouse redrive` makes rows of them, which it does once the reason is gone. Their bytes are in
+    the table `<table>__dead_letters`: lakehouse query --engine duckdb "SELECT * FROM <namespace>.<table>__dead_letters"
+    """
+    from dataclasses import asdict
+
+    from assets.waiting_letters import waiting
+    from lakehouse import config, console
+    from lakehouse.systems import connected
+
+    declared = config.load()
+    with connected(declared) as systems:
+        found = waiting(systems.catalog, declared.namespace, declared.topic(topic), newest)
+    if as_json:
+        click.echo(json.dumps(asdict(found), indent=2, default=str))
+        return
+    columns = ["partition", "offset", "reason", "what it says", "bytes", "since"]
+    values = [
+        [one.partition, one.offset, one.check or one.reason, one.said, one.bytes, f"{one.at:%Y-%m-%d %H:%M:%S}"]
+        for one in found.newest
+    ]
+    console.console.print(console.rows(columns, values, title=f"Dead letters of {topic}"))
+    click.echo(", ".join(f"{reason}: {n:,}" for reason, n in found.by_reason.items()) or "No dead letters wait")
 
 
 @main.command(short_help="Compact, expire and clean up tables.")
