@@ -12,8 +12,8 @@ from support import Stream
 from lakehouse.local import dagster, probe, process
 from lakehouse.local import stack as local_stack
 
-BATCH, BATCHES = 500, 12
-HEALED_SECONDS = 60
+BATCH, BATCHES = 500, 5
+HEALED_SECONDS = 180
 """How long it may take from a run's death until the table holds everything."""
 
 LAUNCH = """mutation ($job: ExecutionParams!) { launchRun(executionParams: $job) {
@@ -76,7 +76,7 @@ def test_a_killed_run_heals_by_itself(stack, stream, instance, also):
         published = table and table.current_snapshot() and len(stream.rows()) > before
         return published and any(ref.startswith("ingest_") for ref in table.metadata.refs)
 
-    wait_for(in_the_middle_of_a_batch, 60)
+    wait_for(in_the_middle_of_a_batch, 180)
     os.kill(worker(instance, run_id), signal.SIGKILL)
     for name in also:
         for one in process.running(stack)[name].processes:
