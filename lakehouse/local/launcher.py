@@ -22,19 +22,16 @@ class LocalRunLauncher(DefaultRunLauncher):
         return True
 
     def check_run_worker_health(self, run: dg.DagsterRun) -> CheckRunHealthResult:
-        """Whether the process that executes the run is there."""
+        """Whether the process that executes the run is there, or has not told its number yet."""
         found = self._worker(run)
-        if found is None:
-            return CheckRunHealthResult(WorkerStatus.UNKNOWN)
-        pid, told = found
-        if _lives(pid, told):
+        if found is None or _lives(*found):
             return CheckRunHealthResult(WorkerStatus.RUNNING)
-        return CheckRunHealthResult(WorkerStatus.NOT_FOUND, f"its process {pid} has ended")
+        return CheckRunHealthResult(WorkerStatus.NOT_FOUND, f"its process {found[0]} has ended")
 
     def _worker(self, run: dg.DagsterRun) -> tuple[int, float] | None:
         """The run's process, and when it said so (Unix seconds)."""
         for event in self._instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT):
-            # The first is the worker's: it tells its number before it starts the run.
+            # The first is the worker's: what it starts comes later.
             if pid := event.get_dagster_event().engine_event_data.metadata.get("pid"):
                 return int(pid.value), event.timestamp
         return None
