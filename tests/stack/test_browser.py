@@ -5,15 +5,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from dagster_stack import dagster_of
 from support import TRADES, Stream, framed, trade
 
 from lakehouse.config import PROJECT
-from lakehouse.local import process
-from lakehouse.local import stack as local_stack
 
 sync_api = pytest.importorskip("playwright.sync_api")
 
-DAGSTER = ("dagster-code", "dagster", "dagster-daemon")
 SCREENSHOTS = PROJECT / "reports" / "screenshots"
 CHECKS = {"side_known": {"type": "accepted_values", "column": "side", "values": ["BUY", "SELL"]}}
 PATIENCE_MS = 120_000
@@ -37,19 +35,8 @@ def page():
 def stream(stack, resources, tmp_path_factory):
     """A topic with a blocking check, in a Dagster of its own on the shared stack."""
     stream = Stream(resources, partitions=1, settings={"checks": CHECKS})
-    before = os.environ.get("LAKEHOUSE_CONFIG")
-    os.environ["LAKEHOUSE_CONFIG"] = str(stream.declare(tmp_path_factory.mktemp("browser")))
-    try:
-        local_stack.up(stack, DAGSTER)
+    with dagster_of(stream, stack, tmp_path_factory.mktemp("browser")):
         yield stream
-    finally:
-        running = process.running(stack)
-        for name in reversed(DAGSTER):
-            if name in running:
-                running[name].leader.terminate()
-        os.environ.pop("LAKEHOUSE_CONFIG")
-        if before is not None:
-            os.environ["LAKEHOUSE_CONFIG"] = before
 
 
 def produce(stream, *sides):

@@ -1,0 +1,32 @@
+"""A Dagster of a test's own, on the shared stack: it knows one topic, and its daemon runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from support import Stream
+
+from lakehouse.local import process
+from lakehouse.local import stack as local_stack
+from lakehouse.local.home import Home
+
+DAGSTER = ("dagster-code", "dagster", "dagster-daemon")
+
+
+@contextmanager
+def dagster_of(stream: Stream, home: Home, folder: Path) -> Iterator[None]:
+    """Dagster with the topic as its whole lakehouse.yaml, which is written to `folder`."""
+    before = os.environ.get("LAKEHOUSE_CONFIG")
+    os.environ["LAKEHOUSE_CONFIG"] = str(stream.declare(folder))
+    try:
+        local_stack.up(home, DAGSTER)
+        yield
+    finally:
+        for name in reversed(DAGSTER):
+            process.stop(name, home)
+        os.environ.pop("LAKEHOUSE_CONFIG")
+        if before is not None:
+            os.environ["LAKEHOUSE_CONFIG"] = before
