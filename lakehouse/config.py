@@ -287,7 +287,9 @@ class Route(Topic):
             raise ConfigError(f"Route '{self.name}': topic '{topic}': {said}. Correct the template") from error
 
 
-System = Literal["kafka", "schema_registry", "spark", "catalog", "glue", "snowflake", "alerts", "open_lineage"]
+System = Literal[
+    "kafka", "schema_registry", "spark", "catalog", "glue", "snowflake", "alerts", "open_lineage", "athena"
+]
 
 
 class Config(Model):

@@ -10,6 +10,7 @@ import dagster as dg
 
 from lakehouse.config import Config, EnvRef, Setting
 from lakehouse.errors import ConfigError
+from resources.athena import Athena
 from resources.aws import Glue
 from resources.catalog import Catalog
 from resources.kafka import Kafka
@@ -28,7 +29,11 @@ SYSTEMS: dict[str, type[dg.ConfigurableResource]] = {
     "snowflake": Snowflake,
     "alerts": Webhook,
     "open_lineage": OpenLineage,
+    "athena": Athena,
 }
+
+OPTIONAL = ("athena",)
+"""Systems that there are only where an environment names them."""
 
 
 def environment_name() -> str:
@@ -46,7 +51,8 @@ def build_resources(config: Config, environment: str) -> dict[str, dg.Configurab
         known = ", ".join(config.environments)
         raise ConfigError(f"Environment '{environment}' (LAKEHOUSE_ENV) is not in lakehouse.yaml, which has: {known}")
     settings, at = config.environments[environment], f"environments.{environment}"
-    return {name: _build(f"{at}.{name}", cls, settings.get(name)) for name, cls in SYSTEMS.items()}
+    wanted = {name: cls for name, cls in SYSTEMS.items() if name in settings or name not in OPTIONAL}
+    return {name: _build(f"{at}.{name}", cls, settings.get(name)) for name, cls in wanted.items()}
 
 
 def _build(at: str, cls: type[dg.ConfigurableResource], settings: dict[str, Setting] | None) -> dg.ConfigurableResource:
