@@ -288,7 +288,16 @@ class Route(Topic):
 
 
 System = Literal[
-    "kafka", "schema_registry", "spark", "catalog", "glue", "snowflake", "alerts", "open_lineage", "athena"
+    "kafka",
+    "schema_registry",
+    "spark",
+    "catalog",
+    "glue",
+    "snowflake",
+    "alerts",
+    "open_lineage",
+    "athena",
+    "rest_catalog",
 ]
 
 

@@ -15,6 +15,7 @@ from resources.aws import Glue
 from resources.catalog import Catalog
 from resources.kafka import Kafka
 from resources.open_lineage import OpenLineage
+from resources.rest_catalog import RestCatalog
 from resources.schema_registry import SchemaRegistry
 from resources.snowflake import Snowflake
 from resources.spark import Spark
@@ -30,15 +31,21 @@ SYSTEMS: dict[str, type[dg.ConfigurableResource]] = {
     "alerts": Webhook,
     "open_lineage": OpenLineage,
     "athena": Athena,
+    "rest_catalog": RestCatalog,
 }
 
-OPTIONAL = ("athena",)
+OPTIONAL = ("athena", "rest_catalog")
 """Systems that there are only where an environment names them."""
 
 
 def environment_name() -> str:
     """The environment in use: LAKEHOUSE_ENV, or `local`."""
     return os.environ.get("LAKEHOUSE_ENV") or "local"
+
+
+def is_configured(config: Config, system: str) -> bool:
+    """Whether the environment in use names a system."""
+    return system in config.environments.get(environment_name(), {})
 
 
 def build_resources(config: Config, environment: str) -> dict[str, dg.ConfigurableResource]:

@@ -19,7 +19,10 @@ def in_snowflake(statement: str, systems: Any) -> Result:
 def in_spark(statement: str, systems: Any) -> Result:
     """Raises: LakehouseError when Spark refuses it; Unreachable."""
     from pyspark.errors import PySparkException
+    from pyspark.logger import PySparkLogger
 
+    # It prints as JSON what is raised as well.
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel("CRITICAL")
     session = systems.spark.session(systems.catalog.spark_settings())
     try:
         session.catalog.setCurrentCatalog(naming.CATALOG)
