@@ -200,8 +200,8 @@ class Snowflake(dg.ConfigurableResource):
         except Error as error:
             kind = DoesNotExist if error.errno in DOES_NOT_EXIST else LakehouseError
             raise kind(
-                f"Snowflake at {self._where} refused a statement of user {self.user}, role {self.role}: {error.msg}"
-                f" The statement changed nothing: {statement}"
+                f"Snowflake at {self._where} refused a statement of user {self.user}, role {self.role}: "
+                + sql.redacted(f"{error.msg} The statement changed nothing: {statement}")
             ) from error
 
     def _address(self) -> dict[str, Any]:
