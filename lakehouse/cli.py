@@ -35,7 +35,7 @@ def main() -> None:
     See how far it is:   lakehouse status
     See that all came:   lakehouse ledger stock_trades
     In a pipeline:       lakehouse validate, plan, rehearse, check
-    Ask Snowflake:       lakehouse query "SELECT * FROM TRADING.USERS"
+    Ask for rows:        lakehouse query "SELECT * FROM trading.users"
     Something is wrong:  lakehouse doctor
 
     \b

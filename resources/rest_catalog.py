@@ -20,9 +20,11 @@ import requests
 from pydantic import Field, PrivateAttr
 
 from lakehouse.errors import CommitConflict, ConfigError, LakehouseError, UnclearState, Unreachable
-from resources.oauth import TIMEOUT_SECONDS, ClientCredentials
+from resources.oauth import ClientCredentials
 
 SYSTEM = "The REST catalog"
+TIMEOUT_SECONDS = 30
+"""To register a table the server reads its metadata file first."""
 TOKEN_ENDED = (401, 419)
 """Unauthorized, and what the specification calls AuthenticationTimeout."""
 
@@ -122,12 +124,12 @@ class RestCatalog(dg.ConfigurableResource):
         except Refused as refused:
             if refused.status == 409:
                 raise CommitConflict(
-                    f"Somebody else changed {name} in {SYSTEM.lower()}: {refused}. Run it again"
+                    f"Somebody else changed {name} in the REST catalog meanwhile. It was left as it is; run it again"
                 ) from refused
             raise
         now = self.registered(namespace, table)
         if now is None or now.metadata_location != metadata_location:
-            raise CommitConflict(f"Somebody else changed {name} in {SYSTEM.lower()} at the same time. Run it again")
+            raise CommitConflict(f"Somebody else changed {name} in the REST catalog at the same time. Run it again")
         return now
 
     def _register(self, namespace: str, table: str, metadata_location: str, *, overwrite: bool) -> None:
