@@ -51,8 +51,8 @@ class AuditFailed(LakehouseError):
         super().__init__(
             f"The batch for {table} did not pass its audit ({failed}). Main and the offsets were left untouched. "
             f"Each check's result shows failing rows, and the SQL that finds all of them in branch '{branch}'. Mend "
-            f"what they come from, or declare otherwise what may fail (docs/checks.md, When a check fails); the next run "
-            f"drops the branch and takes the batch again"
+            f"what they come from, or declare otherwise what may fail (docs/checks.md, When a check fails); the next "
+            f"run drops the branch and takes the batch again"
         )
         self.findings = findings
 

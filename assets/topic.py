@@ -1,4 +1,4 @@
-"""A declared topic as its chain of assets: kafka → iceberg → glue → snowflake."""
+"""A declared topic as its chain of assets: kafka → iceberg → glue → snowflake, and beside Glue a REST catalog."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from assets.iceberg import table_asset
 from assets.kafka import topic_asset
 from assets.ledger import ledger_asset, ledger_check
 from assets.maintenance import maintenance_asset
+from assets.rest import SYSTEM as REST_CATALOG
+from assets.rest import rest_asset, rest_check
 from assets.snowflake import snowflake_asset, snowflake_check
 from assets.standing import Standing, standing_checks
 from lakehouse.config import Config, Route, Topic
+from resources.build import is_configured
 
 
 def route_definitions(config: Config, route: Route) -> dg.Definitions:
@@ -31,6 +34,7 @@ def _chain(config: Config, entry: Topic) -> list[dg.AssetsDefinition]:
         table_asset(config, entry),
         registration_asset(config, entry),
         snowflake_asset(config, entry),
+        *([rest_asset(config, entry)] if is_configured(config, REST_CATALOG) else []),
         *([dead_letters_asset(config, entry)] if entry.keeps_dead_letters else []),
         ledger_asset(config, entry),
         maintenance_asset(config, entry),
@@ -44,7 +48,10 @@ def topic_definitions(config: Config, topic: Topic) -> dg.Definitions:
         "glue": [registration_check(config, topic)],
         "snowflake": [snowflake_check(config, topic), engines_check(config, topic)],
     }
-    return dg.Definitions(assets=_chain(config, topic), asset_checks=_checks(config, topic, further))
+    checks = _checks(config, topic, further)
+    if is_configured(config, REST_CATALOG):
+        checks.append(standing_checks(["rest", topic.name], [rest_check(config, topic)]))
+    return dg.Definitions(assets=_chain(config, topic), asset_checks=checks)
 
 
 def _checks(config: Config, entry: Topic, further: Mapping[str, list[Standing]]) -> list[dg.AssetChecksDefinition]:

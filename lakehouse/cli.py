@@ -10,6 +10,7 @@ import click
 
 from lakehouse.cloud.command import deploy
 from lakehouse.errors import LakehouseError
+from lakehouse.query.engines import ENGINES
 
 if TYPE_CHECKING:
     from lakehouse.config import Config
@@ -37,7 +38,7 @@ def main() -> None:
     See that all came:   lakehouse ledger stock_trades
     In a pipeline:       lakehouse validate, plan, rehearse, check
     Set up the clouds:   lakehouse deploy plan --env aws
-    Ask Snowflake:       lakehouse query "SELECT * FROM TRADING.USERS"
+    Ask for rows:        lakehouse query "SELECT * FROM trading.users"
     Something is wrong:  lakehouse doctor
 
     \b
@@ -140,20 +141,41 @@ def ledger(topic: str, deep: bool, log: bool, as_json: bool) -> None:
     raise SystemExit(0 if proof.holds else 1)
 
 
-@main.command(short_help="Run SQL in Snowflake.")
+@main.command(short_help="Run SQL in Snowflake, or another engine.")
 @click.argument("sql")
-def query(sql: str) -> None:
-    """Run SQL in Snowflake and print the result.
+@click.option(
+    "--engine",
+    type=click.Choice(list(ENGINES)),
+    default="snowflake",
+    show_default=True,
+    help="Who answers.",
+)
+@click.option(
+    "--output", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True, help="How to print it."
+)
+def query(sql: str, engine: str, output: str) -> None:
+    """Run SQL and print the result; `csv` and `json` lose no digit.
 
     \b
-    Tables are in the schema named like the namespace of lakehouse.yaml:
-      lakehouse query "SELECT * FROM TRADING.USERS LIMIT 10"
+    Tables are namespace.table, with the namespace of lakehouse.yaml:
+      lakehouse query "SELECT * FROM trading.users LIMIT 10"
+      lakehouse query "SELECT * FROM trading.users LIMIT 10" --engine duckdb --output csv
+
+    DuckDB and pyiceberg run here and read the catalog's tables: DuckDB whole, pyiceberg only the columns and rows of a
+    SELECT … FROM … WHERE … LIMIT. Snowflake and Athena show what was last published to them.
     """
     from lakehouse import config, console
     from lakehouse.systems import connected
 
     with connected(config.load()) as systems:
-        console.console.print(console.rows(*systems.snowflake.query(sql)))
+        result = ENGINES[engine](sql, systems)
+    match output:
+        case "csv":
+            click.echo(result.csv(), nl=False)
+        case "json":
+            click.echo(result.json(), nl=False)
+        case _:
+            console.console.print(console.rows(result.columns, result.shown()))
 
 
 @main.command(short_help="Show what a new schema would do to a topic's table.")

@@ -302,7 +302,18 @@ class Route(Topic):
             raise ConfigError(f"Route '{self.name}': topic '{topic}': {said}. Correct the template") from error
 
 
-System = Literal["kafka", "schema_registry", "spark", "catalog", "glue", "snowflake", "alerts", "open_lineage"]
+System = Literal[
+    "kafka",
+    "schema_registry",
+    "spark",
+    "catalog",
+    "glue",
+    "snowflake",
+    "alerts",
+    "open_lineage",
+    "athena",
+    "rest_catalog",
+]
 
 
 class Config(Model):

@@ -10,17 +10,18 @@ from assets.alerts import alert_failed_checks, alert_failed_runs
 from assets.deployment import deployment_definitions
 from assets.freshness_sensor import freshness_sensor
 from assets.open_lineage import lineage_sensor
+from assets.rest import SYSTEM as REST_CATALOG
 from assets.schedules import nightly
 from assets.sensors import topic_offsets_sensor
 from assets.topic import route_definitions, topic_definitions
 from lakehouse import config as configuration
 from lakehouse.config import Config
-from resources.build import build_resources, environment_name
+from resources.build import build_resources, environment_name, is_configured
 
 JOB = "lakehouse"
 """The job that brings every topic all the way."""
 
-HOPS = ("kafka", "iceberg", "glue", "snowflake")
+HOPS = ("kafka", "iceberg", "glue", "snowflake", "rest")
 
 
 @dg.definitions
@@ -42,7 +43,8 @@ def _all(config: Config) -> dg.Definitions:
         default_status=dg.DefaultSensorStatus.RUNNING,
         minimum_interval_seconds=30,
     )
-    chain = dg.AssetSelection.assets(*([hop, topic] for topic in config.topics for hop in HOPS))
+    hops = [hop for hop in HOPS if hop != "rest" or is_configured(config, REST_CATALOG)]
+    chain = dg.AssetSelection.assets(*([hop, topic] for topic in config.topics for hop in hops))
     common = dg.Definitions(
         jobs=[dg.define_asset_job(JOB, chain.materializable(), description="Every topic, from Kafka to Snowflake.")],
         sensors=[

@@ -10,10 +10,12 @@ import dagster as dg
 
 from lakehouse.config import Config, EnvRef, Setting
 from lakehouse.errors import ConfigError
+from resources.athena import Athena
 from resources.aws import Glue
 from resources.catalog import Catalog
 from resources.kafka import Kafka
 from resources.open_lineage import OpenLineage
+from resources.rest_catalog import RestCatalog
 from resources.schema_registry import SchemaRegistry
 from resources.snowflake import Snowflake
 from resources.spark import Spark
@@ -28,12 +30,22 @@ SYSTEMS: dict[str, type[dg.ConfigurableResource]] = {
     "snowflake": Snowflake,
     "alerts": Webhook,
     "open_lineage": OpenLineage,
+    "athena": Athena,
+    "rest_catalog": RestCatalog,
 }
+
+OPTIONAL = ("athena", "rest_catalog")
+"""Systems that there are only where an environment names them."""
 
 
 def environment_name() -> str:
     """The environment in use: LAKEHOUSE_ENV, or `local`."""
     return os.environ.get("LAKEHOUSE_ENV") or "local"
+
+
+def is_configured(config: Config, system: str) -> bool:
+    """Whether the environment in use names a system."""
+    return system in config.environments.get(environment_name(), {})
 
 
 def build_resources(config: Config, environment: str) -> dict[str, dg.ConfigurableResource]:
@@ -46,7 +58,8 @@ def build_resources(config: Config, environment: str) -> dict[str, dg.Configurab
         known = ", ".join(config.environments)
         raise ConfigError(f"Environment '{environment}' (LAKEHOUSE_ENV) is not in lakehouse.yaml, which has: {known}")
     settings, at = config.environments[environment], f"environments.{environment}"
-    return {name: _build(f"{at}.{name}", cls, settings.get(name)) for name, cls in SYSTEMS.items()}
+    wanted = {name: cls for name, cls in SYSTEMS.items() if name in settings or name not in OPTIONAL}
+    return {name: _build(f"{at}.{name}", cls, settings.get(name)) for name, cls in wanted.items()}
 
 
 def _build(at: str, cls: type[dg.ConfigurableResource], settings: dict[str, Setting] | None) -> dg.ConfigurableResource:

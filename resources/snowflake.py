@@ -242,8 +242,8 @@ class Snowflake(dg.ConfigurableResource):
             login = self.login()
             kind = DoesNotExist if error.errno in DOES_NOT_EXIST else LakehouseError
             raise kind(
-                f"Snowflake at {self._where} refused a statement of user {login.user}, role {login.role}: {error.msg}"
-                f" The statement changed nothing: {statement}"
+                f"Snowflake at {self._where} refused a statement of user {login.user}, role {login.role}: "
+                + sql.redacted(f"{error.msg} The statement changed nothing: {statement}")
             ) from error
 
     def _address(self) -> dict[str, Any]:

@@ -7,6 +7,8 @@ statement with sqlfluff's Snowflake grammar.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from enum import StrEnum
 
 from lakehouse.naming import snowflake_identifier as identifier
@@ -58,6 +60,13 @@ class KeySlot(StrEnum):
     def other(self) -> KeySlot:
         """The one that this is not."""
         return KeySlot.SECOND if self is KeySlot.FIRST else KeySlot.FIRST
+
+
+class RestSource(StrEnum):
+    """What Snowflake calls the two kinds of REST catalogs: Polaris and Open Catalog, and all others."""
+
+    POLARIS = "POLARIS"
+    ICEBERG_REST = "ICEBERG_REST"
 
 
 def set_public_key(user: str, public_key: str, slot: KeySlot = KeySlot.FIRST) -> str:
@@ -127,6 +136,47 @@ def create_catalog_integration(integration: str, *, role_arn: str, catalog_id: s
         f" GLUE_AWS_ROLE_ARN = {literal(role_arn)} GLUE_CATALOG_ID = {literal(catalog_id)}"
         f" GLUE_REGION = {literal(region)} ENABLED = TRUE"
     )
+
+
+def create_rest_catalog_integration(
+    integration: str,
+    source: RestSource,
+    *,
+    uri: str,
+    catalog: str,
+    namespace: str,
+    client_id: str,
+    client_secret: str,
+    scopes: Sequence[str] = ("PRINCIPAL_ROLE:ALL",),
+    token_uri: str | None = None,
+    refresh_seconds: int = 30,
+) -> str:
+    """A REST catalog as the Iceberg catalog, entered with OAuth client credentials.
+
+    The statement holds the client's secret: show it as `redacted`.
+
+    Docs: sql-reference/sql/create-catalog-integration-open-catalog (also for Apache Polaris);
+    sql-reference/sql/create-catalog-integration-rest.
+
+    Parameters: the catalog's address, its name on the server, the namespace of tables that name none; the client;
+    where tokens are, if not at the catalog's own endpoint; seconds between two looks at the catalog, for tables with
+    AUTO_REFRESH.
+    """
+    token = f" OAUTH_TOKEN_URI = {literal(token_uri)}" if token_uri else ""
+    allowed = ", ".join(map(literal, scopes))
+    return (
+        f"CREATE CATALOG INTEGRATION IF NOT EXISTS {identifier(integration)}"
+        f" CATALOG_SOURCE = {RestSource(source)} TABLE_FORMAT = ICEBERG CATALOG_NAMESPACE = {literal(namespace)}"
+        f" REST_CONFIG = (CATALOG_URI = {literal(uri)} CATALOG_NAME = {literal(catalog)})"
+        f" REST_AUTHENTICATION = (TYPE = OAUTH{token} OAUTH_CLIENT_ID = {literal(client_id)}"
+        f" OAUTH_CLIENT_SECRET = {literal(client_secret)} OAUTH_ALLOWED_SCOPES = ({allowed}))"
+        f" ENABLED = TRUE REFRESH_INTERVAL_SECONDS = {int(refresh_seconds)}"
+    )
+
+
+def redacted(text: str) -> str:
+    """A statement, or a text that quotes it, without the client's secret."""
+    return re.sub(r"(OAUTH_CLIENT_SECRET = )'(?:[^'\\]|''|\\.)*'", r"\1'***'", text)
 
 
 def create_iceberg_table(

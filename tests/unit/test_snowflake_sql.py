@@ -30,6 +30,15 @@ STATEMENTS = {
     "create_catalog_integration": sql.create_catalog_integration(
         "GLUE", role_arn="arn:aws:iam::123456789012:role/snowflake", catalog_id="123456789012", region="eu-west-1"
     ),
+    "create_rest_catalog_integration": sql.create_rest_catalog_integration(
+        "POLARIS",
+        sql.RestSource.POLARIS,
+        uri="https://polaris.example/api/catalog",
+        catalog="lake",
+        namespace="trading",
+        client_id="id",
+        client_secret="hidden",
+    ),
     "create_iceberg_table": sql.create_iceberg_table(
         "DB", "S", "T", volume="VOLUME", integration="GLUE", glue_database="db", glue_table="t"
     ),
@@ -45,6 +54,9 @@ SQLFLUFF_DOES_NOT_KNOW = {
     "refresh_iceberg_table": "docs.snowflake.com/sql-reference/sql/alter-iceberg-table-refresh",
 }
 
+ELSEWHERE = {"iceberg_table_information", "count_rows", "create_rest_catalog_integration"}
+"""Queries, and what the local server does not have: it reads Glue only."""
+
 AWKWARD = "a'b\\c\"d"
 
 
@@ -57,7 +69,9 @@ def violations(statement: str) -> list[object]:
 def test_every_generator_is_tested():
     functions = inspect.getmembers(sql, inspect.isfunction)
     generators = {name for name, function in functions if function.__module__ == sql.__name__}
-    assert generators - {"literal", "grants"} == {name for name in STATEMENTS if not name.startswith("grants_")}
+    assert generators - {"literal", "grants", "redacted"} == {
+        name for name in STATEMENTS if not name.startswith("grants_")
+    }
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
@@ -78,7 +92,7 @@ def test_sqlfluff_would_notice(faulty: str):
     assert violations(faulty)
 
 
-@pytest.mark.parametrize("name", sorted(STATEMENTS.keys() - {"iceberg_table_information", "count_rows"}))
+@pytest.mark.parametrize("name", sorted(STATEMENTS.keys() - ELSEWHERE))
 def test_the_local_server_takes_it_with_all_required_options(name: str):
     assert parse(STATEMENTS[name]) is not None
 
@@ -104,6 +118,39 @@ def test_names_and_texts_cannot_break_out():
     assert table.options["CATALOG_NAMESPACE"] == table.options["EXTERNAL_VOLUME"] == AWKWARD
     for statement in (sql.iceberg_table_information(AWKWARD, "S", "T"), sql.count_rows(AWKWARD, "S", "T")):
         assert not violations(statement)
+
+
+def test_a_rest_catalog_with_another_token_endpoint_and_scopes():
+    statement = sql.create_rest_catalog_integration(
+        "REST",
+        sql.RestSource.ICEBERG_REST,
+        uri="https://rest.example",
+        catalog=AWKWARD,
+        namespace="ns",
+        client_id="id",
+        client_secret=AWKWARD,
+        scopes=["catalog", "all"],
+        token_uri="https://login.example/token",
+        refresh_seconds=60,
+    )
+    assert not violations(statement)
+    assert "CATALOG_SOURCE = ICEBERG_REST" in statement and "REFRESH_INTERVAL_SECONDS = 60" in statement
+    assert "OAUTH_TOKEN_URI = 'https://login.example/token'" in statement
+    assert "OAUTH_ALLOWED_SCOPES = ('catalog', 'all')" in statement
+    with pytest.raises(ValueError):
+        sql.create_rest_catalog_integration(
+            "R", "HIVE", uri="u", catalog="c", namespace="n", client_id="i", client_secret="s"
+        )
+
+
+@pytest.mark.parametrize("secret", ["hidden", "it's hidden", AWKWARD, "hidden\\", "'", "hidden' ENABLED = FALSE"])
+def test_a_secret_is_not_shown(secret: str):
+    statement = sql.create_rest_catalog_integration(
+        "R", sql.RestSource.POLARIS, uri="u", catalog="c", namespace="n", client_id="i", client_secret=secret
+    )
+    shown = sql.redacted(f"syntax error in: {statement}")
+    assert sql.literal(secret) in statement and sql.literal(secret) not in shown
+    assert "OAUTH_CLIENT_SECRET = '***' OAUTH_ALLOWED_SCOPES" in shown
 
 
 def test_a_location_ends_in_a_slash():

@@ -1,0 +1,1 @@
+"""`lakehouse query`: one statement, asked of one of the engines that read the tables."""

@@ -1,0 +1,142 @@
+"""AWS Athena: a statement started, awaited and fetched page by page.
+
+Docs: Athena API reference, StartQueryExecution, GetQueryExecution, GetQueryResults. Endpoint and credentials come the
+way boto3 takes them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import dagster as dg
+from pydantic import Field
+
+from lakehouse.errors import LakehouseError, Unreachable
+
+if TYPE_CHECKING:
+    from mypy_boto3_athena import AthenaClient
+
+TIMEOUT_SECONDS = 10
+FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.1, 2.0
+"""The time between two looks at a query doubles from one to the other: Athena throttles who asks too often."""
+
+
+class Athena(dg.ConfigurableResource):
+    """Athena in one AWS region, by one workgroup. It finds the tables in the Glue Data Catalog."""
+
+    region: str
+    workgroup: str = Field("primary", description="Workgroup: who pays, the limits, and where results go.")
+    output_location: str | None = Field(
+        None, description="s3:// folder of results, where the workgroup does not enforce one."
+    )
+    catalog: str = Field("AwsDataCatalog", description="Name of the Glue Data Catalog in Athena.")
+    deadline_seconds: int = Field(300, ge=1, description="A query that takes longer is cancelled.")
+
+    def client(self) -> AthenaClient:
+        """boto3's client, with time-outs set."""
+        import boto3
+        from botocore.config import Config
+
+        # A repeated start carries the same token: Athena runs the statement once.
+        retries = {"mode": "standard", "total_max_attempts": 3}
+        config = Config(connect_timeout=TIMEOUT_SECONDS, read_timeout=TIMEOUT_SECONDS, retries=retries)
+        return boto3.client("athena", region_name=self.region, config=config)
+
+    def query(self, statement: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Run one statement and fetch all its rows.
+
+        Returns: the columns' names, and the rows; structs, arrays and maps are text, as Athena gives no more.
+        Raises: LakehouseError when Athena refuses or fails it, or it takes too long (it is cancelled then);
+        Unreachable.
+        """
+        athena = self.client()
+        output = {"ResultConfiguration": {"OutputLocation": self.output_location}} if self.output_location else {}
+        with self._explained():
+            id_ = athena.start_query_execution(
+                QueryString=statement,
+                QueryExecutionContext={"Catalog": self.catalog},
+                WorkGroup=self.workgroup,
+                **output,
+            )["QueryExecutionId"]
+            execution = self._finished(athena, id_)
+            pages = [
+                page["ResultSet"] for page in athena.get_paginator("get_query_results").paginate(QueryExecutionId=id_)
+            ]
+        columns = pages[0]["ResultSetMetadata"]["ColumnInfo"]
+        rows = [[datum.get("VarCharValue") for datum in row["Data"]] for page in pages for row in page["Rows"]]
+        names = [column["Name"] for column in columns]
+        # The first row of a query's first page is its header; SHOW and DESCRIBE have none.
+        if execution["StatementType"] == "DML" and rows and rows[0] == names:
+            rows = rows[1:]
+        types = [column["Type"] for column in columns]
+        return names, [tuple(map(value_of, types, row)) for row in rows]
+
+    def _finished(self, athena: AthenaClient, id_: str) -> Any:
+        """The execution once it has succeeded.
+
+        Raises: LakehouseError when it did not, or not in time.
+        """
+        deadline, wait = time.monotonic() + self.deadline_seconds, FIRST_POLL_SECONDS
+        while True:
+            execution = athena.get_query_execution(QueryExecutionId=id_)["QueryExecution"]
+            state = execution["Status"]["State"]
+            if state == "SUCCEEDED":
+                return execution
+            if state in ("FAILED", "CANCELLED"):
+                said = execution["Status"].get("StateChangeReason", "no reason given")
+                raise LakehouseError(f"Athena ended query {id_} as {state}: {said}. Correct the SQL and ask again")
+            if time.monotonic() > deadline:
+                athena.stop_query_execution(QueryExecutionId=id_)
+                raise LakehouseError(
+                    f"Athena query {id_} was {state} after {self.deadline_seconds} s, and was cancelled. Ask for less, "
+                    f"or set a longer `deadline_seconds` for athena in lakehouse.yaml"
+                )
+            time.sleep(wait)
+            wait = min(wait * 2, LONGEST_POLL_SECONDS)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            yield
+        except ClientError as error:
+            code, said = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
+            raise LakehouseError(
+                f"Athena in {self.region} refused workgroup {self.workgroup} ({code}: {said}). No result was fetched. "
+                f"Check the SQL, the workgroup, its output location, and the rights to Athena, Glue and S3"
+            ) from error
+        except BotoCoreError as error:
+            check = "AWS_ENDPOINT_URL, the AWS credentials and the region"
+            raise Unreachable("Athena", f"region {self.region}", check, error) from error
+
+
+def value_of(type_: str, value: str | None) -> Any:
+    """What Athena writes of a value of a type, as Python has it (Athena, Data types: all results are text)."""
+    if value is None:
+        return None
+    match type_:
+        case "tinyint" | "smallint" | "integer" | "bigint":
+            return int(value)
+        case "float" | "real" | "double":
+            return float(value)
+        case "decimal":
+            return Decimal(value)
+        case "boolean":
+            return value == "true"
+        case "varbinary":
+            return bytes.fromhex(value)
+        case "date":
+            return dt.date.fromisoformat(value)
+        case "timestamp":
+            return dt.datetime.fromisoformat(value)
+        case "timestamp with time zone":
+            instant, _, zone = value.rpartition(" ")
+            return dt.datetime.fromisoformat(instant).replace(tzinfo=ZoneInfo(zone))
+    return value

@@ -1,0 +1,136 @@
+"""`lakehouse query` on the real stack: each engine prints the same rows, digit by digit."""
+
+import csv
+import io
+import json
+from decimal import Decimal
+
+import pytest
+from click.testing import CliRunner
+from support import Stream, framed
+
+from assets.glue import register
+from assets.snowflake import show
+from lakehouse.cli import main
+
+SCHEMA = json.dumps(
+    {
+        "type": "record",
+        "name": "Sale",
+        "fields": [
+            {"name": "id", "type": "long"},
+            {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 2}},
+            {"name": "sold_at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+            {"name": "raw", "type": ["null", "bytes"], "default": None},
+            {"name": "note", "type": ["null", "string"], "default": None},
+            {"name": "ratio", "type": "double"},
+        ],
+    }
+)
+SALES = [
+    {"id": 1, "price": Decimal("123456789012345678.99"), "sold_at": 1, "raw": b"\x00\xff", "note": "", "ratio": 0.1},
+    {"id": 2, "price": Decimal("-0.10"), "sold_at": -1, "raw": None, "note": None, "ratio": 1e300},
+    {
+        "id": 2**63 - 1,
+        "price": Decimal("0.00"),
+        "sold_at": 1767225600000000,
+        "raw": b"",
+        "note": 'a "b",\n',
+        "ratio": -0.5,
+    },
+]
+COLUMNS = "id, price, sold_at, raw, note, ratio"
+ENGINES = ("snowflake", "duckdb", "spark", "pyiceberg")
+
+
+@pytest.fixture(scope="module")
+def sales(resources, tmp_path_factory):
+    """The name of a table of sales that every engine shows, with LAKEHOUSE_CONFIG at its declaration."""
+    stream = Stream(resources, partitions=1, settings={"key": "id"})
+    stream.produce([{"value": framed(stream.schema(SCHEMA), SCHEMA, sale)} for sale in SALES])
+    stream.ingest()
+    register(stream.config, stream.topic, resources.catalog, resources.glue)
+    show(stream.config, stream.topic, resources.catalog, resources.snowflake)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LAKEHOUSE_CONFIG", str(stream.declare(tmp_path_factory.mktemp("sales"))))
+        yield f"{stream.namespace}.{stream.topic.table}"
+
+
+def ask(statement, engine, output="json"):
+    done = CliRunner().invoke(main, ["query", statement, "--engine", engine, "--output", output])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def in_lower_case(row):
+    return {name.lower(): value for name, value in row.items()}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_engine_prints_the_same_in_json(engine, sales):
+    rows = [in_lower_case(row) for row in json.loads(ask(f"SELECT {COLUMNS} FROM {sales}", engine))]
+    assert sorted(rows, key=lambda row: row["id"]) == [
+        {
+            "id": 1,
+            "price": "123456789012345678.99",
+            "sold_at": "1970-01-01T00:00:00.000001+00:00",
+            "raw": "00ff",
+            "note": "",
+            "ratio": 0.1,
+        },
+        {
+            "id": 2,
+            "price": "-0.10",
+            "sold_at": "1969-12-31T23:59:59.999999+00:00",
+            "raw": None,
+            "note": None,
+            "ratio": 1e300,
+        },
+        {
+            "id": 2**63 - 1,
+            "price": "0.00",
+            "sold_at": "2026-01-01T00:00:00.000000+00:00",
+            "raw": "",
+            "note": 'a "b",\n',
+            "ratio": -0.5,
+        },
+    ]
+
+
+def test_every_engine_prints_the_same_in_csv(sales):
+    printed = {engine: ask(f"SELECT {COLUMNS} FROM {sales} WHERE id > 0", engine, "csv") for engine in ENGINES}
+    header, *lines = csv.reader(io.StringIO(printed["spark"], newline=""))
+    assert header == COLUMNS.split(", ") and len(lines) == 3
+    for text in printed.values():
+        found = list(csv.reader(io.StringIO(text, newline="")))
+        assert [name.lower() for name in found[0]] == header
+        assert sorted(found[1:]) == sorted(lines)
+
+
+@pytest.mark.parametrize("engine", ("snowflake", "duckdb", "spark"))
+def test_sums_over_a_join_are_the_same(engine, sales):
+    statement = (
+        f"SELECT COUNT(*) AS n, SUM(a.price) AS total FROM {sales} a JOIN {sales} b ON a.id = b.id WHERE a.id < 9"
+    )
+    assert [in_lower_case(row) for row in json.loads(ask(statement, engine))] == [
+        {"n": 2, "total": "123456789012345678.89"}
+    ]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_terminal_shows_a_table(engine, sales):
+    shown = ask(f"SELECT id, raw, note FROM {sales} WHERE id = 1", engine, "table")
+    assert "00ff" in shown and "┃" in shown
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_mistake_is_a_sentence_with_exit_code_1(engine, sales):
+    done = CliRunner().invoke(main, ["query", f"SELECT nothing FROM {sales}", "--engine", engine])
+    assert done.exit_code == 1
+    assert done.output.startswith("Error: ") and "nothing" in done.output.lower()
+    assert "Traceback" not in done.output and "stacktrace" not in done.output
+
+
+def test_there_is_no_athena_in_the_embedded_stack(sales):
+    done = CliRunner().invoke(main, ["query", "SELECT 1", "--engine", "athena"])
+    assert done.exit_code == 1 and "no Athena" in done.output

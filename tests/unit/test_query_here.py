@@ -1,0 +1,124 @@
+"""DuckDB and pyiceberg over a catalog on this disk: what they answer, and what they refuse in words."""
+
+import datetime as dt
+from decimal import Decimal
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+
+from lakehouse.errors import LakehouseError
+from lakehouse.query.engines import ENGINES
+from resources.catalog import Catalog
+
+ROWS = [
+    {"id": 1, "price": Decimal("10.50"), "name": "x_1", "At": dt.datetime(2026, 1, 1, tzinfo=dt.UTC)},
+    {"id": 2, "price": None, "name": "xy1", "At": dt.datetime(2026, 1, 2, tzinfo=dt.UTC)},
+    {"id": 3, "price": Decimal("0.01"), "name": None, "At": None},
+]
+
+
+@pytest.fixture(scope="module")
+def systems(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("catalog")
+    catalog = Catalog(type="sql", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}")
+    schema = pa.schema(
+        [("id", pa.int64()), ("price", pa.decimal128(9, 2)), ("name", pa.string()), ("At", pa.timestamp("us", "UTC"))]
+    )
+    rows = pa.Table.from_pylist(ROWS, schema)
+    iceberg = catalog.iceberg()
+    iceberg.create_namespace("ns")
+    iceberg.create_table("ns.t", schema).append(rows)
+    return SimpleNamespace(catalog=catalog)
+
+
+def ids(engine, condition, systems):
+    return [row[0] for row in ENGINES[engine](f"SELECT id FROM ns.t WHERE {condition}", systems).rows]
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "pyiceberg"])
+def test_all_rows_with_their_types(engine, systems):
+    result = ENGINES[engine]("select * from ns.t", systems)
+    assert list(result.columns) == list(ROWS[0])
+    assert [dict(zip(result.columns, row, strict=True)) for row in result.rows] == ROWS
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("id >= 2", [2, 3]),
+        ("price = 10.50", [1]),
+        ("price <> 10.50", [3]),
+        ("NOT price = 10.50", [3]),
+        ("price IS NULL OR name IS NULL", [2, 3]),
+        ("name NOT IN ('xy1', 'z')", [1]),
+        ("NOT (name IN ('xy1', 'z') AND id = 2)", [1, 3]),
+        ("name LIKE 'x%'", [1, 2]),
+        ("\"At\" > '2026-01-01T12:00:00+00:00'", [2]),
+        ("ID BETWEEN 1 AND 2 AND NAME = 'x_1'", [1]),
+    ],
+)
+def test_a_scan_means_what_sql_means(condition, expected, systems):
+    assert ids("pyiceberg", condition, systems) == ids("duckdb", condition, systems) == expected
+
+
+def test_a_scan_takes_columns_in_their_order_and_a_limit(systems):
+    result = ENGINES["pyiceberg"]('SELECT name, "At", ID FROM ns.t WHERE id > 0 LIMIT 2;', systems)
+    assert list(result.columns) == ["name", "At", "id"] and len(result.rows) == 2
+    assert len(ENGINES["pyiceberg"]("SELECT * FROM ns.t LIMIT 0", systems).rows) == 0
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("SELECT id FROM ns.t ORDER BY id", "ORDER BY id"),
+        ("SELECT COUNT(*) FROM ns.t", r"\(\*\) FROM"),
+        ("SELECT id FROM ns.t WHERE id > price", "WHERE id > price"),
+        ("SELECT id FROM ns.t WHERE name LIKE 'x_1'", "any character in SQL"),
+        ("SELECT id FROM ns.t WHERE name LIKE '%1'", "wildcard"),
+        ("SELECT id FROM t", "a scan"),
+        ("DELETE FROM ns.t", "DELETE"),
+        ("SELECT id FROM ns.t WHERE id = 'x'", "a scan"),
+        ("SELECT id FROM ns.t WHERE nothing = 1", "nothing"),
+    ],
+)
+def test_what_a_scan_cannot_do_is_refused(statement, said, systems):
+    with pytest.raises(LakehouseError, match=said) as refused:
+        ENGINES["pyiceberg"](statement, systems)
+    assert "--engine duckdb" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [("SELECT a FROM ns.none", "no table ns.none"), ("SELECT none FROM ns.t", "no column 'none'. It has: id, price")],
+)
+def test_a_scan_of_what_is_not_there(statement, said, systems):
+    with pytest.raises(LakehouseError, match=said):
+        ENGINES["pyiceberg"](statement, systems)
+
+
+def test_duckdb_joins_and_aggregates(systems):
+    statement = """
+        WITH a AS (SELECT * FROM ns.t) SELECT count(*), sum(a.price), max(b."At")::varchar, sum(a.id)
+        FROM a, ns.t b WHERE a.id IN (SELECT id FROM ns.t)
+    """
+    assert ENGINES["duckdb"](statement, systems).json().count("31.53") == 1
+    [row] = ENGINES["duckdb"](statement, systems).rows
+    assert row == (9, Decimal("31.53"), "2026-01-02 00:00:00+00", 18)
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("SELECT * FROM ns.none", "no table ns.none"),
+        ("DROP TABLE ns.t", "one SELECT"),
+        ("SELECT 1; SELECT 2", "several statements"),
+        ("SELEC 1", "syntax error"),
+        ("SELECT * FROM statement", "does not exist"),
+        ("SELECT * FROM '/etc/hostname'", "does not exist|disabled"),
+        ("SELECT * FROM read_text('/etc/hostname')", "disabled"),
+    ],
+)
+def test_duckdb_reads_the_catalog_and_nothing_else(statement, said, systems):
+    with pytest.raises(LakehouseError, match=said):
+        ENGINES["duckdb"](statement, systems)

@@ -1,0 +1,71 @@
+"""A result as CSV and JSON: nothing is rounded, cut or mistaken for something else."""
+
+import csv
+import datetime as dt
+import io
+import json
+from decimal import Decimal
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pytest
+
+from lakehouse.errors import LakehouseError
+from lakehouse.query.result import Result
+
+EXACT = [
+    (Decimal("12345678901234567890.10"), "12345678901234567890.10"),
+    (Decimal("0E-9"), "0.000000000"),
+    (Decimal("7"), 7),
+    (2**63 - 1, 2**63 - 1),
+    (0.1, 0.1),
+    (float("nan"), "NaN"),
+    (float("-inf"), "-Infinity"),
+    (True, True),
+    (b"\x00\xff", "00ff"),
+    (dt.date(1969, 12, 31), "1969-12-31"),
+    (dt.time(23, 59), "23:59:00.000000"),
+    (dt.datetime(1969, 12, 31, 23, 59, 59, 1), "1969-12-31T23:59:59.000001"),
+    (dt.datetime(2026, 7, 1, 12, tzinfo=ZoneInfo("Europe/Berlin")), "2026-07-01T10:00:00.000000+00:00"),
+    ({"city": "Zürich", "tags": [Decimal("1.0"), None]}, {"city": "Zürich", "tags": ["1.0", None]}),
+    ("", ""),
+    ("null", "null"),
+    (None, None),
+]
+
+
+@pytest.mark.parametrize(("value", "expected"), EXACT)
+def test_each_value_is_exact_in_json(value, expected):
+    [row] = json.loads(Result(["v"], [(value,)]).json())
+    assert row == {"v": expected} and type(row["v"]) is type(expected)
+
+
+@pytest.mark.parametrize(("value", "expected"), EXACT)
+def test_each_value_is_exact_in_csv(value, expected):
+    [_, row] = csv.reader(io.StringIO(Result(["v", "w"], [(value, 1)]).csv(), newline=""))
+    plain = "" if expected is None else expected if isinstance(expected, str) else json.dumps(expected)
+    assert row == [plain, "1"]
+
+
+def test_null_and_the_empty_text_differ_in_csv_and_awkward_text_survives():
+    awkward = 'a "quoted", text\r\nof two lines'
+    written = Result(["a", "b, c"], [(None, ""), (awkward, " padded")]).csv()
+    assert written.splitlines()[1] == ',""'
+    assert list(csv.reader(io.StringIO(written, newline=""))) == [["a", "b, c"], ["", ""], [awkward, " padded"]]
+
+
+def test_no_rows_are_a_header_and_an_empty_array():
+    assert Result(["a", "b"], []).csv() == "a,b\r\n"
+    assert json.loads(Result(["a", "b"], []).json()) == []
+
+
+def test_an_object_cannot_have_one_key_twice():
+    twice = Result.of_arrow(pa.table([[1], [2]], names=["a", "a"]))
+    assert twice.csv() == "a,a\r\n1,2\r\n"
+    with pytest.raises(LakehouseError, match="several columns called a"):
+        twice.json()
+
+
+def test_maps_of_arrow_are_objects():
+    table = pa.table({"m": pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int64()))})
+    assert json.loads(Result.of_arrow(table).json()) == [{"m": {"a": 1}}, {"m": {}}]
