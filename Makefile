@@ -26,6 +26,6 @@ venv: .venv/installed  ## Make the virtual environment from requirements.lock
 	$(PYTHON) -m venv .venv
 	@sed -n '/^uv==/,/^    #/p' requirements.lock > .venv/uv.lock
 	$(BIN)/python -m pip install --quiet --require-hashes -r .venv/uv.lock
-	$(BIN)/uv pip sync --python $(BIN)/python --require-hashes requirements.lock
-	$(BIN)/uv pip install --python $(BIN)/python --no-deps --no-build-isolation -e .
+	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $@

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from lakehouse.cloud.command import deploy
 from lakehouse.errors import LakehouseError
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def main() -> None:
     See how far it is:   lakehouse status
     See that all came:   lakehouse ledger stock_trades
     In a pipeline:       lakehouse validate, plan, rehearse, check
+    Set up the clouds:   lakehouse deploy plan --env aws
     Ask Snowflake:       lakehouse query "SELECT * FROM TRADING.USERS"
     Something is wrong:  lakehouse doctor
 
@@ -67,6 +69,29 @@ def down() -> None:
 
     stopped = stack.down(Home.default())
     click.echo(f"Stopped: {', '.join(stopped)}" if stopped else "Nothing was running")
+
+
+@main.command(
+    short_help="Run a command that finds the embedded stack.", context_settings={"ignore_unknown_options": True}
+)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(command: tuple[str, ...]) -> None:
+    """Run COMMAND with the variables that lead to the embedded stack: KAFKA_BOOTSTRAP_SERVERS, SCHEMA_REGISTRY_URL,
+    AWS_ENDPOINT_URL_S3 with the keys for it, SPARK_REMOTE, SNOWFLAKE_HOST, DAGSTER_HOME and so on.
+
+    \b
+      lakehouse run python produce.py
+      lakehouse run env
+    """
+    import os
+    import shutil
+
+    from lakehouse.local.environment import environment
+
+    found = shutil.which(command[0])
+    if found is None:
+        raise click.ClickException(f"There is no program '{command[0]}'. Nothing was run. Correct its name or PATH")
+    os.execve(found, command, {**os.environ, **environment()})
 
 
 @main.command(short_help="Show servers, and how far each topic has come.")
@@ -346,6 +371,9 @@ def doctor() -> None:
     findings = doctor.examine(Home.default())
     show.findings(findings)
     raise SystemExit(0 if all(finding.ok for finding in findings) else 1)
+
+
+main.add_command(deploy)
 
 
 if __name__ == "__main__":

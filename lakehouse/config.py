@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import yaml
-from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError, WithJsonSchema
 
 from lakehouse import avro, checks, layout, metadata, naming
 from lakehouse.checks import CHECKS, Check, RowCheck
@@ -117,8 +117,18 @@ def _duration(value: Any) -> Any:
     return timedelta(**{{"d": "days", "h": "hours", "m": "minutes"}[found[2]]: int(found[1])})
 
 
+def _written(value: timedelta) -> str:
+    """As `_duration` reads it, in the largest unit that is exact."""
+    minutes = round(value.total_seconds() / 60)
+    unit, length = next((unit, n) for unit, n in (("d", 1440), ("h", 60), ("m", 1)) if minutes % n == 0)
+    return f"{minutes // length}{unit}"
+
+
 Duration = Annotated[
-    timedelta, BeforeValidator(_duration), WithJsonSchema({"type": "string", "pattern": r"^\d+[dhm]$"})
+    timedelta,
+    BeforeValidator(_duration),
+    PlainSerializer(_written, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "pattern": r"^\d+[dhm]$"}),
 ]
 
 
@@ -127,7 +137,7 @@ class Retention(Model):
 
     rows: Duration | None = Field(None, description="Rows whose Kafka timestamp is older are deleted; none by default.")
     snapshots: Duration = Field(
-        timedelta(days=7), description="Older snapshots are forgotten: how far time travel goes.", validate_default=True
+        "7d", description="Older snapshots are forgotten: how far time travel goes.", validate_default=True
     )
     min_snapshots: int = Field(10, ge=1, description="So many snapshots are kept, however old.")
 
@@ -326,6 +336,18 @@ class Config(Model):
                 return topic
             raise ConfigError(f"Topic '{name}' is not declared in lakehouse.yaml.{_did_you_mean(name, self.topics)}")
         return self.topics[name]
+
+    def deployment(self, environment: str) -> Deployment:
+        """The cloud set-up of an environment.
+
+        Raises: ConfigError when it has none.
+        """
+        if environment not in self.deployments:
+            raise ConfigError(
+                f"Environment '{environment}' has no deployment in lakehouse.yaml. Add one, such as "
+                f"deployments: {{{environment}: {{name: production, account: '123456789012', region: us-east-1}}}}"
+            )
+        return self.deployments[environment]
 
     def routed(self, names: Iterable[str]) -> Iterator[Topic]:
         """The topics of those names that routes have and no entry does, each by the first route that matches."""

@@ -7,6 +7,7 @@ import gc
 import dagster as dg
 
 from assets.alerts import alert_failed_checks, alert_failed_runs
+from assets.deployment import deployment_definitions
 from assets.freshness_sensor import freshness_sensor
 from assets.open_lineage import lineage_sensor
 from assets.schedules import nightly
@@ -61,4 +62,5 @@ def _all(config: Config) -> dg.Definitions:
         nightly(config, "maintenance", "17 2 * * *", "Compact, expire and clean up every table."),
         nightly(config, "ledger", "17 3 * * *", "Prove that every table holds all of its topic, once."),
     )
-    return dg.Definitions.merge(common, *chains, *nights)
+    set_up = deployment_definitions(config, environment_name())
+    return dg.Definitions.merge(common, *chains, *nights, set_up)

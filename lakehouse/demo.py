@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from lakehouse import config as configuration
 from lakehouse import console
-from lakehouse.config import Config, Datagen
+from lakehouse.config import Config, Datagen, Topic
 from lakehouse.definitions import JOB
 from lakehouse.errors import LakehouseError
 from lakehouse.status import status
@@ -55,8 +55,11 @@ def demo(once: bool) -> None:
             _show_result(config, systems)
             console.console.print(console.topics(status(config, systems)))
         took = time.monotonic() - began
-        console.console.print(f"Done in {took:.0f} s. The UI: {os.environ['LAKEHOUSE_UI_URL']}/asset-groups")
-        if not once:
+        console.console.print(f"Done in {took:.0f} s.")
+        if once:
+            console.console.print("Everything stops now, and the data stays. `lakehouse up` starts it again.")
+        else:
+            console.console.print(f"The UI: {os.environ['LAKEHOUSE_UI_URL']}/asset-groups")
             console.console.print("Trades keep coming and are ingested as they do. Ctrl-C stops everything.")
             threading.Event().wait()
     except KeyboardInterrupt:
@@ -67,7 +70,8 @@ def demo(once: bool) -> None:
 
 def _await_records(config: Config, systems: Any) -> None:
     """Wait until the generator has produced the initial records, saying how far it is."""
-    wanted = {t.name: t.source.initial_records for t in config.topics.values() if isinstance(t.source, Datagen)}
+    topics = [topic for topic in config.topics.values() if isinstance(topic.source, Datagen)]
+    wanted = {topic.topic: topic.source.initial_records for topic in topics}
     deadline = time.monotonic() + FILL_SECONDS
     pause = threading.Event()
     with console.console.status("waiting for records") as shown:
@@ -79,13 +83,18 @@ def _await_records(config: Config, systems: Any) -> None:
             }
             shown.update(", ".join(f"{topic}: {n:,} records" for topic, n in held.items()) or "waiting for records")
             if all(held.get(topic, 0) >= n for topic, n in wanted.items()):
-                console.console.print("\n".join(f"{topic}: {n:,} records" for topic, n in held.items()))
+                said = (f"{t.topic}: {held[t.topic]:,} records{_keyed(t)}" for t in topics)
+                console.console.print("\n".join(said))
                 return
             pause.wait(0.5)
     raise LakehouseError(
         f"The generator produced {held} in {FILL_SECONDS} s and should have produced {wanted}. "
         f"See datagen's log (`lakehouse status` names it)"
     )
+
+
+def _keyed(topic: Topic) -> str:
+    return "" if topic.mode == "append" else f", a row for each {', '.join(topic.key)}"
 
 
 def _submit_job() -> str:
@@ -144,7 +153,9 @@ def _said(entry: Any) -> str | None:
         case dg.DagsterEventType.ASSET_CHECK_EVALUATION:
             check = event.asset_check_evaluation_data
             mark = "[green]✓[/]" if check.passed else "[red]✗[/]"
-            return f"    {mark} check {check.check_name}: {check.description or ''}"
+            return (
+                f"  {mark} {check.asset_key.to_user_string():<40} check {check.check_name}: {check.description or ''}"
+            )
         case dg.DagsterEventType.STEP_FAILURE:
             error = event.step_failure_data.error
             return f"  [red]✗ {event.step_key}: {error.message.strip() if error else 'failed'}[/]"

@@ -16,6 +16,9 @@ class Deployment(Model):
         pattern=r"^[a-z][a-z0-9-]{0,18}[a-z0-9]$",
         description="Every thing that is made carries it, so that several deployments may share an account.",
     )
+    account: str = Field(
+        pattern=r"^\d{12}$", description="The AWS account. Credentials of another one are refused: nothing goes astray."
+    )
     region: str = Field("us-east-1", pattern=r"^[a-z]{2}(-[a-z]+)+-\d$", description="AWS region of everything.")
     spark_principals: tuple[Annotated[str, Field(pattern=r"^arn:aws:iam::\d{12}:(user|role)/.+$")], ...] = Field(
         (),

@@ -51,7 +51,7 @@ class Behind:
         """The lag as words."""
         if not self.snapshots:
             return "shows the newest published snapshot"
-        return f"{self.snapshots} snapshots behind, for {self.seconds:,.0f} s"
+        return f"{self.snapshots} snapshot{'' if self.snapshots == 1 else 's'} behind, for {self.seconds:,.0f} s"
 
 
 def snapshots_behind(commits: Sequence[tuple[int, int]], shown: int | None, now_ms: int) -> Behind | None:

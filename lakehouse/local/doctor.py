@@ -93,7 +93,9 @@ def _jars(home: Home) -> Iterator[Finding]:
 def _ports(home: Home) -> Iterator[Finding]:
     own = {port for running in process.running(home).values() for port in running.ports.values()}
     taken = [f"{name} {port}" for name, port in ports.USUAL.items() if port not in own and not ports.is_free(port)]
-    found = f"taken by other programs: {', '.join(taken)}; `lakehouse up` chooses others" if taken else "free"
+    found = "the stack has them" if own else "free"
+    if taken:
+        found = f"taken by other programs: {', '.join(taken)}; `lakehouse up` chooses others"
     yield Finding("Ports", True, found)
 
 

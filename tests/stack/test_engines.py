@@ -58,7 +58,7 @@ def test_an_engine_that_shows_an_older_snapshot_is_named_with_its_lag(resources)
     stream.topic = stream.topic.model_copy(update={"max_lag_seconds": 0})
     passed, said, _ = check(stream)
     assert not passed
-    assert "Iceberg → Glue: 1 snapshots behind" in said and "Iceberg → Snowflake: 1 snapshots behind" in said
+    assert "Iceberg → Glue: 1 snapshot behind" in said and "Iceberg → Snowflake: 1 snapshot behind" in said
 
 
 def test_a_registration_of_what_was_never_published_is_found(resources):

@@ -74,5 +74,5 @@ def test_what_is_behind_is_named_by_check_sensor_and_status_and_is_mended(resour
         sensor = freshness_sensor(stream.config)
         told, asked, _ = tick(cursor)
         assert {hop: passed for hop, (passed, _) in told.items()} == {"glue": False, "snowflake": False}
-        assert "Iceberg → Glue: 1 snapshots behind" in told["glue"][1]
+        assert "Iceberg → Glue: 1 snapshot behind" in told["glue"][1]
         assert asked == [["glue", "snowflake"]]

@@ -1,0 +1,53 @@
+"""The cloud set-up as assets: a graph of what stands on what. Materializing one makes or mends it, as `create` does."""
+
+import dagster as dg
+
+from assets.failures import explained
+from assets.step import read_once
+from lakehouse.cloud import perform
+from lakehouse.cloud.access import Access
+from lakehouse.cloud.step import Step
+from lakehouse.cloud.steps import deployment_steps
+from lakehouse.config import Config
+
+JOB = "deployment"
+KINDS = {"aws": "aws", "confluent": "confluent", "snowflake": "snowflake"}
+
+
+def deployment_definitions(config: Config, environment: str) -> dg.Definitions:
+    """The steps of the environment's deployment, where it has one."""
+    if environment not in config.deployments:
+        return dg.Definitions()
+    access = Access.from_environment(config.deployment(environment))
+    steps = deployment_steps(config, access)
+    assets = [_asset(steps, step, access) for step in steps]
+    job = dg.define_asset_job(JOB, dg.AssetSelection.assets(*assets), description="Set up the clouds, or mend them.")
+    return dg.Definitions(assets=assets, jobs=[job])
+
+
+def key_of(name: str) -> dg.AssetKey:
+    """The asset of a step."""
+    return dg.AssetKey(["deployment", *name.replace("-", "_").replace(".", "_").split("/")])
+
+
+def _asset(steps: list[Step], step: Step, access: Access) -> dg.AssetsDefinition:
+    spec = dg.AssetSpec(
+        key=key_of(step.name),
+        deps=[key_of(needed) for needed in step.needs],
+        description=step.what,
+        group_name="deployment",
+        kinds={KINDS[step.name.partition("/")[0]]},
+    )
+
+    @dg.multi_asset(name=spec.key.to_python_identifier(), specs=[spec], pool="deployment")
+    @read_once
+    def ensure(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+        done: list[perform.Action] = []
+        with explained():
+            access.check_account()
+            perform.ensure(steps, step.name, done.append)
+        last = done[-1]
+        context.log.info(f"{step.what}: {last.verb}, {last.why}")
+        return dg.MaterializeResult(metadata={"done": last.verb, "why": last.why, "seconds": last.seconds or 0.0})
+
+    return ensure

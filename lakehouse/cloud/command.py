@@ -1,0 +1,171 @@
+"""`lakehouse deploy`: the cloud set-up as commands."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lakehouse.cloud.access import ADMIN_SECRET, Access
+from lakehouse.errors import LakehouseError
+from resources.confluent_cloud import URL
+
+if TYPE_CHECKING:
+    from lakehouse.cloud.perform import Action
+    from lakehouse.cloud.step import Step
+
+SIGNS = {"create": "+", "change": "~", "delete": "-", "keep": "=", "absent": " "}
+
+
+@click.group(short_help="Set up the clouds: plan, create, delete, rotate.")
+def deploy() -> None:
+    """Set up Confluent Cloud, AWS and Snowflake as lakehouse.yaml says (`deployments`), and take it all away again.
+
+    \b
+    Before anything:      lakehouse deploy doctor --env aws
+    What would be done:   lakehouse deploy plan --env aws
+    Do it, or go on:      lakehouse deploy create --env aws
+    New keys:             lakehouse deploy rotate --env aws
+    Take it away:         lakehouse deploy delete --env aws
+
+    There is no state file: everything is found again by its name and tag, so a command that was interrupted is simply
+    run again. docs/cloud.md leads through a first deployment.
+    """
+
+
+def _options(command: Callable[..., None]) -> Callable[..., None]:
+    for option in reversed(
+        [
+            click.option("--env", "environment", required=True, help="Environment of lakehouse.yaml."),
+            click.option("--profile", help="AWS profile. Without, what AWS's tools find (AWS_PROFILE, …)."),
+            click.option("--confluent-api-key", envvar="CONFLUENT_CLOUD_API_KEY", show_envvar=True, default=""),
+            click.option("--confluent-api-secret", envvar="CONFLUENT_CLOUD_API_SECRET", show_envvar=True, default=""),
+            click.option("--confluent-url", envvar="CONFLUENT_CLOUD_URL", default=URL, hidden=True),
+            click.option(
+                "--snowflake-warehouse",
+                envvar="LAKEHOUSE_SNOWFLAKE_WAREHOUSE",
+                help="Use this warehouse, which is there, instead of making one.",
+            ),
+            click.option(
+                "--admin-user-secrets-root-path",
+                "--admin-service-user-secrets-root-path",
+                "admin_secret",
+                envvar="LAKEHOUSE_ADMIN_SECRET",
+                default=ADMIN_SECRET,
+                show_default=True,
+                help="Secret in AWS Secrets Manager with the key of Snowflake's administrator.",
+            ),
+            click.option("--debug", is_flag=True, help="Show where an error came from."),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+def _entered(environment: str, debug: bool, **given: Any) -> Access:
+    from lakehouse import config
+
+    # Every client then finds it, also those that others make.
+    if given["profile"]:
+        os.environ["AWS_PROFILE"] = given["profile"]
+    access = Access(
+        config.load().deployment(environment),
+        confluent_key=given["confluent_api_key"],
+        confluent_secret=given["confluent_api_secret"],
+        confluent_url=given["confluent_url"],
+        admin_secret=given["admin_secret"],
+        warehouse=given["snowflake_warehouse"],
+    )
+    access.check_account()
+    return access
+
+
+def _steps(access: Access) -> list[Step]:
+    from lakehouse import config
+    from lakehouse.cloud.steps import deployment_steps
+
+    return deployment_steps(config.load(), access)
+
+
+@deploy.command(short_help="Show what `create` would do.")
+@_options
+def plan(debug: bool, **given: Any) -> None:
+    """Show what `create` would make or change, and why. Nothing is changed."""
+    from lakehouse.cloud import perform
+
+    with _explained(debug):
+        actions = list(perform.plan(_steps(_entered(debug=debug, **given))))
+    _show(actions)
+
+
+@deploy.command(short_help="Make what is missing, change what differs.")
+@_options
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def create(debug: bool, yes: bool, **given: Any) -> None:
+    """Make what is missing and change what differs, in order. Interrupted anywhere, run it again: it goes on."""
+    from lakehouse.cloud import perform
+
+    with _explained(debug):
+        steps = _steps(_entered(debug=debug, **given))
+        actions = list(perform.plan(steps))
+        if not _show(actions):
+            return
+        if not yes:
+            click.confirm("Do it?", abort=True)
+        perform.create(steps, _tell)
+
+
+@deploy.command(short_help="Take everything away, data only if told.")
+@_options
+@click.option("--yes", is_flag=True, help="Do not ask for the deployment's name.")
+@click.option("--delete-data", is_flag=True, help="Delete tables and files, too. They cannot be had back.")
+def delete(debug: bool, yes: bool, delete_data: bool, **given: Any) -> None:
+    """Take away what belongs to the deployment, and nothing else. Data stays unless --delete-data is given."""
+    from lakehouse.cloud import perform
+
+    with _explained(debug):
+        access = _entered(debug=debug, **given)
+        steps = _steps(access)
+        actions = list(perform.plan_deletion(steps, delete_data=delete_data))
+        if not _show(actions):
+            return
+        name = access.deployment.name
+        if not yes and click.prompt(f"Write the deployment's name ({name}) to delete it", default="") != name:
+            raise click.ClickException("That is not its name. Nothing was deleted")
+        perform.delete(steps, _tell, delete_data=delete_data)
+
+
+def _show(actions: Sequence[Action]) -> bool:
+    """Print what is to be done; whether that is anything."""
+    for action in actions:
+        if action.verb != "absent":
+            click.echo(f"{SIGNS[action.verb]} {action.step.what}: {action.why}")
+    counts = {verb: sum(action.verb == verb for action in actions) for verb in ("create", "change", "delete", "keep")}
+    click.echo(", ".join(f"{n} to {verb}" for verb, n in counts.items() if n) or "Nothing is there")
+    return any(counts[verb] for verb in ("create", "change", "delete"))
+
+
+def _tell(action: Action) -> None:
+    if action.verb in ("create", "change", "delete"):
+        took = "…" if action.seconds is None else f"done in {action.seconds:.1f} s"
+        click.echo(f"{SIGNS[action.verb]} {action.step.what} {took}")
+
+
+class _explained:
+    """Adds the step to an error's sentence, and with --debug where it came from."""
+
+    def __init__(self, debug: bool):
+        self.debug = debug
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, LakehouseError):
+            return
+        if self.debug:
+            click.echo("".join(traceback.format_exception(error)), err=True)
+        notes = " ".join(getattr(error, "__notes__", ()))
+        raise click.ClickException(f"{error}\n{notes}" if notes else str(error)) from None
