@@ -8,6 +8,7 @@ from lakehouse.cloud.aws.bucket import Bucket
 from lakehouse.cloud.aws.glue_database import GlueDatabase
 from lakehouse.cloud.aws.kept_secrets import KeptSecrets
 from lakehouse.cloud.aws.roles import ConfluentRole, MaintenanceRole, ReaderRole, SnowflakeRole, WriterRole
+from lakehouse.cloud.aws.service import Aws
 from lakehouse.cloud.aws.tables import has_tableflow
 from lakehouse.cloud.aws.workgroup import Workgroup
 from lakehouse.cloud.names import Names
@@ -28,15 +29,16 @@ def aws_steps(
 
     Parameters: `clock` is the time by which deletions are waited for.
     """
+    aws = Aws(session, names.region)
     spark = {"config": config, "principals": deployment.spark_principals}
     steps: list[Step] = [
-        KeptSecrets(session, names, clock),
-        Bucket(session, names, clock),
-        GlueDatabase(session, names, clock, namespace=config.namespace),
-        Workgroup(session, names, clock),
+        KeptSecrets(aws, names, clock),
+        Bucket(aws, names, clock),
+        GlueDatabase(aws, names, clock, namespace=config.namespace),
+        Workgroup(aws, names, clock),
     ]
     if deployment.spark_principals:
-        steps += [kind(session, names, clock, **spark) for kind in (WriterRole, MaintenanceRole, ReaderRole)]
+        steps += [kind(aws, names, clock, **spark) for kind in (WriterRole, MaintenanceRole, ReaderRole)]
     if has_tableflow(config):
-        steps.append(ConfluentRole(session, names, clock))
-    return [*steps, SnowflakeRole(session, names, clock, config=config)]
+        steps.append(ConfluentRole(aws, names, clock))
+    return [*steps, SnowflakeRole(aws, names, clock, config=config)]

@@ -118,9 +118,7 @@ class Bucket(AwsStep):
                     raise
             return None
 
-        wait_gone(
-            self.what, look, deadline_seconds=GONE_SECONDS, every_seconds=EVERY_SECONDS, clock=self.clock
-        )
+        wait_gone(self.what, look, deadline_seconds=GONE_SECONDS, every_seconds=EVERY_SECONDS, clock=self.clock)
 
     def _empty(self) -> None:
         s3 = self.service("s3")

@@ -105,9 +105,7 @@ class ReaderRole(OwnRole):
     def access(self, found: Found) -> Policy:
         """All tables, in the deployment's workgroup."""
         read = tables.all_tables(self.config, found)
-        return policies.reader_access(
-            self._deployment, *read, workgroup=self.names.workgroup, results=tables.RESULTS
-        )
+        return policies.reader_access(self._deployment, *read, workgroup=self.names.workgroup, results=tables.RESULTS)
 
 
 def _confluent(config: Config) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +55,19 @@ class AwsError(LakehouseError):
 
 class Absent(AwsError):
     """What the call is about is not there."""
+
+
+@dataclass(frozen=True)
+class Aws:
+    """AWS by one session in one region."""
+
+    session: boto3.Session
+    region: str
+    _services: dict[str, Service] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def service(self, name: str) -> Service:
+        """A service by boto3's name. Each client is made once: that takes a while."""
+        return self._services.setdefault(name, Service(self.session, name, self.region))
 
 
 @dataclass(frozen=True)
@@ -135,8 +148,8 @@ class Service:
         if method.startswith(READING):
             return Unreachable(f"AWS {self.name}", where, "AWS_ENDPOINT_URL, the network and AWS's health", cause)
         return Unsure(
-            f"AWS {self.name} did not answer {method} in {where} ({cause}). It may have done it or not. Run this again: "
-            f"it looks first"
+            f"AWS {self.name} did not answer {method} in {where} ({cause}). It may have been done or not. Run this again: it "
+            f"looks first"
         )
 
     def _refused(self, error: Any) -> AwsError:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from lakehouse.cloud.aws.service import AwsError, Service
+from lakehouse.cloud.aws.service import Aws, AwsError, Service
 from lakehouse.cloud.names import TAG, Names
 from lakehouse.cloud.step import Found, Step
 from lakehouse.errors import UnclearState
 from resources.confluent.waiting import REAL, Clock
-
-if TYPE_CHECKING:
-    import boto3
 
 GONE_SECONDS, EVERY_SECONDS = 120.0, 2.0
 """How long a deletion is waited for, and between looks."""
@@ -23,13 +20,13 @@ GONE_SECONDS, EVERY_SECONDS = 120.0, 2.0
 class AwsStep(Step):
     """A step in one account and region."""
 
-    session: boto3.Session
+    aws: Aws
     names: Names
     clock: Clock = REAL
 
     def service(self, name: str) -> Service:
         """A service in the deployment's region."""
-        return Service(self.session, name, self.names.region)
+        return self.aws.service(name)
 
     @property
     def tags(self) -> list[dict[str, str]]:
