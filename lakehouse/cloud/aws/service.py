@@ -90,7 +90,8 @@ class Service:
 
         A creation may come back refused because of what it made itself: botocore repeats calls whose answers were lost.
 
-        Raises: Absent; AwsError when it is refused; Unsure when a change may have been made or not; Unreachable.
+        Raises: Absent; AwsError when it is refused; Unsure when it may have made something or not; LakehouseError when
+        the answer to another change was lost; Unreachable.
         """
         return self._explained(method, lambda: getattr(self._client, method)(**parameters))
 
@@ -147,9 +148,11 @@ class Service:
         where = f"region {self.region}"
         if method.startswith(READING):
             return Unreachable(f"AWS {self.name}", where, "AWS_ENDPOINT_URL, the network and AWS's health", cause)
-        return Unsure(
-            f"AWS {self.name} did not answer {method} in {where} ({cause}). It may have been done or not. Run this again: it "
-            f"looks first"
+        # Only a creation must not be repeated unseen.
+        kind = Unsure if method.startswith("create_") else LakehouseError
+        return kind(
+            f"AWS {self.name} did not answer {method} in {where} ({cause}). It may have been done or not. Run this "
+            f"again: it looks first"
         )
 
     def _refused(self, error: Any) -> AwsError:

@@ -10,6 +10,7 @@ from lakehouse.cloud.aws.service import Aws, AwsError, Service
 from lakehouse.cloud.names import TAG, Names
 from lakehouse.cloud.step import Found, Step
 from lakehouse.errors import UnclearState
+from resources.confluent.errors import Unsure
 from resources.confluent.waiting import REAL, Clock
 
 GONE_SECONDS, EVERY_SECONDS = 120.0, 2.0
@@ -48,13 +49,11 @@ class AwsStep(Step):
             )
 
     def made(self, make: Callable[[], Any], found: Found) -> Any:
-        """Make the thing, and find it.
-
-        A refusal is looked into: botocore repeats a call whose answer was lost, and it is refused for what it made.
-        """
+        """Make the thing, and find it. Whatever is answered, it is looked whether it is there: botocore repeats a call
+        whose answer was lost, and is then refused for what it made."""
         try:
             make()
-        except AwsError:
+        except (AwsError, Unsure):
             it = self.find(found)
             if it is None:
                 raise
