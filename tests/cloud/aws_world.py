@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from io import BytesIO
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ import boto3
 import requests
 from aws_gaps import Gaps
 from aws_proxy import Strict
+from botocore.awsrequest import AWSResponse, HeadersDict
 from moto.server import ThreadedMotoServer
 from proxy import Proxy
 
@@ -21,6 +23,7 @@ from lakehouse.cloud.secrets import SecretJson, Secrets
 from lakehouse.cloud.step import Found, Step
 from lakehouse.config import Config
 from lakehouse.deployment import Deployment
+from resources.confluent.waiting import REAL, Clock
 
 ACCOUNT, VENDOR, REGION = "123456789012", "211111111111", "eu-west-1"
 READING = ("Get", "List", "Head", "Describe")
@@ -77,14 +80,15 @@ class Stored(Step):
 
 @dataclass
 class World:
-    """A moto server behind what it does not do. `on_call` is called with the name of each operation before it is sent,
-    and with `after` when it was answered."""
+    """A moto server behind what it does not do. What is in `on_send` is done before each changing call is sent, with its
+    request; what is in `on_answer` when it was answered. `answers` are given in AWS's place, by operation."""
 
     strict: Strict
     gaps: Gaps
     session: boto3.Session
     on_send: list[Any] = field(default_factory=list)
     on_answer: list[Any] = field(default_factory=list)
+    answers: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
     called: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -96,7 +100,8 @@ class World:
         requests.post(f"{self.strict.address}/moto-api/reset", timeout=30)
         self.gaps.policies.clear()
         self.gaps.rights, self.gaps.secure = None, True
-        self.on_send.clear(), self.on_answer.clear(), self.called.clear()
+        for filled in (self.on_send, self.on_answer, self.called, self.answers):
+            filled.clear()
         for user in ("confluent", "snowflake-volume", "snowflake-catalog"):
             self.strict.client("iam", account=VENDOR).create_user(UserName=user)
         self.strict.client("iam").create_user(UserName="spark")
@@ -104,11 +109,11 @@ class World:
     def names(self, deployment: str = "prod", region: str = REGION) -> Names:
         return Names(deployment, ACCOUNT, region)
 
-    def steps(self, config: Config, deployment: str = "prod", **changes: Any) -> list[Step]:
+    def steps(self, config: Config, deployment: str = "prod", clock: Clock = REAL, **changes: Any) -> list[Step]:
         """The steps of a whole deployment: AWS's own, and what they stand on."""
         names, principals = self.names(deployment), (f"arn:aws:iam::{ACCOUNT}:user/spark",)
         declared = {"name": deployment, "account": ACCOUNT, "region": REGION, "spark_principals": principals} | changes
-        own = aws_steps(self.session, names, config, Deployment(**declared))
+        own = aws_steps(self.session, names, config, Deployment(**declared), clock)
         first = [step for step in own if not step.needs]
         return [*first, *self._others(names), *(step for step in own if step.needs)]
 
@@ -164,17 +169,28 @@ class World:
         s3.delete_object(Bucket=names.bucket, Key="warehouse/t/2")
         glue.create_table(DatabaseName=database, TableInput={"Name": "t"})
 
-    def _send(self, request: Any, event_name: str, **_: Any) -> None:
+    def _send(self, request: Any, event_name: str, **_: Any) -> AWSResponse | None:
         _, service, operation = event_name.split(".")
         self.called.append((service, operation))
         if not operation.startswith(READING):
             for do in tuple(self.on_send):
                 do(request)
+        if not self.answers.get(operation):
+            return None
+        status, body = self.answers[operation].pop(0)
+        return AWSResponse(request.url, status, HeadersDict(), Raw(body.encode()))
 
     def _answered(self, event_name: str, **_: Any) -> None:
         if not event_name.rpartition(".")[2].startswith(READING):
             for do in tuple(self.on_answer):
                 do(None)
+
+
+class Raw(BytesIO):
+    """An answer's body, as botocore reads it."""
+
+    def stream(self, **_: Any) -> Iterator[bytes]:
+        yield self.read()
 
 
 def _snowflake(user: str, external_id: str) -> SimpleNamespace:

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from aws_world import READING, world
+from aws_world import world
 from botocore.exceptions import ConnectionClosedError
 from botocore.httpsession import URLLib3Session
 
@@ -26,16 +26,16 @@ def shared():
 
 
 @pytest.fixture
-def aws(shared):
+def aws(shared, whole):
     shared.reset()
     return shared
 
 
-@pytest.fixture
-def steps(aws):
+@pytest.fixture(scope="module")
+def steps(shared):
     """A step of each kind."""
     config = Config(namespace="trading", topics={"trades": Topic(name="trades")}, environments={})
-    return aws.steps(config, spark_principals=())
+    return shared.steps(config, spark_principals=())
 
 
 def quiet(action):
@@ -55,8 +55,7 @@ def stubborn(act, error):
 
 
 def walk(aws, steps, hooks, do, error):
-    """Create and delete while `do` is done at changing calls; the state after each, and how often it was begun again."""
-    created = []
+    """Create and delete while `do` is done at changing calls: the state after each, how often each was begun again."""
     hooks.append(do)
     made = stubborn(lambda: create(steps, quiet), error)
     hooks.clear()
@@ -67,13 +66,6 @@ def walk(aws, steps, hooks, do, error):
     gone = stubborn(lambda: delete(steps, quiet, delete_data=True), error)
     hooks.clear()
     return created, aws.state(), made, gone
-
-
-def counted(count):
-    def do(request):
-        count.append(request)
-
-    return do
 
 
 def every_other(do):
@@ -98,13 +90,14 @@ def lose(request):
     raise ConnectionClosedError(endpoint_url=request.url)
 
 
-@pytest.fixture
-def whole(aws, steps):
-    """An undisturbed walk: states, and how many changing calls each half has."""
-    empty, count = aws.state(), []
-    created, gone, _, _ = walk(aws, steps, aws.on_send, counted(count), ())
+@pytest.fixture(scope="module")
+def whole(shared, steps):
+    """An undisturbed walk: the states, and how many changing calls it has."""
+    shared.reset()
+    empty, sent = shared.state(), []
+    created, gone, _, _ = walk(shared, steps, shared.on_send, sent.append, ())
     assert gone == empty
-    return created, gone, len(count)
+    return created, gone, len(sent)
 
 
 def test_killed_before_every_changing_call(aws, steps, whole):
@@ -130,10 +123,3 @@ def test_with_no_answer_to_any_change_it_ends_the_same(aws, steps, whole):
     created, gone, _ = whole
     walked = walk(aws, steps, aws.on_send, lose, LakehouseError)
     assert walked[:2] == (created, gone)
-
-
-def test_nothing_is_sent_again_that_was_done(aws, steps):
-    create(steps, quiet)
-    aws.called.clear()
-    create(steps, quiet)
-    assert not [operation for _, operation in aws.called if not operation.startswith(READING)]
