@@ -1,5 +1,6 @@
 """The asset of an Iceberg table: everything new in the topic, audited on a branch, then published."""
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -161,7 +162,8 @@ def _said(topic: Topic, batch: Published) -> str:
 def _table_metadata(table: "Table", topic: Topic) -> dict[str, object]:
     """The table as the catalog page shows it: rows, bytes, columns and where they are from, and its newest rows."""
     columns = [
-        dg.TableColumn(field.name, str(field.field_type), description=field.doc) for field in table.schema().fields
+        dg.TableColumn(field.name, _plain(str(field.field_type)), description=field.doc)
+        for field in table.schema().fields
     ]
     record = [column.name for column in columns if column.name not in topic.metadata.names.values()]
     source = dg.AssetKey(["kafka", topic.name])
@@ -177,6 +179,11 @@ def _table_metadata(table: "Table", topic: Topic) -> dict[str, object]:
         metadata["preview"] = dg.MarkdownMetadataValue(markdown(rows.column_names, cells))
         metadata["bytes"] = size(table).data_bytes
     return metadata
+
+
+def _plain(type_: str) -> str:
+    """pyiceberg's text of a type without the ids of nested fields: `struct<city: string>`."""
+    return re.sub(r"\d+: ([^:<>]+): (?:optional|required) ", r"\1: ", type_)
 
 
 def _cell(value: object) -> str:

@@ -42,11 +42,11 @@ def lineage_sensor(config: Config) -> dg.SensorDefinition:
             said = "Begins at the end of the event log" if open_lineage.url else OFF
             return dg.SensorResult(skip_reason=said, cursor=str(log.get_maximum_record_id() or 0))
         places = Places(
-            kafka.bootstrap_servers,
+            kafka.servers,
             catalog.warehouse,
             glue.region,
             glue.catalog_id,
-            snowflake.account,
+            snowflake.account_identifier,
             snowflake.database,
         )
         delivered, sent, until = int(context.cursor), 0, time.monotonic() + MOST_SECONDS

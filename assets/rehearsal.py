@@ -13,6 +13,7 @@ from lakehouse.batch import Batch, split
 from lakehouse.checks import RowCount
 from lakehouse.config import Topic
 from lakehouse.counts import Counts
+from lakehouse.words import counted
 
 DECODES = "decodes"
 """The name of what a rehearsal finds besides the topic's checks."""
@@ -59,13 +60,20 @@ def _newest(whole: Batch, records: int) -> Batch:
 
 def _findings(namespace: str, topic: Topic, systems: Systems, done: Replayed, branch: str) -> list[Finding]:
     consumed, bad = done.counts.consumed, done.counts.dead_letters - done.quarantined
-    said = f"{bad:,} of {consumed:,} records cannot be decoded, {done.quarantined:,} are in quarantine"
+    said = f"{bad:,} of {counted(consumed, 'record')} cannot be decoded"
+    if topic.quarantine:
+        said += f", {done.quarantined:,} would be in quarantine ({', '.join(topic.quarantine)})"
     numbers = {"records": consumed, "bad_records": bad, "quarantined": done.quarantined}
     decodes = Finding(DECODES, not bad or topic.errors != "suspend", said, numbers)
     table = systems.catalog.load(namespace, topic.table)
     if table is None or branch not in table.metadata.refs:
         return [decodes]
-    declared = {name: check for name, check in topic.checks.items() if not isinstance(check, RowCount)}
+    # A sample says nothing of how many rows are usual; and what a check puts into quarantine is not on the branch.
+    declared = {
+        name: check
+        for name, check in topic.checks.items()
+        if not isinstance(check, RowCount) and name not in topic.quarantine
+    }
     spark, staged = systems.spark.session(systems.catalog.spark_settings()), table.metadata.refs[branch].snapshot_id
     found = quality.findings(spark, systems.catalog, namespace, topic, declared, table, staged, done.batch.start)
     return [decodes, *found]

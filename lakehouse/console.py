@@ -27,6 +27,9 @@ def topics(statuses: Sequence[TopicStatus]) -> Table:
     table = Table("topic", "end offset", "ingested", *NAMES.values(), title="Freshness")
     for found in statuses:
         hops = {hop.asset: hop for hop in found.hops}
+        if found.end_offset is None:
+            table.add_row(found.topic, "the topic does not exist yet")
+            continue
         numbers = (_number(n) for n in (found.end_offset, found.ingested_offset))
         table.add_row(found.topic, *numbers, *(_hop(hops.get(asset)) for asset in NAMES))
     return table

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from lakehouse.words import counted
+
 
 class LakehouseError(Exception):
     """The root of every error this project raises on purpose; the command line prints it without a traceback."""
@@ -47,9 +49,10 @@ class BadRecords(LakehouseError):
         named = "; ".join(f"partition {partition} offset {offset}: {reason}" for partition, offset, reason in first)
         more = f", and {count - len(first):,} more" if count > len(first) else ""
         super().__init__(
-            f"{count:,} records of '{topic}' cannot be decoded ({named}{more}). Nothing of their batch was published, "
-            f"and the position is as before. Repair the producer or the schema and run again; or set 'errors: log' to "
-            f"keep such records as dead letters, or 'errors: skip' to drop them"
+            f"{counted(count, 'record')} of '{topic}' cannot be decoded ({named}{more}). Nothing of the batch was "
+            f"published, and the position is as before. If the reason can be mended, as by registering a schema, mend "
+            f"it and run again. Otherwise set 'errors: log', which keeps such records as dead letters (`lakehouse "
+            f"redrive` decodes them again later), or 'errors: skip' to drop them; and mend the producer"
         )
 
 

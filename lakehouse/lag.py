@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lakehouse.batch import Positions
+from lakehouse.words import counted
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,9 @@ class Lag:
 
     def said(self) -> str:
         """The lag as words."""
-        return f"{self.records:,} records behind, for {self.seconds:,.0f} s" if self.records else "has every record"
+        if not self.records:
+            return "has every record"
+        return f"{counted(self.records, 'record')} behind, for {self.seconds:,.0f} s"
 
 
 def pending(stored: Positions, start: Positions, end: Positions) -> dict[int, int]:
@@ -42,16 +45,20 @@ def lag(waiting: Positions, end: Positions, oldest_ms: Mapping[int, int | None],
 
 @dataclass(frozen=True)
 class Behind:
-    """What a reader of snapshots does not show yet. `seconds` is how long the first snapshot it misses is published."""
+    """What a reader of snapshots does not show yet. `seconds` is how long the first snapshot it misses is published;
+    `nothing` says that there is nothing to show yet."""
 
     snapshots: int
     seconds: float
+    nothing: bool = False
 
     def said(self) -> str:
         """The lag as words."""
+        if self.nothing:
+            return "nothing is published yet"
         if not self.snapshots:
             return "shows the newest published snapshot"
-        return f"{self.snapshots} snapshot{'' if self.snapshots == 1 else 's'} behind, for {self.seconds:,.0f} s"
+        return f"{counted(self.snapshots, 'snapshot')} behind, for {self.seconds:,.0f} s"
 
 
 def snapshots_behind(commits: Sequence[tuple[int, int]], shown: int | None, now_ms: int) -> Behind | None:
@@ -62,7 +69,11 @@ def snapshots_behind(commits: Sequence[tuple[int, int]], shown: int | None, now_
     Returns: None when `shown` is not one of them: it was never published.
     """
     if shown is None:
-        return Behind(len(commits), max(0.0, (now_ms - commits[-1][1]) / 1000)) if commits else Behind(0, 0.0)
+        return (
+            Behind(len(commits), max(0.0, (now_ms - commits[-1][1]) / 1000))
+            if commits
+            else Behind(0, 0.0, nothing=True)
+        )
     ids = [snapshot_id for snapshot_id, _ in commits]
     if shown not in ids:
         return None

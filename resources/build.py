@@ -51,8 +51,9 @@ def build_resources(config: Config, environment: str) -> dict[str, dg.Configurab
 
 def _build(at: str, cls: type[dg.ConfigurableResource], settings: dict[str, Setting] | None) -> dg.ConfigurableResource:
     fields = cls.model_fields
+    either = getattr(cls, "EITHER", ())
     if settings is None:
-        if any(field.is_required() for field in fields.values()):
+        if either or any(field.is_required() for field in fields.values()):
             raise ConfigError(f"lakehouse.yaml: {at}: missing. Add the system's settings")
         settings = {}
     for name in settings:
@@ -61,6 +62,8 @@ def _build(at: str, cls: type[dg.ConfigurableResource], settings: dict[str, Sett
             hint = f" Did you mean '{close[0]}'?" if close else ""
             raise ConfigError(f"lakehouse.yaml: {at}.{name}: no such key.{hint} Known keys: {', '.join(fields)}")
     missing = [name for name, field in fields.items() if field.is_required() and name not in settings]
+    if either and not settings.keys() & set(either):
+        missing.insert(0, " or ".join(either))
     if missing:
         raise ConfigError(f"lakehouse.yaml: {at}: {', '.join(missing)} missing. Add it, or {{env: NAME}}")
     return cls(**{name: _value(setting, fields[name].annotation) for name, setting in settings.items()})

@@ -7,12 +7,13 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from lakehouse.errors import LakehouseError, UnclearState, Unreachable
+from resources.secret import values
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer
@@ -50,37 +51,59 @@ class Offsets:
 
 
 class Kafka(dg.ConfigurableResource):
-    """A Kafka cluster. With an API key and secret, SASL; without, plain (the embedded broker)."""
+    """A Kafka cluster. With an API key, SASL; without, plain (the embedded broker)."""
 
-    bootstrap_servers: str
+    EITHER: ClassVar = ("bootstrap_servers", "secret")
+    """Settings of which one has to be given."""
+
+    bootstrap_servers: str = ""
     security_protocol: str = "PLAINTEXT"
     sasl_mechanism: str | None = None
     api_key: str | None = None
     api_secret: str | None = Field(None, json_schema_extra={"dagster__is_secret": True})
 
+    secret: str = Field(
+        "", description="A secret in AWS Secrets Manager with bootstrap.servers, sasl.username and sasl.password."
+    )
+
     _client: AdminClient | None = PrivateAttr(default=None)
+
+    @property
+    def servers(self) -> str:
+        """Where it answers.
+
+        Raises: ConfigError; Unreachable.
+        """
+        return values(self.secret, "bootstrap.servers")["bootstrap.servers"] if self.secret else self.bootstrap_servers
+
+    def _key(self) -> tuple[str, str]:
+        if not self.secret:
+            return self.api_key or "", self.api_secret or ""
+        found = values(self.secret, "sasl.username", "sasl.password")
+        return found["sasl.username"], found["sasl.password"]
 
     def client_config(self) -> dict[str, str | int]:
         """Connection settings of every client (librdkafka, Configuration properties)."""
         config: dict[str, str | int] = {
-            "bootstrap.servers": self.bootstrap_servers,
+            "bootstrap.servers": self.servers,
             "security.protocol": self.security_protocol,
             "socket.timeout.ms": TIMEOUT_SECONDS * 1000,
         }
         if self.sasl_mechanism:
             config |= {"sasl.mechanism": self.sasl_mechanism}
-            config |= {"sasl.username": self.api_key or "", "sasl.password": self.api_secret or ""}
+            config["sasl.username"], config["sasl.password"] = self._key()
         return config
 
     def spark_options(self) -> dict[str, str]:
         """The same for Spark's Kafka source (Spark, Kafka Integration Guide: security)."""
         options = {
-            "kafka.bootstrap.servers": self.bootstrap_servers,
+            "kafka.bootstrap.servers": self.servers,
             "kafka.security.protocol": self.security_protocol,
         }
         if self.sasl_mechanism:
             module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-            credentials = f'username="{self.api_key}" password="{self.api_secret}"'
+            key, secret = self._key()
+            credentials = f'username="{key}" password="{secret}"'
             options["kafka.sasl.mechanism"] = self.sasl_mechanism
             options["kafka.sasl.jaas.config"] = f"{module} required {credentials};"
         return options
@@ -134,7 +157,7 @@ class Kafka(dg.ConfigurableResource):
         described = self.describe(topics)
         if missing := [topic for topic in topics if topic not in described]:
             raise LakehouseError(
-                f"Topic '{missing[0]}' does not exist at {self.bootstrap_servers}. Nothing was changed. "
+                f"Topic '{missing[0]}' does not exist at {self.servers}. Nothing was changed. "
                 f"Create it, or correct its name in lakehouse.yaml; one with a source is made by kafka/{missing[0]}"
             )
         partitions = [(topic, p) for topic, found in described.items() for p in range(found.partitions)]
@@ -295,9 +318,7 @@ class Kafka(dg.ConfigurableResource):
             if all(seen[key] >= written[key] for key in written):
                 return
             time.sleep(POLL_SECONDS)
-        raise Unreachable(
-            "Kafka", self.bootstrap_servers, f"open transactions on topic '{topic}'", "commit not visible"
-        )
+        raise Unreachable("Kafka", self.servers, f"open transactions on topic '{topic}'", "commit not visible")
 
     def _list_offsets(self, partitions: list[tuple[str, int]], spec: object, isolation: object) -> dict:
         from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -365,5 +386,5 @@ class Kafka(dg.ConfigurableResource):
                 ) from error
             if cause.code() in silent:
                 check = "that the broker is up (`lakehouse status`), the address, and the API key"
-                raise Unreachable("Kafka", self.bootstrap_servers, check, cause.str()) from error
+                raise Unreachable("Kafka", self.servers, check, cause.str()) from error
             raise

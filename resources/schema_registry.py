@@ -4,34 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import dagster as dg
 from pydantic import Field
 
 from lakehouse.errors import LakehouseError, Unreachable
 from lakehouse.schema import RegisteredSchema, SchemaType
+from resources.secret import values
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 TIMEOUT_SECONDS = 10
 NOT_FOUND = 404
+URL, USER_INFO = "schema.registry.url", "schema.registry.basic.auth.user.info"
 
 
 class SchemaRegistry(dg.ConfigurableResource):
     """A Confluent-compatible schema registry."""
 
-    url: str
+    EITHER: ClassVar = ("url", "secret")
+    """Settings of which one has to be given."""
+
+    url: str = ""
     api_key: str | None = None
     api_secret: str | None = Field(None, json_schema_extra={"dagster__is_secret": True})
+
+    secret: str = Field(
+        "",
+        description="A secret in AWS Secrets Manager with schema.registry.url and "
+        "schema.registry.basic.auth.user.info.",
+    )
+
+    @property
+    def address(self) -> str:
+        """Where it answers.
+
+        Raises: ConfigError; Unreachable.
+        """
+        return values(self.secret, URL)[URL] if self.secret else self.url
 
     def client(self) -> SchemaRegistryClient:
         """Confluent's client, with time-outs set: a registry may hang."""
         from confluent_kafka.schema_registry import SchemaRegistryClient
 
-        config: dict[str, object] = {"url": self.url, "timeout": TIMEOUT_SECONDS, "max.retries": 2}
-        if self.api_key:
+        config: dict[str, object] = {"url": self.address, "timeout": TIMEOUT_SECONDS, "max.retries": 2}
+        if self.secret:
+            config["basic.auth.user.info"] = values(self.secret, USER_INFO)[USER_INFO]
+        elif self.api_key:
             config["basic.auth.user.info"] = f"{self.api_key}:{self.api_secret}"
         return SchemaRegistryClient(config)
 
@@ -117,4 +138,4 @@ class SchemaRegistry(dg.ConfigurableResource):
             yield
         except (SchemaRegistryError, HTTPError) as error:
             check = "that the registry is up (`lakehouse status`), its URL, and the API key"
-            raise Unreachable("The schema registry", self.url, check, error) from error
+            raise Unreachable("The schema registry", self.address, check, error) from error

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import dagster as dg
 from pydantic import Field
@@ -15,6 +15,7 @@ from pydantic import Field
 from lakehouse import naming
 from lakehouse.errors import LakehouseError, Unreachable
 from resources import snowflake_sql as sql
+from resources.secret import values
 
 if TYPE_CHECKING:
     from snowflake.connector import SnowflakeConnection
@@ -40,13 +41,31 @@ class TableState:
     row_count: int
 
 
+@dataclass(frozen=True)
+class Login:
+    """Who enters an account. `key` is the argument of dagster-snowflake that has the key, `key_from` where it is."""
+
+    account: str
+    user: str
+    role: str
+    key: Mapping[str, str] = field(repr=False)
+    key_from: str
+
+
 class Snowflake(dg.ConfigurableResource):
     """An account, entered as one user with a key pair. Nothing connects before a method is called."""
 
-    account: str = Field(description="Account identifier, as `organization-account`.")
-    user: str = Field(description="Login name of a user with TYPE = SERVICE.")
-    private_key_path: str = Field(description="PEM file with the user's private key (PKCS #8, unencrypted).")
-    role: str
+    EITHER: ClassVar = ("private_key_path", "secret")
+    """Settings of which one has to be given."""
+
+    account: str = Field("", description="Account identifier, as `organization-account`.")
+    user: str = Field("", description="Login name of a user with TYPE = SERVICE.")
+    private_key_path: str = Field("", description="PEM file with the user's private key (PKCS #8, unencrypted).")
+    role: str = ""
+    secret: str = Field(
+        "",
+        description="A secret in AWS Secrets Manager with account, user, private_key and role, in place of the four.",
+    )
     warehouse: str
     database: str
     aws_role_arn: str = Field(description="IAM role that Snowflake assumes to read the tables' files and Glue.")
@@ -57,6 +76,32 @@ class Snowflake(dg.ConfigurableResource):
     host: str | None = Field(None, description="Address, if it is not the account's own.")
     port: int | None = Field(None, description="Port, if it is not 443.")
     protocol: str | None = Field(None, description="`http` for the local server only.")
+
+    @property
+    def account_identifier(self) -> str:
+        """The account.
+
+        Raises: ConfigError, Unreachable where a secret is to have it.
+        """
+        return values(self.secret, "account")["account"] if self.secret else self.account
+
+    def login(self) -> Login:
+        """Who enters, and with what.
+
+        Raises: LakehouseError when there is no key; ConfigError, Unreachable where a secret is to have it.
+        """
+        if self.secret:
+            found = values(self.secret, "account", "user", "role", "private_key")
+            key = {"private_key": found["private_key"]}
+            return Login(found["account"], found["user"], found["role"], key, f"the secret '{self.secret}'")
+        if not Path(self.private_key_path).is_file():
+            raise LakehouseError(
+                f"The private key of Snowflake user {self.user} is not at {self.private_key_path}. Nothing was changed."
+                " Correct private_key_path (SNOWFLAKE_PRIVATE_KEY_PATH)"
+            )
+        return Login(
+            self.account, self.user, self.role, {"private_key_path": self.private_key_path}, self.private_key_path
+        )
 
     @contextlib.contextmanager
     def connect(self) -> Iterator[SnowflakeConnection]:
@@ -69,17 +114,13 @@ class Snowflake(dg.ConfigurableResource):
         from dagster_snowflake import SnowflakeResource
         from snowflake.connector.errors import DatabaseError, OperationalError
 
-        if not Path(self.private_key_path).is_file():
-            raise LakehouseError(
-                f"The private key of Snowflake user {self.user} is not at {self.private_key_path}. Nothing was changed."
-                " Correct private_key_path (SNOWFLAKE_PRIVATE_KEY_PATH)"
-            )
+        login = self.login()
         try:
             resource = SnowflakeResource(
-                account=self.account,
-                user=self.user,
-                private_key_path=self.private_key_path,
-                role=self.role,
+                account=login.account,
+                user=login.user,
+                role=login.role,
+                **login.key,
                 warehouse=self.warehouse,
                 database=self.database,
                 autocommit=True,
@@ -94,13 +135,13 @@ class Snowflake(dg.ConfigurableResource):
             raise Unreachable("Snowflake", self._where, "account, host, port and network", error.msg) from error
         except ValueError as error:
             raise LakehouseError(
-                f"{self.private_key_path} is not a PEM private key that can be read ({error}). Nothing was changed."
+                f"{login.key_from} is not a PEM private key that can be read ({error}). Nothing was changed."
                 " Correct private_key_path (SNOWFLAKE_PRIVATE_KEY_PATH)"
             ) from error
         except DatabaseError as error:
             raise LakehouseError(
-                f"Snowflake at {self._where} refused user {self.user} with role {self.role}: {error.msg}. Nothing was"
-                f" changed. Check that the public key of {self.private_key_path} is the user's (DESC USER:"
+                f"Snowflake at {self._where} refused user {login.user} with role {login.role}: {error.msg}. Nothing was"
+                f" changed. Check that the public key of {login.key_from} is the user's (DESC USER:"
                 " RSA_PUBLIC_KEY_FP), that the role is granted to the user, and this machine's clock"
             ) from error
         # dagster-snowflake leaves the session open when the body raises; closing it twice does no harm.
@@ -198,9 +239,10 @@ class Snowflake(dg.ConfigurableResource):
         except OperationalError as error:
             raise Unreachable("Snowflake", self._where, "host, port and network", error.msg) from error
         except Error as error:
+            login = self.login()
             kind = DoesNotExist if error.errno in DOES_NOT_EXIST else LakehouseError
             raise kind(
-                f"Snowflake at {self._where} refused a statement of user {self.user}, role {self.role}: {error.msg}"
+                f"Snowflake at {self._where} refused a statement of user {login.user}, role {login.role}: {error.msg}"
                 f" The statement changed nothing: {statement}"
             ) from error
 
@@ -211,5 +253,5 @@ class Snowflake(dg.ConfigurableResource):
 
     @property
     def _where(self) -> str:
-        host = self.host or f"{self.account}.snowflakecomputing.com"
+        host = self.host or f"{self.account_identifier}.snowflakecomputing.com"
         return f"{host}:{self.port}" if self.port else host

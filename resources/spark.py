@@ -23,6 +23,9 @@ TELL_SECONDS = 10
 RETRIES, MAX_WAIT_MS = 6, 10_000
 """About half a minute: the client waits 50 ms, then four times as long each time."""
 
+HIDDEN = r'(?i)(?<=password="|secret=")[^"]+'
+"""What plans, logs and Spark's UI do not show: the password in the options of the Kafka source."""
+
 
 class Progress:
     """Says how far an operation is, at most every ten seconds (PySpark, SparkSession.registerProgressHandler)."""
@@ -79,6 +82,7 @@ class Spark(dg.ConfigurableResource):
             session.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES, max_backoff=MAX_WAIT_MS)])
             if self._say:
                 session.registerProgressHandler(Progress(self._say))
+            session.conf.set("spark.sql.redaction.string.regex", HIDDEN)
             session.version  # noqa: B018  the session is lazy: this is the first round trip
             return session
         except (OSError, PySparkException) as error:

@@ -43,7 +43,7 @@ def _record(struct: T.StructType, name: str) -> dict[str, Any]:
     if wrong := [field.name for field in struct if not NAME.fullmatch(field.name)]:
         raise SchemaError(f"Avro has no field called '{wrong[0]}'. Give the column another name in the transform")
     fields = [
-        {"name": field.name, "type": ["null", _type(field.dataType, f"{name}_{field.name}")], "default": None}
+        {"name": field.name, "type": ["null", _type(field.dataType, f"{name}.{field.name}")], "default": None}
         for field in struct
     ]
     return {"type": "record", "name": name, "fields": fields}

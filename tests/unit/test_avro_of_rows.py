@@ -60,3 +60,9 @@ def test_records_within_records_have_names_of_their_own():
 def test_what_avro_does_not_have_is_named(field, said):
     with pytest.raises(SchemaError, match=said):
         avro_schema(T.StructType([field]), "t")
+
+
+def test_nested_records_whose_paths_read_alike_have_names_of_their_own():
+    inner = T.StructType([T.StructField("x", T.LongType())])
+    rows = T.StructType([T.StructField("a_b", inner), T.StructField("a", T.StructType([T.StructField("b", inner)]))])
+    fastavro.parse_schema(json.loads(avro_schema(rows, "t")))

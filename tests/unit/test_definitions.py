@@ -141,7 +141,7 @@ def test_both_environments_build():
     [
         ("moon", {}, "Environment 'moon' .* is not in lakehouse.yaml, which has: local"),
         ("local", {"bootstrap_server": "x"}, "kafka.bootstrap_server: no such key. Did you mean 'bootstrap_servers'"),
-        ("local", {}, "environments.local.kafka: bootstrap_servers missing"),
+        ("local", {}, "environments.local.kafka: bootstrap_servers or secret missing"),
         ("local", None, "environments.local.kafka: missing. Add the system's settings"),
     ],
 )

@@ -40,4 +40,4 @@ def test_a_snapshot_that_main_never_had_was_never_published():
 
 def test_a_reader_that_shows_nothing_is_behind_since_the_first_snapshot():
     assert snapshots_behind(COMMITS, None, 10_000) == Behind(3, 9.0)
-    assert snapshots_behind([], None, 10_000) == Behind(0, 0.0)
+    assert snapshots_behind([], None, 10_000) == Behind(0, 0.0, nothing=True)
