@@ -10,8 +10,7 @@ import boto3
 import pytest
 import snowflake.connector
 import uvicorn
-from aws_world import ACCOUNT, REGION, world
-from confluent_fixtures import *  # noqa: F403
+from aws_world import ACCOUNT, REGION
 from confluent_server import ADMIN
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -25,15 +24,11 @@ from lakehouse.deployment import Deployment
 from lakehouse.local.snowflake.iceberg import Lake
 from lakehouse.local.snowflake.server import application
 
+pytest_plugins = ["aws_fixtures", "confluent_fixtures"]
+
 CONFIG = Config(namespace="trading", topics={"trades": Topic(name="trades", engine="tableflow")}, environments={})
 SECRET = "/snowflake_admin_credentials"
 EVERYTHING = {"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}
-
-
-@pytest.fixture(scope="module")
-def shared():
-    with pytest.MonkeyPatch.context() as patch, world(patch) as it:
-        yield it
 
 
 @pytest.fixture
