@@ -66,7 +66,7 @@ class Access:
     @cached_property
     def secrets(self) -> Secrets:
         """The secrets of the deployment's account and region."""
-        return Secrets(self.deployment.region)
+        return Secrets(self.deployment.region, self.deployment.name)
 
     @cached_property
     def administrator(self) -> Administrator:

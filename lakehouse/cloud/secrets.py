@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.cloud.names import TAG
 from lakehouse.errors import CommitConflict, LakehouseError, UnclearState, Unreachable
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class Secrets:
     """The secrets of one AWS account and region. Endpoints and credentials come the way boto3 takes them."""
 
     region: str
+    deployment: str
+    """Whose they are: what is made here gets its tag."""
 
     @cached_property
     def _client(self) -> SecretsManagerClient:
@@ -80,14 +83,20 @@ class Secrets:
         return Version(answer["VersionId"], frozenset(answer["VersionStages"]), value)
 
     def create(self, name: str, value: SecretJson, *, description: str) -> None:
-        """Make the secret with this value as its current version; a secret of that name stays as it is.
+        """Make the secret with this value as its current version, and the deployment's tag; a secret of that name stays
+        as it is.
 
         Raises: LakehouseError when AWS refuses, as it does while a secret of that name waits to be deleted;
         Unreachable.
         """
         with self._explained(name):
             try:
-                self._client.create_secret(Name=name, SecretString=json.dumps(value.reveal()), Description=description)
+                self._client.create_secret(
+                    Name=name,
+                    SecretString=json.dumps(value.reveal()),
+                    Description=description,
+                    Tags=[{"Key": TAG, "Value": self.deployment}],
+                )
             except self._client.exceptions.ResourceExistsException:
                 return
 

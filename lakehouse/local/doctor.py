@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from lakehouse import config
 from lakehouse.errors import LakehouseError
+from lakehouse.finding import Finding
 from lakehouse.local import jars, ports, process, stack
 from lakehouse.local.home import NEEDED_BYTES, Home
 from lakehouse.local.java import java
@@ -17,17 +17,6 @@ NEEDED_MEMORY = 4 * 1024**3
 """What the stack with a run at work takes, in bytes."""
 
 GIB = 1024**3
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was looked at."""
-
-    subject: str
-    ok: bool
-    found: str
-    remedy: str = ""
-    """What to do when it is not ok."""
 
 
 def examine(home: Home) -> list[Finding]:

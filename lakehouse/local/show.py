@@ -9,8 +9,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
 
+from lakehouse.finding import Finding
 from lakehouse.local import stack
-from lakehouse.local.doctor import Finding
 from lakehouse.local.home import Home
 
 

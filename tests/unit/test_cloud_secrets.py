@@ -11,6 +11,7 @@ import pytest
 from moto import mock_aws
 
 from lakehouse.cloud.key_pair import KeyPair
+from lakehouse.cloud.names import TAG
 from lakehouse.cloud.secrets import PENDING, PREVIOUS, SecretJson, Secrets
 from lakehouse.errors import CommitConflict, LakehouseError, UnclearState, Unreachable
 from resources.snowflake_sql import KeySlot
@@ -24,7 +25,7 @@ def secrets(monkeypatch: pytest.MonkeyPatch) -> Iterator[Secrets]:
     for variable in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_SECRETS_MANAGER", "AWS_PROFILE"):
         monkeypatch.delenv(variable, raising=False)
     with mock_aws():
-        yield Secrets("eu-west-1")
+        yield Secrets("eu-west-1", "test")
 
 
 def plain() -> Any:
@@ -41,7 +42,8 @@ def test_what_is_there_is_not_made_again(secrets: Secrets):
     secrets.create(NAME, ONE, description="first")
     secrets.create(NAME, TWO, description="second")
     assert secrets.read(NAME).value == ONE
-    assert plain().describe_secret(SecretId=NAME)["Description"] == "first"
+    described = plain().describe_secret(SecretId=NAME)
+    assert (described["Description"], described["Tags"]) == ("first", [{"Key": TAG, "Value": "test"}])
 
 
 def test_a_pending_version_is_read_by_nobody_until_it_is_promoted(secrets: Secrets):
@@ -97,7 +99,7 @@ def test_nobody_answers(monkeypatch: pytest.MonkeyPatch):
     }.items():
         monkeypatch.setenv(variable, value)
     with pytest.raises(Unreachable, match="AWS Secrets Manager does not answer at region eu-west-1"):
-        Secrets("eu-west-1").put_pending(NAME, ONE)
+        Secrets("eu-west-1", "test").put_pending(NAME, ONE)
 
 
 def test_values_do_not_show(secrets: Secrets):
