@@ -13,7 +13,7 @@ from lakehouse.local.snowflake.options import OPTIONS, read_keys, read_options
 from lakehouse.local.snowflake.tokens import Name, TokenReader
 
 KINDS = tuple(OPTIONS)
-PLURALS = {kind + "S": kind for kind in KINDS if kind not in ("DATABASE", "SCHEMA")}
+PLURALS = {kind + "S": kind for kind in KINDS}
 
 PRIVILEGES: dict[str, tuple[str, ...]] = {
     "ACCOUNT": (
@@ -112,6 +112,32 @@ class GrantRole:
 
 
 @dataclass(frozen=True)
+class GrantOnTables:
+    """GRANT SELECT ON ALL | FUTURE ICEBERG TABLES IN SCHEMA name TO ROLE role."""
+
+    future: bool
+    schema: Name
+    role: str
+
+
+@dataclass(frozen=True)
+class GrantOwnership:
+    """GRANT OWNERSHIP ON kind name TO ROLE role [COPY CURRENT GRANTS]."""
+
+    kind: str
+    name: Name
+    role: str
+
+
+@dataclass(frozen=True)
+class ShowGrants:
+    """SHOW GRANTS TO ROLE | OF ROLE role, or SHOW FUTURE GRANTS TO ROLE role."""
+
+    which: str
+    role: str
+
+
+@dataclass(frozen=True)
 class Use:
     """USE ROLE | WAREHOUSE name."""
 
@@ -119,7 +145,20 @@ class Use:
     name: str
 
 
-Statement = Create | Alter | Refresh | Drop | Describe | Show | Grant | GrantRole | Use
+Statement = (
+    Create
+    | Alter
+    | Refresh
+    | Drop
+    | Describe
+    | Show
+    | Grant
+    | GrantRole
+    | GrantOnTables
+    | GrantOwnership
+    | ShowGrants
+    | Use
+)
 
 
 def parse(sql: str) -> Statement | None:
@@ -177,7 +216,10 @@ def _describe(tokens: TokenReader) -> Describe | None:
     return Describe(kind, tokens.name()) if kind else None
 
 
-def _show(tokens: TokenReader) -> Show | None:
+def _show(tokens: TokenReader) -> Show | ShowGrants | None:
+    if grants := tokens.take_one_of("FUTURE GRANTS TO", "GRANTS TO", "GRANTS OF"):
+        tokens.expect("ROLE")
+        return ShowGrants(grants, tokens.identifier())
     plural = tokens.take_one_of(*PLURALS)
     if plural is None:
         return None
@@ -189,8 +231,26 @@ def _show(tokens: TokenReader) -> Show | None:
     return Show(PLURALS[plural], like, within)
 
 
-def _grant(tokens: TokenReader, *, revoke: bool = False) -> Grant | GrantRole:
-    direction = "FROM" if revoke else "TO"
+def _grant(tokens: TokenReader) -> Statement:
+    if tokens.take("OWNERSHIP", "ON"):
+        kind = tokens.take_one_of(*KINDS)
+        if not kind:
+            raise tokens.error("kind of object")
+        name = tokens.name()
+        tokens.expect("TO", "ROLE")
+        role = tokens.identifier()
+        tokens.take("COPY", "CURRENT", "GRANTS")
+        return GrantOwnership(kind, name, role)
+    if which := tokens.take_one_of("SELECT ON ALL", "SELECT ON FUTURE"):
+        tokens.expect("ICEBERG", "TABLES", "IN", "SCHEMA")
+        schema = tokens.name()
+        tokens.expect("TO", "ROLE")
+        return GrantOnTables(which.endswith("FUTURE"), schema, tokens.identifier())
+    return _given(tokens, "TO")
+
+
+def _given(tokens: TokenReader, direction: str) -> Grant | GrantRole:
+    revoke = direction == "FROM"
     if tokens.take("ROLE"):
         role = tokens.identifier()
         tokens.expect(direction)
@@ -223,7 +283,7 @@ def _grant(tokens: TokenReader, *, revoke: bool = False) -> Grant | GrantRole:
 
 
 def _revoke(tokens: TokenReader) -> Grant | GrantRole:
-    return _grant(tokens, revoke=True)
+    return _given(tokens, "FROM")
 
 
 def _use(tokens: TokenReader) -> Use | None:
