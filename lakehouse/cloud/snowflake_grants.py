@@ -58,10 +58,10 @@ class Grants(Step):
         """Of which roles."""
         return f"grants of Snowflake roles {', '.join(sorted(self._roles))}"
 
-    def find(self, found: Found) -> Held | None:
-        """Those of the wanted ones that are there."""
+    def find(self, found: Found) -> Held:
+        """Those of the wanted ones that are there. Never None: some alone are not all."""
         held = {(role, having) for role in self._roles for having in self._held_by(role)}
-        return frozenset((w.role, w.having) for w in self.wanted if (w.role, w.having) in held) or None
+        return frozenset((w.role, w.having) for w in self.wanted if (w.role, w.having) in held)
 
     def create(self, found: Found) -> Held:
         """Grant all."""
@@ -76,7 +76,7 @@ class Grants(Step):
         for wanted in self._missing(it):
             for statement in wanted.statements:
                 self.administrator.change(statement)
-        return self.find(found) or frozenset()
+        return self.find(found)
 
     def delete(self, found: Found, it: Held) -> None:
         """Nothing: `kept` says why."""

@@ -55,8 +55,8 @@ class IcebergTables(Step):
         """Where they are."""
         return f"Snowflake Iceberg tables in {self.database}.{self.schema}"
 
-    def find(self, found: Found) -> Tables | None:
-        """None when there are none and some could be.
+    def find(self, found: Found) -> Tables:
+        """Never None: some alone are not all.
 
         Raises: UnclearState when a topic's name is taken by a table on another volume.
         """
@@ -79,11 +79,11 @@ class IcebergTables(Step):
             if (self.database, self.schema, source.name) not in there
             and self.glue.registration(glue_database, source.glue_table)
         )
-        return Tables(there, lacking) if there or not lacking else None
+        return Tables(there, lacking)
 
     def create(self, found: Found) -> Tables:
         """Make those that Glue has."""
-        return self.change(found, Tables((), ()))
+        return self.change(found, self.find(found))
 
     def differences(self, found: Found, it: Tables) -> list[str]:
         """Those that Glue has and Snowflake lacks."""
@@ -91,12 +91,8 @@ class IcebergTables(Step):
 
     def change(self, found: Found, it: Tables) -> Tables:
         """Make those that are missing."""
-        glue_database = self.glue_database(found)
-        missing = [source for source in self.sources if (self.database, self.schema, source.name) not in it.there]
         with self.administrator.acting_as(self.role, self.warehouse):
-            for source in missing:
-                if self.glue.registration(glue_database, source.glue_table) is None:
-                    continue
+            for source in it.lacking:
                 self.administrator.change(
                     sql.create_iceberg_table(
                         self.database,
@@ -104,13 +100,13 @@ class IcebergTables(Step):
                         source.name,
                         volume=self.volume,
                         integration=self.integration,
-                        glue_database=glue_database,
+                        glue_database=self.glue_database(found),
                         glue_table=source.glue_table,
                         auto_refresh=True,
                         comment=self.administrator.comment,
                     )
                 )
-        return self.find(found) or Tables((), ())
+        return self.find(found)
 
     def delete(self, found: Found, it: Tables) -> None:
         """Drop all on the volume; Glue and the files stay as they are."""

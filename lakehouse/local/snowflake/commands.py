@@ -20,13 +20,8 @@ from lakehouse.local.snowflake.statements import (
     Create,
     Describe,
     Drop,
-    Grant,
-    GrantOnTables,
-    GrantOwnership,
-    GrantRole,
     Refresh,
     Show,
-    ShowGrants,
     Statement,
     Use,
 )
@@ -70,10 +65,10 @@ def run(session: Session, statement: Statement) -> Result:
                 return storage.describe(session, statement)
             case Show():
                 return _show(session, statement)
-            case Grant() | GrantRole() | GrantOnTables() | GrantOwnership() | ShowGrants():
-                return grants.run(session, statement)
             case Use():
                 return _use(session, statement)
+            case _:
+                return grants.run(session, statement)
 
 
 def _create(session: Session, statement: Create) -> Result:

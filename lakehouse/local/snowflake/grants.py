@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from lakehouse.local.snowflake import errors
+from lakehouse.local.snowflake.grant_statements import (
+    Grant,
+    GrantOnTables,
+    GrantOwnership,
+    GrantRole,
+    GrantStatement,
+    ShowGrants,
+)
 from lakehouse.local.snowflake.session import Result, Session, status
-from lakehouse.local.snowflake.statements import Grant, GrantOnTables, GrantOwnership, GrantRole, ShowGrants
 from lakehouse.local.snowflake.tokens import Name
 
 PARTS = {"SCHEMA": 2, "ICEBERG TABLE": 3}
@@ -13,7 +20,7 @@ PARTS = {"SCHEMA": 2, "ICEBERG TABLE": 3}
 _SUCCESS = "Statement executed successfully."
 
 
-def run(session: Session, statement: Grant | GrantRole | GrantOnTables | GrantOwnership | ShowGrants) -> Result:
+def run(session: Session, statement: GrantStatement) -> Result:
     """Carry out the statement with the rights of the session's role.
 
     Raises: ProgrammingError, as Snowflake would answer.

@@ -9,30 +9,12 @@ from typing import Any
 from sqlglot.errors import TokenError
 
 from lakehouse.local.snowflake.errors import not_emulated
+from lakehouse.local.snowflake.grant_statements import GrantStatement, ShowGrants, read_grant, read_revoke, read_show
 from lakehouse.local.snowflake.options import OPTIONS, read_keys, read_options
 from lakehouse.local.snowflake.tokens import Name, TokenReader
 
 KINDS = tuple(OPTIONS)
 PLURALS = {kind + "S": kind for kind in KINDS}
-
-PRIVILEGES: dict[str, tuple[str, ...]] = {
-    "ACCOUNT": (
-        "CREATE DATABASE",
-        "CREATE WAREHOUSE",
-        "CREATE ROLE",
-        "CREATE USER",
-        "CREATE INTEGRATION",
-        "CREATE EXTERNAL VOLUME",
-        "MANAGE GRANTS",
-    ),
-    "WAREHOUSE": ("USAGE", "OPERATE", "MONITOR", "MODIFY"),
-    "DATABASE": ("USAGE", "CREATE SCHEMA"),
-    "SCHEMA": ("USAGE", "CREATE ICEBERG TABLE", "CREATE TABLE", "CREATE VIEW"),
-    "EXTERNAL VOLUME": ("USAGE",),
-    "INTEGRATION": ("USAGE",),
-    "ICEBERG TABLE": ("SELECT",),
-}
-"""What can be granted on which kind of object: the part of Snowflake's Access control privileges that matters here."""
 
 
 @dataclass(frozen=True)
@@ -91,53 +73,6 @@ class Show:
 
 
 @dataclass(frozen=True)
-class Grant:
-    """GRANT privileges ON kind name TO ROLE role, or REVOKE ... FROM ROLE role."""
-
-    privileges: tuple[str, ...]
-    kind: str
-    name: Name
-    role: str
-    revoke: bool = False
-
-
-@dataclass(frozen=True)
-class GrantRole:
-    """GRANT ROLE role TO USER | ROLE grantee, or REVOKE ROLE role FROM ..."""
-
-    role: str
-    grantee_kind: str
-    grantee: str
-    revoke: bool = False
-
-
-@dataclass(frozen=True)
-class GrantOnTables:
-    """GRANT SELECT ON ALL | FUTURE ICEBERG TABLES IN SCHEMA name TO ROLE role."""
-
-    future: bool
-    schema: Name
-    role: str
-
-
-@dataclass(frozen=True)
-class GrantOwnership:
-    """GRANT OWNERSHIP ON kind name TO ROLE role [COPY CURRENT GRANTS]."""
-
-    kind: str
-    name: Name
-    role: str
-
-
-@dataclass(frozen=True)
-class ShowGrants:
-    """SHOW GRANTS TO ROLE | OF ROLE role, or SHOW FUTURE GRANTS TO ROLE role."""
-
-    which: str
-    role: str
-
-
-@dataclass(frozen=True)
 class Use:
     """USE ROLE | WAREHOUSE name."""
 
@@ -145,20 +80,7 @@ class Use:
     name: str
 
 
-Statement = (
-    Create
-    | Alter
-    | Refresh
-    | Drop
-    | Describe
-    | Show
-    | Grant
-    | GrantRole
-    | GrantOnTables
-    | GrantOwnership
-    | ShowGrants
-    | Use
-)
+Statement = Create | Alter | Refresh | Drop | Describe | Show | Use | GrantStatement
 
 
 def parse(sql: str) -> Statement | None:
@@ -217,9 +139,8 @@ def _describe(tokens: TokenReader) -> Describe | None:
 
 
 def _show(tokens: TokenReader) -> Show | ShowGrants | None:
-    if grants := tokens.take_one_of("FUTURE GRANTS TO", "GRANTS TO", "GRANTS OF"):
-        tokens.expect("ROLE")
-        return ShowGrants(grants, tokens.identifier())
+    if grants := read_show(tokens):
+        return grants
     plural = tokens.take_one_of(*PLURALS)
     if plural is None:
         return None
@@ -229,61 +150,6 @@ def _show(tokens: TokenReader) -> Show | ShowGrants | None:
         tokens.take_one_of("DATABASE", "SCHEMA")
         within = tokens.name()
     return Show(PLURALS[plural], like, within)
-
-
-def _grant(tokens: TokenReader) -> Statement:
-    if tokens.take("OWNERSHIP", "ON"):
-        kind = tokens.take_one_of(*KINDS)
-        if not kind:
-            raise tokens.error("kind of object")
-        name = tokens.name()
-        tokens.expect("TO", "ROLE")
-        role = tokens.identifier()
-        tokens.take("COPY", "CURRENT", "GRANTS")
-        return GrantOwnership(kind, name, role)
-    if which := tokens.take_one_of("SELECT ON ALL", "SELECT ON FUTURE"):
-        tokens.expect("ICEBERG", "TABLES", "IN", "SCHEMA")
-        schema = tokens.name()
-        tokens.expect("TO", "ROLE")
-        return GrantOnTables(which.endswith("FUTURE"), schema, tokens.identifier())
-    return _given(tokens, "TO")
-
-
-def _given(tokens: TokenReader, direction: str) -> Grant | GrantRole:
-    revoke = direction == "FROM"
-    if tokens.take("ROLE"):
-        role = tokens.identifier()
-        tokens.expect(direction)
-        grantee_kind = tokens.take_one_of("USER", "ROLE")
-        if not grantee_kind:
-            raise tokens.error("USER or ROLE")
-        return GrantRole(role, grantee_kind, tokens.identifier(), revoke)
-    every = {privilege for privileges in PRIVILEGES.values() for privilege in privileges}
-    # The longest first: CREATE ICEBERG TABLE before CREATE.
-    words = sorted(every, key=len, reverse=True)
-    privileges = []
-    while True:
-        privilege = tokens.take_one_of(*words)
-        if not privilege:
-            raise tokens.error("privilege")
-        privileges.append(privilege)
-        if not tokens.take(","):
-            break
-    tokens.expect("ON")
-    kind = tokens.take_one_of("TABLE", *PRIVILEGES)
-    if not kind:
-        raise tokens.error("kind of object")
-    kind = "ICEBERG TABLE" if kind == "TABLE" else kind
-    for privilege in privileges:
-        if privilege not in PRIVILEGES[kind]:
-            raise tokens.error(f"a privilege on {kind}, not {privilege}")
-    name = () if kind == "ACCOUNT" else tokens.name()
-    tokens.expect(direction, "ROLE")
-    return Grant(tuple(privileges), kind, name, tokens.identifier(), revoke)
-
-
-def _revoke(tokens: TokenReader) -> Grant | GrantRole:
-    return _given(tokens, "FROM")
 
 
 def _use(tokens: TokenReader) -> Use | None:
@@ -298,7 +164,7 @@ _READERS: dict[str, Callable[[TokenReader], Statement | None]] = {
     "DESC": _describe,
     "DESCRIBE": _describe,
     "SHOW": _show,
-    "GRANT": _grant,
-    "REVOKE": _revoke,
+    "GRANT": read_grant,
+    "REVOKE": read_revoke,
     "USE": _use,
 }
