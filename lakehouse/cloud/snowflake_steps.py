@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 VERIFIED_WITHIN_SECONDS = 120
 """IAM tells its own servers of a new role within seconds, mostly; AWS promises no time."""
 
+UNREMARKABLE = ("PASSED", "SKIPPED", "", None)
+"""What the SYSTEM$VERIFY functions say of what is no reason for a refusal."""
+
 
 @dataclass(frozen=True)
 class Key(Step):
@@ -87,9 +90,9 @@ class Verified(Step):
         """What Snowflake says now. Never None: what stands on it can be taken away when it is broken, too."""
         [row] = self.administrator.rows(self.question)
         said: dict[str, Any] = json.loads(next(iter(row.values())))
-        # Some refusals are in fields of their own, beside `success`.
-        refusals = [str(value) for key, value in said.items() if key not in ("success", "errorCode") and value]
-        return Verification("verified", "") if said["success"] else Verification("refused", "; ".join(refusals))
+        # The reasons are in fields of their own: errorMessage, or one for each thing that was tried.
+        reasons = [f"{key}: {value}" for key, value in said.items() if key != "success" and value not in UNREMARKABLE]
+        return Verification("verified", "") if said["success"] else Verification("refused", "; ".join(reasons))
 
     def create(self, found: Found) -> Verification:
         """There is nothing to make."""
@@ -262,4 +265,5 @@ def _tables(admin: Administrator, names: Names, config: Config, schema: str, war
 
 
 def _address(session: SnowflakeConnection) -> dict[str, Any]:
+    # The connector tells its protocol nowhere else.
     return {"host": session.host, "port": session.port, "protocol": session._protocol}

@@ -123,7 +123,6 @@ class Deployed:
 
     def state(self) -> dict[str, Any]:
         """All that is there, the deployment's name replaced, so that two can be compared."""
-        names = [self.names.snowflake(purpose) for purpose in ("ROLE", "SECURITY_ROLE")]
         seen: dict[str, Any] = {kind: self._shown(f"show {kind}s", "name", "owner", "comment") for kind in KINDS}
         database = self.names.snowflake("DATABASE")
         if seen["DATABASE"]:
@@ -131,7 +130,7 @@ class Deployed:
             seen["ICEBERG TABLE"] = self._shown(
                 f"show iceberg tables in database {database}", "name", "owner", "comment", "auto_refresh_status"
             )
-        for role in names if seen["ROLE"] else ():
+        for role, *_ in seen["ROLE"]:
             for question in ("grants to", "future grants to", "grants of"):
                 seen[f"{question} {role}"] = self.query(f"show {question} role {role}")
         if seen["EXTERNAL VOLUME"]:
@@ -141,7 +140,7 @@ class Deployed:
         text = json.dumps(seen, default=str)
         for name in (self.names.deployment, self.names.deployment.upper(), self.lake.database, self.schema):
             text = text.replace(name, "<name>")
-        return {kind: rows for kind, rows in json.loads(text).items() if rows}
+        return {kind: sorted(rows, key=str) for kind, rows in json.loads(text).items() if rows}
 
     def query(self, statement: str) -> list[dict[str, Any]]:
         """The administrator's, rows by column."""

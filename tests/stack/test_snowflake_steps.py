@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import traceback
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from snowflake_deployments import Deployed, aws, changes
 from snowflake_fixtures import Server, trades
 
 from lakehouse.cloud.perform import create, delete, plan, plan_deletion
+from lakehouse.cloud.policies import snowflake_trust
 from lakehouse.errors import LakehouseError, UnclearState
 from resources.confluent.waiting import Clock, TimedOut
 
@@ -253,6 +255,9 @@ def test_two_deployments_do_not_touch_each_other(deployed: Deployed, new: Callab
     assert set(verbs(plan(other.steps())).values()) == {"keep"}
 
 
+OF_ANOTHER = json.dumps(snowflake_trust(*["arn:aws:iam::123456789012:user/another", "its-id"] * 2))
+
+
 def test_iam_may_take_its_time(new: Callable[..., Deployed]):
     paused: list[float] = []
     deployed = new()
@@ -267,7 +272,7 @@ def test_iam_may_take_its_time(new: Callable[..., Deployed]):
     steps = deployed.steps()
     at = [step.name for step in steps].index("snowflake/volume_verified")
     create(steps[:at], quiet)
-    right.append(_replace_trust(role, '{"Version": "2012-10-17", "Statement": []}'))
+    right.append(_replace_trust(role, OF_ANOTHER))
     create(deployed.steps(), quiet)
     assert len(paused) == 3
     assert deployed.state()["ICEBERG TABLE"]
@@ -276,7 +281,7 @@ def test_iam_may_take_its_time(new: Callable[..., Deployed]):
 def test_a_trust_that_never_comes_stops_the_deployment_and_not_its_deletion(deployed: Deployed):
     paused: list[float] = []
     deployed.clock = Clock(now=lambda: sum(paused), sleep=paused.append)
-    _replace_trust(deployed.names.role("snowflake"), '{"Version": "2012-10-17", "Statement": []}')
+    _replace_trust(deployed.names.role("snowflake"), OF_ANOTHER)
     with pytest.raises(TimedOut, match="after 120 seconds.*not authorized to perform: sts:AssumeRole"):
         create(deployed.steps(), quiet)
     assert sum(paused) <= 120
@@ -286,8 +291,6 @@ def test_a_trust_that_never_comes_stops_the_deployment_and_not_its_deletion(depl
 
 def _replace_trust(role: str, policy: str) -> str:
     """Returns the one before."""
-    import json
-
     before = aws("iam").get_role(RoleName=role)["Role"]["AssumeRolePolicyDocument"]
     aws("iam").update_assume_role_policy(RoleName=role, PolicyDocument=policy)
     return json.dumps(before)
