@@ -164,19 +164,15 @@ class Snowflake(dg.ConfigurableResource):
         Parameters: the s3:// URI under which all tables lie.
         Raises: as `connect`.
         """
+        volume = sql.create_external_volume(
+            self.external_volume, location=warehouse_location, role_arn=self.aws_role_arn
+        )
+        integration = sql.create_catalog_integration(
+            self.catalog_integration, role_arn=self.aws_role_arn, catalog_id=self.glue_catalog_id, region=self.region
+        )
         with self.connect() as connection:
-            for statement in (
-                sql.create_external_volume(
-                    self.external_volume, location=warehouse_location, role_arn=self.aws_role_arn
-                ),
-                sql.create_catalog_integration(
-                    self.catalog_integration,
-                    role_arn=self.aws_role_arn,
-                    catalog_id=self.glue_catalog_id,
-                    region=self.region,
-                ),
-            ):
-                self._run(connection, statement)
+            self._ensure(connection, volume, "EXTERNAL VOLUME", self.external_volume)
+            self._ensure(connection, integration, "CATALOG INTEGRATION", self.catalog_integration)
 
     def ensure_iceberg_table(self, schema: str, table: str, glue_database: str, glue_table: str) -> None:
         """Make the schema, and the table over its Glue registration, where they are not there yet.
@@ -184,8 +180,9 @@ class Snowflake(dg.ConfigurableResource):
         A new table shows the snapshot that Glue shows now; one that was there stays as it is until `refresh`.
         Raises: as `connect`.
         """
+        within = self.database, naming.snowflake_name(schema)
         with self.connect() as connection:
-            self._run(connection, sql.create_schema(self.database, naming.snowflake_name(schema)))
+            self._ensure(connection, sql.create_schema(*within), "SCHEMA", *within)
             self._run(
                 connection,
                 sql.create_iceberg_table(
@@ -198,11 +195,14 @@ class Snowflake(dg.ConfigurableResource):
             )
 
     def refresh(self, schema: str, table: str) -> None:
-        """Move the table to the snapshot, and the schema, that Glue shows now.
+        """Move the table to the snapshot, and the schema, that Glue shows now. From then on only this moves it.
 
         Raises: as `connect`.
         """
-        self.query(sql.refresh_iceberg_table(*self._name(schema, table)))
+        name = self._name(schema, table)
+        with self.connect() as connection:
+            self._run(connection, sql.stop_auto_refresh(*name))
+            self._run(connection, sql.refresh_iceberg_table(*name))
 
     def table_state(self, schema: str, table: str) -> TableState | None:
         """What the table shows, or None when there is no such table that this role may see.
@@ -222,7 +222,14 @@ class Snowflake(dg.ConfigurableResource):
 
         Raises: as `connect`.
         """
-        self.query(sql.drop_iceberg_table(*self._name(schema, table)))
+        self.query(sql.drop("ICEBERG TABLE", *self._name(schema, table)))
+
+    def _ensure(self, connection: SnowflakeConnection, creation: str, kind: str, *name: str) -> None:
+        """Make an object that is not to be seen. Looked at first: a role that was only granted the use of what a
+        deployment made may not even say CREATE ... IF NOT EXISTS."""
+        columns, rows = self._run(connection, sql.show(kind, *name))
+        if name[-1] not in [row[columns.index("name")] for row in rows]:
+            self._run(connection, creation)
 
     def _name(self, schema: str, table: str) -> tuple[str, str, str]:
         return self.database, naming.snowflake_name(schema), naming.snowflake_name(table)

@@ -69,17 +69,26 @@ def install(user: ServiceUser) -> Keys:
     Raises: UnclearState when the user has keys and none of them is the secret's; LakehouseError when a system refuses;
     Unreachable.
     """
-    if not any(_slots(user).values()):
-        user.secrets.create(
-            user.secret,
-            user.new_key(KeySlot.FIRST).written(),
-            description=f"Key pair of Snowflake user {user.name} in {user.account}",
-        )
-        # The secret's, which may be from a call that was killed.
-        _, key = _current(user)
-        _run(user, sql.set_public_key(user.name, key.public_key, key.slot))
-        _log_in(user, key)
+    if keys := installed(user):
+        return keys
+    user.secrets.create(
+        user.secret,
+        user.new_key(KeySlot.FIRST).written(),
+        description=f"Key pair of Snowflake user {user.name} in {user.account}",
+    )
+    # The secret's, which may be from a call that was killed.
+    _, key = _current(user)
+    _run(user, sql.set_public_key(user.name, key.public_key, key.slot))
+    _log_in(user, key)
     return _state(user, timedelta())
+
+
+def installed(user: ServiceUser) -> Keys | None:
+    """A user's keys; None when no slot has one.
+
+    Raises: as `install`.
+    """
+    return _state(user, timedelta()) if any(_slots(user).values()) else None
 
 
 def rotate(user: ServiceUser, grace_days: float) -> Keys:

@@ -42,14 +42,20 @@ class Wire:
     arrives: bool = True
     """Whether that request is carried out, its answer unread."""
     sent: int = 0
+    counts: Callable[[Any], bool] = lambda request: True
+    """Which requests are counted; the others pass, unless the process is dead."""
+    dead: bool = False
 
     def through(self, send: Callable[..., Any], broken: Exception) -> Callable[..., Any]:
         def instead(*args: Any, **kwargs: Any) -> Any:
-            self.sent += 1
-            hit = self.sent == self.fault_at
-            dead = self.kills and self.fault_at is not None and self.sent > self.fault_at
-            answer = None if dead or (hit and not self.arrives) else send(*args, **kwargs)
-            if hit or dead:
+            if self.dead:
+                raise Killed
+            counted = self.counts(args[1])
+            self.sent += counted
+            hit = counted and self.sent == self.fault_at
+            self.dead = hit and self.kills
+            answer = None if hit and not self.arrives else send(*args, **kwargs)
+            if hit:
                 raise Killed if self.kills else broken
             return answer
 
@@ -62,7 +68,7 @@ class Wire:
         try:
             yield
         finally:
-            self.fault_at = None
+            self.fault_at, self.dead = None, False
 
 
 @pytest.fixture

@@ -175,7 +175,7 @@ def _healthy(port: int) -> bool:
 class Lake:
     """Tables made by pyiceberg in a SQL catalog of their own, and registered in Glue, as the project does."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, bucket: str = "lakehouse"):
         from pyiceberg.catalog.glue import GlueCatalog
         from pyiceberg.catalog.sql import SqlCatalog
 
@@ -184,7 +184,7 @@ class Lake:
             "s3.region": os.environ["AWS_REGION"],
         }
         self.database = f"test_{uuid.uuid4().hex[:8]}"
-        self.warehouse = f"s3://lakehouse/{self.database}"
+        self.warehouse = f"s3://{bucket}/{self.database}"
         self.file = folder / "catalog.db"
         self.sql = SqlCatalog("test", uri=f"sqlite:///{self.file}", warehouse=self.warehouse, **s3)
         self.glue = GlueCatalog("glue", **s3)

@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import os
 import threading
+import time
 
 import pyarrow as pa
 import pytest
@@ -151,6 +152,37 @@ def test_position_deletes_are_applied(server: Server, lake: Lake):
     assert snowflake.query(f"select count(*), sum(quantity) from DB.{lake.database}.deleted")[1] == [
         (len(left), sum(left))
     ]
+
+
+def test_a_table_with_auto_refresh_moves_by_itself_until_the_lakehouse_refreshes_it(server: Server, lake: Lake):
+    table = lake.create("moves", trades(1))
+    snowflake = server.resource()
+    snowflake.query(
+        "create catalog integration if not exists QUICK catalog_source = iceberg_rest table_format = iceberg"
+        f" catalog_namespace = '{lake.database}' rest_config = (catalog_uri = 'https://glue/iceberg'"
+        " catalog_api_type = aws_glue catalog_name = '123456789012') rest_authentication = (type = sigv4"
+        f" sigv4_iam_role = 'arn' sigv4_signing_region = '{os.environ['AWS_REGION']}') enabled = true"
+        " refresh_interval_seconds = 1"
+    )
+    name = f"DB.{lake.database}.moves"
+    snowflake.query(f"create schema if not exists DB.{lake.database}")
+    snowflake.query(
+        f"create iceberg table {name} external_volume = 'LAKEHOUSE_VOLUME' catalog = 'QUICK'"
+        " catalog_table_name = 'moves' auto_refresh = true"
+    )
+    table.append(trades(2))
+    lake.promote(table)
+    deadline = time.monotonic() + 30
+    while snowflake.query(f"select count(*) from {name}")[1] != [(3,)]:
+        assert time.monotonic() < deadline
+    with pytest.raises(LakehouseError, match="AUTO_REFRESH = TRUE"):
+        snowflake.query(f"alter iceberg table {name} refresh")
+    table.append(trades(4))
+    lake.promote(table)
+    snowflake.refresh(lake.database, "moves")
+    assert snowflake.table_state(lake.database, "moves").row_count == 7
+    snowflake.drop_iceberg_table(lake.database, "moves")
+    snowflake.query("drop catalog integration QUICK")
 
 
 def test_an_empty_table(server: Server, lake: Lake):

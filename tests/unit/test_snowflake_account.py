@@ -64,3 +64,29 @@ def test_a_removed_role_is_nobodys(account: Account):
     account.remove(account.find("ROLE", ("OWNER",)))
     account.add(Entity("ROLE", ("OWNER",), owner="ACCOUNTADMIN"))
     assert not account.has_role("ADMIN", "OWNER")
+
+
+def test_a_grant_on_future_tables_is_of_each_that_comes_and_goes_with_its_schema(account: Account):
+    account.grant_future(("DB", "S"), "READER")
+    account.add(Entity("ICEBERG TABLE", ("DB", "S", "LATER"), owner="OWNER"))
+    assert ("SELECT", "ICEBERG TABLE", ("DB", "S", "LATER")) in account.granted_to("READER")
+    assert ("SELECT", "ICEBERG TABLE", TABLE) not in account.granted_to("READER"), "it was there before"
+    assert account.future_of("READER") == [("DB", "S")]
+    account.remove(account.find("DATABASE", ("DB",)))
+    assert account.future_of("READER") == []
+    account.add(Entity("SCHEMA", ("DB", "S"), owner="OWNER"))
+    account.grant_future(("DB", "S"), "READER")
+    account.remove(account.find("ROLE", ("READER",)))
+    assert account.future_of("READER") == []
+
+
+def test_who_has_a_role_and_what_a_role_has(account: Account):
+    account.grant_role("READER", "ROLE", "SYSADMIN")
+    account.grant_role("READER", "USER", "ADMIN")
+    assert account.grantees_of("READER") == [("ROLE", "SYSADMIN"), ("USER", "ADMIN")]
+    assert account.granted_to("OWNER") == [
+        ("OWNERSHIP", "CATALOG INTEGRATION", ("GLUE",)),
+        ("OWNERSHIP", "ICEBERG TABLE", TABLE),
+        ("OWNERSHIP", "SCHEMA", ("DB", "S")),
+        ("USAGE", "DATABASE", ("DB",)),
+    ]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 from snowflake.connector.errors import ProgrammingError
 
+from lakehouse.local.snowflake.grant_statements import Grant, GrantOnTables, GrantOwnership, GrantRole, ShowGrants
 from lakehouse.local.snowflake.statements import (
     Alter,
     Create,
     Describe,
     Drop,
-    Grant,
-    GrantRole,
     Refresh,
     Show,
     Use,
@@ -51,6 +50,14 @@ from lakehouse.local.snowflake.statements import (
         ("grant create external volume on account to role r", Grant(("CREATE EXTERNAL VOLUME",), "ACCOUNT", (), "R")),
         ("grant role r to user u", GrantRole("R", "USER", "U")),
         ("revoke role r from role s", GrantRole("R", "ROLE", "S", revoke=True)),
+        (
+            "grant select on future iceberg tables in schema d.s to role r",
+            GrantOnTables(future=True, schema=("D", "S"), role="R"),
+        ),
+        ("grant ownership on user u to role r copy current grants", GrantOwnership("USER", ("U",), "R")),
+        ("show future grants to role r", ShowGrants("FUTURE GRANTS TO", "R")),
+        ("show schemas like 's' in database d", Show("SCHEMA", "s", ("D",))),
+        ("alter iceberg table t set auto_refresh = false", Alter("ICEBERG TABLE", ("T",), {"AUTO_REFRESH": False})),
         ("use role r", Use("ROLE", "R")),
     ],
 )
@@ -75,6 +82,7 @@ def test_leaves_the_rest_to_fakesnow(statement: str):
     assert parse(statement) is None
 
 
+REST = "create catalog integration c catalog_source = iceberg_rest table_format = iceberg enabled = true {}"
 VOLUME = "create external volume v storage_locations = ((name = 'v' storage_provider = 's3' {}))"
 
 
@@ -93,6 +101,11 @@ VOLUME = "create external volume v storage_locations = ((name = 'v' storage_prov
         (VOLUME.format("storage_base_url = 'b' storage_aws_role_arn = 'a'"), "invalid STORAGE_BASE_URL 'b'"),
         (VOLUME.format(", storage_base_url = 's3://b/'"), "unexpected ','"),
         ("create catalog integration c catalog_source = polaris", "POLARIS .* is not emulated"),
+        ("create catalog integration c catalog_source = glue glue_region = 'r'", "Missing option.*GLUE_AWS_ROLE_ARN"),
+        (REST.format("glue_region = 'r'"), "invalid property 'GLUE_REGION' for CATALOG_SOURCE ICEBERG_REST"),
+        (REST.format("rest_config = (catalog_uri = 'u' catalog_api_type = aws_glue)"), r"\['CATALOG_NAME'\]"),
+        (REST.format("rest_authentication = (type = oauth)"), "OAUTH .* is not emulated"),
+        ("grant select on all tables in schema s to role r", "expected ICEBERG TABLES IN SCHEMA"),
         ("create iceberg table t external_volume = 'v' catalog = 'c'", r"\['CATALOG_TABLE_NAME'\]"),
         ("create iceberg table t (id int)", "not emulated"),
         ("alter iceberg table t refresh 'm.json'", "unexpected 'm.json'"),

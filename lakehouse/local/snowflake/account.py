@@ -49,6 +49,8 @@ class IcebergTable(Entity):
 
     glue_database: str = ""
     metadata_location: str = ""
+    looked_at: float = 0.0
+    """When Glue was last asked for a newer snapshot, of time.monotonic."""
 
 
 class Account:
@@ -64,6 +66,7 @@ class Account:
         self._entities: dict[tuple[str, Name], Entity] = {}
         self._privileges: set[tuple[str, str, Name, str]] = set()
         self._granted_roles: dict[tuple[str, str], set[str]] = {}
+        self._future: set[tuple[Name, str]] = set()
         for role, privileges in _SYSTEM_ROLES.items():
             self.add(Entity("ROLE", (role,), owner="ACCOUNTADMIN"))
             for privilege in privileges:
@@ -97,8 +100,12 @@ class Account:
         return [entity for entity in self.all(kind) if self.visible(entity, role)]
 
     def add(self, entity: Entity) -> None:
-        """Keep an object, in place of another of the same name."""
+        """Keep an object, in place of another of the same name. A table gets what was granted on future ones."""
         self._entities[entity.kind, entity.name] = entity
+        if entity.kind == "ICEBERG TABLE":
+            for schema, role in self._future:
+                if schema == entity.name[:2]:
+                    self.grant("SELECT", entity.kind, entity.name, role)
 
     def remove(self, entity: Entity) -> None:
         """Forget an object, what it contains, and the privileges granted on both."""
@@ -112,17 +119,36 @@ class Account:
             del self._entities[key]
         kinds = {(_grant_kind(kind), name) for kind, name in gone}
         self._privileges = {grant for grant in self._privileges if (grant[1], grant[2]) not in kinds}
+        self._future = {grant for grant in self._future if ("SCHEMA", grant[0]) not in gone}
         if entity.kind in ("USER", "ROLE"):
             self._granted_roles.pop((entity.kind, entity.name[0]), None)
         if entity.kind == "ROLE":
             for roles in self._granted_roles.values():
                 roles.discard(entity.name[0])
             self._privileges = {grant for grant in self._privileges if grant[3] != entity.name[0]}
+            self._future = {grant for grant in self._future if grant[1] != entity.name[0]}
 
     def grant(self, privilege: str, kind: str, name: Name, role: str, *, revoke: bool = False) -> None:
         """Give a role a privilege, or take it away."""
         change = self._privileges.discard if revoke else self._privileges.add
         change((privilege, kind, name, role))
+
+    def grant_future(self, schema: Name, role: str) -> None:
+        """Give a role SELECT on each Iceberg table that the schema will have."""
+        self._future.add((schema, role))
+
+    def granted_to(self, role: str) -> list[tuple[str, str, Name]]:
+        """Privilege, kind and name of what was granted to the role itself, and of what it owns."""
+        owned = {("OWNERSHIP", entity.kind, entity.name) for entity in self._entities.values() if entity.owner == role}
+        return sorted(owned | {grant[:3] for grant in self._privileges if grant[3] == role})
+
+    def future_of(self, role: str) -> list[Name]:
+        """The schemas whose future tables the role may read."""
+        return sorted(schema for schema, grantee in self._future if grantee == role)
+
+    def grantees_of(self, role: str) -> list[tuple[str, str]]:
+        """ROLE or USER, and name, of those who were granted the role itself."""
+        return sorted(grantee for grantee, roles in self._granted_roles.items() if role in roles)
 
     def grant_role(self, role: str, grantee_kind: str, grantee: str, *, revoke: bool = False) -> None:
         """Give a role to a user or to another role, or take it away."""

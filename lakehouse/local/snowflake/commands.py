@@ -1,4 +1,4 @@
-"""Runs a parsed statement: dispatch, and what concerns users, roles, grants, warehouses, databases and schemas."""
+"""Runs a parsed statement: dispatch, and what concerns users, roles, warehouses, databases and schemas."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
-from lakehouse.local.snowflake import errors, storage, tables
+from lakehouse.local.snowflake import errors, grants, storage, tables
 from lakehouse.local.snowflake.account import Entity
 from lakehouse.local.snowflake.iceberg import quote
 from lakehouse.local.snowflake.session import Result, Session, like, status
@@ -20,8 +20,6 @@ from lakehouse.local.snowflake.statements import (
     Create,
     Describe,
     Drop,
-    Grant,
-    GrantRole,
     Refresh,
     Show,
     Statement,
@@ -31,9 +29,6 @@ from lakehouse.local.snowflake.tokens import Name
 
 KEY_OPTIONS = ("RSA_PUBLIC_KEY", "RSA_PUBLIC_KEY_2")
 """A user has two keys, so that one can be replaced while the other is in use."""
-
-PARTS = {"SCHEMA": 2, "ICEBERG TABLE": 3}
-"""How many parts the full name of an object has; one, if it is not here."""
 
 _CREATE_PRIVILEGE = {"CATALOG INTEGRATION": "CREATE INTEGRATION"}
 _ALTERED = ("USER", "ROLE", "WAREHOUSE", "DATABASE", "SCHEMA")
@@ -50,6 +45,8 @@ def run(session: Session, statement: Statement) -> Result:
             return tables.create(session, statement)
         case Refresh():
             return tables.refresh(session, statement)
+        case Alter(kind="ICEBERG TABLE"):
+            return tables.alter(session, statement)
         case Drop(kind="ICEBERG TABLE"):
             return tables.drop(session, statement)
         case Show(kind="ICEBERG TABLE"):
@@ -68,17 +65,15 @@ def run(session: Session, statement: Statement) -> Result:
                 return storage.describe(session, statement)
             case Show():
                 return _show(session, statement)
-            case Grant():
-                return _grant(session, statement)
-            case GrantRole():
-                return _grant_role(session, statement)
             case Use():
                 return _use(session, statement)
+            case _:
+                return grants.run(session, statement)
 
 
 def _create(session: Session, statement: Create) -> Result:
     account, kind = session.account, statement.kind
-    name = session.resolve(statement.name, PARTS.get(kind, 1))
+    name = session.resolve(statement.name, grants.PARTS.get(kind, 1))
     label = kind.capitalize()
     privilege = _CREATE_PRIVILEGE.get(kind, f"CREATE {kind}")
     if kind == "SCHEMA":
@@ -100,11 +95,12 @@ def _create(session: Session, statement: Create) -> Result:
     elif kind == "EXTERNAL VOLUME":
         options = storage.with_external_ids(account, name[0], options)
     elif kind in ("DATABASE", "SCHEMA"):
-        session.run(f"CREATE {kind} {quote(*name)}")
+        # A database that was dropped is there yet, without schemas: sessions may have it open.
+        session.run(f"CREATE {kind} IF NOT EXISTS {quote(*name)}")
     account.add(Entity(kind, name, owner=session.role, options=options))
     if kind == "DATABASE":
         account.add(Entity("SCHEMA", (*name, "PUBLIC"), owner=session.role))
-        session.run(f"CREATE SCHEMA {quote(*name, 'PUBLIC')}")
+        session.run(f"CREATE SCHEMA IF NOT EXISTS {quote(*name, 'PUBLIC')}")
     return status(f"{label} {name[-1]} successfully created.")
 
 
@@ -119,22 +115,24 @@ def _alter(session: Session, statement: Alter) -> Result:
 
 
 def _drop(session: Session, statement: Drop) -> Result:
-    if statement.kind == "DATABASE":
-        raise errors.not_emulated("DROP DATABASE")
     entity = _owned(session, statement.kind, statement.name, statement.if_exists)
     if entity is None:
         return status(f"Drop statement executed successfully ({statement.name[-1]} already dropped).")
     if statement.kind in ("EXTERNAL VOLUME", "CATALOG INTEGRATION"):
         tables.require_unused(session.account, entity)
     if statement.kind == "SCHEMA":
-        session.run(f"DROP SCHEMA {quote(*entity.name)}")
+        session.run(f"DROP SCHEMA {quote(*entity.name)} CASCADE")
+    if statement.kind == "DATABASE":
+        for schema in session.account.all("SCHEMA"):
+            if schema.name[:1] == entity.name:
+                session.run(f"DROP SCHEMA {quote(*schema.name)} CASCADE")
     session.account.remove(entity)
     return status(f"{entity.name[-1]} successfully dropped.")
 
 
 def _owned(session: Session, kind: str, name: Name, if_exists: bool) -> Entity | None:
     """The object, which the role must own; None when it is not there and need not be."""
-    name = session.resolve(name, PARTS.get(kind, 1))
+    name = session.resolve(name, grants.PARTS.get(kind, 1))
     if if_exists and session.account.find(kind, name) is None:
         return None
     entity = session.account.get(kind, name, session.role)
@@ -157,38 +155,9 @@ def _show(session: Session, statement: Show) -> Result:
     rows = [
         (entity.created, entity.name[-1], entity.owner, _text(entity.options.get("COMMENT") or ""))
         for entity in session.account.seen(statement.kind, session.role)
-        if pattern.fullmatch(entity.name[-1])
+        if pattern.fullmatch(entity.name[-1]) and entity.name[: len(statement.within)] == statement.within
     ]
     return Result(["created_on", "name", "owner", "comment"], rows)
-
-
-def _grant(session: Session, statement: Grant) -> Result:
-    account = session.account
-    name: Name = ()
-    account.get("ROLE", (statement.role,), session.role)
-    if statement.kind != "ACCOUNT":
-        name = session.resolve(statement.name, PARTS.get(statement.kind, 1))
-        kind = "CATALOG INTEGRATION" if statement.kind == "INTEGRATION" else statement.kind
-        entity = account.find(kind, name)
-        if entity is None:
-            raise errors.missing(statement.kind, ".".join(name))
-        if not account.owns(entity, session.role):
-            account.require("MANAGE GRANTS", "ACCOUNT", (), session.role)
-    else:
-        account.require("MANAGE GRANTS", "ACCOUNT", (), session.role)
-    for privilege in statement.privileges:
-        account.grant(privilege, statement.kind, name, statement.role, revoke=statement.revoke)
-    return status(_SUCCESS)
-
-
-def _grant_role(session: Session, statement: GrantRole) -> Result:
-    account = session.account
-    role = account.get("ROLE", (statement.role,), session.role)
-    account.get(statement.grantee_kind, (statement.grantee,), session.role)
-    if not account.owns(role, session.role):
-        account.require("MANAGE GRANTS", "ACCOUNT", (), session.role)
-    account.grant_role(statement.role, statement.grantee_kind, statement.grantee, revoke=statement.revoke)
-    return status(_SUCCESS)
 
 
 def _use(session: Session, statement: Use) -> Result:

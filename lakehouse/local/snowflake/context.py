@@ -1,4 +1,4 @@
-"""The functions that tell a session who and where it is, and SYSTEM$GET_ICEBERG_TABLE_INFORMATION."""
+"""The functions that tell a session who and where it is, and those of SYSTEM$."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import Expr, exp
 
-from lakehouse.local.snowflake import errors, tables
+from lakehouse.local.snowflake import errors, storage, tables
 from lakehouse.local.snowflake.tokens import TokenReader
 
 if TYPE_CHECKING:
@@ -36,7 +36,11 @@ def _value(session: Connection, node: Expr) -> Expr:
     if name in _CONTEXT:
         value = _CONTEXT[name](session)
     elif name == "SYSTEM$GET_ICEBERG_TABLE_INFORMATION":
-        value = tables.information(session, _table_name(node))
+        value = tables.information(session, _name(node))
+    elif name == "SYSTEM$VERIFY_EXTERNAL_VOLUME":
+        value = storage.verify(session, "EXTERNAL VOLUME", _name(node)[-1])
+    elif name == "SYSTEM$VERIFY_CATALOG_INTEGRATION":
+        value = storage.verify(session, "CATALOG INTEGRATION", _text(node))
     else:
         return node
     constant = exp.convert(value) if value is not None else exp.cast(exp.null(), "text")
@@ -44,11 +48,15 @@ def _value(session: Connection, node: Expr) -> Expr:
     return exp.alias_(constant, node.sql(dialect="snowflake").upper(), quoted=True) if named else constant
 
 
-def _table_name(call: exp.Anonymous) -> tuple[str, ...]:
+def _text(call: exp.Anonymous) -> str:
     argument = call.expressions[0] if len(call.expressions) == 1 else None
     if not (isinstance(argument, exp.Literal) and argument.is_string):
-        raise errors.syntax_error(call.sql(dialect="snowflake"), "one string: the table's name")
-    tokens = TokenReader(argument.this)
+        raise errors.syntax_error(call.sql(dialect="snowflake"), "one string: the object's name")
+    return argument.this
+
+
+def _name(call: exp.Anonymous) -> tuple[str, ...]:
+    tokens = TokenReader(_text(call))
     name = tokens.name()
     tokens.expect_end()
     return name

@@ -22,7 +22,7 @@ from snowflake.connector.cursor import DictCursor
 from snowflake.connector.errors import ProgrammingError
 from sqlglot import Expr, exp
 
-from lakehouse.local.snowflake import commands, context, errors, rights
+from lakehouse.local.snowflake import commands, context, errors, rights, tables
 from lakehouse.local.snowflake.account import Account
 from lakehouse.local.snowflake.iceberg import Lake
 from lakehouse.local.snowflake.session import Result
@@ -121,7 +121,8 @@ class Cursor(FakeSnowflakeCursor):
         return self
 
     def _transform(self, expression: Expr, params: Any) -> Expr:
-        rights.check(self._conn, expression)
+        for name in rights.check(self._conn, expression):
+            tables.refresh_if_due(self._conn, name)
         return super()._transform(context.substitute(self._conn, self._with_database(expression)), params)
 
     def _with_database(self, expression: Expr) -> Expr:

@@ -62,6 +62,31 @@ class Lake:
         except (BotoCoreError, ClientError, OSError) as error:
             raise errors.failed(f"Table '{database}.{name}' cannot be read from Glue or S3: {error}") from None
 
+    def refusal(self, role_arn: str, principal: str, external_id: str) -> str:
+        """Why the principal may not assume the IAM role with this external id; empty when it may."""
+        import boto3
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        iam = boto3.session.Session().client(
+            "iam",
+            endpoint_url=self.glue_endpoint,
+            region_name=self.region,
+            aws_access_key_id=self.access_key_id,
+            aws_secret_access_key=self.secret_access_key,
+        )
+        refused = f"{principal} is not authorized to perform: sts:AssumeRole on resource: {role_arn}"
+        try:
+            role = iam.get_role(RoleName=role_arn.rpartition("/")[2])["Role"]
+        except (BotoCoreError, ClientError):
+            return refused
+        trusted = {
+            "Effect": "Allow",
+            "Principal": {"AWS": principal},
+            "Action": "sts:AssumeRole",
+            "Condition": {"StringEquals": {"sts:ExternalId": external_id}},
+        }
+        return "" if trusted in role["AssumeRolePolicyDocument"]["Statement"] else refused
+
     def _properties(self, catalog_id: str, region: str) -> dict[str, str]:
         return {
             "glue.endpoint": self.glue_endpoint,

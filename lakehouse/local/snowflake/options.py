@@ -6,7 +6,7 @@ this server would have to ignore silently are left out, so using one is an error
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lakehouse.local.snowflake.errors import invalid_option, not_emulated
@@ -17,12 +17,13 @@ from lakehouse.local.snowflake.tokens import TokenReader
 class Option:
     """
     type: `text` is a string literal; `name` an identifier or a string; `word` one of `choices`, bare or as a string;
-    `locations` a list of parenthesised storage locations.
+    `locations` a list of parenthesised storage locations; `group` options in parentheses, which are `keys`.
     """
 
-    type: Literal["text", "name", "word", "number", "boolean", "locations"]
+    type: Literal["text", "name", "word", "number", "boolean", "locations", "group"]
     required: bool = False
     choices: tuple[str, ...] = ()
+    keys: dict[str, Option] = field(default_factory=dict)
 
 
 TEXT, NAME, NUMBER, BOOLEAN = Option("text"), Option("name"), Option("number"), Option("boolean")
@@ -36,6 +37,19 @@ STORAGE_LOCATION: dict[str, Option] = {
     "STORAGE_AWS_EXTERNAL_ID": TEXT,
 }
 
+REST_CONFIG: dict[str, Option] = {
+    "CATALOG_URI": REQUIRED_TEXT,
+    "CATALOG_API_TYPE": Option("word", required=True, choices=("AWS_GLUE",)),
+    "CATALOG_NAME": REQUIRED_TEXT,
+}
+
+SIGV4: dict[str, Option] = {
+    "TYPE": Option("word", required=True, choices=("SIGV4",)),
+    "SIGV4_IAM_ROLE": REQUIRED_TEXT,
+    "SIGV4_SIGNING_REGION": TEXT,
+    "SIGV4_EXTERNAL_ID": TEXT,
+}
+
 OPTIONS: dict[str, dict[str, Option]] = {
     "USER": {
         "TYPE": Option("word", choices=("PERSON", "SERVICE", "LEGACY_SERVICE")),
@@ -43,6 +57,7 @@ OPTIONS: dict[str, dict[str, Option]] = {
         "RSA_PUBLIC_KEY_2": TEXT,
         "DEFAULT_ROLE": NAME,
         "DEFAULT_WAREHOUSE": NAME,
+        "DEFAULT_NAMESPACE": TEXT,
         "DISABLED": BOOLEAN,
         "COMMENT": TEXT,
     },
@@ -62,13 +77,16 @@ OPTIONS: dict[str, dict[str, Option]] = {
         "COMMENT": TEXT,
     },
     "CATALOG INTEGRATION": {
-        "CATALOG_SOURCE": Option("word", required=True, choices=("GLUE",)),
+        "CATALOG_SOURCE": Option("word", required=True, choices=("GLUE", "ICEBERG_REST")),
         "TABLE_FORMAT": Option("word", required=True, choices=("ICEBERG",)),
-        "GLUE_AWS_ROLE_ARN": REQUIRED_TEXT,
-        "GLUE_CATALOG_ID": REQUIRED_TEXT,
+        "GLUE_AWS_ROLE_ARN": TEXT,
+        "GLUE_CATALOG_ID": TEXT,
         "GLUE_REGION": TEXT,
+        "REST_CONFIG": Option("group", keys=REST_CONFIG),
+        "REST_AUTHENTICATION": Option("group", keys=SIGV4),
         "CATALOG_NAMESPACE": TEXT,
         "ENABLED": Option("boolean", required=True),
+        "REFRESH_INTERVAL_SECONDS": NUMBER,
         "COMMENT": TEXT,
     },
     "ICEBERG TABLE": {
@@ -76,9 +94,16 @@ OPTIONS: dict[str, dict[str, Option]] = {
         "CATALOG": REQUIRED_TEXT,
         "CATALOG_TABLE_NAME": REQUIRED_TEXT,
         "CATALOG_NAMESPACE": TEXT,
+        "AUTO_REFRESH": BOOLEAN,
         "COMMENT": TEXT,
     },
 }
+
+OF_SOURCE = {
+    "GLUE": {"GLUE_AWS_ROLE_ARN": True, "GLUE_CATALOG_ID": True, "GLUE_REGION": False},
+    "ICEBERG_REST": {"REST_CONFIG": True, "REST_AUTHENTICATION": True},
+}
+"""Of each CATALOG_SOURCE the options that it alone has, and whether it needs them."""
 
 
 def read_options(tokens: TokenReader, known: dict[str, Option], *, complete: bool, until: str = "") -> dict[str, Any]:
@@ -96,7 +121,13 @@ def read_options(tokens: TokenReader, known: dict[str, Option], *, complete: boo
             raise invalid_option(f"duplicate property '{key}'")
         tokens.expect("=")
         found[key] = _read_value(tokens, key, known[key])
-    lacking = [key for key, option in known.items() if option.required and key not in found]
+    needed = {key for key, option in known.items() if option.required}
+    for source, keys in OF_SOURCE.items() if "CATALOG_SOURCE" in found else ():
+        if source == found["CATALOG_SOURCE"]:
+            needed |= {key for key, required in keys.items() if required}
+        elif foreign := [key for key in keys if key in found]:
+            raise invalid_option(f"invalid property '{foreign[0]}' for CATALOG_SOURCE {found['CATALOG_SOURCE']}")
+    lacking = [key for key in known if key in needed and key not in found]
     if complete and lacking:
         raise invalid_option(f"Missing option(s): {lacking}")
     return found
@@ -135,6 +166,11 @@ def _read_value(tokens: TokenReader, key: str, option: Option) -> Any:
             return word
         case "locations":
             return _read_locations(tokens)
+        case "group":
+            tokens.expect("(")
+            group = read_options(tokens, option.keys, complete=True, until=")")
+            tokens.expect(")")
+            return group
 
 
 def _read_locations(tokens: TokenReader) -> list[dict[str, Any]]:

@@ -20,27 +20,32 @@ _DUCKDB_OWN = (exp.Command, exp.Pragma, exp.Attach, exp.Detach)
 _WRITES = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.TruncateTable, exp.Alter, exp.Drop)
 
 
-def check(session: Connection, expression: Expr) -> None:
+def check(session: Connection, expression: Expr) -> list[Name]:
     """
+    Returns: the Iceberg tables that the statement reads.
     Raises: ProgrammingError when the statement is unknown, touches what the role may not touch, would change an Iceberg
     table of an external catalog, or reads a table without a warehouse.
     """
     if isinstance(expression, _DUCKDB_OWN):
         raise errors.not_emulated(f"The statement '{expression.sql(dialect='snowflake')[:80]}'")
     if isinstance(expression, exp.Use):
-        return
+        return []
     local = {cte.alias.upper() for cte in expression.find_all(exp.CTE)}
     with session.account.lock:
-        for table in expression.find_all(exp.Table):
-            if isinstance(table.this, exp.Identifier) and not (len(table.parts) == 1 and table.name.upper() in local):
-                _check_table(session, expression, table)
+        read = [
+            _check_table(session, expression, table)
+            for table in expression.find_all(exp.Table)
+            if isinstance(table.this, exp.Identifier) and not (len(table.parts) == 1 and table.name.upper() in local)
+        ]
+    return [name for name in read if name]
 
 
-def _check_table(session: Connection, expression: Expr, table: exp.Table) -> None:
+def _check_table(session: Connection, expression: Expr, table: exp.Table) -> Name | None:
+    """The table's full name, if it is an Iceberg table."""
     account, role = session.account, session.role
     parts: Name = tuple(part.name if part.args.get("quoted") else part.name.upper() for part in table.parts)
     if len(parts) > 3 or (len(parts) < 3 and not session.database) or (len(parts) == 1 and not session.schema):
-        return  # fakesnow says what is missing
+        return None  # fakesnow says what is missing
     name = session.resolve(parts, 3)
     for kind, container in (("DATABASE", name[:1]), ("SCHEMA", name[:2])):
         if account.find(kind, container):
@@ -51,9 +56,10 @@ def _check_table(session: Connection, expression: Expr, table: exp.Table) -> Non
         if expression.kind in ("TABLE", "VIEW") and account.find("SCHEMA", name[:2]):
             account.require(privilege, "SCHEMA", name[:2], role)
     if account.find("ICEBERG TABLE", name) is None:
-        return
+        return None
     if isinstance(expression, (*_WRITES, exp.Create)) and expression.find(exp.Table) is table:
         raise errors.failed(f"Iceberg table {name[2]} is read-only: it belongs to an external catalog")
     account.require("SELECT", "ICEBERG TABLE", name, role)
     if not session.warehouse or not account.allowed("USAGE", "WAREHOUSE", (session.warehouse,), role):
         raise errors.no_warehouse()
+    return name

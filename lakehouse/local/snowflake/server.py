@@ -51,8 +51,11 @@ def application(*, account: str, admin_password: str, lake: Lake, folder: Path) 
             ticket = uuid.uuid4()
             logger.warning("Login refused (%s): %s %s [%s]", refused.code, refused.message, refused.reason, ticket)
             return _failure(refused.code, f"{refused.message} [{ticket}]")
-        warehouse = _upper(query.get("warehouse")) or _default_warehouse(state, user)
+        warehouse = _upper(query.get("warehouse")) or _default(state, user, "WAREHOUSE")
         database, schema = _upper(query.get("databaseName")), _upper(query.get("schemaName"))
+        if not database:
+            namespace = (_default(state, user, "NAMESPACE") or "").split(".")
+            database, schema = namespace[0] or None, schema or (namespace[1] if len(namespace) > 1 else None)
         session = await run_in_threadpool(instance.open, user, role, warehouse, database, schema)
         token = secrets.token_urlsafe(32)
         fakesnow.server.sessions[token] = session
@@ -115,10 +118,10 @@ def _login_answer(
     }
 
 
-def _default_warehouse(account: Account, user: str) -> str | None:
+def _default(account: Account, user: str, what: str) -> str | None:
     with account.lock:
         entity = account.find("USER", (user,))
-        return entity.options.get("DEFAULT_WAREHOUSE") if entity else None
+        return entity.options.get(f"DEFAULT_{what}") if entity else None
 
 
 def _upper(name: str | None) -> str | None:

@@ -9,30 +9,12 @@ from typing import Any
 from sqlglot.errors import TokenError
 
 from lakehouse.local.snowflake.errors import not_emulated
+from lakehouse.local.snowflake.grant_statements import GrantStatement, ShowGrants, read_grant, read_revoke, read_show
 from lakehouse.local.snowflake.options import OPTIONS, read_keys, read_options
 from lakehouse.local.snowflake.tokens import Name, TokenReader
 
 KINDS = tuple(OPTIONS)
-PLURALS = {kind + "S": kind for kind in KINDS if kind not in ("DATABASE", "SCHEMA")}
-
-PRIVILEGES: dict[str, tuple[str, ...]] = {
-    "ACCOUNT": (
-        "CREATE DATABASE",
-        "CREATE WAREHOUSE",
-        "CREATE ROLE",
-        "CREATE USER",
-        "CREATE INTEGRATION",
-        "CREATE EXTERNAL VOLUME",
-        "MANAGE GRANTS",
-    ),
-    "WAREHOUSE": ("USAGE", "OPERATE", "MONITOR", "MODIFY"),
-    "DATABASE": ("USAGE", "CREATE SCHEMA"),
-    "SCHEMA": ("USAGE", "CREATE ICEBERG TABLE", "CREATE TABLE", "CREATE VIEW"),
-    "EXTERNAL VOLUME": ("USAGE",),
-    "INTEGRATION": ("USAGE",),
-    "ICEBERG TABLE": ("SELECT",),
-}
-"""What can be granted on which kind of object: the part of Snowflake's Access control privileges that matters here."""
+PLURALS = {kind + "S": kind for kind in KINDS}
 
 
 @dataclass(frozen=True)
@@ -91,27 +73,6 @@ class Show:
 
 
 @dataclass(frozen=True)
-class Grant:
-    """GRANT privileges ON kind name TO ROLE role, or REVOKE ... FROM ROLE role."""
-
-    privileges: tuple[str, ...]
-    kind: str
-    name: Name
-    role: str
-    revoke: bool = False
-
-
-@dataclass(frozen=True)
-class GrantRole:
-    """GRANT ROLE role TO USER | ROLE grantee, or REVOKE ROLE role FROM ..."""
-
-    role: str
-    grantee_kind: str
-    grantee: str
-    revoke: bool = False
-
-
-@dataclass(frozen=True)
 class Use:
     """USE ROLE | WAREHOUSE name."""
 
@@ -119,7 +80,7 @@ class Use:
     name: str
 
 
-Statement = Create | Alter | Refresh | Drop | Describe | Show | Grant | GrantRole | Use
+Statement = Create | Alter | Refresh | Drop | Describe | Show | Use | GrantStatement
 
 
 def parse(sql: str) -> Statement | None:
@@ -177,7 +138,9 @@ def _describe(tokens: TokenReader) -> Describe | None:
     return Describe(kind, tokens.name()) if kind else None
 
 
-def _show(tokens: TokenReader) -> Show | None:
+def _show(tokens: TokenReader) -> Show | ShowGrants | None:
+    if grants := read_show(tokens):
+        return grants
     plural = tokens.take_one_of(*PLURALS)
     if plural is None:
         return None
@@ -187,43 +150,6 @@ def _show(tokens: TokenReader) -> Show | None:
         tokens.take_one_of("DATABASE", "SCHEMA")
         within = tokens.name()
     return Show(PLURALS[plural], like, within)
-
-
-def _grant(tokens: TokenReader, *, revoke: bool = False) -> Grant | GrantRole:
-    direction = "FROM" if revoke else "TO"
-    if tokens.take("ROLE"):
-        role = tokens.identifier()
-        tokens.expect(direction)
-        grantee_kind = tokens.take_one_of("USER", "ROLE")
-        if not grantee_kind:
-            raise tokens.error("USER or ROLE")
-        return GrantRole(role, grantee_kind, tokens.identifier(), revoke)
-    every = {privilege for privileges in PRIVILEGES.values() for privilege in privileges}
-    # The longest first: CREATE ICEBERG TABLE before CREATE.
-    words = sorted(every, key=len, reverse=True)
-    privileges = []
-    while True:
-        privilege = tokens.take_one_of(*words)
-        if not privilege:
-            raise tokens.error("privilege")
-        privileges.append(privilege)
-        if not tokens.take(","):
-            break
-    tokens.expect("ON")
-    kind = tokens.take_one_of("TABLE", *PRIVILEGES)
-    if not kind:
-        raise tokens.error("kind of object")
-    kind = "ICEBERG TABLE" if kind == "TABLE" else kind
-    for privilege in privileges:
-        if privilege not in PRIVILEGES[kind]:
-            raise tokens.error(f"a privilege on {kind}, not {privilege}")
-    name = () if kind == "ACCOUNT" else tokens.name()
-    tokens.expect(direction, "ROLE")
-    return Grant(tuple(privileges), kind, name, tokens.identifier(), revoke)
-
-
-def _revoke(tokens: TokenReader) -> Grant | GrantRole:
-    return _grant(tokens, revoke=True)
 
 
 def _use(tokens: TokenReader) -> Use | None:
@@ -238,7 +164,7 @@ _READERS: dict[str, Callable[[TokenReader], Statement | None]] = {
     "DESC": _describe,
     "DESCRIBE": _describe,
     "SHOW": _show,
-    "GRANT": _grant,
-    "REVOKE": _revoke,
+    "GRANT": read_grant,
+    "REVOKE": read_revoke,
     "USE": _use,
 }

@@ -17,6 +17,10 @@ IAM_USER_ARN = "arn:aws:iam::999999999999:user/local-snowflake"
 """Who assumes the role: in a real account, a user of Snowflake's AWS account."""
 
 
+REFRESH_SECONDS = 30
+"""How often Snowflake looks for new snapshots, where the integration does not say."""
+
+
 def with_external_ids(account: Account, volume: str, options: dict[str, Any]) -> dict[str, Any]:
     """The volume's options with an external id for each location that was given none."""
     locations = [
@@ -50,18 +54,46 @@ def _volume(volume: Entity) -> Result:
 
 
 def _integration(account: Account, integration: Entity) -> Result:
+    by = "API" if "REST_CONFIG" in integration.options else "GLUE"
     properties = {
         "CATALOG_NAMESPACE": "",
         "COMMENT": "",
+        "REFRESH_INTERVAL_SECONDS": REFRESH_SECONDS,
         **integration.options,
-        "GLUE_AWS_IAM_USER_ARN": IAM_USER_ARN,
-        "GLUE_AWS_EXTERNAL_ID": _external_id(account, integration.name[0]),
+        f"{by}_AWS_IAM_USER_ARN": IAM_USER_ARN,
+        f"{by}_AWS_EXTERNAL_ID": assumed(account, integration)[1],
     }
     rows = [
         (key, "Boolean" if isinstance(value, bool) else "String", _boolean(value), "")
         for key, value in properties.items()
     ]
     return Result(["property", "property_type", "property_value", "property_default"], rows)
+
+
+def assumed(account: Account, entity: Entity) -> tuple[str, str]:
+    """The IAM role that a volume or an integration assumes, and the external id that it shows."""
+    options = entity.options
+    if entity.kind == "EXTERNAL VOLUME":
+        [location, *_] = options["STORAGE_LOCATIONS"]
+        return location["STORAGE_AWS_ROLE_ARN"], location["STORAGE_AWS_EXTERNAL_ID"]
+    signing = options.get("REST_AUTHENTICATION", {})
+    own = _external_id(account, entity.name[0])
+    return signing.get("SIGV4_IAM_ROLE") or options["GLUE_AWS_ROLE_ARN"], signing.get("SIGV4_EXTERNAL_ID") or own
+
+
+def verify(session: Session, kind: str, name: str) -> str:
+    """SYSTEM$VERIFY_EXTERNAL_VOLUME (the owner's) and SYSTEM$VERIFY_CATALOG_INTEGRATION: whether IAM lets it in.
+
+    Nothing is read: of a read-only volume Snowflake's own function verifies no more.
+    """
+    account = session.account
+    with account.lock:
+        entity = account.get(kind, (name,), session.role)
+        if kind == "EXTERNAL VOLUME":
+            account.require_ownership(entity, session.role)
+        role_arn, external_id = assumed(account, entity)
+    refusal = session.lake.refusal(role_arn, IAM_USER_ARN, external_id)
+    return json.dumps({"success": not refusal} | ({"errorCode": "0", "errorMessage": refusal} if refusal else {}))
 
 
 def _external_id(account: Account, name: str) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
-from lakehouse.local.snowflake import errors, iceberg
+from lakehouse.local.snowflake import errors, iceberg, storage
 from lakehouse.local.snowflake.account import Account, Entity, IcebergTable
 from lakehouse.local.snowflake.session import Result, Session, like, status
-from lakehouse.local.snowflake.statements import Create, Drop, Refresh, Show
+from lakehouse.local.snowflake.statements import Alter, Create, Drop, Refresh, Show
 from lakehouse.local.snowflake.tokens import Name
 
 _COLUMNS = (
@@ -65,14 +66,41 @@ def create(session: Session, statement: Create) -> Result:
 
 
 def refresh(session: Session, statement: Refresh) -> Result:
-    """ALTER ICEBERG TABLE ... REFRESH: the only way the snapshot of a table moves. The role must own it."""
+    """ALTER ICEBERG TABLE ... REFRESH. The role must own it; refused while the table refreshes by itself."""
     account, name = session.account, session.resolve(statement.name, 3)
     with account.loading:
         with account.lock:
             if statement.if_exists and account.find("ICEBERG TABLE", name) is None:
                 return status("Statement executed successfully.")
             table = _owned(session, name)
+            if table.options.get("AUTO_REFRESH"):
+                raise errors.failed(f"{table.label} has AUTO_REFRESH = TRUE and cannot be refreshed by hand")
         _load(session, table)
+    return status("Statement executed successfully.")
+
+
+def refresh_if_due(session: Session, name: Name) -> None:
+    """What Snowflake does meanwhile to a table with AUTO_REFRESH is done here when it is read."""
+    account = session.account
+    with account.loading:
+        with account.lock:
+            table = account.find("ICEBERG TABLE", name)
+            if not isinstance(table, IcebergTable) or not table.options.get("AUTO_REFRESH"):
+                return
+            every = _integration(account, table.options).options.get(
+                "REFRESH_INTERVAL_SECONDS", storage.REFRESH_SECONDS
+            )
+            if time.monotonic() - table.looked_at < every:
+                return
+        _load(session, table)
+
+
+def alter(session: Session, statement: Alter) -> Result:
+    """ALTER ICEBERG TABLE ... SET AUTO_REFRESH, COMMENT. The role must own it."""
+    if set(statement.options) - {"AUTO_REFRESH", "COMMENT"}:
+        raise errors.not_emulated(f"ALTER ICEBERG TABLE ... {', '.join(statement.options)}")
+    with session.account.lock:
+        _owned(session, session.resolve(statement.name, 3)).options |= statement.options
     return status("Statement executed successfully.")
 
 
@@ -136,11 +164,16 @@ def _load(session: Session, table: IcebergTable) -> None:
     """Copy the snapshot that Glue shows now, if it is another than the table's."""
     account, options = session.account, table.options
     integration = _integration(account, options)
+    table.looked_at = time.monotonic()
+    # Glue's REST endpoint is not emulated: Glue itself is asked, which has the same tables.
+    by_rest = integration.options.get("REST_CONFIG")
     found = session.lake.table(
         table.glue_database,
         options["CATALOG_TABLE_NAME"],
-        catalog_id=integration.options["GLUE_CATALOG_ID"],
-        region=integration.options.get("GLUE_REGION"),
+        catalog_id=by_rest["CATALOG_NAME"] if by_rest else integration.options["GLUE_CATALOG_ID"],
+        region=integration.options.get("REST_AUTHENTICATION", {}).get("SIGV4_SIGNING_REGION")
+        if by_rest
+        else integration.options.get("GLUE_REGION"),
     )
     volume = account.find("EXTERNAL VOLUME", _used(options, "EXTERNAL VOLUME"))
     bases = [location["STORAGE_BASE_URL"] for location in volume.options["STORAGE_LOCATIONS"]] if volume else []
@@ -186,5 +219,5 @@ def _shown(table: IcebergTable) -> tuple[Any, ...]:
         "",
         "ROLE",
         "",
-        "",
+        '{"executionState":"RUNNING"}' if options.get("AUTO_REFRESH") else "",
     )

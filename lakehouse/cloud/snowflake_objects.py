@@ -1,0 +1,140 @@
+"""The objects of a deployment in a Snowflake account, each a step: made by one statement, dropped by another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lakehouse.cloud.snowflake_session import Administrator, Row
+from lakehouse.cloud.step import Found, Step
+from lakehouse.errors import LakehouseError
+from resources import snowflake_sql as sql
+
+
+@dataclass(frozen=True)
+class Object(Step):
+    """A role, user, warehouse, database or schema: whatever SHOW finds by its name."""
+
+    name: str
+    administrator: Administrator
+    kind: str
+    """As CREATE says it: EXTERNAL VOLUME."""
+    identifier: tuple[str, ...]
+    """A schema's is two names, the database's first."""
+    creation: str
+    """The statement that makes it, IF NOT EXISTS."""
+    needs: tuple[str, ...] = ()
+
+    @property
+    def what(self) -> str:
+        """`Snowflake warehouse 'LAKEHOUSE_PRODUCTION_WAREHOUSE'`."""
+        return f"Snowflake {self.kind.lower()} '{'.'.join(self.identifier)}'"
+
+    def find(self, found: Found) -> Any | None:
+        """The row that SHOW has of it."""
+        return self.administrator.find(self.kind, *self.identifier)
+
+    def create(self, found: Found) -> Any:
+        """Make it."""
+        self.administrator.change(self.creation)
+        return self.find(found)
+
+    def delete(self, found: Found, it: Any) -> None:
+        """Drop it."""
+        self.administrator.change(sql.drop(self.kind, *self.identifier))
+
+
+@dataclass(frozen=True)
+class GivenWarehouse(Step):
+    """A warehouse that somebody else made: used, never changed."""
+
+    name: str
+    administrator: Administrator
+    warehouse: str
+    needs: tuple[str, ...] = ()
+
+    @property
+    def what(self) -> str:
+        """With its name."""
+        return f"Snowflake warehouse '{self.warehouse}'"
+
+    def find(self, found: Found) -> Row:
+        """The row that SHOW has of it.
+
+        Raises: LakehouseError when there is none of that name.
+        """
+        shown = self.administrator.rows(sql.show("WAREHOUSE", self.warehouse))
+        for row in shown:
+            if row["name"] == self.warehouse:
+                return row
+        raise LakehouseError(
+            f"The Snowflake account {self.administrator.account} has no warehouse {self.warehouse} that the "
+            f"administrator's role may see. Nothing was changed. Correct --snowflake-warehouse, or leave it out, and "
+            f"the deployment makes one of its own"
+        )
+
+    def create(self, found: Found) -> Row:
+        """It is there, or `find` says that it is not."""
+        return self.find(found)
+
+    def delete(self, found: Found, it: Row) -> None:
+        """Never: `kept` says so."""
+
+    def kept(self, found: Found, it: Row) -> str:
+        """Always."""
+        return "was there before the deployment"
+
+
+@dataclass(frozen=True)
+class Holder(Object):
+    """A database or schema. It stays while something is in it that the deployment did not make."""
+
+    def kept(self, found: Found, it: Any) -> str:
+        """Names tables and views of others. Asked after the deployment's own tables were dropped."""
+        database, *schema = self.identifier
+        others = [
+            f"{row['schema_name']}.{row['name']}"
+            for row in self.administrator.rows(sql.show_objects(database))
+            if row["schema_name"] != "INFORMATION_SCHEMA" and schema in ([], [row["schema_name"]])
+        ]
+        return f"holds what the deployment did not make: {', '.join(others[:5])}" if others else ""
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Who, at Snowflake, assumes our IAM role, and the external id that it shows."""
+
+    iam_user_arn: str
+    external_id: str
+
+
+@dataclass(frozen=True)
+class Volume(Object):
+    """An external volume; `find` gives its Principal."""
+
+    def find(self, found: Found) -> Principal | None:
+        """What DESC EXTERNAL VOLUME says of its one location."""
+        if super().find(found) is None:
+            return None
+        properties = _described(self.administrator, self.kind, self.identifier)
+        location = json.loads(properties["STORAGE_LOCATION_1"])
+        return Principal(location["STORAGE_AWS_IAM_USER_ARN"], location["STORAGE_AWS_EXTERNAL_ID"])
+
+
+@dataclass(frozen=True)
+class Integration(Object):
+    """A catalog integration that signs its requests; `find` gives its Principal."""
+
+    def find(self, found: Found) -> Principal | None:
+        """What DESC CATALOG INTEGRATION says."""
+        if super().find(found) is None:
+            return None
+        properties = _described(self.administrator, self.kind, self.identifier)
+        return Principal(properties["API_AWS_IAM_USER_ARN"], properties["API_AWS_EXTERNAL_ID"])
+
+
+def _described(administrator: Administrator, kind: str, identifier: Sequence[str]) -> dict[str, str]:
+    rows = administrator.rows(sql.describe(kind, *identifier))
+    return {row["property"]: row["property_value"] for row in rows}

@@ -1,0 +1,108 @@
+"""An administrator's session in a Snowflake account, and the comment that says which deployment an object is of."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.cloud.names import TAG
+from lakehouse.errors import LakehouseError, UnclearState, Unreachable
+from resources import snowflake_sql as sql
+from resources.confluent.errors import Unsure
+
+if TYPE_CHECKING:
+    from snowflake.connector import SnowflakeConnection
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Administrator:
+    """An open session whose role may make what a deployment needs: ACCOUNTADMIN, or one that was granted as much."""
+
+    session: SnowflakeConnection = field(repr=False)
+    deployment: str
+
+    @property
+    def comment(self) -> str:
+        """What every object of the deployment carries."""
+        return f"{TAG}={self.deployment}"
+
+    @property
+    def account(self) -> str:
+        """The account identifier that the session was opened with."""
+        return self.session.account
+
+    def rows(self, statement: str) -> list[Row]:
+        """The rows of a statement that changes nothing, by their columns' names.
+
+        Raises: LakehouseError when Snowflake refuses; Unreachable.
+        """
+        from snowflake.connector.errors import OperationalError
+
+        try:
+            return self._run(statement)
+        except OperationalError as error:
+            raise Unreachable("Snowflake", self.account, "host, port and network", error.msg) from error
+
+    def change(self, statement: str) -> None:
+        """Run a statement that changes something.
+
+        Raises: LakehouseError when Snowflake refuses; Unsure when the answer was lost.
+        """
+        from snowflake.connector.errors import OperationalError
+
+        try:
+            self._run(statement)
+        except OperationalError as error:
+            raise Unsure(
+                f"Snowflake at {self.account} gave no answer ({error.msg}), so it may have carried this out or not: "
+                f"{statement} Run it again, which looks first"
+            ) from error
+
+    def find(self, kind: str, *name: str) -> Row | None:
+        """What SHOW says of the deployment's object of this name; None when there is none.
+
+        Raises: UnclearState when it is not the deployment's; otherwise as `rows`.
+        """
+        found = [row for row in self.rows(sql.show(kind, *name)) if row["name"] == name[-1]]
+        if found and found[0]["comment"] != self.comment:
+            raise UnclearState(
+                f"The Snowflake account {self.account} has a {kind.lower()} {'.'.join(name)} that is not of the "
+                f"deployment '{self.deployment}': its comment is '{found[0]['comment']}', not '{self.comment}'. It was "
+                f"left untouched. Rename or drop it, or choose another name of the deployment in lakehouse.yaml"
+            )
+        return found[0] if found else None
+
+    @contextlib.contextmanager
+    def acting_as(self, role: str, warehouse: str) -> Iterator[None]:
+        """Within, what is made is owned by the role. The administrator's role must have inherited it.
+
+        Parameters: the warehouse, because Snowflake makes Iceberg tables only in a session that has one.
+        """
+        [before] = self.rows("SELECT CURRENT_ROLE() AS ROLE")
+        self.rows(sql.use_role(role))
+        try:
+            self.rows(sql.use_warehouse(warehouse))
+            yield
+        finally:
+            self.rows(sql.use_role(before["ROLE"]))
+
+    def _run(self, statement: str) -> list[Row]:
+        from snowflake.connector.errors import Error, OperationalError
+
+        try:
+            with self.session.cursor() as cursor:
+                cursor.execute(statement)
+                columns = [column.name for column in cursor.description]
+                return [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
+        except OperationalError:
+            raise
+        except Error as error:
+            raise LakehouseError(
+                f"Snowflake at {self.account} refused a statement of the administrator's session: {error.msg} The "
+                f"statement changed nothing. Check that the session's role is ACCOUNTADMIN, or was granted as much: "
+                f"{statement}"
+            ) from error

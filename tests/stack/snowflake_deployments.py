@@ -1,0 +1,154 @@
+"""Deployments in the local Snowflake server, each with a bucket, Glue tables and an IAM role, seen from outside."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import uuid
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import boto3
+from snowflake_fixtures import Lake, Server
+
+from lakehouse.cloud.names import Names
+from lakehouse.cloud.perform import Action
+from lakehouse.cloud.policies import snowflake_trust
+from lakehouse.cloud.secrets import Secrets
+from lakehouse.cloud.snowflake_steps import snowflake_steps
+from lakehouse.cloud.step import Found, Step
+from lakehouse.config import Config, Topic
+from lakehouse.deployment import Deployment
+from resources.confluent.waiting import REAL, Clock
+
+ACCOUNT = "123456789012"
+KINDS = ("ROLE", "USER", "WAREHOUSE", "DATABASE", "EXTERNAL VOLUME", "CATALOG INTEGRATION")
+CHANGES = re.compile(r"(CREATE|ALTER|GRANT|REVOKE|DROP|COMMENT)\b")
+
+
+@cache
+def aws(service: str) -> Any:
+    """A client of the tests' own."""
+    return boto3.client(service, region_name=os.environ["AWS_REGION"])
+
+
+def changes(request: Any) -> bool:
+    """Whether a request on the wire asks for a change: of Snowflake, IAM or Secrets Manager."""
+    body = request.body or b""
+    if isinstance(body, str):
+        body = body.encode()
+    text = (gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body).decode(errors="replace")
+    if "sqlText" in text:
+        return bool(CHANGES.match(json.loads(text)["sqlText"]))
+    target = str(request.headers.get("X-Amz-Target", b""))
+    return "CreateSecret" in target or "PutSecret" in target or "Action=CreateRole" in text
+
+
+@dataclass(frozen=True)
+class TrustingRole(Step):
+    """`aws/role/snowflake`: trusts who the volume and the integration name."""
+
+    role: str
+    name: str = "aws/role/snowflake"
+    what: str = "the IAM role that Snowflake assumes"
+    needs: tuple[str, ...] = ("snowflake/volume", "snowflake/integration")
+
+    def find(self, found: Found) -> str | None:
+        try:
+            return aws("iam").get_role(RoleName=self.role)["Role"]["RoleName"]
+        except aws("iam").exceptions.NoSuchEntityException:
+            return None
+
+    def create(self, found: Found) -> str:
+        volume, integration = found["snowflake/volume"], found["snowflake/integration"]
+        trust = snowflake_trust(
+            volume.iam_user_arn, volume.external_id, integration.iam_user_arn, integration.external_id
+        )
+        aws("iam").create_role(RoleName=self.role, AssumeRolePolicyDocument=json.dumps(trust))
+        return self.role
+
+    def delete(self, found: Found, it: str) -> None:
+        aws("iam").delete_role(RoleName=self.role)
+
+
+@dataclass
+class Deployed:
+    """One deployment: its steps over new sessions, and what is there of it."""
+
+    server: Server
+    lake: Lake
+    warehouse: str | None = None
+    clock: Clock = REAL
+    names: Names = field(default_factory=lambda: Names(f"t{uuid.uuid4().hex[:8]}", ACCOUNT, os.environ["AWS_REGION"]))
+    told: list[Action] = field(default_factory=list)
+
+    @classmethod
+    def new(cls, server: Server, folder: Path, **settings: Any) -> Deployed:
+        """With a bucket of its own, and nothing in Glue but the database."""
+        names = Names(f"t{uuid.uuid4().hex[:8]}", ACCOUNT, os.environ["AWS_REGION"])
+        boto3.client("s3", endpoint_url=os.environ.get("AWS_ENDPOINT_URL_S3")).create_bucket(Bucket=names.bucket)
+        folder.mkdir(exist_ok=True)
+        return cls(server, Lake(folder, names.bucket), names=names, **settings)
+
+    @property
+    def schema(self) -> str:
+        return self.lake.database.upper()
+
+    def steps(self) -> list[Step]:
+        """In the order of a whole deployment, the IAM role among them."""
+        topics = {
+            name: Topic.model_validate({"name": name, "errors": "skip"}) for name in ("stock_trades", "users-by.region")
+        }
+        config = Config(namespace=self.lake.database, topics=topics, environments={})
+        steps = snowflake_steps(
+            self.server.administrator(),
+            Secrets(self.names.region),
+            self.names,
+            config,
+            Deployment(name=self.names.deployment, region=self.names.region),
+            self.warehouse,
+            self.clock,
+        )
+        at = [step.name for step in steps].index("snowflake/integration") + 1
+        return [*steps[:at], TrustingRole(self.names.role("snowflake")), *steps[at:]]
+
+    def key(self) -> str:
+        """The service user's private key, from its secret."""
+        answer = aws("secretsmanager").get_secret_value(SecretId=self.names.snowflake_secret)
+        return json.loads(answer["SecretString"])["private_key"]
+
+    def state(self) -> dict[str, Any]:
+        """All that is there, the deployment's name replaced, so that two can be compared."""
+        seen: dict[str, Any] = {kind: self._shown(f"show {kind}s", "name", "owner", "comment") for kind in KINDS}
+        database = self.names.snowflake("DATABASE")
+        if seen["DATABASE"]:
+            seen["SCHEMA"] = self._shown(f"show schemas in database {database}", "name", "owner", "comment")
+            seen["ICEBERG TABLE"] = self._shown(
+                f"show iceberg tables in database {database}", "name", "owner", "comment", "auto_refresh_status"
+            )
+        for role, *_ in seen["ROLE"]:
+            for question in ("grants to", "future grants to", "grants of"):
+                seen[f"{question} {role}"] = self.query(f"show {question} role {role}")
+        if seen["EXTERNAL VOLUME"]:
+            seen["volume"] = self.query(f"desc external volume {self.names.snowflake('VOLUME')}")
+        if seen["CATALOG INTEGRATION"]:
+            seen["integration"] = self.query(f"desc catalog integration {self.names.snowflake('GLUE')}")
+        text = json.dumps(seen, default=str)
+        for name in (self.names.deployment, self.names.deployment.upper(), self.lake.database, self.schema):
+            text = text.replace(name, "<name>")
+        return {kind: sorted(rows, key=str) for kind, rows in json.loads(text).items() if rows}
+
+    def query(self, statement: str) -> list[dict[str, Any]]:
+        """The administrator's, rows by column."""
+        with self.server.administrator() as session, session.cursor() as cursor:
+            cursor.execute(statement)
+            return [dict(zip([c.name for c in cursor.description], row, strict=True)) for row in cursor.fetchall()]
+
+    def _shown(self, question: str, *columns: str) -> list[list[str]]:
+        mine = self.names.deployment.upper()
+        rows = [[str(row[column]) for column in columns] for row in self.query(question)]
+        return sorted(row for row in rows if " in " in question or mine in row[0])
