@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,8 @@ class Version:
     version_id: str
     stages: frozenset[str]
     value: SecretJson
+    created_at: datetime | None = None
+    """None of one that was written just now."""
 
 
 @dataclass(frozen=True)
@@ -66,18 +69,25 @@ class Secrets:
         Raises: UnclearState when the secret is not a JSON object of texts; LakehouseError when AWS refuses;
         Unreachable.
         """
+        return self._read(name, stage, VersionStage=stage)
+
+    def versions(self, name: str) -> list[Version]:
+        """All versions that AWS still has, also those without a label; none when there is no such secret.
+
+        Raises: as `read`.
+        """
         with self._explained(name):
             try:
-                answer = self._client.get_secret_value(SecretId=name, VersionStage=stage)
+                pages = list(
+                    self._client.get_paginator("list_secret_version_ids").paginate(
+                        SecretId=name, IncludeDeprecated=True
+                    )
+                )
             except self._client.exceptions.ResourceNotFoundException:
-                return None
-        value = _parsed(answer.get("SecretString", ""))
-        if value is None:
-            raise UnclearState(
-                f"The secret '{name}' ({stage}) in region {self.region} is not a JSON object of texts. It was left "
-                f"untouched. Look at it in the AWS console, and put another version or choose another name"
-            )
-        return Version(answer["VersionId"], frozenset(answer["VersionStages"]), value)
+                return []
+        ids = [each["VersionId"] for page in pages for each in page["Versions"]]
+        read = (self._read(name, version_id, VersionId=version_id) for version_id in ids)
+        return [version for version in read if version]
 
     def create(self, name: str, value: SecretJson, *, description: str) -> None:
         """Make the secret with this value as its current version; a secret of that name stays as it is.
@@ -127,6 +137,30 @@ class Secrets:
                 f"Somebody else changed the secret '{name}' in region {self.region} at the same time. The version that "
                 f"is current now was left untouched. Run it again"
             )
+
+    def delete(self, name: str) -> None:
+        """Delete it at once, with all versions; what is not there is as well.
+
+        AWS would otherwise keep the name for days, and a secret of that name could not be made again.
+
+        Raises: LakehouseError when AWS refuses; Unreachable.
+        """
+        with self._explained(name):
+            self._client.delete_secret(SecretId=name, ForceDeleteWithoutRecovery=True)
+
+    def _read(self, name: str, version: str, **which: str) -> Version | None:
+        with self._explained(name):
+            try:
+                answer = self._client.get_secret_value(SecretId=name, **which)
+            except self._client.exceptions.ResourceNotFoundException:
+                return None
+        value = _parsed(answer.get("SecretString", ""))
+        if value is None:
+            raise UnclearState(
+                f"The secret '{name}' ({version}) in region {self.region} is not a JSON object of texts. It was left "
+                f"untouched. Look at it in the AWS console, and put another version or choose another name"
+            )
+        return Version(answer["VersionId"], frozenset(answer.get("VersionStages", ())), value, answer["CreatedDate"])
 
     @contextmanager
     def _explained(self, name: str) -> Iterator[None]:
