@@ -72,20 +72,17 @@ class Secrets:
         return self._read(name, stage, VersionStage=stage)
 
     def versions(self, name: str) -> list[Version]:
-        """All versions that AWS still has, also those without a label; none when there is no such secret.
+        """All versions that AWS still has, also those without a label.
 
-        Raises: as `read`.
+        Raises: as `read`; LakehouseError also when there is no such secret.
         """
-        with self._explained(name):
-            try:
-                pages = list(
-                    self._client.get_paginator("list_secret_version_ids").paginate(
-                        SecretId=name, IncludeDeprecated=True
-                    )
-                )
-            except self._client.exceptions.ResourceNotFoundException:
-                return []
-        ids = [each["VersionId"] for page in pages for each in page["Versions"]]
+        ids: list[str] = []
+        asked = {"SecretId": name, "IncludeDeprecated": True}
+        while asked:
+            with self._explained(name):
+                page = self._client.list_secret_version_ids(**asked)
+            ids += [each["VersionId"] for each in page["Versions"]]
+            asked = {**asked, "NextToken": page["NextToken"]} if page.get("NextToken") else {}
         read = (self._read(name, version_id, VersionId=version_id) for version_id in ids)
         return [version for version in read if version]
 

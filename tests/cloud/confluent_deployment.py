@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import boto3
+import pytest
+import requests
+from botocore.client import BaseClient
 from confluent_server import ConfluentServer
 from sleepless import Sleepless
 
@@ -19,8 +22,11 @@ from lakehouse.cloud.secrets import Secrets
 from lakehouse.cloud.step import Step
 from lakehouse.config import Config
 from lakehouse.deployment import Deployment
+from resources.confluent.errors import Unsure
 from resources.confluent_cloud import ConfluentCloud
 
+TRIES = 500
+"""More than there are changes, twice."""
 ACCOUNT, REGION = "123456789012", "us-east-1"
 SQL = "CREATE TABLE IF NOT EXISTS `totals` AS SELECT quantity * price AS total FROM `stock_trades`"
 SMALL: dict[str, Any] = {
@@ -124,7 +130,6 @@ KINDS = (
 
 def inventory(server: ConfluentServer) -> list[str]:
     """Everything that is there, without what differs from one run to another: ids, times, secrets."""
-    ids: dict[str, str] = {}
 
     def plain(value: Any) -> str:
         def same(match: re.Match) -> str:
@@ -134,8 +139,15 @@ def inventory(server: ConfluentServer) -> list[str]:
         text = re.sub(r"'(created_at|updated_at|external_id)': '[^']*'", "", text)
         return text.replace(server.url, "")
 
-    assert not ids
     return sorted(f"{kind} {plain(document)}" for kind in KINDS for document in getattr(server.state, kind).values())
+
+
+def closure(steps: list[Step], name: str) -> list[Step]:
+    """The step of that name and all that it needs, in order."""
+    by_name, wanted = {step.name: step for step in steps}, [name]
+    for each in wanted:
+        wanted += by_name[each].needs
+    return [step for step in steps if step.name in wanted]
 
 
 def left(server: ConfluentServer) -> list[str]:
@@ -147,27 +159,53 @@ class Killed(BaseException):
     """The process ended here."""
 
 
-@dataclass
 class Ending:
-    """Ends the process `before` or `after` each changing call that is the `nth` (from 1), at the transport."""
+    """Ends the process before and after changing calls, at the transports of both clouds: each once.
 
-    nth: int = 0
-    moment: str = ""
-    error: Callable[[], BaseException] = Killed
-    changes: list[str] = field(default_factory=list)
+    `changes` are the calls that were carried out, `struck` those that it ended at.
+    """
 
-    def around(self, change: str, do: Callable[[], Any]) -> Any:
-        self.changes.append(change)
-        mine = len(self.changes) == self.nth
-        if mine and self.moment == "before":
-            raise self.error()
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, moments: tuple[str, ...], *, every: bool = True):
+        """Parameters: `before` and `after` as wanted; whether at every call, or only at the first of each kind."""
+        self.error: Callable[[], BaseException] = Killed
+        """What ends it. An error of the transport after a call is an answer that was lost."""
+        self.moments, self.changes = moments, []
+        self.struck: set[tuple[str, str]] = set()
+        send, call = requests.request, BaseClient._make_api_call
+
+        def request(method: str, url: str, **given: Any) -> Any:
+            path = "/" + url.partition("//")[2].partition("/")[2]
+            kind = f"{method} {'/'.join(re.findall('(?<=/)[a-z-]+(?=/|$)', path))}"
+            change = f"{method} {path} {given.get('json')} {given.get('params')}" if every else kind
+            changes = method != "GET" and not path.endswith("/validate")
+            do = lambda: send(method, url, **given)  # noqa: E731
+            return self._around(change, do) if changes else do()
+
+        def api_call(client: BaseClient, operation: str, given: dict[str, Any]) -> Any:
+            change = f"{operation} {given.get('SecretId') or given.get('Name')}" if every else operation
+            do = lambda: call(client, operation, given)  # noqa: E731
+            return do() if operation.startswith(("Get", "List", "Describe")) else self._around(change, do)
+
+        monkeypatch.setattr(requests, "request", request)
+        monkeypatch.setattr(BaseClient, "_make_api_call", api_call)
+
+    def again_and_again(self, do: Callable[[], Any]) -> None:
+        """As somebody does who runs a command until it comes to its end."""
+        for _ in range(TRIES):
+            try:
+                return do()
+            except (Killed, Unsure):
+                continue
+        raise AssertionError(f"not at its end after {TRIES} tries; the last change: {self.changes[-1]}")
+
+    def _around(self, change: str, do: Callable[[], Any]) -> Any:
+        self._strike(change, "before")
         done = do()
-        if mine and self.moment == "after":
-            raise self.error()
+        self.changes.append(change)
+        self._strike(change, "after")
         return done
 
-
-def chunks(count: int, step: int) -> Iterator[range]:
-    """Ranges of at most `step`."""
-    for start in range(0, count, step):
-        yield range(start, min(count, start + step))
+    def _strike(self, change: str, moment: str) -> None:
+        if moment in self.moments and (change, moment) not in self.struck:
+            self.struck.add((change, moment))
+            raise self.error()

@@ -103,10 +103,11 @@ class AccountKey:
 
     def strays(self) -> list[ApiKey]:
         """Those that nobody has: they were made, and never stored."""
-        labelled = filter(None, (self.version(stage) for stage in (CURRENT, PENDING, PREVIOUS)))
+        labelled = [version for stage in (CURRENT, PENDING, PREVIOUS) if (version := self.version(stage))]
         stored = {self.key(version).id for version in labelled}
         unknown = [each for each in self.ours() if each.id not in stored]
-        if unknown:
+        if unknown and labelled:
+            # It may have been in a version that has lost its labels.
             stored |= {self.key(version).id for version in self.secrets.versions(self.secret)}
         return [each for each in unknown if each.id not in stored]
 
