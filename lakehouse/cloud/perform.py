@@ -80,7 +80,7 @@ def plan_deletion(steps: Sequence[Step], *, delete_data: bool) -> Iterator[Actio
 
     Parameters: `delete_data`, whether what holds data goes too.
     """
-    found = _all_found(steps)
+    found = all_found(steps)
     for step in reversed(steps):
         yield _fate(step, found, delete_data)
 
@@ -91,7 +91,7 @@ def delete(steps: Sequence[Step], tell: Tell, *, delete_data: bool) -> None:
     Parameters: as `plan_deletion`.
     Raises: LakehouseError that names the step; what comes before it in the list is still there then.
     """
-    found = _all_found(steps)
+    found = all_found(steps)
     for step in reversed(steps):
         # Asked now and not before: what is in a thing may have gone with the steps after it.
         action = _fate(step, found, delete_data)
@@ -161,7 +161,7 @@ def _intended(step: Step, found: dict[str, Any]) -> Action:
     return Action(step, "change", "; ".join(differences)) if differences else Action(step, "keep", "is as it should be")
 
 
-def _all_found(steps: Iterable[Step]) -> dict[str, Any]:
+def all_found(steps: Iterable[Step]) -> dict[str, Any]:
     """All that is there. What stands on something that is gone is gone with it."""
     found: dict[str, Any] = {}
     for step in steps:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,8 @@ class Version:
     version_id: str
     stages: frozenset[str]
     value: SecretJson
+    created_at: datetime | None = None
+    """None of one that was written just now."""
 
 
 @dataclass(frozen=True)
@@ -69,18 +72,22 @@ class Secrets:
         Raises: UnclearState when the secret is not a JSON object of texts; LakehouseError when AWS refuses;
         Unreachable.
         """
-        with self._explained(name):
-            try:
-                answer = self._client.get_secret_value(SecretId=name, VersionStage=stage)
-            except self._client.exceptions.ResourceNotFoundException:
-                return None
-        value = _parsed(answer.get("SecretString", ""))
-        if value is None:
-            raise UnclearState(
-                f"The secret '{name}' ({stage}) in region {self.region} is not a JSON object of texts. It was left "
-                f"untouched. Look at it in the AWS console, and put another version or choose another name"
-            )
-        return Version(answer["VersionId"], frozenset(answer["VersionStages"]), value)
+        return self._read(name, stage, VersionStage=stage)
+
+    def versions(self, name: str) -> list[Version]:
+        """All versions that AWS still has, also those without a label.
+
+        Raises: as `read`; LakehouseError also when there is no such secret.
+        """
+        ids: list[str] = []
+        asked = {"SecretId": name, "IncludeDeprecated": True}
+        while asked:
+            with self._explained(name):
+                page = self._client.list_secret_version_ids(**asked)
+            ids += [each["VersionId"] for each in page["Versions"]]
+            asked = {**asked, "NextToken": page["NextToken"]} if page.get("NextToken") else {}
+        read = (self._read(name, version_id, VersionId=version_id) for version_id in ids)
+        return [version for version in read if version]
 
     def create(self, name: str, value: SecretJson, *, description: str) -> None:
         """Make the secret with this value as its current version, and the deployment's tag; a secret of that name stays
@@ -136,6 +143,30 @@ class Secrets:
                 f"Somebody else changed the secret '{name}' in region {self.region} at the same time. The version that "
                 f"is current now was left untouched. Run it again"
             )
+
+    def delete(self, name: str) -> None:
+        """Delete it at once, with all versions; what is not there is as well.
+
+        AWS would otherwise keep the name for days, and a secret of that name could not be made again.
+
+        Raises: LakehouseError when AWS refuses; Unreachable.
+        """
+        with self._explained(name):
+            self._client.delete_secret(SecretId=name, ForceDeleteWithoutRecovery=True)
+
+    def _read(self, name: str, version: str, **which: str) -> Version | None:
+        with self._explained(name):
+            try:
+                answer = self._client.get_secret_value(SecretId=name, **which)
+            except self._client.exceptions.ResourceNotFoundException:
+                return None
+        value = _parsed(answer.get("SecretString", ""))
+        if value is None:
+            raise UnclearState(
+                f"The secret '{name}' ({version}) in region {self.region} is not a JSON object of texts. It was left "
+                f"untouched. Look at it in the AWS console, and put another version or choose another name"
+            )
+        return Version(answer["VersionId"], frozenset(answer.get("VersionStages", ())), value, answer["CreatedDate"])
 
     @contextmanager
     def _explained(self, name: str) -> Iterator[None]:

@@ -56,6 +56,10 @@ class ApiKey:
             raise ValueError(f"the secret of API key {self.id} is not known: it is shown only when a key is made")
         return Key(self.id, self.secret)
 
+    def is_for(self, scope: Scope) -> bool:
+        """Whether that is what it opens."""
+        return self.scope_id == scope.id and scope.environment in (None, self.environment_id)
+
     @staticmethod
     def of(answer: dict[str, Any]) -> ApiKey:
         """Read an answer."""
@@ -78,12 +82,17 @@ class ApiKeys:
 
     plane: Plane
 
-    def list(self, owner_id: str, scope: Scope) -> list[ApiKey]:
-        """One account's keys for one thing, the oldest first."""
-        query = {"spec.owner": owner_id, "spec.resource": scope.id}
+    def list(self, owner_id: str, scope: Scope | None = None) -> list[ApiKey]:
+        """One account's keys, for one thing or for all, the oldest first."""
+        query = {"spec.owner": owner_id, "spec.resource": scope and scope.id}
         keys = [ApiKey.of(answer) for answer in self.plane.items("/iam/v2/api-keys", query)]
-        mine = [each for each in keys if scope.environment in (None, each.environment_id)]
+        mine = [each for each in keys if scope is None or each.is_for(scope)]
         return sorted(mine, key=lambda each: each.created_at)
+
+    def find(self, key_id: str) -> ApiKey | None:
+        """By id, without its secret."""
+        answer = self.plane.find(f"/iam/v2/api-keys/{key_id}")
+        return answer and ApiKey.of(answer)
 
     def create(self, name: str, description: str, owner_id: str, scope: Scope) -> ApiKey:
         """Make one. Its secret is in what this returns and nowhere else; planes learn of the key within minutes."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
@@ -14,16 +15,18 @@ READY = frozenset({"RUNNING"})
 
 @dataclass(frozen=True)
 class Connector:
-    """A connector. `detail` is the trace of what stopped it."""
+    """A connector. `detail` is the trace of what stopped it; `config` is only known of those in a list."""
 
     name: str
     phase: str
     detail: str = ""
+    config: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @staticmethod
-    def of(status: dict[str, Any]) -> Connector:
+    def of(status: dict[str, Any], config: Mapping[str, str] | None = None) -> Connector:
         """Read an answer of `/status`."""
-        return Connector(status["name"], status["connector"]["state"], status["connector"].get("trace") or "")
+        state = status["connector"]
+        return Connector(status["name"], state["state"], state.get("trace") or "", config or {})
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,9 @@ class Connectors:
     cluster_id: str
 
     def list(self) -> list[Connector]:
-        """All, with their states."""
+        """All, with their states and configurations."""
         answer = self.plane.listed(f"{self._path}/connectors", {"expand": "info,status,id"})
-        return [Connector.of(each["status"]) for each in answer.values()]
+        return [Connector.of(each["status"], each["info"]["config"]) for each in answer.values()]
 
     def find(self, name: str) -> Connector | None:
         """By name."""

@@ -52,14 +52,17 @@ class ComputePools:
     plane: Plane
     environment_id: str
 
+    def list(self) -> list[ComputePool]:
+        """All that the key may see."""
+        answers = self.plane.items("/fcpm/v2/compute-pools", {"environment": self.environment_id})
+        return [ComputePool.of(answer) for answer in answers]
+
     def find(self, name: str) -> ComputePool | None:
         """By display name.
 
         Raises: UnclearState when several have it.
         """
-        answers = self.plane.items("/fcpm/v2/compute-pools", {"environment": self.environment_id})
-        pools = [ComputePool.of(answer) for answer in answers]
-        return the_one(f"compute pool '{name}'", [each for each in pools if each.name == name])
+        return the_one(f"compute pool '{name}'", [each for each in self.list() if each.name == name])
 
     def get(self, pool_id: str) -> ComputePool | None:
         """By id; None when it is gone."""

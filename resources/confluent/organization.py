@@ -130,6 +130,11 @@ class RoleBindings:
         bindings = [RoleBinding.of(answer) for answer in self.plane.items("/iam/v2/role-bindings", query)]
         return [each for each in bindings if each.crn_pattern == crn_pattern]
 
+    def below(self, crn: str, principal: str) -> list[RoleBinding]:
+        """A principal's on a thing and on all parts of it."""
+        query = {"crn_pattern": crn, "principal": principal}
+        return [RoleBinding.of(answer) for answer in self.plane.items("/iam/v2/role-bindings", query)]
+
     def find(self, principal: str, role: str, crn_pattern: str) -> RoleBinding | None:
         """By all that it says."""
         return next(iter(self.list(crn_pattern, principal, role)), None)

@@ -41,14 +41,17 @@ class ProviderIntegrations:
     plane: Plane
     environment_id: str
 
+    def list(self) -> list[ProviderIntegration]:
+        """All of AWS."""
+        answers = self.plane.items("/pim/v1/integrations", {"environment": self.environment_id})
+        return [ProviderIntegration.of(each) for each in answers if each["provider"].upper() == "AWS"]
+
     def find(self, name: str) -> ProviderIntegration | None:
         """By display name.
 
         Raises: UnclearState when several have it.
         """
-        answers = self.plane.items("/pim/v1/integrations", {"environment": self.environment_id})
-        integrations = [ProviderIntegration.of(each) for each in answers if each["provider"].upper() == "AWS"]
-        return the_one(f"provider integration '{name}'", [each for each in integrations if each.name == name])
+        return the_one(f"provider integration '{name}'", [each for each in self.list() if each.name == name])
 
     def create(self, name: str, customer_role_arn: str) -> ProviderIntegration:
         """Make one. It cannot be changed: another role means another one, with another external id."""

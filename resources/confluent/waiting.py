@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from lakehouse.errors import Unreachable
-from resources.confluent.errors import ConfluentError, Unsure
+from resources.confluent.errors import ConfluentError, Refused, Unsure
 
 FAILED = frozenset({"FAILED", "FAILING"})
 EVERY_SECONDS = 10.0
@@ -43,6 +43,7 @@ class Phased(Protocol):
 
 
 P = TypeVar("P", bound=Phased)
+T = TypeVar("T")
 
 
 def wait(
@@ -95,6 +96,52 @@ def wait_gone(
         return None if seen is None else getattr(seen, "phase", "there")
 
     _until(missing, what, "still there", deadline_seconds, every_seconds, clock)
+
+
+def wait_there(
+    what: str,
+    look: Callable[[], T | None],
+    *,
+    deadline_seconds: float,
+    every_seconds: float = EVERY_SECONDS,
+    clock: Clock = REAL,
+) -> T:
+    """Look until `look` gives something: lists show new things late.
+
+    Raises: TimedOut, and what `look` raises.
+    """
+    seen: T | None = None
+
+    def missing() -> str | None:
+        nonlocal seen
+        seen = look()
+        return "not to be seen" if seen is None else None
+
+    _until(missing, what, "not there", deadline_seconds, every_seconds, clock)
+    return seen
+
+
+def when_allowed(
+    what: str,
+    do: Callable[[], T],
+    *,
+    deadline_seconds: float,
+    every_seconds: float = EVERY_SECONDS,
+    clock: Clock = REAL,
+) -> T:
+    """Do it; as long as it is refused, again: planes learn of a role late.
+
+    Raises: Refused, as it is at the deadline, and whatever else `do` raises.
+    """
+    began = clock.now()
+    while True:
+        try:
+            return do()
+        except Refused as error:
+            if clock.now() - began + every_seconds > deadline_seconds:
+                error.add_note(f"{what} was tried for {deadline_seconds:.0f} seconds")
+                raise
+        clock.sleep(every_seconds)
 
 
 def wait_accepted(

@@ -139,6 +139,12 @@ def create_key(state: State, request: Request):
     return 202, document | {"spec": spec | {"secret": secret}}
 
 
+def get_key(state: State, request: Request, thing_id: str):
+    if thing_id not in state.keys:
+        raise Problem(403, "Forbidden Access", "forbidden_access")
+    return 200, state.keys[thing_id]
+
+
 def delete_key(state: State, request: Request, thing_id: str):
     if thing_id not in state.keys:
         raise Problem(403, "Forbidden Access", "forbidden_access")
@@ -159,5 +165,6 @@ RULES = [
     Rule("/iam/v2/role-bindings/<thing_id>", methods=["DELETE"], endpoint=delete_binding),
     Rule("/iam/v2/api-keys", methods=["GET"], endpoint=list_keys),
     Rule("/iam/v2/api-keys", methods=["POST"], endpoint=create_key),
+    Rule("/iam/v2/api-keys/<thing_id>", methods=["GET"], endpoint=get_key),
     Rule("/iam/v2/api-keys/<thing_id>", methods=["DELETE"], endpoint=delete_key),
 ]

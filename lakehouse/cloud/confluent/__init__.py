@@ -1,0 +1,1 @@
+"""The steps of a deployment in Confluent Cloud, by plane."""

@@ -1,0 +1,68 @@
+"""A deployment in Confluent Cloud that is ended before and after its changes, and begun again."""
+
+from __future__ import annotations
+
+import pytest
+import requests
+from confluent_deployment import SMALL, Ending, Lake, closure, inventory, left
+
+from lakehouse.cloud.perform import create, plan
+from resources.confluent import plane
+
+pytest_plugins = ["confluent_fixtures", "confluent_lakes"]
+
+EVERY = [False, pytest.param(True, marks=pytest.mark.long)]
+"""Changes: the first of each kind, or every single one."""
+
+
+@pytest.fixture
+def small(lake: Lake) -> Lake:
+    """Each kind of thing, few of each."""
+    lake.topics = SMALL | {"totals": {"engine": "tableflow"}}
+    return lake
+
+
+@pytest.fixture
+def expected(small: Lake) -> list[str]:
+    """What is there when nothing ends a deployment. It is gone again."""
+    small.create()
+    expected = inventory(small.server)
+    small.delete()
+    assert left(small.server) == [] and not small.secrets() and not small.things
+    return expected
+
+
+@pytest.mark.parametrize("every", EVERY)
+def test_ended_at_changes_it_ends_as_if_nothing_had_happened(small: Lake, expected, every, monkeypatch):
+    ending = Ending(monkeypatch, ("before", "after"), every=every)
+    for step in small.steps:
+        ending.again_and_again(lambda step=step: create(closure(small.steps, step.name), small.told.append))
+    assert inventory(small.server) == expected
+    assert_keys_are_stored(small)
+    ending.again_and_again(small.delete)
+    assert left(small.server) == [] and not small.secrets() and not small.things
+    assert len(ending.struck) > (180 if every else 50)
+
+
+@pytest.mark.parametrize("every", EVERY)
+def test_answers_that_were_lost_make_nothing_twice(small: Lake, expected, every, monkeypatch):
+    monkeypatch.setattr(plane, "FIRST_PAUSE_SECONDS", 0)
+    ending = Ending(monkeypatch, ("after",), every=every)
+    ending.error = requests.ConnectionError
+    for step in small.steps:
+        ending.again_and_again(lambda step=step: create(closure(small.steps, step.name), small.told.append))
+    assert {action.verb for action in plan(small.steps)} == {"keep"}
+    assert inventory(small.server) == expected
+    assert_keys_are_stored(small)
+    ending.again_and_again(small.delete)
+    assert left(small.server) == [] and not small.secrets()
+    assert len(ending.struck) > (80 if every else 20)
+
+
+def assert_keys_are_stored(lake: Lake) -> None:
+    """Each key is in a secret of its own, with what opens it."""
+    written, state = lake.secrets().values(), lake.server.state
+    assert len(state.keys) == len(written)
+    for key_id in state.keys:
+        [secret] = [each for each in written if key_id in each]
+        assert state.secrets[key_id] in secret
