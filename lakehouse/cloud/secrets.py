@@ -52,8 +52,8 @@ class Secrets:
     """The secrets of one AWS account and region. Endpoints and credentials come the way boto3 takes them."""
 
     region: str
-    deployment: str
-    """Whose they are: what is made here gets its tag."""
+    deployment: str = ""
+    """Whose they are: what is made here gets its tag. Who only reads need not say it."""
 
     @cached_property
     def _client(self) -> SecretsManagerClient:

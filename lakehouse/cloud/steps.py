@@ -2,11 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lakehouse.cloud.access import Access
+from lakehouse.cloud.aws_steps import aws_steps
+from lakehouse.cloud.confluent_steps import confluent_steps
+from lakehouse.cloud.snowflake_steps import snowflake_steps
 from lakehouse.cloud.step import Step
 from lakehouse.config import Config
 
 
 def deployment_steps(config: Config, access: Access) -> list[Step]:
     """The steps. Nothing connects before one of them is looked up."""
-    return []
+    names, deployment = access.names, access.deployment
+    return ordered(
+        [
+            *aws_steps(access.session, names, config, deployment),
+            *confluent_steps(access.confluent, access.secrets, names, config, deployment),
+            *snowflake_steps(access.administrator, access.secrets, names, config, deployment, access.warehouse),
+        ]
+    )
+
+
+def ordered(steps: Sequence[Step]) -> list[Step]:
+    """The steps as they are given, but for those whose needs come later: they come right after those.
+
+    The clouds need each other in turns: a role in AWS trusts what Confluent answered, whose next step uses the role.
+
+    Raises: ValueError when a need is in no step, or steps need each other.
+    """
+    rest, done, names = list(steps), [], set()
+    while rest:
+        step = next((step for step in rest if names.issuperset(step.needs)), None)
+        if step is None:
+            raise ValueError(f"never satisfied: {', '.join(step.name for step in rest)}")
+        rest.remove(step)
+        done.append(step)
+        names.add(step.name)
+    return done
