@@ -107,7 +107,10 @@ class Lake:
         names = [
             each["Name"] for page in client.get_paginator("list_secrets").paginate() for each in page["SecretList"]
         ]
-        return {name: client.get_secret_value(SecretId=name)["SecretString"] for name in names}
+        # Without a label moto gives the version that was current first.
+        return {
+            name: client.get_secret_value(SecretId=name, VersionStage="AWSCURRENT")["SecretString"] for name in names
+        }
 
 
 KINDS = (

@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
+from lakehouse.cloud.confluent.access import GRANTED_SECONDS
+from lakehouse.cloud.confluent.foundation import LISTED_SECONDS
 from lakehouse.cloud.confluent.keys import flink_region
 from lakehouse.cloud.confluent.streams import TOPIC_SECONDS, TopicStep
 from lakehouse.cloud.names import Names
@@ -18,7 +20,6 @@ from resources.confluent_cloud import ConfluentCloud
 
 POOL_SECONDS = 60 * 60
 STATEMENT_SECONDS = 30 * 60
-GRANTED_SECONDS = 180
 MAX_CFU = 10
 FLINK_KEY = "confluent/key/flink/flink"
 
@@ -110,15 +111,15 @@ class StatementStep(Step):
         return [when_allowed(self.what, make, deadline_seconds=GRANTED_SECONDS, clock=self.clock)]
 
     def settle(self, found: Found, it: list[Statement]) -> list[Statement]:
-        return [
-            wait(
-                self.what,
-                lambda: self._statements(found).find(self.statement),
-                {"RUNNING", "COMPLETED"},
-                deadline_seconds=STATEMENT_SECONDS,
-                clock=self.clock,
-            )
-        ]
+        statements = self._statements(found)
+        wait(
+            self.what,
+            lambda: statements.find(self.statement),
+            {"RUNNING", "COMPLETED"},
+            deadline_seconds=STATEMENT_SECONDS,
+            clock=self.clock,
+        )
+        return wait_there(self.what, lambda: self.find(found), deadline_seconds=LISTED_SECONDS, clock=self.clock)
 
     def differences(self, found: Found, it: list[Statement]) -> list[str]:
         different = [f"'{each.name}' runs other SQL" for each in it if each.name != self.statement]

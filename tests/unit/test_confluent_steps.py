@@ -1,0 +1,385 @@
+"""A deployment in Confluent Cloud: what it makes, finds again, mends and takes away, on the stand-in and moto."""
+
+from __future__ import annotations
+
+import json
+import logging
+import traceback
+
+import boto3
+import pytest
+from confluent_deployment import LARGE, REGION, SMALL, Lake, inventory, left
+from confluent_server import Fault
+from confluent_state import ORGANIZATION
+
+from lakehouse.cloud.confluent_keys import rotate
+from lakehouse.cloud.perform import plan, plan_deletion
+from lakehouse.errors import LakehouseError, UnclearState
+from resources.confluent.api_keys import Scope
+from resources.confluent.waiting import Failed
+
+pytest_plugins = ["confluent_fixtures", "confluent_lakes"]
+
+PATH = "/confluent_cloud_resource/lake"
+
+
+def verbs(lake: Lake) -> dict[str, str]:
+    """What is to be done, by step, where that is anything."""
+    return {action.step.name: action.why for action in plan(lake.steps) if action.verb != "keep"}
+
+
+def spec(document: dict) -> dict:
+    return document["spec"]
+
+
+def account(lake: Lake, purpose: str) -> str:
+    """The id of a service account."""
+    name = lake.names.service_account(purpose)
+    [found] = [each["id"] for each in lake.server.state.accounts.values() if each["display_name"] == name]
+    return found
+
+
+def of(lake: Lake, purpose: str) -> str:
+    return f"User:{account(lake, purpose)}"
+
+
+def test_it_is_made_found_again_and_taken_away(lake: Lake):
+    state = lake.server.state
+    state.polls, state.key_lag, state.role_lag, state.list_lag = 3, 3, 3, 1
+    lake.create()
+    state.list_lag = 0
+    calls = len(lake.server.calls)
+    assert verbs(lake) == {}
+    before = inventory(lake.server)
+    lake.create()
+    assert {method for method, _ in lake.server.calls[calls:]} == {"GET"}
+    assert inventory(lake.server) == before
+
+    [environment], [cluster] = state.environments.values(), state.clusters.values()
+    assert environment["display_name"] == spec(cluster)["display_name"] == "lakehouse-lake"
+    assert spec(cluster)["region"] == REGION
+    partitions = {each["topic_name"]: each["partitions_count"] for each in state.topics.values()}
+    assert partitions == dict.fromkeys(["stock_trades", "totals", "flagged", "orders", "orders.dead"], 6)
+    [table] = [each for each in state.tableflow_topics.values() if spec(each)["display_name"] == "stock_trades"]
+    assert spec(table)["storage"]["bucket_name"] == lake.names.bucket
+    assert spec(table)["config"] == {
+        "retention_ms": "604800000",
+        "error_handling": {"mode": "SUSPEND"},
+        "metadata_column_naming_scheme": "PORTABLE",
+    }
+    [integration] = state.integrations.values()
+    assert integration["config"]["customer_iam_role_arn"] == lake.names.role_arn("confluent")
+
+    lake.delete()
+    assert left(lake.server) == [] and lake.secrets() == {}
+    assert {action.verb for action in plan_deletion(lake.steps, delete_data=True)} == {"absent"}
+
+
+def test_roles_are_as_narrow_as_they_can_be(lake: Lake):
+    lake.create()
+    state = lake.server.state
+    [environment], [cluster], [registry] = state.environments, state.clusters, state.registries
+    inside = f"{ORGANIZATION}/environment={environment}/"
+    kafka = f"cloud-cluster={cluster}/kafka={cluster}/"
+    subjects = f"schema-registry={registry}/subject="
+    found = {
+        purpose: {
+            (
+                each["role_name"],
+                each["crn_pattern"].removeprefix(inside).replace(kafka, "").replace(subjects, "subject="),
+            )
+            for each in state.bindings.values()
+            if each["principal"] == of(lake, purpose)
+        }
+        for purpose in ("app_manager", "schema_registry", "flink", "spark", "app_consumer")
+    }
+    [integration] = state.integrations
+    assert found == {
+        "app_manager": {
+            ("CloudClusterAdmin", f"cloud-cluster={cluster}"),
+            ("DeveloperRead", "subject=*"),
+            ("Assigner", f"provider-integration={integration}"),
+        },
+        "schema_registry": {("DeveloperRead", "subject=*"), ("DeveloperWrite", "subject=*")},
+        "flink": {
+            ("FlinkDeveloper", f"{ORGANIZATION}/environment={environment}"),
+            ("ResourceOwner", "topic=*"),
+            ("ResourceOwner", "transactional-id=*"),
+            ("ResourceOwner", "subject=*"),
+            ("Assigner", f"{ORGANIZATION}/service-account={account(lake, 'flink')}"),
+        },
+        "spark": {
+            *(("DeveloperRead", f"topic={topic}") for topic in LARGE),
+            ("DeveloperRead", "group=lakehouse*"),
+            ("DeveloperRead", "group=spark-kafka-relation*"),
+            ("DeveloperRead", "subject=*"),
+            ("DeveloperWrite", "topic=flagged"),
+            ("DeveloperWrite", "topic=orders.dead"),
+            ("DeveloperWrite", "transactional-id=lakehouse*"),
+            ("DeveloperWrite", "subject=flagged-key"),
+            ("DeveloperWrite", "subject=flagged-value"),
+        },
+        "app_consumer": set(),
+    }
+    acls = {
+        (each["principal"], each["operation"], each["resource_type"], each["resource_name"])
+        for each in state.acls.values()
+    }
+    assert acls == {
+        *((of(lake, "app_producer"), "WRITE", "TOPIC", topic) for topic in ("stock_trades", "orders")),
+        *((of(lake, "app_consumer"), "READ", "TOPIC", topic) for topic in LARGE),
+        (of(lake, "app_consumer"), "READ", "GROUP", "lakehouse-lake"),
+        (of(lake, "app_connector"), "WRITE", "TOPIC", "stock_trades"),
+        (of(lake, "app_connector"), "DESCRIBE", "CLUSTER", "kafka-cluster"),
+        (of(lake, "spark"), "DESCRIBE", "CLUSTER", "kafka-cluster"),
+    }
+
+
+def test_keys_are_in_the_kickstarters_secrets(lake: Lake):
+    lake.create()
+    state, secrets = lake.server.state, {name: json.loads(text) for name, text in lake.secrets().items()}
+    [environment], [cluster], [pool] = state.environments, state.clusters, state.pools
+    kafka = {"sasl.username", "sasl.password", "bootstrap.servers"}
+    for purpose in ("app_manager", "app_consumer", "app_producer", "spark"):
+        secret = secrets.pop(f"{PATH}/kafka_cluster/{purpose}/python_client")
+        assert set(secret) == kafka
+        assert state.secrets[secret["sasl.username"]] == secret["sasl.password"]
+        assert secret["bootstrap.servers"] == f"{cluster}.us-east-1.aws.confluent.cloud:9092"
+    for path in ("schema_registry_cluster", "schema_registry_cluster/spark"):
+        secret = secrets.pop(f"{PATH}/{path}/python_client")
+        key_id, _, key_secret = secret.pop("schema.registry.basic.auth.user.info").partition(":")
+        assert state.secrets[key_id] == key_secret
+        [registry] = state.registries.values()
+        assert secret == {
+            "schema.registry.basic.auth.credentials.source": "USER_INFO",
+            "schema.registry.url": spec(registry)["http_endpoint"],
+        }
+    tableflow, flink = secrets.pop(f"{PATH}/tableflow"), secrets.pop(f"{PATH}/flink")
+    for secret in (tableflow, flink):
+        assert state.secrets[secret.pop("api.key")] == secret.pop("api.key.secret")
+    assert tableflow == {"environment.id": environment, "kafka.cluster.id": cluster}
+    assert flink == {"compute.pool.id": pool, "principal.id": account(lake, "flink")}
+    assert secrets == {}
+
+
+def test_without_tableflow_and_flink_there_is_nothing_of_them(lake: Lake):
+    lake.topics, lake.flink = {"orders": {}}, {}
+    lake.create()
+    state = lake.server.state
+    assert not (state.integrations or state.catalogs or state.pools or state.connectors)
+    assert not any("flink" in name or "tableflow" in name for name in lake.secrets())
+    assert len(state.accounts) == 6
+
+
+def test_a_cluster_with_topics_that_others_fill_is_data(lake: Lake):
+    lake.create()
+    lake.delete(delete_data=False)
+    state = lake.server.state
+    assert left(lake.server) == ["environments", "clusters", "registries", "topics"]
+    assert [each["topic_name"] for each in state.topics.values()] == ["orders"]
+    assert lake.secrets() == {}
+    lake.create()
+    assert verbs(lake) == {}
+
+
+def test_without_such_topics_nothing_is_left(lake: Lake):
+    lake.topics = {name: topic for name, topic in LARGE.items() if name != "orders"}
+    lake.create()
+    lake.delete(delete_data=False)
+    assert left(lake.server) == [] and lake.secrets() == {}
+
+
+@pytest.mark.parametrize("kind", ["cluster", "pool", "integration"])
+def test_an_environment_with_something_of_others_stays(lake: Lake, kind: str):
+    lake.create()
+    [environment] = lake.server.state.environments
+    make = {
+        "cluster": lambda: lake.confluent.clusters(environment).create("theirs", REGION),
+        "pool": lambda: lake.confluent.compute_pools(environment).create("theirs", REGION, 5),
+        "integration": lambda: lake.confluent.provider_integrations(environment).create(
+            "theirs", lake.names.role_arn("x")
+        ),
+    }
+    make[kind]()
+    [planned] = [
+        action for action in plan_deletion(lake.steps, delete_data=True) if action.step.name == "confluent/environment"
+    ]
+    assert planned.verb == "keep" and "'theirs'" in planned.why
+    lake.delete()
+    assert "environments" in left(lake.server)
+    assert "lakehouse-lake" not in {spec(each)["display_name"] for each in lake.server.state.clusters.values()}
+
+
+def test_a_protected_cluster_stays(lake: Lake):
+    lake.create()
+    [cluster] = lake.server.state.clusters.values()
+    spec(cluster)["deletion_protection"] = True
+    lake.delete()
+    assert {"environments", "clusters"} <= set(left(lake.server))
+    spec(cluster)["deletion_protection"] = False
+    lake.delete()
+    assert left(lake.server) == []
+
+
+def test_two_deployments_do_not_touch_each_other(lake: Lake, other: Lake):
+    for _ in range(2):
+        lake.create()
+    mine, secrets = inventory(lake.server), lake.secrets()
+    other.create()
+    assert not set(secrets.items()) - set(lake.secrets().items())
+    assert verbs(lake) == verbs(other) == {}
+    other.delete()
+    assert inventory(lake.server) == mine and lake.secrets() == secrets
+    assert verbs(lake) == {}
+
+
+def test_a_changed_statement_takes_the_place_of_the_old_one(lake: Lake):
+    lake.create()
+    [before] = lake.server.state.statements
+    lake.flink = {"totals": lake.flink["totals"] + " WHERE quantity > 1"}
+    assert list(verbs(lake)) == ["confluent/statement/totals"]
+    lake.create()
+    [after] = lake.server.state.statements
+    assert after != before and verbs(lake) == {}
+
+
+def test_a_failed_statement_is_made_anew(lake: Lake):
+    lake.create()
+    [statement] = lake.server.state.statements.values()
+    statement["status"] |= {"phase": "FAILED", "detail": "out of luck"}
+    assert verbs(lake) == {"confluent/statement/totals": "it has failed: out of luck"}
+    lake.create()
+    assert verbs(lake) == {}
+
+
+def test_what_somebody_deleted_is_made_again(lake: Lake):
+    for _ in range(2):
+        lake.create()
+    before, state = inventory(lake.server), lake.server.state
+    state.acls.popitem()
+    state.bindings.popitem()
+    state.connectors.clear()
+    state.tableflow_topics.popitem()
+    assert len(verbs(lake)) > 3
+    for _ in range(2):
+        lake.create()
+    assert verbs(lake) == {} and inventory(lake.server) == before
+
+
+def test_an_environment_that_somebody_deleted_leaves_no_secrets(lake: Lake):
+    lake.create()
+    state = lake.server.state
+    state.remove_environment(next(iter(state.environments)))
+    lake.delete()
+    assert left(lake.server) == [] and lake.secrets() == {}
+
+
+def test_a_cluster_that_somebody_deleted_is_made_again_with_new_keys(lake: Lake):
+    lake.create()
+    state = lake.server.state
+    state.remove_environment(next(iter(state.environments)))
+    lake.create()
+    assert verbs(lake) == {}
+    [cluster] = state.clusters
+    written = json.loads(lake.secrets()[f"{PATH}/kafka_cluster/spark/python_client"])
+    assert state.keys[written["sasl.username"]]["spec"]["resource"]["id"] == cluster
+    lake.delete()
+    assert left(lake.server) == [] and lake.secrets() == {}
+
+
+def test_a_key_that_is_in_no_secret_is_deleted(lake: Lake):
+    lake.create()
+    keys, state, owner = lake.confluent.api_keys(), lake.server.state, account(lake, "spark")
+    [cluster] = state.clusters
+    [stored] = keys.list(owner, Scope.cluster(cluster))
+    stray = keys.create("lakehouse-lake-spark-kafka", "", owner, Scope.cluster(cluster))
+    theirs = keys.create("by hand", "", owner, Scope.cluster(cluster))
+    assert verbs(lake) == {"confluent/key/spark/kafka": f"API key {stray.id} is in no secret"}
+    lake.create()
+    assert stray.id not in state.keys
+    assert theirs.id in state.keys and stored.id in state.keys
+
+
+def test_a_key_that_somebody_deleted_is_made_anew_and_stored(lake: Lake):
+    lake.create()
+    name, state = f"{PATH}/kafka_cluster/app_manager/python_client", lake.server.state
+    before = json.loads(lake.secrets()[name])["sasl.username"]
+    del state.keys[before], state.secrets[before]
+    lake.create()
+    after = json.loads(lake.secrets()[name])
+    assert state.secrets[after["sasl.username"]] == after["sasl.password"]
+    assert verbs(lake) == {}
+
+
+def test_a_secret_of_another_layout_is_left_alone(lake: Lake):
+    lake.create()
+    name = f"{PATH}/flink"
+    boto3.client("secretsmanager", REGION).put_secret_value(SecretId=name, SecretString='{"hidden": "hidden"}')
+    with pytest.raises(UnclearState, match=f"'{name}' has no field 'api.key'.*Nothing was changed"):
+        lake.create()
+    assert lake.secrets()[name] == '{"hidden": "hidden"}'
+
+
+def test_what_stands_beside_a_key_is_brought_up_to_date(lake: Lake):
+    lake.create()
+    state = lake.server.state
+    before = json.loads(lake.secrets()[f"{PATH}/flink"])
+    state.pools.clear()
+    state.statements.clear()
+    lake.create()
+    after = json.loads(lake.secrets()[f"{PATH}/flink"])
+    assert after["api.key"] == before["api.key"]
+    assert [after["compute.pool.id"]] == list(state.pools) != [before["compute.pool.id"]]
+
+
+def test_a_connector_of_an_account_that_is_gone_is_set_right(lake: Lake):
+    lake.create()
+    lake.confluent.service_accounts().delete(account(lake, "app_connector"))
+    lake.create()
+    [connector] = lake.server.state.connectors.values()
+    assert connector["config"]["kafka.service.account.id"] == account(lake, "app_connector")
+    assert verbs(lake) == {}
+
+
+def test_a_topic_with_too_few_partitions_is_for_somebody_to_decide(lake: Lake):
+    lake.create()
+    lake.topics = LARGE | {"orders": LARGE["orders"] | {"partitions": 12}}
+    with pytest.raises(UnclearState, match="'orders' has 6 partitions and lakehouse.yaml declares 12"):
+        verbs(lake)
+
+
+def test_tableflow_of_a_topic_without_a_schema(lake: Lake):
+    lake.topics = SMALL | {"orders": {"engine": "tableflow"}}
+    with pytest.raises(LakehouseError, match="'orders' has no schema yet .*'orders-value'.*write a first record"):
+        lake.create()
+    [environment] = lake.server.state.environments
+    lake.server.state.write_schema(environment, "orders")
+    lake.create()
+    assert verbs(lake) == {}
+
+
+def test_a_connector_that_fails_says_why(lake: Lake):
+    lake.create()
+    [connector] = lake.server.state.connectors.values()
+    connector["status"]["connector"] |= {"state": "FAILED", "trace": "no such quickstart"}
+    with pytest.raises(Failed, match="no such quickstart"):
+        lake.create()
+
+
+def test_no_secret_is_told(lake: Lake, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.DEBUG)
+    lake.create()
+    state, shown = lake.server.state, []
+    hidden = {lake.server.admin_secret, *state.secrets.values()}
+    lake.server.faults.append(Fault(times=1000, on=lambda method, path: "/topics" in path, answer=(401, {}, "no")))
+    for begin in (lambda: verbs(lake), lake.create, lake.delete):
+        with pytest.raises(LakehouseError) as refused:
+            begin()
+        shown += [str(refused.value), repr(refused.value), "".join(traceback.format_exception(refused.value))]
+    lake.server.faults.clear()
+    rotate(lake.steps, day_count=0, clock=lake.sleepless.clock)
+    lake.delete()
+    hidden |= set(state.secrets.values())
+    shown += [caplog.text, repr(lake.told), repr(lake.steps), *(each.what for each in lake.steps)]
+    for secret in hidden:
+        assert not any(secret in each for each in shown)
