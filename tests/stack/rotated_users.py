@@ -42,20 +42,23 @@ class Wire:
     arrives: bool = True
     """Whether that request is carried out, its answer unread."""
     sent: int = 0
-    counts: Callable[[Any], bool] = lambda request: True
+    counts: Callable[[Any], Any] = lambda request: True
     """Which requests are counted; the others pass, unless the process is dead."""
     dead: bool = False
+    hit: Any = None
+    """The request that had the fault."""
 
     def through(self, send: Callable[..., Any], broken: Exception) -> Callable[..., Any]:
         def instead(*args: Any, **kwargs: Any) -> Any:
             if self.dead:
                 raise Killed
-            counted = self.counts(args[1])
+            counted = bool(self.counts(args[1]))
             self.sent += counted
             hit = counted and self.sent == self.fault_at
             self.dead = hit and self.kills
             answer = None if hit and not self.arrives else send(*args, **kwargs)
             if hit:
+                self.hit = args[1]
                 raise Killed if self.kills else broken
             return answer
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
@@ -36,16 +37,19 @@ def aws(service: str) -> Any:
     return boto3.client(service, region_name=os.environ["AWS_REGION"])
 
 
-def changes(request: Any) -> bool:
-    """Whether a request on the wire asks for a change: of Snowflake, IAM or Secrets Manager."""
+def change(request: Any) -> str:
+    """What a request on the wire asks to be changed, in Snowflake, IAM or Secrets Manager; empty if nothing."""
     body = request.body or b""
     if isinstance(body, str):
         body = body.encode()
     text = (gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body).decode(errors="replace")
     if "sqlText" in text:
-        return bool(CHANGES.match(json.loads(text)["sqlText"]))
-    target = str(request.headers.get("X-Amz-Target", b""))
-    return "CreateSecret" in target or "PutSecret" in target or "Action=CreateRole" in text
+        statement = json.loads(text)["sqlText"]
+        return statement if CHANGES.match(statement) else ""
+    asked = str(request.headers.get("X-Amz-Target", "")) + text
+    return next(
+        (action for action in ("CreateSecret", "PutSecretValue", "CreateRole", "DeleteRole") if action in asked), ""
+    )
 
 
 @dataclass(frozen=True)
@@ -68,11 +72,13 @@ class TrustingRole(Step):
         trust = snowflake_trust(
             volume.iam_user_arn, volume.external_id, integration.iam_user_arn, integration.external_id
         )
-        aws("iam").create_role(RoleName=self.role, AssumeRolePolicyDocument=json.dumps(trust))
+        with contextlib.suppress(aws("iam").exceptions.EntityAlreadyExistsException):
+            aws("iam").create_role(RoleName=self.role, AssumeRolePolicyDocument=json.dumps(trust))
         return self.role
 
     def delete(self, found: Found, it: str) -> None:
-        aws("iam").delete_role(RoleName=self.role)
+        with contextlib.suppress(aws("iam").exceptions.NoSuchEntityException):
+            aws("iam").delete_role(RoleName=self.role)
 
 
 @dataclass

@@ -13,7 +13,7 @@ import pytest
 import snowflake.connector
 from cryptography.hazmat.primitives import serialization
 from rotated_users import Killed, Wire
-from snowflake_deployments import Deployed, aws, changes
+from snowflake_deployments import Deployed, aws, change
 from snowflake_fixtures import Server, trades
 
 from lakehouse.cloud.perform import create, delete, plan, plan_deletion
@@ -74,7 +74,7 @@ def service_session(deployed: Deployed) -> Any:
 
 def test_a_plan_before_and_after(new: Callable[..., Deployed], wire: Wire):
     deployed = new()
-    wire.counts, wire.sent = changes, 0
+    wire.counts, wire.sent = change, 0
     assert set(verbs(plan(deployed.steps())).values()) == {"create"}
     assert wire.sent == 0, "a plan changes nothing"
     create(deployed.steps(), quiet)
@@ -299,19 +299,27 @@ def _replace_trust(role: str, policy: str) -> str:
 def test_killed_around_every_change_it_ends_as_if_nothing_had_happened(
     deployed: Deployed, new: Callable[..., Deployed], wire: Wire
 ):
-    wire.counts = changes
+    wire.counts = change
     whole, broken = deployed.state(), new()
 
     def ended_at_each_change(act: Callable[[], None]) -> int:
-        """Run it again and again, each time killed at its first change: before it arrives, then after. How often."""
-        for run in range(1, 1000):
+        """Run it again and again, killed at the first change that was not killed yet: before it arrives, and after.
+
+        Returns how many changes there were.
+        """
+        killed: set[tuple[str, bool]] = set()
+        at, arrives = 1, False
+        for _ in range(200):
             try:
-                with wire.fault(1, arrives=run % 2 == 0):
+                with wire.fault(at, arrives=arrives):
                     act()
             except Killed:
+                moment = change(wire.hit), arrives
+                at, arrives = (at + 1, arrives) if moment in killed else (1, not arrives)
+                killed.add(moment)
                 continue
-            return run // 2
-        raise AssertionError("never done")
+            return len({what for what, _ in killed})
+        raise AssertionError(f"never done: {sorted(killed)}")
 
     assert ended_at_each_change(lambda: create(broken.steps(), quiet)) > 20
     assert broken.state() == whole
@@ -321,23 +329,35 @@ def test_killed_around_every_change_it_ends_as_if_nothing_had_happened(
     assert broken.state() == {}
 
 
-def test_an_answer_that_is_lost_makes_nothing_twice(deployed: Deployed, new: Callable[..., Deployed], wire: Wire):
-    wire.counts = changes
+def test_every_answer_is_lost_once_and_nothing_is_made_twice(
+    deployed: Deployed, new: Callable[..., Deployed], wire: Wire
+):
     whole, broken = deployed.state(), new()
-    for at in range(1, 100, 4):
-        with wire.fault(at, kills=False):
-            create(broken.steps(), quiet)
+    lost: set[str] = set()
+
+    def for_the_first_time(request: Any) -> bool:
+        what = change(request)
+        if not what or what in lost:
+            return False
+        lost.add(what)
+        # Each is the first, which has the fault.
+        wire.sent = 0
+        return True
+
+    wire.counts = for_the_first_time
+    with wire.fault(1, kills=False):
+        create(broken.steps(), quiet)
+        assert len(lost) > 20
         assert broken.state() == whole
         delete(broken.steps(), quiet, delete_data=True)
-        if wire.sent < at:
-            return
+    assert broken.state() == {}
 
 
 def test_the_private_key_is_seen_nowhere(
     new: Callable[..., Deployed], caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], wire: Wire
 ):
     deployed, seen = new(), []
-    wire.counts = changes
+    wire.counts = change
     tell = lambda action: seen.append(f"{action} {action.step!r} {action.why}")  # noqa: E731
     with caplog.at_level(logging.DEBUG):
         for at in range(20, 40):
