@@ -12,10 +12,10 @@ from support import Stream
 from lakehouse.local import dagster, process
 from lakehouse.local import stack as local_stack
 
-BATCH, RECORDS = 500, 6_000
+BATCH, RECORDS = 500, 4_000
 DIES_TOO = {"nothing": (), "who starts runs": ("dagster-daemon",), "who would notice": DAGSTER}
 """What is killed together with a run's worker."""
-PATIENCE_SECONDS = 180
+PATIENCE_SECONDS = 300
 """How long one step may take on a busy machine. A run that nobody misses would stay for two hours."""
 
 
@@ -82,11 +82,8 @@ def test_a_run_killed_in_a_batch_heals_without_anybody(stack, stream, instance):
         kill(*(member for server in servers for member in running[server].processes), worker)
         assert not a_run_came_through() and published(stream)[0] < RECORDS
         killed.add(run_id)
-        print(time.ctime(), published(stream))
         local_stack.up(stack, DAGSTER)
-        print(time.ctime(), published(stream))
 
     wait_until(a_run_came_through)
-    print(time.ctime(), published(stream))
     assert [instance.get_run_by_id(run_id).status for run_id in killed] == 3 * [dg.DagsterRunStatus.FAILURE]
     assert stream.rows() == stream.expected_rows()
