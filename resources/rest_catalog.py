@@ -47,6 +47,19 @@ class Refused(LakehouseError):
         self.status = status
 
 
+class HalfReplaced(Unreachable):
+    """`replace` stopped between its two steps; doing it again ends it."""
+
+    def __init__(self, name: str, where: str, cause: LakehouseError):
+        """Parameters: the table, the catalog's address, and what came between."""
+        LakehouseError.__init__(
+            self,
+            f"{name} was dropped from the REST catalog to be registered anew, and that did not end: readers there may "
+            f"find no table until it is published again. Its files are all there. What came between: {cause}",
+        )
+        self.system, self.where = SYSTEM, where
+
+
 class RestCatalog(dg.ConfigurableResource):
     """One catalog of a server. The client is `credential`, as Iceberg writes it, or `client_id` and `client_secret`."""
 
@@ -147,15 +160,14 @@ class RestCatalog(dg.ConfigurableResource):
             raise
 
     def _replace(self, namespace: str, table: str, metadata_location: str) -> None:
-        self._call("DELETE", f"{_in(namespace)}/tables/{_path(table)}", params={"purgeRequested": "false"})
+        try:
+            self._call("DELETE", f"{_in(namespace)}/tables/{_path(table)}", params={"purgeRequested": "false"})
+        except Unreachable as error:
+            raise HalfReplaced(f"{namespace}.{table}", self.uri, error) from error
         try:
             self._register(namespace, table, metadata_location, overwrite=False)
-        except Refused as refused:
-            raise Refused(
-                f"{namespace}.{table} was dropped to be registered anew, and that was refused: until it is registered, "
-                f"readers there find no table; its files are all there. {refused}",
-                refused.status,
-            ) from refused
+        except (Refused, Unreachable) as error:
+            raise HalfReplaced(f"{namespace}.{table}", self.uri, error) from error
 
     def _notify(self, namespace: str, table: str, metadata_location: str, table_uuid: str, kind: str) -> None:
         payload = {

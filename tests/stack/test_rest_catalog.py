@@ -109,15 +109,23 @@ def test_a_catalog_that_cannot_overwrite_says_so_and_shows_what_it_showed(stream
     assert rest_catalog.registered(stream.namespace, stream.topic.table) == first
 
 
-def test_a_replacement_that_stops_half_way_says_that_there_is_no_table(stream, polaris):
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("answer", "POST .*/register", status=403, body=b'{"error": {"message": "not now"}}'),
+        Fault("cut", "POST .*/register"),
+        Fault("lost connection", "DELETE "),
+    ],
+    ids=["refused", "cut", "drop not answered"],
+)
+def test_a_replacement_that_stops_half_way_says_that_there_is_no_table(stream, polaris, fault):
     rest_catalog = connect(polaris, move="replace")
     show(stream, rest_catalog)
     stream.produce_trades(range(50, 60))
     stream.ingest()
-    refusal = b'{"error": {"message": "not now", "type": "ForbiddenException", "code": 403}}'
-    polaris.inject(Fault("answer", "POST .*/register", status=403, body=refusal))
+    polaris.inject(fault)
 
-    with pytest.raises(LakehouseError, match="was dropped to be registered anew.*find no table"):
+    with pytest.raises(LakehouseError, match="was dropped .* to be registered anew.* find no table until"):
         show(stream, rest_catalog)
     assert show(stream, rest_catalog).metadata_location == stream.table().metadata_location
 
