@@ -2,10 +2,11 @@
 
 import dagster as dg
 
-from assets.failures import explained
+from assets.failures import RETRY, explained
 from assets.step import read_once
 from lakehouse.cloud import perform
 from lakehouse.cloud.access import Access
+from lakehouse.cloud.rotation import Policy, rotate
 from lakehouse.cloud.step import Step
 from lakehouse.cloud.steps import deployment_steps
 from lakehouse.config import Config
@@ -22,7 +23,28 @@ def deployment_definitions(config: Config, environment: str) -> dg.Definitions:
     steps = deployment_steps(config, access)
     assets = [_asset(steps, step, access) for step in steps]
     job = dg.define_asset_job(JOB, dg.AssetSelection.assets(*assets), description="Set up the clouds, or mend them.")
-    return dg.Definitions(assets=assets, jobs=[job])
+    rotation = dg.ScheduleDefinition(
+        job=_rotation(steps, access),
+        cron_schedule="17 4 * * *",
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+        description="Looks every night for keys that are old enough, and retires those that were replaced.",
+    )
+    return dg.Definitions(assets=assets, jobs=[job], schedules=[rotation])
+
+
+def _rotation(steps: list[Step], access: Access) -> dg.JobDefinition:
+    @dg.op(pool="deployment", retry_policy=RETRY)
+    def replace_old_keys(context: dg.OpExecutionContext) -> None:
+        with explained():
+            access.check_account()
+            for said in rotate(steps, Policy()):
+                context.log.info(said)
+
+    @dg.job(name="rotate_keys", description="Replace keys of Confluent and Snowflake that are old enough.")
+    def job() -> None:
+        replace_old_keys()
+
+    return job
 
 
 def key_of(name: str) -> dg.AssetKey:

@@ -112,6 +112,10 @@ class Administrator:
         """As the connection's own."""
         return self._connection.cursor()
 
+    def __getattr__(self, name: str) -> Any:
+        """Where the connection goes: account, host, port."""
+        return getattr(self._connection, name)
+
     def close(self) -> None:
         """End the session, if there is one."""
         if "_connection" in self.__dict__:

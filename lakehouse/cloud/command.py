@@ -65,13 +65,19 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def _entered(environment: str, debug: bool, **given: Any) -> Access:
+def _entered(debug: bool, **given: Any) -> Access:
+    access = _access(**given)
+    access.check_account()
+    return access
+
+
+def _access(environment: str, **given: Any) -> Access:
     from lakehouse import config
 
     # Every client then finds it, also those that others make.
     if given["profile"]:
         os.environ["AWS_PROFILE"] = given["profile"]
-    access = Access(
+    return Access(
         config.load().deployment(environment),
         confluent_key=given["confluent_api_key"],
         confluent_secret=given["confluent_api_secret"],
@@ -79,8 +85,6 @@ def _entered(environment: str, debug: bool, **given: Any) -> Access:
         admin_secret=given["admin_secret"],
         warehouse=given["snowflake_warehouse"],
     )
-    access.check_account()
-    return access
 
 
 def _steps(access: Access) -> list[Step]:
@@ -136,6 +140,60 @@ def delete(debug: bool, yes: bool, delete_data: bool, **given: Any) -> None:
         if not yes and click.prompt(f"Write the deployment's name ({name}) to delete it", default="") != name:
             raise click.ClickException("That is not its name. Nothing was deleted")
         perform.delete(steps, _tell, delete_data=delete_data)
+
+
+@deploy.command(short_help="Replace keys that are old enough.")
+@_options
+@click.option("--day-count", default=30.0, show_default=True, help="How many days old a key becomes.")
+@click.option(
+    "--number-of-api-keys-to-retain",
+    "retained",
+    default=2,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="How many of Confluent's keys of an account go on working.",
+)
+@click.option("--grace-days", default=1.0, show_default=True, help="How many days a replaced key goes on working.")
+def rotate(debug: bool, day_count: float, retained: int, grace_days: float, **given: Any) -> None:
+    """Replace Confluent's API keys and Snowflake's key pair when they are old enough; finish what was begun.
+
+    Nothing that runs fails meanwhile. Interrupted anywhere, run it again. `--day-count 0` replaces all keys now.
+    """
+    from lakehouse.cloud.rotation import Policy, rotate
+
+    with _explained(debug):
+        for said in rotate(_steps(_entered(debug=debug, **given)), Policy(day_count, retained, grace_days)):
+            click.echo(said)
+
+
+@deploy.command(short_help="Prove credentials and permissions, before anything is made.")
+@_options
+def doctor(debug: bool, **given: Any) -> None:
+    """Prove that all three clouds can be entered, and that what `create` does is allowed. Nothing is changed."""
+    from lakehouse import config
+    from lakehouse.cloud.doctor import examine
+    from lakehouse.local import show
+
+    with _explained(debug):
+        findings = examine(_access(**given), config.load())
+    show.findings(findings)
+    raise SystemExit(0 if all(finding.ok for finding in findings) else 1)
+
+
+@deploy.command(short_help="Print the environment's settings for lakehouse.yaml.")
+@_options
+def environment(debug: bool, **given: Any) -> None:
+    """Print the settings that lead to the deployment, to be written under `environments` in lakehouse.yaml.
+
+    They name secrets in AWS Secrets Manager, and hold none.
+    """
+    import yaml
+
+    from lakehouse.cloud.settings import settings
+
+    with _explained(debug):
+        access = _access(**given)
+        click.echo(yaml.safe_dump({given["environment"]: settings(access.names, access.warehouse)}, sort_keys=False))
 
 
 def _show(actions: Sequence[Action]) -> bool:

@@ -91,10 +91,10 @@ def installed(user: ServiceUser) -> Keys | None:
     return _state(user, timedelta()) if any(_slots(user).values()) else None
 
 
-def rotate(user: ServiceUser, grace_days: float) -> Keys:
+def rotate(user: ServiceUser, grace_days: float, day_count: float = 0) -> Keys:
     """Replace the key, or finish a rotation that was killed. Within the grace of the last rotation it does nothing.
 
-    Parameters: how many days a replaced key must go on logging in.
+    Parameters: how many days a replaced key must go on logging in; how many days old a key is before it is replaced.
     Raises: UnclearState when it cannot be told which slot is in use, or the other slot holds a key that is not the
     secret's previous or pending one; LakehouseError when a system refuses; Unreachable.
     """
@@ -103,6 +103,8 @@ def rotate(user: ServiceUser, grace_days: float) -> Keys:
     slots = _slots(user)
     target = _active(user, key, slots).other
     left_behind = _pending(user)
+    if not left_behind and _now() < key.created_at + timedelta(days=day_count):
+        return _state(user, grace)
     if slots[target] and _label(user, target, slots[target]) == PREVIOUS and _now() < key.created_at + grace:
         return _state(user, grace)
     # The grace counts from now, whenever a pending key was made.

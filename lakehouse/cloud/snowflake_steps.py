@@ -42,21 +42,18 @@ class Key(Step):
     """The first key pair of the service user, in AWS Secrets Manager."""
 
     name: str
-    user: ServiceUser
+    what: str
+    user: Callable[[], ServiceUser]
+    """Asks the administrator's session for its account, which opens it."""
     needs: tuple[str, ...] = ()
-
-    @property
-    def what(self) -> str:
-        """Whose it is."""
-        return f"key pair of Snowflake user '{self.user.name}'"
 
     def find(self, found: Found) -> Keys | None:
         """None while no slot of the user has a key."""
-        return snowflake_keys.installed(self.user)
+        return snowflake_keys.installed(self.user())
 
     def create(self, found: Found) -> Keys:
         """Make it, and prove that it logs in."""
-        return snowflake_keys.install(self.user)
+        return snowflake_keys.install(self.user())
 
     def delete(self, found: Found, it: Keys) -> None:
         """Nothing: `kept` says why."""
@@ -199,19 +196,27 @@ def snowflake_steps(
         privilege("USAGE", "INTEGRATION", (glue,), role),
         reading(database, schema, role),
     )
-    service_user = ServiceUser(
-        account=admin.account,
-        name=user,
-        role=role,
-        secret=names.snowflake_secret,
-        secrets=secrets,
-        administrator=administrator,
-        address=_address(administrator),
-    )
+
+    def service_user() -> ServiceUser:
+        return ServiceUser(
+            account=admin.account,
+            name=user,
+            role=role,
+            secret=names.snowflake_secret,
+            secrets=secrets,
+            administrator=administrator,
+            address=_address(administrator),
+        )
+
     return [
         *objects,
         Grants("snowflake/grants", admin, wanted, needs=tuple(step.name for step in objects)),
-        Key("snowflake/key", service_user, needs=("snowflake/user", "snowflake/grants")),
+        Key(
+            "snowflake/key",
+            f"key pair of Snowflake user '{user}'",
+            service_user,
+            needs=("snowflake/user", "snowflake/grants"),
+        ),
         Verified(
             "snowflake/volume_verified",
             admin,

@@ -17,7 +17,8 @@ SERVICE = "secretsmanager"
 
 LAYOUT = (
     "schema_registry_cluster/python_client",
-    *(f"kafka_cluster/{account}/python_client" for account in ("app_manager", "app_consumer", "app_producer")),
+    "schema_registry_cluster/spark/python_client",
+    *(f"kafka_cluster/{account}/python_client" for account in ("app_manager", "app_consumer", "app_producer", "spark")),
     "flink",
     "tableflow",
 )

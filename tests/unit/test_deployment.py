@@ -1,0 +1,135 @@
+"""The deployment as a whole: one list of steps, the graph of it in Dagster, and the environment that it becomes."""
+
+import subprocess
+import sys
+
+import dagster as dg
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from lakehouse import config as configuration
+from lakehouse.cli import main
+from lakehouse.cloud.access import Access
+from lakehouse.cloud.settings import settings
+from lakehouse.cloud.steps import deployment_steps, ordered
+from lakehouse.deployment import Deployment
+from resources.build import build_resources
+
+CANARY = "canary-51aa"
+
+
+@pytest.fixture
+def declared(tmp_path, monkeypatch):
+    """lakehouse.yaml with a deployment of its environment `aws`, and no cloud within reach."""
+    text = yaml.safe_load(configuration.config_path().read_text())
+    text["topics"]["stock_trades"]["engine"] = "tableflow"
+    text["deployments"] = {
+        "aws": {
+            "name": "production",
+            "account": "123456789012",
+            "spark_principals": ["arn:aws:iam::123456789012:role/spark"],
+            "flink": {"totals": "CREATE TABLE totals AS SELECT quantity * price AS total FROM stock_trades"},
+        }
+    }
+    (tmp_path / "schemas").symlink_to(configuration.PROJECT / "schemas")
+    (tmp_path / "lakehouse.yaml").write_text(yaml.safe_dump(text))
+    monkeypatch.setenv("LAKEHOUSE_CONFIG", str(tmp_path / "lakehouse.yaml"))
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("CONFLUENT_CLOUD_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("CONFLUENT_CLOUD_API_SECRET", CANARY)
+    return configuration.load()
+
+
+def test_the_steps_of_all_clouds_are_one_list_in_which_needs_come_first(declared):
+    steps = deployment_steps(declared, Access.from_environment(declared.deployment("aws")))
+    names = [step.name for step in steps]
+    assert len(names) == len(set(names))
+    for n, step in enumerate(steps):
+        assert set(names[:n]).issuperset(step.needs), step.name
+    assert names[0] == "aws/secrets", "deleted last, for others need them until then"
+    for before, after in [
+        ("confluent/provider_integration", "aws/role/confluent"),
+        ("aws/role/confluent", "confluent/catalog_integration"),
+        ("snowflake/volume", "aws/role/snowflake"),
+        ("aws/role/snowflake", "snowflake/volume_verified"),
+    ]:
+        assert names.index(before) < names.index(after)
+
+
+def test_needs_that_nobody_satisfies_are_a_mistake_of_ours(declared):
+    steps = deployment_steps(declared, Access.from_environment(declared.deployment("aws")))
+    with pytest.raises(ValueError, match="never satisfied"):
+        ordered([step for step in steps if step.name != "confluent/environment"])
+
+
+def test_the_environment_that_it_becomes_has_every_setting_and_no_secret(declared, monkeypatch):
+    access = Access.from_environment(declared.deployment("aws"))
+    environment = settings(access.names)
+    text = yaml.safe_load(configuration.config_path().read_text())
+    text["environments"]["made"] = environment
+    config = configuration.Config.model_validate(
+        {**declared.model_dump(by_alias=True), "environments": text["environments"]}
+    )
+    monkeypatch.setenv("SPARK_REMOTE", "sc://localhost:1")
+    assert set(build_resources(config, "made")) >= {"kafka", "schema_registry", "catalog", "glue", "snowflake"}
+    assert CANARY not in str(environment)
+    printed = CliRunner().invoke(main, ["deploy", "environment", "--env", "aws"])
+    assert yaml.safe_load(printed.output) == {"aws": environment}
+
+
+def test_dagster_shows_each_step_and_what_it_stands_on_without_a_connection(declared, monkeypatch):
+    monkeypatch.setenv("LAKEHOUSE_ENV", "aws")
+    code = (
+        "import socket\n"
+        "def refuse(*_): raise AssertionError('connected')\n"
+        "socket.socket.connect = refuse\n"
+        "from lakehouse.definitions import defs\n"
+        "import dagster as dg\n"
+        "loaded = defs(); dg.Definitions.validate_loadable(loaded)\n"
+        "graph = loaded.resolve_asset_graph()\n"
+        "for key in graph.get_all_asset_keys():\n"
+        "    if key.path[0] == 'deployment':\n"
+        "        print(key.to_user_string(), *(parent.to_user_string() for parent in graph.get(key).parent_keys))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    shown = {line.split()[0]: set(line.split()[1:]) for line in done.stdout.splitlines() if "deployment/" in line}
+    steps = deployment_steps(declared, Access.from_environment(declared.deployment("aws")))
+    assert len(shown) == len(steps)
+    assert shown["deployment/confluent/cluster"] == {"deployment/confluent/environment"}
+    assert "deployment/aws/role/snowflake" in shown["deployment/snowflake/volume_verified"]
+
+
+def test_keys_are_looked_at_every_night(declared, monkeypatch):
+    from assets.deployment import deployment_definitions
+
+    loaded = deployment_definitions(declared, "aws")
+    [schedule] = loaded.schedules
+    assert (schedule.job_name, schedule.default_status) == ("rotate_keys", dg.DefaultScheduleStatus.RUNNING)
+    assert not list(deployment_definitions(declared, "local").assets or ())
+
+
+def test_credentials_of_another_account_are_refused(declared, monkeypatch):
+    from moto import mock_aws
+
+    for name in ("AWS_ENDPOINT_URL", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    with mock_aws():
+        done = CliRunner().invoke(main, ["deploy", "plan", "--env", "aws"])
+        assert done.exit_code == 0 or "123456789012" in done.output
+        other = declared.deployment("aws").model_copy(update={"account": "999999999999"})
+        with pytest.raises(configuration.ConfigError, match="are of account 123456789012.*belongs into 999999999999"):
+            Access.from_environment(other).check_account()
+
+
+def test_an_environment_without_a_deployment_is_told_how_to_get_one():
+    done = CliRunner().invoke(main, ["deploy", "plan", "--env", "nowhere"])
+    assert done.exit_code == 1 and "has no deployment in lakehouse.yaml. Add one" in done.output
+
+
+@pytest.mark.parametrize("name", ["Prod", "a", "x_y", "-a", "a" * 40])
+def test_names_that_some_cloud_would_refuse_are_refused_first(name):
+    with pytest.raises(ValueError, match="name"):
+        Deployment(name=name, account="123456789012")
