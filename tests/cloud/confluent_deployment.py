@@ -12,6 +12,7 @@ import boto3
 import pytest
 import requests
 from botocore.client import BaseClient
+from botocore.exceptions import ConnectionClosedError
 from confluent_server import ConfluentServer
 from sleepless import Sleepless
 
@@ -22,6 +23,7 @@ from lakehouse.cloud.secrets import Secrets
 from lakehouse.cloud.step import Step
 from lakehouse.config import Config
 from lakehouse.deployment import Deployment
+from lakehouse.errors import Unreachable
 from resources.confluent.errors import Unsure
 from resources.confluent_cloud import ConfluentCloud
 
@@ -168,11 +170,11 @@ class Ending:
     `changes` are the calls that were carried out, `struck` those that it ended at.
     """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, moments: tuple[str, ...], *, every: bool = True):
-        """Parameters: `before` and `after` as wanted; whether at every call, or only at the first of each kind."""
-        self.error: Callable[[], BaseException] = Killed
-        """What ends it. An error of the transport after a call is an answer that was lost."""
-        self.moments, self.changes = moments, []
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, lost: bool = False, every: bool = False):
+        """Parameters: whether the answer of a call is lost, instead of all that comes before or after it; whether that
+        happens at every call, or only at the first of each kind."""
+        self.lost, self.changes = lost, []
+        self.moments: tuple[str, ...] = ("after",) if lost else ("before", "after")
         self.struck: set[tuple[str, str]] = set()
         send, call = requests.request, BaseClient._make_api_call
 
@@ -182,33 +184,35 @@ class Ending:
             change = f"{method} {path} {given.get('json')} {given.get('params')}" if every else kind
             changes = method != "GET" and not path.endswith("/validate")
             do = lambda: send(method, url, **given)  # noqa: E731
-            return self._around(change, do) if changes else do()
+            return self._around(change, do, requests.ConnectionError()) if changes else do()
 
         def api_call(client: BaseClient, operation: str, given: dict[str, Any]) -> Any:
             change = f"{operation} {given.get('SecretId') or given.get('Name')}" if every else operation
             do = lambda: call(client, operation, given)  # noqa: E731
-            return do() if operation.startswith(("Get", "List", "Describe")) else self._around(change, do)
+            changes = not operation.startswith(("Get", "List", "Describe"))
+            return self._around(change, do, ConnectionClosedError(endpoint_url="")) if changes else do()
 
         monkeypatch.setattr(requests, "request", request)
         monkeypatch.setattr(BaseClient, "_make_api_call", api_call)
 
     def again_and_again(self, do: Callable[[], Any]) -> None:
         """As somebody does who runs a command until it comes to its end."""
+        ends = (Unsure, Unreachable) if self.lost else (Killed,)
         for _ in range(TRIES):
             try:
                 return do()
-            except (Killed, Unsure):
+            except ends:
                 continue
         raise AssertionError(f"not at its end after {TRIES} tries; the last change: {self.changes[-1]}")
 
-    def _around(self, change: str, do: Callable[[], Any]) -> Any:
-        self._strike(change, "before")
+    def _around(self, change: str, do: Callable[[], Any], lost: Exception) -> Any:
+        self._strike(change, "before", lost)
         done = do()
         self.changes.append(change)
-        self._strike(change, "after")
+        self._strike(change, "after", lost)
         return done
 
-    def _strike(self, change: str, moment: str) -> None:
+    def _strike(self, change: str, moment: str, lost: Exception) -> None:
         if moment in self.moments and (change, moment) not in self.struck:
             self.struck.add((change, moment))
-            raise self.error()
+            raise lost if self.lost else Killed()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import requests
 from confluent_deployment import SMALL, Ending, Lake, closure, inventory, left
 
 from lakehouse.cloud.perform import create, plan
@@ -36,7 +35,7 @@ def expected(small: Lake) -> list[str]:
 
 @pytest.mark.parametrize("every", EVERY)
 def test_ended_at_changes_it_ends_as_if_nothing_had_happened(small: Lake, expected, every, monkeypatch):
-    ending = Ending(monkeypatch, ("before", "after"), every=every)
+    ending = Ending(monkeypatch, every=every)
     for step in small.steps:
         ending.again_and_again(lambda step=step: create(closure(small.steps, step.name), small.told.append))
     small.create()
@@ -44,14 +43,13 @@ def test_ended_at_changes_it_ends_as_if_nothing_had_happened(small: Lake, expect
     assert_keys_are_stored(small)
     ending.again_and_again(small.delete)
     assert left(small.server) == [] and not small.secrets() and not small.things
-    assert len(ending.struck) > (180 if every else 50)
+    assert len(ending.struck) > (180 if every else 45)
 
 
 @pytest.mark.parametrize("every", EVERY)
 def test_answers_that_were_lost_make_nothing_twice(small: Lake, expected, every, monkeypatch):
     monkeypatch.setattr(plane, "FIRST_PAUSE_SECONDS", 0)
-    ending = Ending(monkeypatch, ("after",), every=every)
-    ending.error = requests.ConnectionError
+    ending = Ending(monkeypatch, lost=True, every=every)
     for step in small.steps:
         ending.again_and_again(lambda step=step: create(closure(small.steps, step.name), small.told.append))
     assert {action.verb for action in plan(small.steps)} == {"keep"}

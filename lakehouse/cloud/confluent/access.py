@@ -8,7 +8,7 @@ from lakehouse.cloud.confluent.foundation import LISTED_SECONDS
 from lakehouse.cloud.names import Names
 from lakehouse.cloud.secrets import Secrets
 from lakehouse.cloud.step import Found, Step
-from resources.confluent.errors import Conflict
+from resources.confluent.errors import Conflict, Unsure
 from resources.confluent.kafka import Acl, Acls
 from resources.confluent.organization import RoleBinding, ServiceAccount
 from resources.confluent.waiting import REAL, Clock, wait_there, when_allowed
@@ -129,8 +129,8 @@ class RolesStep(Step):
         for role, crn in self._missing(found, it):
             try:
                 bindings.create(account.principal, role, crn)
-            except Conflict:
-                # It is there, and the list does not show it yet.
+            except (Conflict, Unsure):
+                # It is there, or may be: `settle` looks. The others are to be made all the same.
                 continue
         return it
 
@@ -192,13 +192,19 @@ class AclsStep(Step):
         acls, wanted = self._acls(found), self._wanted(found)
         for acl in wanted:
             if acl not in it:
-                make = lambda acl=acl: acls.create(acl)  # noqa: E731
-                when_allowed(self.what, make, deadline_seconds=GRANTED_SECONDS, clock=self.clock)
+                self._create(acls, acl)
         return wanted
 
     def delete(self, found: Found, it: list[Acl]) -> None:
         for acl in it:
             self._acls(found).delete(acl)
+
+    def _create(self, acls: Acls, acl: Acl) -> None:
+        try:
+            when_allowed(self.what, lambda: acls.create(acl), deadline_seconds=GRANTED_SECONDS, clock=self.clock)
+        except Unsure:
+            # It may be there: `settle` looks. The others are to be made all the same.
+            return
 
     def _acls(self, found: Found) -> Acls:
         return self.cloud.acls(found["confluent/cluster"], found[MANAGER_KEY])
