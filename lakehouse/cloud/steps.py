@@ -10,16 +10,20 @@ from lakehouse.cloud.confluent_steps import confluent_steps
 from lakehouse.cloud.snowflake_steps import snowflake_steps
 from lakehouse.cloud.step import Step
 from lakehouse.config import Config
+from resources.confluent.waiting import REAL, Clock
 
 
-def deployment_steps(config: Config, access: Access) -> list[Step]:
-    """The steps. Nothing connects before one of them is looked up."""
+def deployment_steps(config: Config, access: Access, clock: Clock = REAL) -> list[Step]:
+    """The steps. Nothing connects before one of them is looked up.
+
+    Parameters: `clock` is the time by which is waited.
+    """
     names, deployment = access.names, access.deployment
     return ordered(
         [
-            *aws_steps(access.session, names, config, deployment),
-            *confluent_steps(access.confluent, access.secrets, names, config, deployment),
-            *snowflake_steps(access.administrator, access.secrets, names, config, deployment, access.warehouse),
+            *aws_steps(access.session, names, config, deployment, clock),
+            *confluent_steps(access.confluent, access.secrets, names, config, deployment, clock),
+            *snowflake_steps(access.administrator, access.secrets, names, config, deployment, access.warehouse, clock),
         ]
     )
 

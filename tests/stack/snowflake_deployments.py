@@ -115,7 +115,7 @@ class Deployed:
             Secrets(self.names.region),
             self.names,
             config,
-            Deployment(name=self.names.deployment, region=self.names.region),
+            Deployment(name=self.names.deployment, account=ACCOUNT, region=self.names.region),
             self.warehouse,
             self.clock,
         )

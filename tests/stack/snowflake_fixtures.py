@@ -13,6 +13,7 @@ import time
 import urllib.request
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -135,7 +136,15 @@ class Server:
 
 @pytest.fixture(scope="session")
 def server(stack: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    home = tmp_path_factory.mktemp("snowflake")
+    with started(tmp_path_factory.mktemp("snowflake")) as running:
+        running.ensure()
+        running.resource().ensure_account_objects("s3://lakehouse/")
+        yield running
+
+
+@contextmanager
+def started(home: Path) -> Iterator[Server]:
+    """A new and empty server, which goes to the AWS of this process's environment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -156,8 +165,6 @@ def server(stack: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         while not _healthy(port):
             assert process.poll() is None and time.monotonic() < deadline, (home / "log").read_text()
             time.sleep(0.1)
-        running.ensure()
-        running.resource().ensure_account_objects("s3://lakehouse/")
         yield running
     finally:
         process.terminate()
