@@ -80,8 +80,8 @@ class Stored(Step):
 
 @dataclass
 class World:
-    """A moto server behind what it does not do. What is in `on_send` is done with the request of each changing call
-    before it is sent; what is in `on_answer`, when it was answered; `answers`, by operation, stand for AWS's."""
+    """A moto server behind what it does not do. What is in `on_send` is done with the request of each changing call,
+    before it is sent; what is in `on_answer`, when it was answered. `answers` are given in AWS's place."""
 
     strict: Strict
     gaps: Gaps

@@ -67,7 +67,8 @@ class Clouds:
         """Every value that may show nowhere."""
         client = self.aws.strict.client("secretsmanager", region=REGION)
         names = [each["Name"] for each in client.list_secrets()["SecretList"]]
-        values = [json.loads(client.get_secret_value(SecretId=name, VersionStage="AWSCURRENT")["SecretString"]) for name in names]
+        answers = [client.get_secret_value(SecretId=name, VersionStage="AWSCURRENT") for name in names]
+        values = [json.loads(answer["SecretString"]) for answer in answers]
         hidden = ("sasl.password", "private_key", "snowflake_rsa_private_key_1_pem", "api.key.secret")
         found = [value[field] for value in values for field in hidden if field in value]
         return [*found, self.confluent.admin_secret, self.snowflake.admin_password]
