@@ -8,16 +8,20 @@ import json
 import os
 import re
 import uuid
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import boto3
-from snowflake_fixtures import Lake, Server
+import pytest
+import snowflake.connector
+from cryptography.hazmat.primitives import serialization
+from snowflake_fixtures import Lake, Server, trades
 
 from lakehouse.cloud.names import Names
-from lakehouse.cloud.perform import Action
+from lakehouse.cloud.perform import create
 from lakehouse.cloud.policies import snowflake_trust
 from lakehouse.cloud.secrets import Secrets
 from lakehouse.cloud.snowflake_steps import snowflake_steps
@@ -87,10 +91,9 @@ class Deployed:
 
     server: Server
     lake: Lake
+    names: Names
     warehouse: str | None = None
     clock: Clock = REAL
-    names: Names = field(default_factory=lambda: Names(f"t{uuid.uuid4().hex[:8]}", ACCOUNT, os.environ["AWS_REGION"]))
-    told: list[Action] = field(default_factory=list)
 
     @classmethod
     def new(cls, server: Server, folder: Path, **settings: Any) -> Deployed:
@@ -98,7 +101,7 @@ class Deployed:
         names = Names(f"t{uuid.uuid4().hex[:8]}", ACCOUNT, os.environ["AWS_REGION"])
         boto3.client("s3", endpoint_url=os.environ.get("AWS_ENDPOINT_URL_S3")).create_bucket(Bucket=names.bucket)
         folder.mkdir(exist_ok=True)
-        return cls(server, Lake(folder, names.bucket), names=names, **settings)
+        return cls(server, Lake(folder, names.bucket), names, **settings)
 
     @property
     def schema(self) -> str:
@@ -158,3 +161,46 @@ class Deployed:
         mine = self.names.deployment.upper()
         rows = [[str(row[column]) for column in columns] for row in self.query(question)]
         return sorted(row for row in rows if " in " in question or mine in row[0])
+
+
+def quiet(action: object) -> None:
+    """Nobody is told."""
+
+
+@pytest.fixture
+def new(server: Server, tmp_path: Path) -> Callable[..., Deployed]:
+    """Makes deployments, of which nothing is there yet but a table in Glue."""
+    made: list[Deployed] = []
+
+    def make(**settings: Any) -> Deployed:
+        deployed = Deployed.new(server, tmp_path / str(len(made)), **settings)
+        deployed.lake.create("stock_trades", trades(3))
+        made.append(deployed)
+        return deployed
+
+    return make
+
+
+@pytest.fixture
+def deployed(new: Callable[..., Deployed]) -> Deployed:
+    """One that was created."""
+    deployed = new()
+    create(deployed.steps(), quiet)
+    return deployed
+
+
+def service_session(deployed: Deployed) -> Any:
+    """The service user's, with its key and nothing else: all the rest are its defaults."""
+    key = serialization.load_pem_private_key(deployed.key().encode(), password=None)
+    der = key.private_bytes(serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return snowflake.connector.connect(
+        account="LOCAL",
+        user=deployed.names.snowflake("USER"),
+        private_key=der,
+        host="127.0.0.1",
+        port=deployed.server.port,
+        protocol="http",
+        login_timeout=10,
+        network_timeout=30,
+        platform_detection_timeout_seconds=0,
+    )

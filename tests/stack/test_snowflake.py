@@ -155,7 +155,7 @@ def test_position_deletes_are_applied(server: Server, lake: Lake):
 
 
 def test_a_table_with_auto_refresh_moves_by_itself_until_the_lakehouse_refreshes_it(server: Server, lake: Lake):
-    table = lake.create("moves", trades(1))
+    table = lake.create("by_itself", trades(1))
     snowflake = server.resource()
     snowflake.query(
         "create catalog integration if not exists QUICK catalog_source = iceberg_rest table_format = iceberg"
@@ -164,11 +164,11 @@ def test_a_table_with_auto_refresh_moves_by_itself_until_the_lakehouse_refreshes
         f" sigv4_iam_role = 'arn' sigv4_signing_region = '{os.environ['AWS_REGION']}') enabled = true"
         " refresh_interval_seconds = 1"
     )
-    name = f"DB.{lake.database}.moves"
+    name = f"DB.{lake.database}.by_itself"
     snowflake.query(f"create schema if not exists DB.{lake.database}")
     snowflake.query(
         f"create iceberg table {name} external_volume = 'LAKEHOUSE_VOLUME' catalog = 'QUICK'"
-        " catalog_table_name = 'moves' auto_refresh = true"
+        " catalog_table_name = 'by_itself' auto_refresh = true"
     )
     table.append(trades(2))
     lake.promote(table)
@@ -179,9 +179,9 @@ def test_a_table_with_auto_refresh_moves_by_itself_until_the_lakehouse_refreshes
         snowflake.query(f"alter iceberg table {name} refresh")
     table.append(trades(4))
     lake.promote(table)
-    snowflake.refresh(lake.database, "moves")
-    assert snowflake.table_state(lake.database, "moves").row_count == 7
-    snowflake.drop_iceberg_table(lake.database, "moves")
+    snowflake.refresh(lake.database, "by_itself")
+    assert snowflake.table_state(lake.database, "by_itself").row_count == 7
+    snowflake.drop_iceberg_table(lake.database, "by_itself")
     snowflake.query("drop catalog integration QUICK")
 
 

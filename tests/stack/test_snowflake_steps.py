@@ -3,73 +3,26 @@
 from __future__ import annotations
 
 import json
-import logging
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import snowflake.connector
-from cryptography.hazmat.primitives import serialization
-from rotated_users import Killed, Wire
-from snowflake_deployments import Deployed, aws, change
-from snowflake_fixtures import Server, trades
+from rotated_users import Wire
+from snowflake_deployments import Deployed, aws, change, quiet, service_session
+from snowflake_fixtures import trades
 
 from lakehouse.cloud.perform import create, delete, plan, plan_deletion
 from lakehouse.cloud.policies import snowflake_trust
 from lakehouse.errors import LakehouseError, UnclearState
 from resources.confluent.waiting import Clock, TimedOut
 
-pytest_plugins = ["snowflake_fixtures", "rotated_users"]
+pytest_plugins = ["snowflake_fixtures", "rotated_users", "snowflake_deployments"]
 pytestmark = pytest.mark.stack
-
-
-def quiet(action: object) -> None:
-    """Nobody is told."""
 
 
 def verbs(actions: Any) -> dict[str, str]:
     return {action.step.name: action.verb for action in actions}
-
-
-@pytest.fixture
-def new(server: Server, tmp_path: Path) -> Callable[..., Deployed]:
-    """Makes deployments, of which nothing is there yet but a table in Glue."""
-    made: list[Deployed] = []
-
-    def make(**settings: Any) -> Deployed:
-        deployed = Deployed.new(server, tmp_path / str(len(made)), **settings)
-        deployed.lake.create("stock_trades", trades(3))
-        made.append(deployed)
-        return deployed
-
-    return make
-
-
-@pytest.fixture
-def deployed(new: Callable[..., Deployed]) -> Deployed:
-    """One that was created."""
-    deployed = new()
-    create(deployed.steps(), quiet)
-    return deployed
-
-
-def service_session(deployed: Deployed) -> Any:
-    """The service user's, with its key and nothing else: all the rest are its defaults."""
-    key = serialization.load_pem_private_key(deployed.key().encode(), password=None)
-    der = key.private_bytes(serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return snowflake.connector.connect(
-        account="LOCAL",
-        user=deployed.names.snowflake("USER"),
-        private_key=der,
-        host="127.0.0.1",
-        port=deployed.server.port,
-        protocol="http",
-        login_timeout=10,
-        network_timeout=30,
-        platform_detection_timeout_seconds=0,
-    )
 
 
 def test_a_plan_before_and_after(new: Callable[..., Deployed], wire: Wire):
@@ -294,81 +247,3 @@ def _replace_trust(role: str, policy: str) -> str:
     before = aws("iam").get_role(RoleName=role)["Role"]["AssumeRolePolicyDocument"]
     aws("iam").update_assume_role_policy(RoleName=role, PolicyDocument=policy)
     return json.dumps(before)
-
-
-def test_killed_around_every_change_it_ends_as_if_nothing_had_happened(
-    deployed: Deployed, new: Callable[..., Deployed], wire: Wire
-):
-    wire.counts = change
-    whole, broken = deployed.state(), new()
-
-    def ended_at_each_change(act: Callable[[], None]) -> int:
-        """Run it again and again, killed at the first change that was not killed yet: before it arrives, and after.
-
-        Returns how many changes there were.
-        """
-        killed: set[tuple[str, bool]] = set()
-        at, arrives = 1, False
-        for _ in range(200):
-            try:
-                with wire.fault(at, arrives=arrives):
-                    act()
-            except Killed:
-                moment = change(wire.hit), arrives
-                at, arrives = (at + 1, arrives) if moment in killed else (1, not arrives)
-                killed.add(moment)
-                continue
-            return len({what for what, _ in killed})
-        raise AssertionError(f"never done: {sorted(killed)}")
-
-    assert ended_at_each_change(lambda: create(broken.steps(), quiet)) > 20
-    assert broken.state() == whole
-    with service_session(broken) as session:
-        assert session.cursor().execute("select count(*) from stock_trades").fetchone() == (3,)
-    assert ended_at_each_change(lambda: delete(broken.steps(), quiet, delete_data=True)) >= 9
-    assert broken.state() == {}
-
-
-def test_every_answer_is_lost_once_and_nothing_is_made_twice(
-    deployed: Deployed, new: Callable[..., Deployed], wire: Wire
-):
-    whole, broken = deployed.state(), new()
-    lost: set[str] = set()
-
-    def for_the_first_time(request: Any) -> bool:
-        what = change(request)
-        if not what or what in lost:
-            return False
-        lost.add(what)
-        # Each is the first, which has the fault.
-        wire.sent = 0
-        return True
-
-    wire.counts = for_the_first_time
-    with wire.fault(1, kills=False):
-        create(broken.steps(), quiet)
-        assert len(lost) > 20
-        assert broken.state() == whole
-        delete(broken.steps(), quiet, delete_data=True)
-    assert broken.state() == {}
-
-
-def test_the_private_key_is_seen_nowhere(
-    new: Callable[..., Deployed], caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str], wire: Wire
-):
-    deployed, seen = new(), []
-    wire.counts = change
-    tell = lambda action: seen.append(f"{action} {action.step!r} {action.why}")  # noqa: E731
-    with caplog.at_level(logging.DEBUG):
-        for at in range(20, 40):
-            try:
-                with wire.fault(at):
-                    seen.append(repr(create(deployed.steps(), tell)))
-                break
-            except (Killed, LakehouseError) as error:
-                seen.extend(traceback.format_exception(error))
-        seen.append(repr(list(plan(deployed.steps()))))
-    text = "\n".join([*seen, caplog.text, *capfd.readouterr()])
-    lines = deployed.key().splitlines()[1:-2]
-    assert len(lines) > 20 and "snowflake/key" in text
-    assert [line for line in lines if line in text] == []
