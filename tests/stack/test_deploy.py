@@ -125,6 +125,9 @@ def test_it_is_made_found_as_it_should_be_used_and_taken_away(clouds: Clouds, ca
     _is_entered_with_its_own_settings(clouds)
     _keys_are_replaced_and_both_go_on(clouds)
 
+    hidden = clouds.secrets()
+    assert len(hidden) > 6
+
     # Another deployment in the same accounts, which the first one's end does not touch.
     perform.create(clouds.steps("staging", "other"), clouds.told.append)
     perform.delete(clouds.steps(), clouds.told.append, delete_data=False)
@@ -139,7 +142,7 @@ def test_it_is_made_found_as_it_should_be_used_and_taken_away(clouds: Clouds, ca
     perform.delete(clouds.steps("staging", "other"), clouds.told.append, delete_data=True)
     assert clouds.aws.state() == before
     shown = caplog.text + "".join(capsys.readouterr()) + repr(clouds.told)
-    assert not [secret for secret in clouds.secrets() if secret in shown]
+    assert not [secret for secret in hidden if secret in shown]
 
 
 def _is_entered_with_its_own_settings(clouds: Clouds) -> None:
