@@ -99,7 +99,10 @@ def run(command: tuple[str, ...]) -> None:
 @main.command(short_help="Show servers, and how far each topic has come.")
 def status() -> None:
     """Show each server, and per topic how far it has come: end offset, ingested offset, lag, Glue, Snowflake."""
+    from rich.markup import escape
+
     from lakehouse import config, console
+    from lakehouse.last_run import failures
     from lakehouse.status import status
     from lakehouse.systems import connected
     from resources.build import environment_name
@@ -112,6 +115,8 @@ def status() -> None:
     declared = config.load()
     with connected(declared) as systems:
         console.console.print(console.topics(status(declared, systems)))
+        for topic, reason in failures([*declared.topics]).items():
+            console.console.print(f"[red]✗[/] {topic}: the last run failed. {escape(reason)}")
 
 
 @main.command(short_help="Prove that a table holds all of its topic, once.")
