@@ -18,7 +18,7 @@ from sleepless import Sleepless
 
 from lakehouse.cloud.confluent_steps import confluent_steps
 from lakehouse.cloud.names import Names
-from lakehouse.cloud.perform import Action, create, delete
+from lakehouse.cloud.perform import Action, create, delete, plan
 from lakehouse.cloud.secrets import Secrets
 from lakehouse.cloud.step import Step
 from lakehouse.config import Config
@@ -158,6 +158,18 @@ def closure(steps: list[Step], name: str) -> list[Step]:
 def left(server: ConfluentServer) -> list[str]:
     """The kinds of which something is there."""
     return [kind for kind in KINDS if getattr(server.state, kind)]
+
+
+def verbs(lake: Lake) -> dict[str, str]:
+    """Why something is to be done, by step, where that is anything."""
+    return {action.step.name: action.why for action in plan(lake.steps) if action.verb != "keep"}
+
+
+def account(lake: Lake, purpose: str) -> str:
+    """The id of one of a deployment's service accounts."""
+    name = lake.names.service_account(purpose)
+    [found] = [each["id"] for each in lake.server.state.accounts.values() if each["display_name"] == name]
+    return found
 
 
 class Killed(BaseException):

@@ -137,3 +137,21 @@ def test_a_secret_that_is_no_key_pair(change: dict[str, str | None]):
     with pytest.raises(ValueError, match="not account, user, role") as refused:
         KeyPair.read(SecretJson(json.loads(json.dumps(values))))
     assert "hidden" not in str(refused.value)
+
+
+def test_all_versions_are_told_also_those_without_a_label(secrets: Secrets):
+    secrets.create(NAME, ONE, description="")
+    for value in (TWO, THREE):
+        secrets.promote(NAME, secrets.put_pending(NAME, value), over=secrets.read(NAME))
+    found = secrets.versions(NAME)
+    assert sorted(str(each.value.reveal()) for each in found) == [str(v.reveal()) for v in (ONE, TWO, THREE)]
+    assert all(each.created_at for each in found)
+
+
+def test_a_deleted_secret_is_gone_at_once_and_its_name_is_free(secrets: Secrets):
+    for value in (ONE, TWO):
+        secrets.create(NAME, value, description="")
+        assert secrets.read(NAME).value == value
+        secrets.delete(NAME)
+        secrets.delete(NAME)
+        assert secrets.read(NAME) is None

@@ -6,37 +6,22 @@ import json
 import logging
 import traceback
 
-import boto3
 import pytest
-from confluent_deployment import LARGE, REGION, SMALL, Lake, inventory, left
+from confluent_deployment import LARGE, REGION, Lake, account, inventory, left, verbs
 from confluent_server import Fault
 from confluent_state import ORGANIZATION
 
 from lakehouse.cloud.confluent_keys import rotate
-from lakehouse.cloud.perform import plan, plan_deletion
-from lakehouse.errors import LakehouseError, UnclearState
-from resources.confluent.api_keys import Scope
-from resources.confluent.waiting import Failed
+from lakehouse.cloud.perform import plan_deletion
+from lakehouse.errors import LakehouseError
 
 pytest_plugins = ["confluent_fixtures", "confluent_lakes"]
 
 PATH = "/confluent_cloud_resource/lake"
 
 
-def verbs(lake: Lake) -> dict[str, str]:
-    """What is to be done, by step, where that is anything."""
-    return {action.step.name: action.why for action in plan(lake.steps) if action.verb != "keep"}
-
-
 def spec(document: dict) -> dict:
     return document["spec"]
-
-
-def account(lake: Lake, purpose: str) -> str:
-    """The id of a service account."""
-    name = lake.names.service_account(purpose)
-    [found] = [each["id"] for each in lake.server.state.accounts.values() if each["display_name"] == name]
-    return found
 
 
 def of(lake: Lake, purpose: str) -> str:
@@ -231,139 +216,6 @@ def test_two_deployments_do_not_touch_each_other(lake: Lake, other: Lake):
     other.delete()
     assert inventory(lake.server) == mine and lake.secrets() == secrets
     assert verbs(lake) == {}
-
-
-def test_a_changed_statement_takes_the_place_of_the_old_one(lake: Lake):
-    lake.create()
-    [before] = lake.server.state.statements
-    lake.flink = {"totals": lake.flink["totals"] + " WHERE quantity > 1"}
-    assert list(verbs(lake)) == ["confluent/statement/totals"]
-    lake.create()
-    [after] = lake.server.state.statements
-    assert after != before and verbs(lake) == {}
-
-
-def test_a_failed_statement_is_made_anew(lake: Lake):
-    lake.create()
-    [statement] = lake.server.state.statements.values()
-    statement["status"] |= {"phase": "FAILED", "detail": "out of luck"}
-    assert verbs(lake) == {"confluent/statement/totals": "it has failed: out of luck"}
-    lake.create()
-    assert verbs(lake) == {}
-
-
-def test_what_somebody_deleted_is_made_again(lake: Lake):
-    for _ in range(2):
-        lake.create()
-    before, state = inventory(lake.server), lake.server.state
-    state.acls.popitem()
-    state.bindings.popitem()
-    state.connectors.clear()
-    state.tableflow_topics.popitem()
-    assert len(verbs(lake)) > 3
-    for _ in range(2):
-        lake.create()
-    assert verbs(lake) == {} and inventory(lake.server) == before
-
-
-def test_an_environment_that_somebody_deleted_leaves_no_secrets(lake: Lake):
-    lake.create()
-    state = lake.server.state
-    state.remove_environment(next(iter(state.environments)))
-    lake.delete()
-    assert left(lake.server) == [] and lake.secrets() == {}
-
-
-def test_a_cluster_that_somebody_deleted_is_made_again_with_new_keys(lake: Lake):
-    lake.create()
-    state = lake.server.state
-    state.remove_environment(next(iter(state.environments)))
-    lake.create()
-    assert verbs(lake) == {}
-    [cluster] = state.clusters
-    written = json.loads(lake.secrets()[f"{PATH}/kafka_cluster/spark/python_client"])
-    assert state.keys[written["sasl.username"]]["spec"]["resource"]["id"] == cluster
-    lake.delete()
-    assert left(lake.server) == [] and lake.secrets() == {}
-
-
-def test_a_key_that_is_in_no_secret_is_deleted(lake: Lake):
-    lake.create()
-    keys, state, owner = lake.confluent.api_keys(), lake.server.state, account(lake, "spark")
-    [cluster] = state.clusters
-    [stored] = keys.list(owner, Scope.cluster(cluster))
-    stray = keys.create("lakehouse-lake-spark-kafka", "", owner, Scope.cluster(cluster))
-    theirs = keys.create("by hand", "", owner, Scope.cluster(cluster))
-    assert verbs(lake) == {"confluent/key/spark/kafka": f"API key {stray.id} is in no secret"}
-    lake.create()
-    assert stray.id not in state.keys
-    assert theirs.id in state.keys and stored.id in state.keys
-
-
-def test_a_key_that_somebody_deleted_is_made_anew_and_stored(lake: Lake):
-    lake.create()
-    name, state = f"{PATH}/kafka_cluster/app_manager/python_client", lake.server.state
-    before = json.loads(lake.secrets()[name])["sasl.username"]
-    del state.keys[before], state.secrets[before]
-    lake.create()
-    after = json.loads(lake.secrets()[name])
-    assert state.secrets[after["sasl.username"]] == after["sasl.password"]
-    assert verbs(lake) == {}
-
-
-def test_a_secret_of_another_layout_is_left_alone(lake: Lake):
-    lake.create()
-    name = f"{PATH}/flink"
-    boto3.client("secretsmanager", REGION).put_secret_value(SecretId=name, SecretString='{"hidden": "hidden"}')
-    with pytest.raises(UnclearState, match=f"'{name}' has no field 'api.key'.*Nothing was changed"):
-        lake.create()
-    assert lake.secrets()[name] == '{"hidden": "hidden"}'
-
-
-def test_what_stands_beside_a_key_is_brought_up_to_date(lake: Lake):
-    lake.create()
-    state = lake.server.state
-    before = json.loads(lake.secrets()[f"{PATH}/flink"])
-    state.pools.clear()
-    state.statements.clear()
-    lake.create()
-    after = json.loads(lake.secrets()[f"{PATH}/flink"])
-    assert after["api.key"] == before["api.key"]
-    assert [after["compute.pool.id"]] == list(state.pools) != [before["compute.pool.id"]]
-
-
-def test_a_connector_of_an_account_that_is_gone_is_set_right(lake: Lake):
-    lake.create()
-    lake.confluent.service_accounts().delete(account(lake, "app_connector"))
-    lake.create()
-    [connector] = lake.server.state.connectors.values()
-    assert connector["config"]["kafka.service.account.id"] == account(lake, "app_connector")
-    assert verbs(lake) == {}
-
-
-def test_a_topic_with_too_few_partitions_is_for_somebody_to_decide(lake: Lake):
-    lake.create()
-    lake.topics = LARGE | {"orders": LARGE["orders"] | {"partitions": 12}}
-    with pytest.raises(UnclearState, match="'orders' has 6 partitions and lakehouse.yaml declares 12"):
-        verbs(lake)
-
-
-def test_tableflow_of_a_topic_without_a_schema(lake: Lake):
-    lake.topics = SMALL | {"orders": {"engine": "tableflow"}}
-    with pytest.raises(LakehouseError, match="'orders' has no schema yet .*'orders-value'.*write a first record"):
-        lake.create()
-    [environment] = lake.server.state.environments
-    lake.server.state.write_schema(environment, "orders")
-    lake.create()
-    assert verbs(lake) == {}
-
-
-def test_a_connector_that_fails_says_why(lake: Lake):
-    lake.create()
-    [connector] = lake.server.state.connectors.values()
-    connector["status"]["connector"] |= {"state": "FAILED", "trace": "no such quickstart"}
-    with pytest.raises(Failed, match="no such quickstart"):
-        lake.create()
 
 
 def test_no_secret_is_told(lake: Lake, caplog: pytest.LogCaptureFixture):

@@ -11,7 +11,7 @@ from sleepless import Sleepless
 
 from lakehouse.errors import Unreachable
 from resources.confluent.errors import Refused, Unsure
-from resources.confluent.waiting import Failed, TimedOut, wait, wait_accepted, wait_gone
+from resources.confluent.waiting import Failed, TimedOut, wait, wait_accepted, wait_gone, wait_there, when_allowed
 
 pytest_plugins = ["confluent_fixtures"]
 
@@ -102,3 +102,21 @@ def test_a_key_must_be_taken_twice_in_a_row(sleepless: Sleepless):
 def test_a_change_of_unknown_outcome_is_not_a_refusal(sleepless: Sleepless):
     with pytest.raises(Unsure):
         wait_accepted("key", looks(Unsure("lost")), deadline_seconds=60, clock=sleepless.clock)
+
+
+def test_it_looks_until_it_is_there(sleepless: Sleepless):
+    assert wait_there("it", looks(None, None, "NEW"), deadline_seconds=60, clock=sleepless.clock).phase == "NEW"
+    assert sleepless.pauses == [10, 10]
+    with pytest.raises(TimedOut, match="it is not there after 60 seconds"):
+        wait_there("it", looks(None), deadline_seconds=60, clock=sleepless.clock)
+
+
+def test_what_is_refused_is_tried_until_it_is_allowed(sleepless: Sleepless):
+    no = Refused("no role")
+    assert when_allowed("it", looks(no, no, "MADE"), deadline_seconds=60, clock=sleepless.clock).phase == "MADE"
+    assert sleepless.pauses == [10, 10]
+    with pytest.raises(Refused) as refused:
+        when_allowed("it", looks(no), deadline_seconds=60, clock=sleepless.clock)
+    assert set(refused.value.__notes__) == {"it was tried for 60 seconds"}
+    with pytest.raises(Unsure):
+        when_allowed("it", looks(Unsure("lost"), "MADE"), deadline_seconds=60, clock=sleepless.clock)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from lakehouse.cloud.confluent.account_key import AccountKey, JoinedLayout, Layout
 from lakehouse.cloud.names import Names
@@ -91,7 +92,7 @@ class KeyStep(Step):
         for key in kept.ours():
             kept.api_keys.delete(key.id)
 
-    def _account_key(self, found: Found, scope: Scope, layout: Layout, ask) -> AccountKey:
+    def _account_key(self, found: Found, scope: Scope, layout: Layout, ask: Callable[[Key], Any]) -> AccountKey:
         return AccountKey(
             api_keys=self.cloud.api_keys(),
             secrets=self.secrets,

@@ -12,7 +12,13 @@ from lakehouse.cloud.confluent.streams import REGISTRY_KEY
 from lakehouse.cloud.names import Names
 from lakehouse.cloud.step import Found, Step
 from lakehouse.errors import LakehouseError
-from resources.confluent.tableflow import CatalogIntegration, ProviderIntegration, TableflowTopic
+from resources.confluent.tableflow import (
+    CatalogIntegration,
+    CatalogIntegrations,
+    ProviderIntegration,
+    TableflowTopic,
+    TableflowTopics,
+)
 from resources.confluent.waiting import REAL, Clock, wait, wait_gone, wait_there, when_allowed
 from resources.confluent_cloud import ConfluentCloud
 
@@ -96,7 +102,7 @@ class CatalogIntegrationStep(Step):
         catalogs.delete(it.id)
         wait_gone(self.what, lambda: catalogs.get(it.id), deadline_seconds=LISTED_SECONDS, clock=self.clock)
 
-    def _catalogs(self, found: Found):
+    def _catalogs(self, found: Found) -> CatalogIntegrations:
         return self.cloud.catalog_integrations(found["confluent/cluster"], found[TABLEFLOW_KEY])
 
 
@@ -168,5 +174,5 @@ class TableflowTopicStep(Step):
         self._tables(found).delete(self.topic)
         wait_gone(self.what, lambda: self.find(found), deadline_seconds=TABLE_GONE_SECONDS, clock=self.clock)
 
-    def _tables(self, found: Found):
+    def _tables(self, found: Found) -> TableflowTopics:
         return self.cloud.tableflow_topics(found["confluent/cluster"], found[TABLEFLOW_KEY])
