@@ -1,5 +1,7 @@
 """The cloud set-up as assets: a graph of what stands on what. Materializing one makes or mends it, as `create` does."""
 
+import re
+
 import dagster as dg
 
 from assets.failures import RETRY, explained
@@ -49,7 +51,9 @@ def _rotation(steps: list[Step], access: Access) -> dg.JobDefinition:
 
 def key_of(name: str) -> dg.AssetKey:
     """The asset of a step."""
-    return dg.AssetKey(["deployment", *name.replace("-", "_").replace(".", "_").split("/")])
+    system, _, rest = re.sub("[-.]", "_", name).partition("/")
+    # The UI shows the last part: it has to say enough by itself.
+    return dg.AssetKey(["deployment", system, rest.replace("/", "_")])
 
 
 def _asset(steps: list[Step], step: Step, access: Access) -> dg.AssetsDefinition:

@@ -99,7 +99,7 @@ def test_dagster_shows_each_step_and_what_it_stands_on_without_a_connection(decl
     steps = deployment_steps(declared, Access.from_environment(declared.deployment("aws")))
     assert len(shown) == len(steps)
     assert shown["deployment/confluent/cluster"] == {"deployment/confluent/environment"}
-    assert "deployment/aws/role/snowflake" in shown["deployment/snowflake/volume_verified"]
+    assert "deployment/aws/role_snowflake" in shown["deployment/snowflake/volume_verified"]
 
 
 def test_keys_are_looked_at_every_night(declared, monkeypatch):
