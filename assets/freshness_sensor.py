@@ -47,7 +47,7 @@ class _Cursor:
 
 def freshness_sensor(config: Config) -> dg.SensorDefinition:
     """Reports the check `fresh` of every hop of every topic, and asks for the runs that mend what is stale."""
-    entries = {**config.topics, **config.routes}
+    entries = {**config.by_spark, **config.routes}
 
     @dg.sensor(
         name="freshness",

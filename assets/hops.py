@@ -23,7 +23,10 @@ NEEDS = {
 
 
 def hops_of(topic: Topic) -> list[str]:
-    """The hops of a topic, by the first part of their assets' keys; a topic that is not derived begins at Kafka."""
+    """The hops of a topic, by the first part of their assets' keys; a topic that is not derived begins at Kafka. Those
+    that Tableflow makes are its own."""
+    if topic.engine == "tableflow":
+        return []
     return [hop for hop in NEEDS if hop != "kafka" or isinstance(topic.source, Derived)]
 
 

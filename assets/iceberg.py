@@ -63,7 +63,7 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         },
     )
 
-    @step(spec, pool=f"iceberg_{group(entry)}", check_specs=[*_audit_specs(key), *_declared_specs(key, entry)])
+    @step(spec, pool=f"iceberg_{group(entry)}", check_specs=[*_audit_specs(key), *declared_specs(key, entry)])
     def iceberg_table(
         context: dg.AssetExecutionContext,
         config: Replay,
@@ -96,7 +96,7 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
             yield from check_results(_worst(found))
             table = catalog.load(namespace, catalog.current(namespace, topic).table)
         yield dg.MaterializeResult(
-            metadata=_metadata(published) | replayed | (_table_metadata(table, topic) if table else {}),
+            metadata=_metadata(published) | replayed | (table_metadata(table, topic) if table else {}),
             data_version=dg.DataVersion(str(table.metadata.current_snapshot_id) if table else "empty"),
         )
 
@@ -108,7 +108,8 @@ def _audit_specs(key: dg.AssetKey) -> Iterator[dg.AssetCheckSpec]:
         yield dg.AssetCheckSpec(name, asset=key, blocking=True, description=said)
 
 
-def _declared_specs(key: dg.AssetKey, entry: Topic) -> Iterator[dg.AssetCheckSpec]:
+def declared_specs(key: dg.AssetKey, entry: Topic) -> Iterator[dg.AssetCheckSpec]:
+    """The checks that lakehouse.yaml declares."""
     for name, check in entry.checks.items():
         yield dg.AssetCheckSpec(name, asset=key, blocking=check.severity == "blocking", description=check.said)
 
@@ -158,7 +159,7 @@ def _said(topic: Topic, batch: Published) -> str:
     )
 
 
-def _table_metadata(table: "Table", topic: Topic) -> dict[str, object]:
+def table_metadata(table: "Table", topic: Topic) -> dict[str, object]:
     """The table as the catalog page shows it: rows, bytes, columns and where they are from, and its newest rows."""
     columns = [
         dg.TableColumn(field.name, _plain(str(field.field_type)), description=field.doc)

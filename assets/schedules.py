@@ -10,7 +10,7 @@ RUNNING = dg.DefaultScheduleStatus.RUNNING
 
 def nightly(config: Config, prefix: str, cron: str, description: str) -> dg.Definitions:
     """Run all assets under a key prefix at a time of day, as the cron expression says."""
-    topics = dg.AssetSelection.assets(*([prefix, topic] for topic in config.topics))
+    topics = dg.AssetSelection.assets(*([prefix, topic] for topic in config.by_spark))
     job = dg.define_asset_job(prefix, topics, description=description)
     schedules = [dg.ScheduleDefinition(job=job, cron_schedule=cron, default_status=RUNNING)]
     schedules += [_of_route(route, prefix, cron, description) for route in config.routes.values()]

@@ -19,6 +19,7 @@ from assets.rest import SYSTEM as REST_CATALOG
 from assets.rest import rest_asset, rest_check
 from assets.snowflake import snowflake_asset, snowflake_check
 from assets.standing import Standing, standing_checks
+from assets.tableflow import tableflow_asset
 from lakehouse.config import Config, Route, Topic
 from resources.build import is_configured
 
@@ -29,6 +30,8 @@ def route_definitions(config: Config, route: Route) -> dg.Definitions:
 
 
 def _chain(config: Config, entry: Topic) -> list[dg.AssetsDefinition]:
+    if entry.engine == "tableflow":
+        return [topic_asset(config, entry), tableflow_asset(config, entry)]
     return [
         topic_asset(config, entry),
         table_asset(config, entry),
@@ -49,7 +52,7 @@ def topic_definitions(config: Config, topic: Topic) -> dg.Definitions:
         "snowflake": [snowflake_check(config, topic), engines_check(config, topic)],
     }
     checks = _checks(config, topic, further)
-    if is_configured(config, REST_CATALOG):
+    if is_configured(config, REST_CATALOG) and topic.engine == "spark":
         checks.append(standing_checks(["rest", topic.name], [rest_check(config, topic)]))
     return dg.Definitions(assets=_chain(config, topic), asset_checks=checks)
 

@@ -285,7 +285,7 @@ def rehearse(topics: tuple[str, ...], records: int, as_json: bool, junit: Path |
     outcomes: list[gate.Outcome] = []
     try:
         known = config.load()
-        chosen = [known.topic(name) for name in topics or known.topics]
+        chosen = [known.topic(name) for name in topics or known.by_spark]
         with connected(known) as r:
             systems = Systems(r.kafka, r.schema_registry, r.spark, r.catalog)
             for topic in chosen:
@@ -425,7 +425,7 @@ def maintain(topics: tuple[str, ...]) -> None:
 
     declared = config.load()
     with connected(declared) as systems:
-        for name in topics or declared.topics:
+        for name in topics or declared.by_spark:
             for done in maintain(declared.namespace, declared.topic(name), systems.catalog, systems.spark):
                 click.echo(f"{done.table}: {', '.join(done.done) or 'nothing to do'} ({done.seconds:.1f} s)")
 

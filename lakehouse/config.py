@@ -348,6 +348,11 @@ class Config(Model):
             raise ConfigError(f"Topic '{name}' is not declared in lakehouse.yaml.{_did_you_mean(name, self.topics)}")
         return self.topics[name]
 
+    @property
+    def by_spark(self) -> dict[str, Topic]:
+        """The topics that Spark makes tables of, and not Tableflow."""
+        return {name: topic for name, topic in self.topics.items() if topic.engine == "spark"}
+
     def deployment(self, environment: str) -> Deployment:
         """The cloud set-up of an environment.
 
@@ -462,6 +467,9 @@ def _semantic_faults(config: Config) -> list[tuple[Location, str]]:
                 else:
                     faults += _schema_faults(config, (*at, "source", "schema_file"), file, topic.key)
             case Derived() as source:
+                if (made := config.topics.get(source.from_topic)) and made.engine == "tableflow":
+                    said = f"'{source.from_topic}' is made a table by Tableflow; Spark derives from its own. Change one"
+                    faults.append(((*at, "source", "from"), said))
                 files = {"key_schema_file": source.key_schema_file, "value_schema_file": source.value_schema_file}
                 for field, file in files.items():
                     if file:
@@ -496,9 +504,21 @@ def _route_faults(name: str, route: Route, config: Config) -> Iterator[tuple[Loc
         yield ("table",), f"the template names {error}, which is no group of the pattern. Write (?P<name>…) in it"
 
 
+def _tableflow_faults(topic: Topic) -> Iterator[tuple[tuple[str, ...], str]]:
+    """What Tableflow does not do."""
+    if isinstance(topic, Route):
+        yield ("engine",), "Tableflow is told of each topic by name. Give it an entry under 'topics'"
+    if topic.mode != "append":
+        yield ("mode",), "Tableflow appends, or upserts by a rule of its own. Remove it, or use 'engine: spark'"
+    if topic.quarantine:
+        yield ("checks",), "Tableflow publishes before anything is checked. Use 'severity: warn' or 'engine: spark'"
+
+
 def _topic_faults(topic: Topic, tables: set[str]) -> Iterator[tuple[Location, str]]:
     """Settings of one topic that do not go together."""
     yield from ((("checks", *where), said) for where, said in checks.faults(topic.checks, tables))
+    if topic.engine == "tableflow":
+        yield from _tableflow_faults(topic)
     if topic.mode != "append" and not topic.key:
         yield (), f"{topic.mode} needs to know which row a record belongs to. Add 'key: <column>'"
     if topic.decoded_key in SCALARS and topic.mode == "upsert" and len(topic.key) > 1:

@@ -44,7 +44,10 @@ def _all(config: Config) -> dg.Definitions:
         minimum_interval_seconds=30,
     )
     hops = [hop for hop in HOPS if hop != "rest" or is_configured(config, REST_CATALOG)]
-    chain = dg.AssetSelection.assets(*([hop, topic] for topic in config.topics for hop in hops))
+    chain = dg.AssetSelection.assets(
+        *([hop, topic] for topic in config.by_spark for hop in hops),
+        *([hop, topic] for topic in config.topics.keys() - config.by_spark.keys() for hop in ("kafka", "iceberg")),
+    )
     common = dg.Definitions(
         jobs=[dg.define_asset_job(JOB, chain.materializable(), description="Every topic, from Kafka to Snowflake.")],
         sensors=[

@@ -41,6 +41,8 @@ class Glue(dg.ConfigurableResource):
     region: str
     catalog_id: str
     """The AWS account that owns the catalog."""
+    tableflow_database: str = ""
+    """Where Confluent's Tableflow publishes: the Kafka cluster's id."""
 
     def client(self) -> GlueClient:
         """boto3's client, with time-outs set. It never repeats a call by itself: an update may have been applied."""

@@ -22,7 +22,11 @@ def settings(names: Names, warehouse: str | None = None) -> dict[str, dict[str, 
         "schema_registry": {"secret": f"{names.confluent_secrets}/schema_registry_cluster/spark/python_client"},
         "spark": {"remote": {"env": "SPARK_REMOTE"}},
         "catalog": {"type": "glue", "warehouse": f"s3://{names.bucket}/{WAREHOUSE}", "region": names.region},
-        "glue": {"region": names.region, "catalog_id": names.account},
+        "glue": {
+            "region": names.region,
+            "catalog_id": names.account,
+            "tableflow_database": {"env": "TABLEFLOW_DATABASE", "default": ""},
+        },
         "snowflake": {
             "secret": names.snowflake_secret,
             "warehouse": warehouse or names.snowflake("WAREHOUSE"),

@@ -1,4 +1,4 @@
-"""The steps of a deployment against the vendors themselves, for whoever has accounts. They cost a little and take minutes.
+"""The steps of a deployment against the vendors themselves, for whoever has accounts. They cost a little.
 
 Set LAKEHOUSE_REAL to the clouds to go to (`aws confluent snowflake`), LAKEHOUSE_REAL_ACCOUNT to the AWS account, and
 the variables of `lakehouse deploy` to an administrator's credentials. Everything that is made has a name of its own.

@@ -23,7 +23,7 @@ CANARY = "canary-51aa"
 def declared(tmp_path, monkeypatch):
     """lakehouse.yaml with a deployment of its environment `aws`, and no cloud within reach."""
     text = yaml.safe_load(configuration.config_path().read_text())
-    text["topics"]["stock_trades"]["engine"] = "tableflow"
+    text["topics"]["orders"] = {"engine": "tableflow"}
     text["deployments"] = {
         "aws": {
             "name": "production",

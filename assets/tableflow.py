@@ -1,0 +1,66 @@
+"""A topic that Confluent's Tableflow makes a table of: its table in Glue is observed, and checked as Spark's would be.
+
+Tableflow publishes by itself, so a check cannot keep rows from readers: it tells.
+"""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from assets import quality
+from assets.entry import code_links, group
+from assets.failures import explained
+from assets.iceberg import check_results, declared_specs, table_metadata
+from assets.step import asset_spec, step
+from lakehouse.automation import on_upstream_change
+from lakehouse.config import Config, Metadata, Topic
+from lakehouse.errors import ConfigError, LakehouseError
+from resources.aws import Glue
+from resources.catalog import Catalog
+from resources.spark import Spark
+
+
+def tableflow_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
+    """`iceberg/<topic>`, written by Tableflow: its newest snapshot, what it holds, and what the checks find in it."""
+    key = dg.AssetKey(["iceberg", entry.name])
+    spec = asset_spec(
+        entry,
+        "iceberg",
+        deps=[["kafka", entry.name]],
+        description=f"{entry.description} Made by Confluent's Tableflow.".strip(),
+        kinds={"iceberg", "confluent", "s3"},
+        automation_condition=on_upstream_change(),
+        metadata={"dagster/storage_kind": "iceberg", **code_links(config, entry)},
+    )
+    # Tableflow names table and metadata columns by rules of its own (Confluent, Tableflow: metadata columns).
+    named = {"table_name": entry.topic, "metadata": Metadata(naming="confluent")}
+    topic = entry.model_copy(update=named)
+
+    @step(spec, pool=f"iceberg_{group(entry)}", check_specs=declared_specs(key, entry))
+    def tableflow_table(
+        context: dg.AssetExecutionContext, catalog: Catalog, glue: Glue, spark: Spark
+    ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
+        with explained():
+            database = glue.tableflow_database
+            if not database:
+                raise ConfigError(
+                    f"Where Tableflow publishes '{entry.name}' is not known. Nothing was looked at. Add "
+                    f"tableflow_database (the Kafka cluster's id, lkc-…) to `glue` of the environment in lakehouse.yaml"
+                )
+            table = catalog.load(database, topic.table)
+            snapshot = table.current_snapshot() if table else None
+            if table is None or snapshot is None:
+                raise LakehouseError(
+                    f"Tableflow has published no table '{database}.{topic.table}' yet. Nothing was changed. It does so "
+                    f"minutes after the topic's first records; `lakehouse deploy plan` says whether it runs"
+                )
+            session = spark.session(catalog.spark_settings())
+            found = quality.findings(session, catalog, database, topic, entry.checks, table, snapshot.snapshot_id, {})
+            context.log.info(f"{database}.{topic.table} is at snapshot {snapshot.snapshot_id}")
+            yield from check_results(found)
+            yield dg.MaterializeResult(
+                metadata={"snapshot_id": str(snapshot.snapshot_id), **table_metadata(table, topic)},
+                data_version=dg.DataVersion(str(snapshot.snapshot_id)),
+            )
+
+    return tableflow_table
