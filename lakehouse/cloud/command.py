@@ -72,8 +72,12 @@ def _entered(debug: bool, **given: Any) -> Access:
 
 
 def _access(environment: str, **given: Any) -> Access:
+    from setproctitle import setproctitle
+
     from lakehouse import config
 
+    # A secret may have been given as an option: the list of processes need not show it any longer.
+    setproctitle("lakehouse deploy")
     # Every client then finds it, also those that others make.
     if given["profile"]:
         os.environ["AWS_PROFILE"] = given["profile"]

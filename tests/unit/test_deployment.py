@@ -1,9 +1,11 @@
 """The deployment as a whole: one list of steps, the graph of it in Dagster, and the environment that it becomes."""
 
+import socket
 import subprocess
 import sys
 
 import dagster as dg
+import psutil
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -132,3 +134,18 @@ def test_an_environment_without_a_deployment_is_told_how_to_get_one():
 def test_names_that_some_cloud_would_refuse_are_refused_first(name):
     with pytest.raises(ValueError, match="name"):
         Deployment(name=name, account="123456789012")
+
+
+def test_a_secret_given_as_an_option_is_not_in_the_process_list(declared, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        options = ["--env", "aws", "--confluent-api-secret", CANARY]
+        command = [sys.executable, "-m", "lakehouse.cli", "deploy", "plan", *options]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+            try:
+                silent.settimeout(60)
+                silent.accept()
+                shown = " ".join(psutil.Process(running.pid).cmdline())
+            finally:
+                running.kill()
+    assert "lakehouse deploy" in shown and CANARY not in shown
