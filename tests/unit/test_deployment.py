@@ -139,6 +139,8 @@ def test_names_that_some_cloud_would_refuse_are_refused_first(name):
 def test_a_secret_given_as_an_option_is_not_in_the_process_list(declared, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        for name, value in {"AWS_ACCESS_KEY_ID": "ours", "AWS_SECRET_ACCESS_KEY": "k", "NO_PROXY": "127.0.0.1"}.items():
+            monkeypatch.setenv(name, value)
         options = ["--env", "aws", "--confluent-api-secret", CANARY]
         command = [sys.executable, "-m", "lakehouse.cli", "deploy", "plan", *options]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
