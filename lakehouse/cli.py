@@ -246,12 +246,13 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
     """Run the checks of these topics, or of all, in the environment of LAKEHOUSE_ENV: as the UI would, without it.
 
     Those of lakehouse.yaml look at every published row; the others say whether each hop is fresh and shows what was
-    published, and whether the ledger adds up.
+    published, and whether the ledger adds up. A table whose last run failed is named, where there is a Dagster to ask.
 
     \b
     Exit code 0: none failed (warnings allowed). 1: one failed. 2: not every check could be run.
     """
     from lakehouse import config, gate
+    from lakehouse.last_run import failures
     from lakehouse.systems import connected
 
     try:
@@ -261,7 +262,10 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
             there = systems.kafka.topics() if known.routes else []
             routed = [topic for topic in known.routed(there) if not topics]
             chosen = [known.topic(name) for name in names if name not in known.routes] + routed
-            outcomes = [*gate.standing(known, names, there), *gate.declared(known, chosen, systems)]
+            ours = [topic for topic in chosen if topic.engine == "spark"]
+            outcomes = [*gate.standing(known, names, there), *gate.declared(known, ours, systems)]
+            for topic, reason in failures([name for name in names if name in known.topics]).items():
+                outcomes.append(gate.Outcome(f"iceberg/{topic}", "last_run", "failed", reason))
     except LakehouseError as error:
         raise click.UsageError(str(error)) from error
     _report(outcomes, as_json, junit)

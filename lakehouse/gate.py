@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from xml.etree import ElementTree
 
 from assets import quality
@@ -14,9 +14,6 @@ from assets.entry import partitions
 from lakehouse.checks import RowCount
 from lakehouse.config import Config, Topic
 from lakehouse.errors import LakehouseError
-
-if TYPE_CHECKING:
-    pass
 
 Verdict = Literal["passed", "warned", "failed", "not run"]
 
