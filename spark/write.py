@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 from lakehouse import naming
 from lakehouse.batch import PART
 from lakehouse.counts import Counts
+from lakehouse.errors import Unreachable
 from spark import merge
 from spark.decode import Mode
 
@@ -86,7 +87,7 @@ def append(decoded: DataFrame, target: Target) -> Written:
     observation, good = _observe(decoded)
     with with_properties(decoded.sparkSession, target):
         _table_rows(good, target).writeTo(target.path).append()
-    counts = observation.get
+    counts = _reported(observation)
     return _written(counts, rows=counts["consumed"] - counts["dead_letters"] - counts["filtered"])
 
 
@@ -99,7 +100,7 @@ def dedup(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool)
     rows = _table_rows(_one_a_key(good, key, F.min_by), target)
     with with_properties(decoded.sparkSession, target):
         added = merge.add(rows, target.path) if empty else merge.add_missing(rows, target.path, target.columns(key))
-    counts = observation.get
+    counts = _reported(observation)
     good_records = counts["consumed"] - counts["dead_letters"] - counts["filtered"]
     return _written(counts, rows=added, deduplicated=good_records - added)
 
@@ -121,7 +122,7 @@ def upsert(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool
         deleted = with_properties(decoded.sparkSession, replace(target, properties={PART: "delete"}))
         rows = _table_rows(latest, target, "__tombstone")
         merge.replace(rows, target.path, target.branch, target.columns(key), deleted, completed)
-    counts, last = observation.get, kept.get
+    counts, last = _reported(observation), _reported(kept)
     return _written(
         counts,
         rows=last["kept"] - last["tombstones"],
@@ -137,6 +138,16 @@ def _one_a_key(good: DataFrame, key: tuple[str, ...], choose: Callable[[Column, 
     order = F.struct("kafka_offset", "kafka_timestamp", "kafka_partition")
     columns = [c for c in good.columns if c == "__tombstone" or c not in key and not c.startswith("__")]
     return good.groupBy(*key).agg(choose(F.struct(*columns), order).alias("chosen")).select(*key, "chosen.*")
+
+
+def _reported(observation: Observation) -> Mapping[str, int]:
+    """What an observation counted.
+
+    Raises: Unreachable when Spark did not say: it sends counts at the end of its answer, which may be cut off.
+    """
+    if counts := observation.get:
+        return counts
+    raise Unreachable("Spark", "the end of its answer", "its log and its load", "what it counted did not arrive")
 
 
 def _written(observed: Mapping[str, int], **outcomes: int) -> Written:
