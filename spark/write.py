@@ -147,7 +147,7 @@ def _reported(observation: Observation) -> Mapping[str, int]:
     """
     if counts := observation.get:
         return counts
-    raise Unreachable("Spark", "the end of its answer", "its log and its load", "what it counted did not arrive")
+    raise Unreachable("Spark Connect", "its server", "its log and load", "the counts of a write did not arrive")
 
 
 def _written(observed: Mapping[str, int], **outcomes: int) -> Written:
