@@ -211,6 +211,7 @@ def world(monkeypatch: Any) -> Iterator[World]:
             "AWS_SECRET_ACCESS_KEY": "secret",
         }.items():
             monkeypatch.setenv(variable, value)
-        monkeypatch.delenv("AWS_PROFILE", raising=False)
+        for variable in ("AWS_PROFILE", "AWS_ENDPOINT_URL_S3", "AWS_SESSION_TOKEN"):
+            monkeypatch.delenv(variable, raising=False)
         yield World(strict, gaps, boto3.Session(region_name=REGION))
     server.stop()

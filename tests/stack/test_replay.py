@@ -116,7 +116,7 @@ def test_the_default_policy_stops_before_a_bad_record_and_says_which(resources):
     stream.produce([{"value": b"bad"}])
     stream.produce_trades(range(5, 8))
 
-    with pytest.raises(BadRecords, match="1 records .*partition 0 offset 5: The value is not in"):
+    with pytest.raises(BadRecords, match="1 record .*partition 0 offset 5: The value is not in"):
         stream.ingest()
     assert len(stream.rows()) == 5 and stream.dead_letters() == []
 

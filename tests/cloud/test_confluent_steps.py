@@ -16,6 +16,7 @@ from lakehouse.cloud.perform import plan_deletion
 from lakehouse.errors import LakehouseError
 
 pytest_plugins = ["confluent_fixtures", "confluent_lakes"]
+pytestmark = pytest.mark.stack
 
 PATH = "/confluent_cloud_resource/lake"
 

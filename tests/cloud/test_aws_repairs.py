@@ -10,6 +10,7 @@ from lakehouse.cloud.perform import create, plan
 from lakehouse.config import Config, Topic
 
 pytest_plugins = ["aws_fixtures"]
+pytestmark = pytest.mark.stack
 
 
 def config():

@@ -11,6 +11,9 @@ from lakehouse.cloud.perform import create, delete, plan
 from lakehouse.config import Config, Topic
 from lakehouse.errors import LakehouseError
 
+pytest_plugins = ["aws_fixtures"]
+pytestmark = pytest.mark.stack
+
 
 class Killed(BaseException):
     """The process ended here."""

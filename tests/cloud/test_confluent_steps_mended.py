@@ -13,6 +13,7 @@ from resources.confluent.api_keys import Scope
 from resources.confluent.waiting import Failed
 
 pytest_plugins = ["confluent_fixtures", "confluent_lakes"]
+pytestmark = pytest.mark.stack
 
 PATH = "/confluent_cloud_resource/lake"
 

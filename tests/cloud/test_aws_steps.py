@@ -17,6 +17,7 @@ OURS = [{"Key": TAG, "Value": "prod"}]
 
 
 pytest_plugins = ["aws_fixtures"]
+pytestmark = pytest.mark.stack
 
 
 def config(namespace="trading", engine="tableflow"):

@@ -13,6 +13,7 @@ from lakehouse.config import Config, Topic
 from lakehouse.errors import LakehouseError
 
 pytest_plugins = ["aws_fixtures"]
+pytestmark = pytest.mark.stack
 
 CONFIG = Config(namespace="trading", topics={"trades": Topic(name="trades")}, environments={})
 

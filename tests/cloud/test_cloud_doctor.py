@@ -25,6 +25,7 @@ from lakehouse.local.snowflake.iceberg import Lake
 from lakehouse.local.snowflake.server import application
 
 pytest_plugins = ["aws_fixtures", "confluent_fixtures"]
+pytestmark = pytest.mark.stack
 
 CONFIG = Config(namespace="trading", topics={"trades": Topic(name="trades", engine="tableflow")}, environments={})
 SECRET = "/snowflake_admin_credentials"

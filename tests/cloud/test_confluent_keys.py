@@ -16,6 +16,7 @@ from resources.confluent import plane
 from resources.confluent.waiting import TimedOut
 
 pytest_plugins = ["confluent_fixtures", "confluent_lakes"]
+pytestmark = pytest.mark.stack
 
 SECRET = "/confluent_cloud_resource/lake/kafka_cluster/app_manager/python_client"
 STEP = "confluent/key/app_manager/kafka"

@@ -9,6 +9,7 @@ from lakehouse.cloud.perform import create, plan
 from resources.confluent import plane
 
 pytest_plugins = ["confluent_fixtures", "confluent_lakes"]
+pytestmark = pytest.mark.stack
 
 EVERY = [False, pytest.param(True, marks=pytest.mark.long)]
 """Changes: the first of each kind, or every single one."""
