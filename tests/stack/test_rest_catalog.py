@@ -219,4 +219,4 @@ def test_the_asset_and_its_check(resources, stream, polaris):
     stream.ingest()
     stream.topic = stream.topic.model_copy(update={"max_lag_seconds": 0})
     verdict = rest_check(stream.config, stream.topic).run(context)
-    assert not verdict.passed and "1 snapshots behind" in verdict.description
+    assert not verdict.passed and "1 snapshot behind" in verdict.description
