@@ -65,7 +65,7 @@ class Elsewhere(Step):
 class Lake:
     """One deployment. `told` is what was said of its steps, `things` what AWS has of it."""
 
-    server: ConfluentServer
+    vendor: ConfluentServer
     confluent: ConfluentCloud
     sleepless: Sleepless
     name: str = "lake"
@@ -133,7 +133,7 @@ KINDS = (
 )
 
 
-def inventory(server: ConfluentServer) -> list[str]:
+def inventory(vendor: ConfluentServer) -> list[str]:
     """Everything that is there, without what differs from one run to another: ids, times, secrets."""
 
     def plain(value: Any) -> str:
@@ -142,9 +142,9 @@ def inventory(server: ConfluentServer) -> list[str]:
 
         text = re.sub(r"\b([A-Za-z]+)-\d{6}\b", same, str(value))
         text = re.sub(r"'(created_at|updated_at|external_id)': '[^']*'", "", text)
-        return text.replace(server.url, "")
+        return text.replace(vendor.url, "")
 
-    return sorted(f"{kind} {plain(document)}" for kind in KINDS for document in getattr(server.state, kind).values())
+    return sorted(f"{kind} {plain(document)}" for kind in KINDS for document in getattr(vendor.state, kind).values())
 
 
 def closure(steps: list[Step], name: str) -> list[Step]:
@@ -155,9 +155,9 @@ def closure(steps: list[Step], name: str) -> list[Step]:
     return [step for step in steps if step.name in wanted]
 
 
-def left(server: ConfluentServer) -> list[str]:
+def left(vendor: ConfluentServer) -> list[str]:
     """The kinds of which something is there."""
-    return [kind for kind in KINDS if getattr(server.state, kind)]
+    return [kind for kind in KINDS if getattr(vendor.state, kind)]
 
 
 def verbs(lake: Lake) -> dict[str, str]:
@@ -168,7 +168,7 @@ def verbs(lake: Lake) -> dict[str, str]:
 def account(lake: Lake, purpose: str) -> str:
     """The id of one of a deployment's service accounts."""
     name = lake.names.service_account(purpose)
-    [found] = [each["id"] for each in lake.server.state.accounts.values() if each["display_name"] == name]
+    [found] = [each["id"] for each in lake.vendor.state.accounts.values() if each["display_name"] == name]
     return found
 
 

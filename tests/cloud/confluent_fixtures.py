@@ -12,17 +12,17 @@ from resources.confluent_cloud import ConfluentCloud
 
 
 @pytest.fixture
-def server() -> Iterator[ConfluentServer]:
+def vendor() -> Iterator[ConfluentServer]:
     """A stand-in with nothing in it; the test fails if anything was against the vendor's documents."""
-    with ConfluentServer() as server:
-        yield server
-    assert not server.violations
+    with ConfluentServer() as vendor:
+        yield vendor
+    assert not vendor.violations
 
 
 @pytest.fixture
-def confluent(server: ConfluentServer) -> ConfluentCloud:
+def confluent(vendor: ConfluentServer) -> ConfluentCloud:
     """The client, for the stand-in."""
-    return ConfluentCloud(api_key=ADMIN, api_secret=server.admin_secret, url=server.url)
+    return ConfluentCloud(api_key=ADMIN, api_secret=vendor.admin_secret, url=vendor.url)
 
 
 @pytest.fixture

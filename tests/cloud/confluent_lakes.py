@@ -15,16 +15,16 @@ from resources.confluent_cloud import ConfluentCloud
 
 @pytest.fixture
 def lake(
-    server: ConfluentServer, confluent: ConfluentCloud, sleepless: Sleepless, monkeypatch: pytest.MonkeyPatch
+    vendor: ConfluentServer, confluent: ConfluentCloud, sleepless: Sleepless, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Lake]:
     """A deployment that is not made yet."""
     for variable in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_SECRETS_MANAGER", "AWS_PROFILE"):
         monkeypatch.delenv(variable, raising=False)
     with mock_aws():
-        yield Lake(server, confluent, sleepless)
+        yield Lake(vendor, confluent, sleepless)
 
 
 @pytest.fixture
 def other(lake: Lake) -> Lake:
     """Another one beside it."""
-    return Lake(lake.server, lake.confluent, lake.sleepless, name="other")
+    return Lake(lake.vendor, lake.confluent, lake.sleepless, name="other")

@@ -46,9 +46,9 @@ def aws(shared, monkeypatch):
 
 
 @pytest.fixture
-def access(aws, server):
+def access(aws, vendor):
     deployment = Deployment(name="prod", account=ACCOUNT, region=REGION)
-    return Access(deployment, confluent_key=ADMIN, confluent_secret=server.admin_secret, confluent_url=server.url)
+    return Access(deployment, confluent_key=ADMIN, confluent_secret=vendor.admin_secret, confluent_url=vendor.url)
 
 
 def found(access):

@@ -38,7 +38,7 @@ def turn(lake: Lake, *, later: float = 0, **rule: float) -> dict[str, Rotated]:
 
 def age(lake: Lake, days: float) -> None:
     """Make all keys so many days older than they are."""
-    for document in lake.server.state.keys.values():
+    for document in lake.vendor.state.keys.values():
         made = datetime.fromisoformat(document["metadata"]["created_at"]) - timedelta(days=days)
         document["metadata"]["created_at"] = made.isoformat().replace("+00:00", "Z")
 
@@ -51,7 +51,7 @@ def current(lake: Lake) -> str:
 def working(lake: Lake) -> list[str]:
     """The ids of the manager's keys, the oldest first."""
     name = "lakehouse-lake-app-manager-kafka"
-    return [key_id for key_id, each in lake.server.state.keys.items() if each["spec"]["display_name"] == name]
+    return [key_id for key_id, each in lake.vendor.state.keys.items() if each["spec"]["display_name"] == name]
 
 
 def test_a_young_key_stays(lake: Lake):
@@ -61,7 +61,7 @@ def test_a_young_key_stays(lake: Lake):
 
 
 def test_a_new_key_takes_the_place_of_an_old_one_that_goes_on_working(lake: Lake):
-    first, state = current(lake), lake.server.state
+    first, state = current(lake), lake.vendor.state
     state.key_lag = 3
     age(lake, 30)
     rotated = turn(lake)
@@ -104,7 +104,7 @@ def test_with_one_retained_the_key_before_goes_after_its_grace(lake: Lake):
 
 
 def test_a_key_that_is_not_taken_stays_pending_and_is_taken_up_again(lake: Lake):
-    first, state = current(lake), lake.server.state
+    first, state = current(lake), lake.vendor.state
     age(lake, 30)
     state.key_lag = 1000
     with pytest.raises(TimedOut, match="not accepted yet"):
@@ -118,7 +118,7 @@ def test_a_key_that_is_not_taken_stays_pending_and_is_taken_up_again(lake: Lake)
 
 
 def test_a_key_that_was_deleted_is_for_create_to_make(lake: Lake):
-    del lake.server.state.keys[current(lake)]
+    del lake.vendor.state.keys[current(lake)]
     with pytest.raises(UnclearState, match="app_manager.*Run `lakehouse deploy create`"):
         turn(lake)
 
@@ -139,4 +139,4 @@ def test_ended_anywhere_and_begun_again_it_loses_no_key(lake: Lake, monkeypatch,
         assert working(lake) == [before, current(lake)], "the key before goes on"
         labels = client.describe_secret(SecretId=SECRET)["VersionIdsToStages"].values()
         assert sum("AWSCURRENT" in each for each in labels) == 1
-        assert len(lake.server.state.keys) == 12
+        assert len(lake.vendor.state.keys) == 12

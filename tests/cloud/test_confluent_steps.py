@@ -30,16 +30,16 @@ def of(lake: Lake, purpose: str) -> str:
 
 
 def test_it_is_made_found_again_and_taken_away(lake: Lake):
-    state = lake.server.state
+    state = lake.vendor.state
     state.polls, state.key_lag, state.role_lag, state.list_lag = 3, 3, 3, 1
     lake.create()
     state.list_lag = 0
-    calls = len(lake.server.calls)
+    calls = len(lake.vendor.calls)
     assert verbs(lake) == {}
-    before = inventory(lake.server)
+    before = inventory(lake.vendor)
     lake.create()
-    assert {method for method, _ in lake.server.calls[calls:]} == {"GET"}
-    assert inventory(lake.server) == before
+    assert {method for method, _ in lake.vendor.calls[calls:]} == {"GET"}
+    assert inventory(lake.vendor) == before
 
     [environment], [cluster] = state.environments.values(), state.clusters.values()
     assert environment["display_name"] == spec(cluster)["display_name"] == "lakehouse-lake"
@@ -57,13 +57,13 @@ def test_it_is_made_found_again_and_taken_away(lake: Lake):
     assert integration["config"]["customer_iam_role_arn"] == lake.names.role_arn("confluent")
 
     lake.delete()
-    assert left(lake.server) == [] and lake.secrets() == {}
+    assert left(lake.vendor) == [] and lake.secrets() == {}
     assert {action.verb for action in plan_deletion(lake.steps, delete_data=True)} == {"absent"}
 
 
 def test_roles_are_as_narrow_as_they_can_be(lake: Lake):
     lake.create()
-    state = lake.server.state
+    state = lake.vendor.state
     [environment], [cluster], [registry] = state.environments, state.clusters, state.registries
     inside = f"{ORGANIZATION}/environment={environment}/"
     kafka = f"cloud-cluster={cluster}/kafka={cluster}/"
@@ -123,7 +123,7 @@ def test_roles_are_as_narrow_as_they_can_be(lake: Lake):
 
 def test_keys_are_in_the_kickstarters_secrets(lake: Lake):
     lake.create()
-    state, secrets = lake.server.state, {name: json.loads(text) for name, text in lake.secrets().items()}
+    state, secrets = lake.vendor.state, {name: json.loads(text) for name, text in lake.secrets().items()}
     [environment], [cluster], [pool] = state.environments, state.clusters, state.pools
     kafka = {"sasl.username", "sasl.password", "bootstrap.servers"}
     for purpose in ("app_manager", "app_consumer", "app_producer", "spark"):
@@ -151,7 +151,7 @@ def test_keys_are_in_the_kickstarters_secrets(lake: Lake):
 def test_without_tableflow_and_flink_there_is_nothing_of_them(lake: Lake):
     lake.topics, lake.flink = {"orders": {}}, {}
     lake.create()
-    state = lake.server.state
+    state = lake.vendor.state
     assert not (state.integrations or state.catalogs or state.pools or state.connectors)
     assert not any("flink" in name or "tableflow" in name for name in lake.secrets())
     assert len(state.accounts) == 6
@@ -160,8 +160,8 @@ def test_without_tableflow_and_flink_there_is_nothing_of_them(lake: Lake):
 def test_a_cluster_with_topics_that_others_fill_is_data(lake: Lake):
     lake.create()
     lake.delete(delete_data=False)
-    state = lake.server.state
-    assert left(lake.server) == ["environments", "clusters", "registries", "topics"]
+    state = lake.vendor.state
+    assert left(lake.vendor) == ["environments", "clusters", "registries", "topics"]
     assert [each["topic_name"] for each in state.topics.values()] == ["orders"]
     assert lake.secrets() == {}
     lake.create()
@@ -172,13 +172,13 @@ def test_without_such_topics_nothing_is_left(lake: Lake):
     lake.topics = {name: topic for name, topic in LARGE.items() if name != "orders"}
     lake.create()
     lake.delete(delete_data=False)
-    assert left(lake.server) == [] and lake.secrets() == {}
+    assert left(lake.vendor) == [] and lake.secrets() == {}
 
 
 @pytest.mark.parametrize("kind", ["cluster", "pool", "integration"])
 def test_an_environment_with_something_of_others_stays(lake: Lake, kind: str):
     lake.create()
-    [environment] = lake.server.state.environments
+    [environment] = lake.vendor.state.environments
     make = {
         "cluster": lambda: lake.confluent.clusters(environment).create("theirs", REGION),
         "pool": lambda: lake.confluent.compute_pools(environment).create("theirs", REGION, 5),
@@ -192,44 +192,44 @@ def test_an_environment_with_something_of_others_stays(lake: Lake, kind: str):
     ]
     assert planned.verb == "keep" and "'theirs'" in planned.why
     lake.delete()
-    assert "environments" in left(lake.server)
-    assert "lakehouse-lake" not in {spec(each)["display_name"] for each in lake.server.state.clusters.values()}
+    assert "environments" in left(lake.vendor)
+    assert "lakehouse-lake" not in {spec(each)["display_name"] for each in lake.vendor.state.clusters.values()}
 
 
 def test_a_protected_cluster_stays(lake: Lake):
     lake.create()
-    [cluster] = lake.server.state.clusters.values()
+    [cluster] = lake.vendor.state.clusters.values()
     spec(cluster)["deletion_protection"] = True
     lake.delete()
-    assert {"environments", "clusters"} <= set(left(lake.server))
+    assert {"environments", "clusters"} <= set(left(lake.vendor))
     spec(cluster)["deletion_protection"] = False
     lake.delete()
-    assert left(lake.server) == []
+    assert left(lake.vendor) == []
 
 
 def test_two_deployments_do_not_touch_each_other(lake: Lake, other: Lake):
     for _ in range(2):
         lake.create()
-    mine, secrets = inventory(lake.server), lake.secrets()
+    mine, secrets = inventory(lake.vendor), lake.secrets()
     other.create()
     assert not set(secrets.items()) - set(lake.secrets().items())
     assert verbs(lake) == verbs(other) == {}
     other.delete()
-    assert inventory(lake.server) == mine and lake.secrets() == secrets
+    assert inventory(lake.vendor) == mine and lake.secrets() == secrets
     assert verbs(lake) == {}
 
 
 def test_no_secret_is_told(lake: Lake, caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.DEBUG)
     lake.create()
-    state, shown = lake.server.state, []
-    hidden = {lake.server.admin_secret, *state.secrets.values()}
-    lake.server.faults.append(Fault(times=1000, on=lambda method, path: "/topics" in path, answer=(401, {}, "no")))
+    state, shown = lake.vendor.state, []
+    hidden = {lake.vendor.admin_secret, *state.secrets.values()}
+    lake.vendor.faults.append(Fault(times=1000, on=lambda method, path: "/topics" in path, answer=(401, {}, "no")))
     for begin in (lambda: verbs(lake), lake.create, lake.delete):
         with pytest.raises(LakehouseError) as refused:
             begin()
         shown += [str(refused.value), repr(refused.value), "".join(traceback.format_exception(refused.value))]
-    lake.server.faults.clear()
+    lake.vendor.faults.clear()
     rotate(lake.steps, day_count=0, clock=lake.sleepless.clock)
     lake.delete()
     hidden |= set(state.secrets.values())

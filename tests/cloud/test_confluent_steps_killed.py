@@ -28,9 +28,9 @@ def expected(small: Lake) -> list[str]:
     small.create()
     # Once more: what is looked at later, such as the catalog's phase, is then as it stays.
     small.create()
-    expected = inventory(small.server)
+    expected = inventory(small.vendor)
     small.delete()
-    assert left(small.server) == [] and not small.secrets() and not small.things
+    assert left(small.vendor) == [] and not small.secrets() and not small.things
     return expected
 
 
@@ -40,10 +40,10 @@ def test_ended_at_changes_it_ends_as_if_nothing_had_happened(small: Lake, expect
     for step in small.steps:
         ending.again_and_again(lambda step=step: create(closure(small.steps, step.name), small.told.append))
     small.create()
-    assert inventory(small.server) == expected
+    assert inventory(small.vendor) == expected
     assert_keys_are_stored(small)
     ending.again_and_again(small.delete)
-    assert left(small.server) == [] and not small.secrets() and not small.things
+    assert left(small.vendor) == [] and not small.secrets() and not small.things
     assert len(ending.struck) > (180 if every else 45)
 
 
@@ -55,16 +55,16 @@ def test_answers_that_were_lost_make_nothing_twice(small: Lake, expected, every,
         ending.again_and_again(lambda step=step: create(closure(small.steps, step.name), small.told.append))
     assert {action.verb for action in plan(small.steps)} == {"keep"}
     small.create()
-    assert inventory(small.server) == expected
+    assert inventory(small.vendor) == expected
     assert_keys_are_stored(small)
     ending.again_and_again(small.delete)
-    assert left(small.server) == [] and not small.secrets()
+    assert left(small.vendor) == [] and not small.secrets()
     assert len(ending.struck) > (80 if every else 20)
 
 
 def assert_keys_are_stored(lake: Lake) -> None:
     """Each key is in a secret of its own, with what opens it."""
-    written, state = lake.secrets().values(), lake.server.state
+    written, state = lake.secrets().values(), lake.vendor.state
     assert len(state.keys) == len(written)
     for key_id in state.keys:
         [secret] = [each for each in written if key_id in each]

@@ -20,17 +20,17 @@ PATH = "/confluent_cloud_resource/lake"
 
 def test_a_changed_statement_takes_the_place_of_the_old_one(lake: Lake):
     lake.create()
-    [before] = lake.server.state.statements
+    [before] = lake.vendor.state.statements
     lake.flink = {"totals": lake.flink["totals"] + " WHERE quantity > 1"}
     assert list(verbs(lake)) == ["confluent/statement/totals"]
     lake.create()
-    [after] = lake.server.state.statements
+    [after] = lake.vendor.state.statements
     assert after != before and verbs(lake) == {}
 
 
 def test_a_failed_statement_is_made_anew(lake: Lake):
     lake.create()
-    [statement] = lake.server.state.statements.values()
+    [statement] = lake.vendor.state.statements.values()
     statement["status"] |= {"phase": "FAILED", "detail": "out of luck"}
     assert verbs(lake) == {"confluent/statement/totals": "it has failed: out of luck"}
     lake.create()
@@ -40,7 +40,7 @@ def test_a_failed_statement_is_made_anew(lake: Lake):
 def test_what_somebody_deleted_is_made_again(lake: Lake):
     for _ in range(2):
         lake.create()
-    before, state = inventory(lake.server), lake.server.state
+    before, state = inventory(lake.vendor), lake.vendor.state
     state.acls.popitem()
     state.bindings.popitem()
     state.connectors.clear()
@@ -48,20 +48,20 @@ def test_what_somebody_deleted_is_made_again(lake: Lake):
     assert len(verbs(lake)) > 3
     for _ in range(2):
         lake.create()
-    assert verbs(lake) == {} and inventory(lake.server) == before
+    assert verbs(lake) == {} and inventory(lake.vendor) == before
 
 
 def test_an_environment_that_somebody_deleted_leaves_no_secrets(lake: Lake):
     lake.create()
-    state = lake.server.state
+    state = lake.vendor.state
     state.remove_environment(next(iter(state.environments)))
     lake.delete()
-    assert left(lake.server) == [] and lake.secrets() == {}
+    assert left(lake.vendor) == [] and lake.secrets() == {}
 
 
 def test_a_cluster_that_somebody_deleted_is_made_again_with_new_keys(lake: Lake):
     lake.create()
-    state = lake.server.state
+    state = lake.vendor.state
     state.remove_environment(next(iter(state.environments)))
     lake.create()
     assert verbs(lake) == {}
@@ -69,12 +69,12 @@ def test_a_cluster_that_somebody_deleted_is_made_again_with_new_keys(lake: Lake)
     written = json.loads(lake.secrets()[f"{PATH}/kafka_cluster/spark/python_client"])
     assert state.keys[written["sasl.username"]]["spec"]["resource"]["id"] == cluster
     lake.delete()
-    assert left(lake.server) == [] and lake.secrets() == {}
+    assert left(lake.vendor) == [] and lake.secrets() == {}
 
 
 def test_a_key_that_is_in_no_secret_is_deleted(lake: Lake):
     lake.create()
-    keys, state, owner = lake.confluent.api_keys(), lake.server.state, account(lake, "spark")
+    keys, state, owner = lake.confluent.api_keys(), lake.vendor.state, account(lake, "spark")
     [cluster] = state.clusters
     [stored] = keys.list(owner, Scope.cluster(cluster))
     stray = keys.create("lakehouse-lake-spark-kafka", "", owner, Scope.cluster(cluster))
@@ -87,7 +87,7 @@ def test_a_key_that_is_in_no_secret_is_deleted(lake: Lake):
 
 def test_a_key_that_somebody_deleted_is_made_anew_and_stored(lake: Lake):
     lake.create()
-    name, state = f"{PATH}/kafka_cluster/app_manager/python_client", lake.server.state
+    name, state = f"{PATH}/kafka_cluster/app_manager/python_client", lake.vendor.state
     before = json.loads(lake.secrets()[name])["sasl.username"]
     del state.keys[before], state.secrets[before]
     lake.create()
@@ -107,7 +107,7 @@ def test_a_secret_of_another_layout_is_left_alone(lake: Lake):
 
 def test_what_stands_beside_a_key_is_brought_up_to_date(lake: Lake):
     lake.create()
-    state = lake.server.state
+    state = lake.vendor.state
     before = json.loads(lake.secrets()[f"{PATH}/flink"])
     state.pools.clear()
     state.statements.clear()
@@ -121,7 +121,7 @@ def test_a_connector_of_an_account_that_is_gone_is_set_right(lake: Lake):
     lake.create()
     lake.confluent.service_accounts().delete(account(lake, "app_connector"))
     lake.create()
-    [connector] = lake.server.state.connectors.values()
+    [connector] = lake.vendor.state.connectors.values()
     assert connector["config"]["kafka.service.account.id"] == account(lake, "app_connector")
     assert verbs(lake) == {}
 
@@ -137,15 +137,15 @@ def test_tableflow_of_a_topic_without_a_schema(lake: Lake):
     lake.topics = SMALL | {"orders": {"engine": "tableflow"}}
     with pytest.raises(LakehouseError, match="'orders' has no schema yet .*'orders-value'.*write a first record"):
         lake.create()
-    [environment] = lake.server.state.environments
-    lake.server.state.write_schema(environment, "orders")
+    [environment] = lake.vendor.state.environments
+    lake.vendor.state.write_schema(environment, "orders")
     lake.create()
     assert verbs(lake) == {}
 
 
 def test_a_connector_that_fails_says_why(lake: Lake):
     lake.create()
-    [connector] = lake.server.state.connectors.values()
+    [connector] = lake.vendor.state.connectors.values()
     connector["status"]["connector"] |= {"state": "FAILED", "trace": "no such quickstart"}
     with pytest.raises(Failed, match="no such quickstart"):
         lake.create()

@@ -19,21 +19,21 @@ MINUTE = 60
 CTAS = "CREATE TABLE IF NOT EXISTS `totals` AS SELECT quantity * price AS total FROM `trades`;"
 
 
-def test_everything_there_is(confluent: ConfluentCloud, server: ConfluentServer, sleepless: Sleepless):
+def test_everything_there_is(confluent: ConfluentCloud, vendor: ConfluentServer, sleepless: Sleepless):
     def ready(what: str, look: Any, phases: Any) -> Any:
         return wait(what, look, phases, deadline_seconds=10 * MINUTE, clock=sleepless.clock)
 
     def gone(what: str, look: Any) -> None:
         wait_gone(what, look, deadline_seconds=10 * MINUTE, clock=sleepless.clock)
 
-    state = server.state
+    state = vendor.state
     state.polls, state.key_lag = 2, 3
 
     environment = confluent.environments().create("lake")
     cluster = confluent.clusters(environment.id).create("lake", "us-east-1")
     assert (cluster.phase, cluster.http_endpoint) == ("PROVISIONING", "")
     cluster = ready("cluster", lambda: confluent.clusters(environment.id).get(cluster.id), clusters.READY)
-    assert cluster.http_endpoint == server.url
+    assert cluster.http_endpoint == vendor.url
     assert cluster.crn == f"{environment.crn}/cloud-cluster={cluster.id}"
     registry = ready("registry", confluent.schema_registry_clusters(environment.id).find, clusters.READY)
 

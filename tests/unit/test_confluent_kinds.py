@@ -46,8 +46,8 @@ class Lake:
 
 
 @pytest.fixture
-def lake(server: ConfluentServer, confluent: ConfluentCloud) -> Lake:
-    server.state.polls = 0
+def lake(vendor: ConfluentServer, confluent: ConfluentCloud) -> Lake:
+    vendor.state.polls = 0
     environment = confluent.environments().create("lake")
     made = confluent.clusters(environment.id).create("lake", "us-east-1")
     cluster = confluent.clusters(environment.id).get(made.id)
@@ -60,8 +60,8 @@ def lake(server: ConfluentServer, confluent: ConfluentCloud) -> Lake:
     return Lake(environment, cluster, account, *map(key, scopes))
 
 
-def test_a_new_thing_is_not_in_lists_at_once(server: ConfluentServer, confluent: ConfluentCloud):
-    server.state.list_lag = 2
+def test_a_new_thing_is_not_in_lists_at_once(vendor: ConfluentServer, confluent: ConfluentCloud):
+    vendor.state.list_lag = 2
     environment = confluent.environments().create("lake")
     found = [confluent.environments().find("lake") for _ in range(4)]
     assert found == [None, None, environment, environment]
@@ -77,11 +77,11 @@ def test_a_service_account_is_found_by_its_exact_name(confluent: ConfluentCloud)
 
 
 def test_a_service_account_takes_its_keys_and_bindings_along(
-    server: ConfluentServer, confluent: ConfluentCloud, lake: Lake
+    vendor: ConfluentServer, confluent: ConfluentCloud, lake: Lake
 ):
     confluent.role_bindings().create(lake.account.principal, "CloudClusterAdmin", lake.cluster.crn)
     confluent.service_accounts().delete(lake.account.id)
-    assert (server.state.keys, server.state.bindings) == ({}, {})
+    assert (vendor.state.keys, vendor.state.bindings) == ({}, {})
 
 
 def test_role_bindings_are_those_of_the_pattern_itself(confluent: ConfluentCloud, lake: Lake):
@@ -98,13 +98,13 @@ def test_role_bindings_are_those_of_the_pattern_itself(confluent: ConfluentCloud
 
 
 def test_keys_come_oldest_first_and_without_their_secrets(
-    server: ConfluentServer, confluent: ConfluentCloud, lake: Lake
+    vendor: ConfluentServer, confluent: ConfluentCloud, lake: Lake
 ):
     keys, scope = confluent.api_keys(), Scope.flink("aws.us-east-1", lake.environment.id)
     second = keys.create("second", "", lake.account.id, scope)
     keys.create("elsewhere", "", lake.account.id, Scope.flink("aws.us-east-1", "env-other"))
     assert [each.id for each in keys.list(lake.account.id, scope)] == [lake.flink_key.id, second.id]
-    server.state.keys[second.id]["metadata"]["created_at"] = "2020-01-01T00:00:00Z"
+    vendor.state.keys[second.id]["metadata"]["created_at"] = "2020-01-01T00:00:00Z"
     listed = keys.list(lake.account.id, scope)
     assert [each.id for each in listed] == [second.id, lake.flink_key.id]
     with pytest.raises(ValueError, match="shown only when a key is made"):
@@ -112,9 +112,9 @@ def test_keys_come_oldest_first_and_without_their_secrets(
 
 
 def test_a_new_key_is_refused_for_a_while(
-    server: ConfluentServer, confluent: ConfluentCloud, lake: Lake, sleepless: Sleepless
+    vendor: ConfluentServer, confluent: ConfluentCloud, lake: Lake, sleepless: Sleepless
 ):
-    server.state.key_lag = 3
+    vendor.state.key_lag = 3
     key = confluent.api_keys().create("new", "", lake.account.id, Scope.cluster(lake.cluster.id)).key
     topics = confluent.topics(lake.cluster, key)
     with pytest.raises(Refused):
@@ -126,8 +126,8 @@ def test_a_new_key_is_refused_for_a_while(
         topics.list()
 
 
-def test_a_second_topic_of_a_name_is_a_conflict(server: ConfluentServer, confluent: ConfluentCloud, lake: Lake):
-    server.state.polls = 2
+def test_a_second_topic_of_a_name_is_a_conflict(vendor: ConfluentServer, confluent: ConfluentCloud, lake: Lake):
+    vendor.state.polls = 2
     topics = confluent.topics(lake.cluster, lake.kafka_key)
     topics.create("trades", 6)
     with pytest.raises(Conflict, match="already exists"):
@@ -137,7 +137,7 @@ def test_a_second_topic_of_a_name_is_a_conflict(server: ConfluentServer, conflue
         topics.create("trades", 6)
 
 
-def test_an_acl_is_deleted_alone(server: ConfluentServer, confluent: ConfluentCloud, lake: Lake):
+def test_an_acl_is_deleted_alone(vendor: ConfluentServer, confluent: ConfluentCloud, lake: Lake):
     acls = confluent.acls(lake.cluster, lake.kafka_key)
     read, write = (Acl(lake.account.principal, operation, "TOPIC", "trades") for operation in ("READ", "WRITE"))
     for acl in (read, write):
@@ -147,21 +147,21 @@ def test_an_acl_is_deleted_alone(server: ConfluentServer, confluent: ConfluentCl
     assert acls.list(lake.account.principal) == [write]
 
 
-def test_a_protected_cluster_stays(server: ConfluentServer, confluent: ConfluentCloud, lake: Lake):
-    server.state.clusters[lake.cluster.id]["spec"]["deletion_protection"] = True
+def test_a_protected_cluster_stays(vendor: ConfluentServer, confluent: ConfluentCloud, lake: Lake):
+    vendor.state.clusters[lake.cluster.id]["spec"]["deletion_protection"] = True
     clusters = confluent.clusters(lake.environment.id)
     assert clusters.get(lake.cluster.id).protected
     with pytest.raises(Conflict):
         clusters.delete(lake.cluster.id)
 
 
-def test_an_environment_takes_everything_along(server: ConfluentServer, confluent: ConfluentCloud, lake: Lake):
+def test_an_environment_takes_everything_along(vendor: ConfluentServer, confluent: ConfluentCloud, lake: Lake):
     confluent.topics(lake.cluster, lake.kafka_key).create("trades", 6)
     confluent.connectors(lake.cluster).put(CONFIG)
     confluent.compute_pools(lake.environment.id).create("pool", "us-east-1", 5)
     other = confluent.environments().create("other")
     confluent.environments().delete(lake.environment.id)
-    state = server.state
+    state = vendor.state
     assert set(state.environments) == {other.id}
     assert not any((state.clusters, state.registries, state.topics, state.connectors, state.pools))
     assert confluent.clusters(lake.environment.id).get(lake.cluster.id) is None
@@ -186,12 +186,12 @@ def test_a_connector_without_its_topic_fails_with_its_trace(
         )
 
 
-def test_a_connector_is_updated_in_place(server: ConfluentServer, confluent: ConfluentCloud, lake: Lake):
+def test_a_connector_is_updated_in_place(vendor: ConfluentServer, confluent: ConfluentCloud, lake: Lake):
     connectors = confluent.connectors(lake.cluster)
     connectors.put(CONFIG)
-    [before] = server.state.connectors.values()
+    [before] = vendor.state.connectors.values()
     connectors.put(CONFIG | {"tasks.max": "2"})
-    [after] = server.state.connectors.values()
+    [after] = vendor.state.connectors.values()
     assert after["id"] == before["id"] and after["config"]["tasks.max"] == "2"
 
 
@@ -201,21 +201,21 @@ def test_faults_of_a_connectors_settings_are_named(confluent: ConfluentCloud, la
         confluent.connectors(lake.cluster).validate(wrong)
 
 
-def test_a_deletion_that_fails_in_a_success_is_an_error(server: ConfluentServer, confluent: ConfluentCloud, lake: Lake):
-    server.faults = [Fault(answer=(200, {}, '{"error": "busy"}'))]
+def test_a_deletion_that_fails_in_a_success_is_an_error(vendor: ConfluentServer, confluent: ConfluentCloud, lake: Lake):
+    vendor.faults = [Fault(answer=(200, {}, '{"error": "busy"}'))]
     with pytest.raises(ConfluentError, match="did not delete connector 'Source': busy"):
         confluent.connectors(lake.cluster).delete("Source")
 
 
 def test_a_catalog_wants_a_role_on_the_provider_integration(
-    server: ConfluentServer, confluent: ConfluentCloud, lake: Lake, sleepless: Sleepless
+    vendor: ConfluentServer, confluent: ConfluentCloud, lake: Lake, sleepless: Sleepless
 ):
     integrations = confluent.provider_integrations(lake.environment.id)
     catalogs = confluent.catalog_integrations(lake.cluster, lake.tableflow_key)
     integration = integrations.create("aws", "arn:aws:iam::123456789012:role/lake")
     with pytest.raises(Refused, match="ResourceOwner or Assigner on the provider integration"):
         catalogs.create_glue("glue", integration.id)
-    server.state.role_lag = 2
+    vendor.state.role_lag = 2
     pattern = f"{lake.environment.crn}/provider-integration={integration.id}"
     confluent.role_bindings().create(lake.account.principal, "Assigner", pattern)
     made = []
@@ -256,7 +256,7 @@ def test_a_region_without_flink_is_none(confluent: ConfluentCloud):
 @pytest.mark.parametrize("cut", ["before", "after"])
 @pytest.mark.parametrize("nth", range(1, 7))
 def test_look_up_first_and_a_lost_answer_makes_nothing_twice(
-    server: ConfluentServer, confluent: ConfluentCloud, nth: int, cut: str
+    vendor: ConfluentServer, confluent: ConfluentCloud, nth: int, cut: str
 ):
     def set_up() -> None:
         environments, accounts = confluent.environments(), confluent.service_accounts()
@@ -272,10 +272,10 @@ def test_look_up_first_and_a_lost_answer_makes_nothing_twice(
         pools.find("pool") or pools.create("pool", "us-east-1", 5)
 
     fault = Fault(nth=nth, on=lambda method, path: method == "POST", cut=cut)
-    server.faults = [fault]
+    vendor.faults = [fault]
     with contextlib.suppress(Unsure):
         set_up()
     set_up()
-    state = server.state
+    state = vendor.state
     kinds = (state.environments, state.clusters, state.accounts, state.bindings, state.integrations, state.pools)
     assert fault.seen >= nth and [len(kind) for kind in kinds] == [1] * 6

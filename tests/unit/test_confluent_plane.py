@@ -25,8 +25,8 @@ BODY = {"display_name": "lake"}
 
 
 @pytest.fixture
-def plane(server: ConfluentServer, sleepless: Sleepless) -> Plane:
-    return Plane("Confluent Cloud", server.url, Key(ADMIN, server.admin_secret), clock=sleepless.clock)
+def plane(vendor: ConfluentServer, sleepless: Sleepless) -> Plane:
+    return Plane("Confluent Cloud", vendor.url, Key(ADMIN, vendor.admin_secret), clock=sleepless.clock)
 
 
 def answer(status: int, text: str = "", **headers: str) -> tuple[int, dict[str, str], str]:
@@ -37,54 +37,54 @@ def test_the_address_is_confluents_own_unless_another_is_given():
     assert ConfluentCloud(api_key="a", api_secret="b").plane().url == URL == "https://api.confluent.cloud"
 
 
-def test_a_busy_plane_is_asked_again_when_it_says(plane: Plane, server: ConfluentServer, sleepless: Sleepless):
-    server.faults = [Fault(answer=answer(429, Retry_After="7")), Fault(nth=2, answer=answer(429, Retry_After="0"))]
+def test_a_busy_plane_is_asked_again_when_it_says(plane: Plane, vendor: ConfluentServer, sleepless: Sleepless):
+    vendor.faults = [Fault(answer=answer(429, Retry_After="7")), Fault(nth=2, answer=answer(429, Retry_After="0"))]
     assert list(plane.items(ENVIRONMENTS)) == []
     assert sleepless.pauses == [7, 1]
 
 
-def test_pauses_double_when_the_plane_does_not_say(plane: Plane, server: ConfluentServer, sleepless: Sleepless):
-    server.faults = [Fault(times=7, answer=answer(429, "<html><title>Too Many</title></html>"))]
+def test_pauses_double_when_the_plane_does_not_say(plane: Plane, vendor: ConfluentServer, sleepless: Sleepless):
+    vendor.faults = [Fault(times=7, answer=answer(429, "<html><title>Too Many</title></html>"))]
     assert list(plane.items(ENVIRONMENTS)) == []
     assert sleepless.pauses == [1, 2, 4, 8, 16, 30, 30]
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
-def test_a_broken_plane_is_asked_again(plane: Plane, server: ConfluentServer, status: int):
-    server.faults = [Fault(times=2, answer=answer(status))]
+def test_a_broken_plane_is_asked_again(plane: Plane, vendor: ConfluentServer, status: int):
+    vendor.faults = [Fault(times=2, answer=answer(status))]
     assert list(plane.items(ENVIRONMENTS)) == []
-    assert len(server.calls) == 3
+    assert len(vendor.calls) == 3
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
-def test_a_question_whose_answer_is_lost_is_asked_again(plane: Plane, server: ConfluentServer, cut: str):
-    server.faults = [Fault(times=2, cut=cut)]
+def test_a_question_whose_answer_is_lost_is_asked_again(plane: Plane, vendor: ConfluentServer, cut: str):
+    vendor.faults = [Fault(times=2, cut=cut)]
     assert list(plane.items(ENVIRONMENTS)) == []
-    assert len(server.calls) == 3
+    assert len(vendor.calls) == 3
 
 
 @pytest.mark.parametrize(("cut", "made"), [("before", 0), ("after", 1)])
-def test_a_post_whose_answer_is_lost_is_not_sent_again(plane: Plane, server: ConfluentServer, cut: str, made: int):
-    server.faults = [Fault(cut=cut)]
+def test_a_post_whose_answer_is_lost_is_not_sent_again(plane: Plane, vendor: ConfluentServer, cut: str, made: int):
+    vendor.faults = [Fault(cut=cut)]
     with pytest.raises(Unsure, match="may have been carried out or not"):
         Environments(plane).create("lake")
-    assert server.calls == [("POST", ENVIRONMENTS)]
-    assert len(server.state.environments) == made
+    assert vendor.calls == [("POST", ENVIRONMENTS)]
+    assert len(vendor.state.environments) == made
     assert bool(Environments(plane).find("lake")) == bool(made)
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
-def test_a_post_to_a_broken_plane_is_not_sent_again(plane: Plane, server: ConfluentServer, status: int):
-    server.faults = [Fault(answer=answer(status))]
+def test_a_post_to_a_broken_plane_is_not_sent_again(plane: Plane, vendor: ConfluentServer, status: int):
+    vendor.faults = [Fault(answer=answer(status))]
     with pytest.raises(Unsure):
         Environments(plane).create("lake")
-    assert len(server.calls) == 1
+    assert len(vendor.calls) == 1
 
 
-def test_a_post_that_was_turned_away_is_sent_again(plane: Plane, server: ConfluentServer):
-    server.faults = [Fault(answer=answer(429))]
+def test_a_post_that_was_turned_away_is_sent_again(plane: Plane, vendor: ConfluentServer):
+    vendor.faults = [Fault(answer=answer(429))]
     Environments(plane).create("lake")
-    assert len(server.state.environments) == 1
+    assert len(vendor.state.environments) == 1
 
 
 def test_a_post_that_never_arrived_changed_nothing(sleepless: Sleepless):
@@ -98,48 +98,48 @@ def test_a_post_that_never_arrived_changed_nothing(sleepless: Sleepless):
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
-def test_a_delete_whose_answer_is_lost_is_sent_again(plane: Plane, server: ConfluentServer, cut: str):
+def test_a_delete_whose_answer_is_lost_is_sent_again(plane: Plane, vendor: ConfluentServer, cut: str):
     environment = Environments(plane).create("lake")
-    server.faults = [Fault(cut=cut)]
+    vendor.faults = [Fault(cut=cut)]
     Environments(plane).delete(environment.id)
-    assert server.state.environments == {}
+    assert vendor.state.environments == {}
 
 
-def test_a_change_without_an_answer_until_the_deadline_is_unsure(plane: Plane, server: ConfluentServer):
-    server.faults = [Fault(times=100, cut="before")]
+def test_a_change_without_an_answer_until_the_deadline_is_unsure(plane: Plane, vendor: ConfluentServer):
+    vendor.faults = [Fault(times=100, cut="before")]
     with pytest.raises(Unsure):
         plane.call("DELETE", f"{ENVIRONMENTS}/env-1")
 
 
-def test_the_deadline_ends_it(plane: Plane, server: ConfluentServer, sleepless: Sleepless):
-    server.faults = [Fault(times=100, answer=answer(429, Retry_After="50"))]
+def test_the_deadline_ends_it(plane: Plane, vendor: ConfluentServer, sleepless: Sleepless):
+    vendor.faults = [Fault(times=100, answer=answer(429, Retry_After="50"))]
     with pytest.raises(Limited, match="120 seconds"):
         list(plane.items(ENVIRONMENTS))
     assert sum(sleepless.pauses) <= 120
-    server.faults = [Fault(times=100, answer=answer(503))]
+    vendor.faults = [Fault(times=100, answer=answer(503))]
     with pytest.raises(Unreachable):
         list(plane.items(ENVIRONMENTS))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
-def test_all_pages_are_read(plane: Plane, server: ConfluentServer, size: int):
+def test_all_pages_are_read(plane: Plane, vendor: ConfluentServer, size: int):
     for n in range(5):
         Environments(plane).create(f"lake-{n}")
-    server.state.page_size = size
+    vendor.state.page_size = size
     assert [each.name for each in Environments(plane).list()] == [f"lake-{n}" for n in range(5)]
 
 
 @pytest.mark.parametrize("end", [{}, {"next": None}, {"next": ""}])
-def test_a_list_ends_in_any_of_three_ways(plane: Plane, server: ConfluentServer, end: dict[str, Any]):
-    server.faults = [Fault(answer=answer(200, json.dumps({"data": [{"id": "a"}], "metadata": end})))]
+def test_a_list_ends_in_any_of_three_ways(plane: Plane, vendor: ConfluentServer, end: dict[str, Any]):
+    vendor.faults = [Fault(answer=answer(200, json.dumps({"data": [{"id": "a"}], "metadata": end})))]
     assert list(plane.items(ENVIRONMENTS)) == [{"id": "a"}]
 
 
-def test_the_next_page_is_asked_of_the_same_address(plane: Plane, server: ConfluentServer):
+def test_the_next_page_is_asked_of_the_same_address(plane: Plane, vendor: ConfluentServer):
     elsewhere = {"data": [], "metadata": {"next": "https://elsewhere.invalid/steal?page_token=MA=="}}
-    server.faults = [Fault(answer=answer(200, json.dumps(elsewhere)))]
+    vendor.faults = [Fault(answer=answer(200, json.dumps(elsewhere)))]
     assert list(plane.items(ENVIRONMENTS)) == []
-    assert server.calls == [("GET", ENVIRONMENTS)] * 2
+    assert vendor.calls == [("GET", ENVIRONMENTS)] * 2
 
 
 @pytest.mark.parametrize(
@@ -164,18 +164,18 @@ def test_the_next_page_is_asked_of_the_same_address(plane: Plane, server: Conflu
 )
 def test_each_refusal_has_its_name(
     plane: Plane,
-    server: ConfluentServer,
+    vendor: ConfluentServer,
     ask: Callable[[Plane], Any],
     status: int,
     text: str,
     kind: type[Exception],
     words: str,
 ):
-    server.faults = [Fault(answer=answer(status, text))]
+    vendor.faults = [Fault(answer=answer(status, text))]
     with pytest.raises(kind, match=words) as caught:
         ask(plane)
     assert type(caught.value) is kind
-    assert len(server.calls) == 1
+    assert len(vendor.calls) == 1
 
 
 def test_what_is_gone_is_none_and_deleting_it_is_well(plane: Plane):
@@ -184,18 +184,18 @@ def test_what_is_gone_is_none_and_deleting_it_is_well(plane: Plane):
     ServiceAccounts(plane).delete("sa-none")
 
 
-def test_a_wrong_key_does_not_make_everything_look_gone(server: ConfluentServer, confluent: ConfluentCloud):
+def test_a_wrong_key_does_not_make_everything_look_gone(vendor: ConfluentServer, confluent: ConfluentCloud):
     environment = confluent.environments().create("lake")
-    wrong = ConfluentCloud(api_key=ADMIN, api_secret="wrong", url=server.url)
+    wrong = ConfluentCloud(api_key=ADMIN, api_secret="wrong", url=vendor.url)
     with pytest.raises(Refused):
         wrong.clusters(environment.id).get("lkc-1")
     with pytest.raises(Refused):
         wrong.environments().delete(environment.id)
-    assert len(server.state.environments) == 1
+    assert len(vendor.state.environments) == 1
 
 
-def test_a_key_of_another_plane_is_refused(server: ConfluentServer, confluent: ConfluentCloud):
-    server.state.polls = 0
+def test_a_key_of_another_plane_is_refused(vendor: ConfluentServer, confluent: ConfluentCloud):
+    vendor.state.polls = 0
     environment = confluent.environments().create("lake")
     cluster = confluent.clusters(environment.id).create("lake", "us-east-1")
     cluster = confluent.clusters(environment.id).get(cluster.id)
@@ -212,20 +212,20 @@ def test_two_of_one_name_are_nobodys(confluent: ConfluentCloud):
         confluent.environments().find("lake")
 
 
-def test_a_call_against_the_contract_fails_the_test(plane: Plane, server: ConfluentServer):
+def test_a_call_against_the_contract_fails_the_test(plane: Plane, vendor: ConfluentServer):
     with pytest.raises(ConfluentError, match="599"):
         plane.call("POST", ENVIRONMENTS, body={"name": "lake"})
-    assert any("'display_name' is a required property" in each for each in server.violations)
-    server.violations.clear()
+    assert any("'display_name' is a required property" in each for each in vendor.violations)
+    vendor.violations.clear()
 
 
-def test_no_message_and_no_repr_shows_a_secret(server: ConfluentServer, confluent: ConfluentCloud, plane: Plane):
-    secret = server.admin_secret
+def test_no_message_and_no_repr_shows_a_secret(vendor: ConfluentServer, confluent: ConfluentCloud, plane: Plane):
+    secret = vendor.admin_secret
     account = confluent.service_accounts().create("a", "a")
     key = confluent.api_keys().create("k", "k", account.id, Scope.tableflow())
     assert key.secret and key.secret not in f"{key!r} {key} {key.key!r}"
     assert secret not in f"{confluent!r} {confluent} {plane!r} {confluent.environments()!r}"
-    server.faults = [Fault(answer=answer(400, f"you sent {secret}")), Fault(nth=2, cut="before", times=100)]
+    vendor.faults = [Fault(answer=answer(400, f"you sent {secret}")), Fault(nth=2, cut="before", times=100)]
     with pytest.raises(Rejected) as rejected:
         plane.call("POST", ENVIRONMENTS, body=BODY)
     with pytest.raises(Unsure) as unsure:
