@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,7 +14,8 @@ def failures(topics: list[str]) -> dict[str, str]:
     """By topic, the reason for which the last run of its table failed; empty where there is no Dagster to ask."""
     import dagster as dg
 
-    if not os.environ.get("DAGSTER_HOME"):
+    home = os.environ.get("DAGSTER_HOME")
+    if not home or not Path(home).is_dir():
         return {}
     with dg.DagsterInstance.get() as instance:
         found = {topic: failure(instance, topic) for topic in topics}
