@@ -76,4 +76,4 @@ def _map(options: dict[str, object]) -> str:
 
 
 def _moment(time: datetime) -> str:
-    return f"TIMESTAMP '{time:%Y-%m-%d %H:%M:%S%z}'"
+    return f"TIMESTAMP '{time.isoformat(' ')}'"

@@ -2,6 +2,7 @@
 
 import os
 
+import boto3
 import dagster as dg
 import pytest
 
@@ -19,6 +20,12 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if {"stack", "faults"} & set(item.path.relative_to(PROJECT).parts):
             item.add_marker(pytest.mark.stack)
+
+
+@pytest.fixture(autouse=True)
+def credentials_of_this_test():
+    """boto3's default session keeps the credentials it was made with, whatever os.environ says later."""
+    boto3.DEFAULT_SESSION = None
 
 
 @pytest.fixture(scope="session")
