@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from lakehouse import naming
 from lakehouse.batch import Batch
 from lakehouse.checks import Severity
-from lakehouse.config import Topic
 from lakehouse.errors import LakehouseError
+from lakehouse.topic import Topic
 from resources.catalog import batch_of
 
 if TYPE_CHECKING:

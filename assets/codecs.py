@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from lakehouse import avro, checks, json_schema, naming, protobuf
-from lakehouse.config import REGISTERED, Format, Topic
 from lakehouse.errors import SchemaError
 from lakehouse.schema import RegisteredSchema, Shape
+from lakehouse.topic import REGISTERED, Format, Topic
 from resources.schema_registry import SchemaRegistry
 
 if TYPE_CHECKING:

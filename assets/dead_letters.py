@@ -8,7 +8,8 @@ from assets.ingestion import Systems
 from assets.replay import redrive
 from assets.step import asset_spec, step
 from lakehouse import naming
-from lakehouse.config import Config, Topic
+from lakehouse.config import Config
+from lakehouse.topic import Topic
 from resources.catalog import Catalog
 from resources.kafka import Kafka
 from resources.schema_registry import SchemaRegistry

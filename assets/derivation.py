@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from lakehouse.batch import Batch, Positions, split
-from lakehouse.config import Config, Derived, Topic
+from lakehouse.config import Config
 from lakehouse.errors import ConfigError
+from lakehouse.topic import Derived, Topic
 from resources.catalog import last_batch
 
 if TYPE_CHECKING:

@@ -7,11 +7,12 @@ import dagster as dg
 
 from assets.standing import Standing
 from lakehouse import naming
-from lakehouse.config import Config, Topic
+from lakehouse.config import Config
 from lakehouse.errors import LakehouseError
 from lakehouse.freshness import Hop
 from lakehouse.lag import snapshots_behind
 from lakehouse.ledger_page import markdown
+from lakehouse.topic import Topic
 from lakehouse.truth import Answer, differences, summed
 from resources.catalog import commits, published_table
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import dagster as dg
 
 from lakehouse import naming
-from lakehouse.config import Config, Derived, Route, Topic
+from lakehouse.config import Config
 from lakehouse.errors import ConfigError
+from lakehouse.topic import Derived, Route, Topic
 
 
 def partitions(entry: Topic) -> dg.DynamicPartitionsDefinition | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from lakehouse.config import Topic
 from lakehouse.errors import UnclearState
+from lakehouse.topic import Topic
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

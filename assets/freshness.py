@@ -8,8 +8,9 @@ import dagster as dg
 from assets.entry import topics_of
 from assets.hops import NEEDS, measure
 from assets.standing import Standing
-from lakehouse.config import Config, Topic
+from lakehouse.config import Config
 from lakehouse.freshness import CHECK, NAMES, Hop, summary
+from lakehouse.topic import Topic
 
 
 def freshness_check(config: Config, entry: Topic, hop: str) -> Standing:

@@ -12,8 +12,9 @@ from dagster import AssetCheckEvaluation
 from assets.entry import partitions, topics_of
 from assets.freshness import numbers
 from assets.hops import hops_of, measure
-from lakehouse.config import Config, Topic
+from lakehouse.config import Config
 from lakehouse.freshness import CHECK, NAMES, Hop, first_stale, summary
+from lakehouse.topic import Topic
 from resources.aws import Glue
 from resources.catalog import Catalog
 from resources.kafka import Kafka

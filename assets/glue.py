@@ -9,10 +9,11 @@ from assets.failures import explained
 from assets.standing import Standing
 from assets.step import asset_spec, step
 from lakehouse.automation import on_upstream_change
-from lakehouse.config import Config, Topic
+from lakehouse.config import Config
 from lakehouse.errors import LakehouseError
 from lakehouse.freshness import Hop
 from lakehouse.lag import snapshots_behind
+from lakehouse.topic import Topic
 from resources.aws import Glue
 from resources.catalog import Catalog, commits, published_table, snapshot_at
 

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from assets.ingestion import measure_lag, stored
-from lakehouse.config import Config, Derived, Topic
+from lakehouse.config import Config
 from lakehouse.errors import Unreachable
 from lakehouse.freshness import Hop
 from lakehouse.lag import Behind, Lag, lag, pending, snapshots_behind
+from lakehouse.topic import Derived, Topic
 from resources.catalog import commits, snapshot_at
 
 NEEDS = {

@@ -15,9 +15,10 @@ from assets.maintenance import size
 from assets.replay import replay
 from assets.step import asset_spec, step
 from lakehouse.automation import on_upstream_change
-from lakehouse.config import Config, Topic
+from lakehouse.config import Config
 from lakehouse.counts import OUTCOMES
 from lakehouse.ledger_page import markdown
+from lakehouse.topic import Topic
 from resources.catalog import Catalog, live_rows
 from resources.kafka import Kafka
 from resources.schema_registry import SchemaRegistry

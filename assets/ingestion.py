@@ -18,9 +18,9 @@ from assets.staging import Staging
 from lakehouse import naming
 from lakehouse.batch import TOKEN, Batch, Log, Positions, beyond, next_batch, split, until
 from lakehouse.columns import table_schema
-from lakehouse.config import Topic
 from lakehouse.errors import BadRecords, CommitConflict, DoesNotFit, UnclearState
 from lakehouse.lag import Lag, lag, pending
+from lakehouse.topic import Topic
 from resources.catalog import CONTINUED, Catalog, last_batch
 from resources.kafka import Kafka
 from resources.schema_registry import SchemaRegistry

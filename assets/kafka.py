@@ -11,7 +11,8 @@ from assets.freshness import idle_policy
 from assets.ingestion import Systems
 from assets.step import asset_spec, step
 from lakehouse.automation import on_upstream_change
-from lakehouse.config import Config, Datagen, Derived, Existing, Topic
+from lakehouse.config import Config
+from lakehouse.topic import Datagen, Derived, Existing, Topic
 from resources.catalog import Catalog
 from resources.kafka import Kafka, Offsets
 from resources.schema_registry import SchemaRegistry

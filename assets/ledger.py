@@ -9,7 +9,8 @@ from assets.proof import Proof, check, prove
 from assets.standing import Standing
 from assets.step import asset_spec, step
 from lakehouse import ledger, ledger_page
-from lakehouse.config import Config, Topic
+from lakehouse.config import Config
+from lakehouse.topic import Topic
 from resources.catalog import Catalog
 from resources.kafka import Kafka
 from resources.schema_registry import SchemaRegistry

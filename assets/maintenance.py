@@ -12,8 +12,9 @@ from assets.entry import group, topic_of
 from assets.failures import explained
 from assets.step import asset_spec, step
 from lakehouse import naming
-from lakehouse.config import Config, Topic
+from lakehouse.config import Config
 from lakehouse.errors import ConfigError
+from lakehouse.topic import Topic
 from resources.catalog import Catalog
 from resources.spark import Spark
 

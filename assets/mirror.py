@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import naming
-from lakehouse.config import Topic
+from lakehouse.topic import Topic
 from resources.catalog import last_batch
 from resources.kafka import Message
 

@@ -4,10 +4,11 @@ import time
 
 import dagster as dg
 
-from lakehouse.config import Config, Topic
+from lakehouse.config import Config
 from lakehouse.errors import ConfigError, Unreachable
 from lakehouse.freshness import NAMES
 from lakehouse.open_lineage import Materialized, Places, completed
+from lakehouse.topic import Topic
 from resources.aws import Glue
 from resources.catalog import Catalog
 from resources.kafka import Kafka

@@ -14,8 +14,8 @@ from assets import fingerprints
 from assets.staging import Staging
 from lakehouse import naming
 from lakehouse.batch import DECISION, TOKEN, Batch, Log
-from lakehouse.config import Topic
 from lakehouse.errors import LakehouseError, UnclearState
+from lakehouse.topic import Topic
 from resources.catalog import CONTINUED, RECREATED, batch_of, last_batch
 from resources.kafka import Kafka
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from assets.ingestion import Systems, read_log
 from lakehouse import ledger, naming
 from lakehouse.batch import Batch, Log
-from lakehouse.config import Topic
 from lakehouse.ledger import Entry, Finding, Held, Range
+from lakehouse.topic import Topic
 from resources.catalog import Catalog, batch_of, lineage
 
 if TYPE_CHECKING:

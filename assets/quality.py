@@ -9,8 +9,8 @@ from assets.audit import Finding
 from lakehouse import checks, naming
 from lakehouse.batch import Positions
 from lakehouse.checks import LONGEST_HISTORY, Check, References, RowCount, Scope
-from lakehouse.config import Topic
 from lakehouse.errors import LakehouseError
+from lakehouse.topic import Topic
 from resources.catalog import CONTINUED, Catalog, counts_by_snapshot, history
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from assets.ingestion import Systems, read_log
 from assets.replay import Replayed, again
 from lakehouse.batch import Batch, split
 from lakehouse.checks import RowCount
-from lakehouse.config import Topic
 from lakehouse.counts import Counts
+from lakehouse.topic import Topic
 from lakehouse.words import counted
 
 DECODES = "decodes"

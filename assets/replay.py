@@ -18,9 +18,9 @@ from assets.staging import Staging
 from lakehouse import naming
 from lakehouse.batch import REPLAY, Batch, Log, Positions, next_batch, split
 from lakehouse.checks import RowCount
-from lakehouse.config import Topic
 from lakehouse.counts import Counts
 from lakehouse.errors import LakehouseError, UnclearState
+from lakehouse.topic import Topic
 from resources.catalog import RECREATED, Catalog, last_batch
 
 if TYPE_CHECKING:

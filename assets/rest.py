@@ -10,9 +10,10 @@ from assets.glue import REGISTRATION
 from assets.standing import Standing
 from assets.step import asset_spec, step
 from lakehouse.automation import on_upstream_change
-from lakehouse.config import Config, Topic
+from lakehouse.config import Config
 from lakehouse.errors import LakehouseError, UnclearState
 from lakehouse.lag import snapshots_behind
+from lakehouse.topic import Topic
 from resources.catalog import Catalog, commits, published_table
 from resources.rest_catalog import Registered, RestCatalog
 

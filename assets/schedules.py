@@ -3,7 +3,8 @@
 import dagster as dg
 
 from assets.entry import group, partitions
-from lakehouse.config import Config, Route
+from lakehouse.config import Config
+from lakehouse.topic import Route
 
 RUNNING = dg.DefaultScheduleStatus.RUNNING
 

@@ -7,7 +7,8 @@ import dagster as dg
 
 from assets.entry import partitions
 from assets.kafka import data_version, offset_metadata
-from lakehouse.config import Config, Topic
+from lakehouse.config import Config
+from lakehouse.topic import Topic
 from resources.kafka import Kafka, Offsets
 
 

@@ -9,11 +9,12 @@ from assets.failures import explained
 from assets.standing import Standing
 from assets.step import asset_spec, step
 from lakehouse.automation import on_upstream_change
-from lakehouse.config import Config, Topic
+from lakehouse.config import Config
 from lakehouse.errors import LakehouseError
 from lakehouse.freshness import Hop
 from lakehouse.lag import snapshots_behind
 from lakehouse.naming import snowflake_name
+from lakehouse.topic import Topic
 from resources.catalog import Catalog, commits, live_rows_at, published_table, snapshot_at
 from resources.snowflake import Snowflake, TableState
 

@@ -10,7 +10,7 @@ import dagster as dg
 
 from assets.entry import group, partitions
 from assets.failures import RETRY
-from lakehouse.config import Topic
+from lakehouse.topic import Topic
 
 Function = TypeVar("Function", bound=Callable[..., object])
 

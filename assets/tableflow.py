@@ -13,8 +13,9 @@ from assets.failures import explained
 from assets.iceberg import check_results, declared_specs, table_metadata
 from assets.step import asset_spec, step
 from lakehouse.automation import on_upstream_change
-from lakehouse.config import Config, Metadata, Topic
+from lakehouse.config import Config
 from lakehouse.errors import ConfigError, LakehouseError
+from lakehouse.topic import Metadata, Topic
 from resources.aws import Glue
 from resources.catalog import Catalog
 from resources.spark import Spark

@@ -20,7 +20,8 @@ from assets.rest import rest_asset, rest_check
 from assets.snowflake import snowflake_asset, snowflake_check
 from assets.standing import Standing, standing_checks
 from assets.tableflow import tableflow_asset
-from lakehouse.config import Config, Route, Topic
+from lakehouse.config import Config
+from lakehouse.topic import Route, Topic
 from resources.build import is_configured
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from lakehouse import naming
-from lakehouse.config import Topic
+from lakehouse.topic import Topic
 from resources.catalog import Catalog
 
 

@@ -25,8 +25,8 @@ from rich.table import Table
 from assets.ingestion import Systems, ingest
 from lakehouse import config as configuration
 from lakehouse import naming
-from lakehouse.config import Topic
 from lakehouse.systems import connected
+from lakehouse.topic import Topic
 from resources.kafka import Kafka
 
 SCHEMA = json.dumps(

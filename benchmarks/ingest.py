@@ -21,10 +21,10 @@ from assets.ingestion import Systems, ingest, read_log
 from lakehouse import config as configuration
 from lakehouse import protobuf
 from lakehouse.batch import next_batch
-from lakehouse.config import Topic
 from lakehouse.datagen import messages
 from lakehouse.schema import RegisteredSchema
 from lakehouse.systems import connected
+from lakehouse.topic import Topic
 from resources.kafka import Kafka
 
 DISTINCT = 20_000

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.types import IcebergType, NestedField, StructType
 
-    from lakehouse.config import Topic
+    from lakehouse.topic import Topic
 
 
 def table_schema(topic: Topic, value: StructType, key: StructType | None) -> Schema:

@@ -10,11 +10,12 @@ from urllib.parse import urlsplit
 
 from lakehouse import config as configuration
 from lakehouse import console
-from lakehouse.config import Config, Datagen, Topic
+from lakehouse.config import Config
 from lakehouse.definitions import JOB
 from lakehouse.errors import LakehouseError
 from lakehouse.status import status
 from lakehouse.systems import connected
+from lakehouse.topic import Datagen, Topic
 
 FILL_SECONDS = 120
 RUN_SECONDS = 900

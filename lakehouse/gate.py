@@ -12,8 +12,9 @@ from assets import quality
 from assets.audit import Finding
 from assets.entry import partitions
 from lakehouse.checks import RowCount
-from lakehouse.config import Config, Topic
+from lakehouse.config import Config
 from lakehouse.errors import LakehouseError
+from lakehouse.topic import Topic
 
 Verdict = Literal["passed", "warned", "failed", "not run"]
 

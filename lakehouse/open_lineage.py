@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from lakehouse import naming
-from lakehouse.config import Config, Derived, Topic
+from lakehouse.config import Config
+from lakehouse.topic import Derived, Topic
 
 if TYPE_CHECKING:
     from openlineage.client.event_v2 import RunEvent

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import naming
 from lakehouse.columns import table_schema
-from lakehouse.config import Config, Derived, Topic
+from lakehouse.config import Config
 from lakehouse.errors import ConfigError, LakehouseError, SchemaError
 from lakehouse.evolution import Change, changes
 from lakehouse.schema import RegisteredSchema, SchemaType, Shape
+from lakehouse.topic import Derived, Topic
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema

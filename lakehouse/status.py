@@ -7,8 +7,9 @@ from typing import Any
 
 from assets.hops import hops_of, measure
 from assets.ingestion import stored
-from lakehouse.config import Config, Topic
+from lakehouse.config import Config
 from lakehouse.freshness import Hop
+from lakehouse.topic import Topic
 
 
 @dataclass(frozen=True)

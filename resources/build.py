@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from typing import get_args
 
 import dagster as dg
 
-from lakehouse.config import Config, EnvRef, Setting
+from lakehouse.config import Config
 from lakehouse.errors import ConfigError
+from lakehouse.setting import EnvRef, Setting
+from lakehouse.words import did_you_mean
 from resources.athena import Athena
 from resources.aws import Glue
 from resources.catalog import Catalog
@@ -71,9 +72,8 @@ def _build(at: str, cls: type[dg.ConfigurableResource], settings: dict[str, Sett
         settings = {}
     for name in settings:
         if name not in fields:
-            close = difflib.get_close_matches(name, fields, n=1)
-            hint = f" Did you mean '{close[0]}'?" if close else ""
-            raise ConfigError(f"lakehouse.yaml: {at}.{name}: no such key.{hint} Known keys: {', '.join(fields)}")
+            said = f"no such key.{did_you_mean(name, fields)} Known keys: {', '.join(fields)}"
+            raise ConfigError(f"lakehouse.yaml: {at}.{name}: {said}")
     missing = [name for name, field in fields.items() if field.is_required() and name not in settings]
     if either and not settings.keys() & set(either):
         missing.insert(0, " or ".join(either))

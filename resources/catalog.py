@@ -11,9 +11,9 @@ from pydantic import PrivateAttr
 
 from lakehouse import evolution, layout, naming
 from lakehouse.batch import COUNTS, PART, TOKEN, Batch
-from lakehouse.config import Topic
 from lakehouse.errors import CommitConflict, ConfigError, LakehouseError, UnclearState, Unreachable
 from lakehouse.schema import Shape
+from lakehouse.topic import Topic
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog as IcebergCatalog

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from lakehouse import naming
 from lakehouse.batch import Positions
-from lakehouse.config import Topic
+from lakehouse.topic import Topic
 from spark.decode import REASONS
 from spark.derive import published
 from spark.records import is_new

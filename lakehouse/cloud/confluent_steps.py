@@ -24,8 +24,9 @@ from lakehouse.cloud.confluent.tableflow import CatalogIntegrationStep, Provider
 from lakehouse.cloud.names import ACCOUNTS, Names
 from lakehouse.cloud.secrets import Secrets
 from lakehouse.cloud.step import Step
-from lakehouse.config import Config, Datagen, Derived, Existing, Topic
+from lakehouse.config import Config
 from lakehouse.deployment import Deployment
+from lakehouse.topic import Datagen, Derived, Existing, Topic
 from resources.confluent.waiting import REAL, Clock
 from resources.confluent_cloud import ConfluentCloud
 

@@ -21,8 +21,9 @@ from lakehouse.cloud.snowflake_objects import GivenWarehouse, Holder, Integratio
 from lakehouse.cloud.snowflake_session import Administrator
 from lakehouse.cloud.snowflake_tables import IcebergTables, Source
 from lakehouse.cloud.step import Found, Step
-from lakehouse.config import Config, Topic
+from lakehouse.config import Config
 from lakehouse.deployment import Deployment
+from lakehouse.topic import Topic
 from resources import snowflake_sql as sql
 from resources.aws import Glue
 from resources.confluent.waiting import REAL, Clock, wait

@@ -17,8 +17,9 @@ import dagster as dg
 from confluent_kafka import Producer
 
 from lakehouse import config as configuration
-from lakehouse.config import Config, Datagen, Topic
+from lakehouse.config import Config
 from lakehouse.datagen import messages
+from lakehouse.topic import Datagen, Topic
 from resources.build import build_resources, environment_name
 from resources.kafka import Kafka
 from resources.schema_registry import SchemaRegistry

@@ -9,8 +9,9 @@ from sleepless import Sleepless
 
 from lakehouse.cloud.aws.service import Aws
 from lakehouse.cloud.perform import create, delete, plan
-from lakehouse.config import Config, Topic
+from lakehouse.config import Config
 from lakehouse.errors import LakehouseError
+from lakehouse.topic import Topic
 
 pytest_plugins = ["aws_fixtures"]
 pytestmark = pytest.mark.stack

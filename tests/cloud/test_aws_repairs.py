@@ -7,7 +7,8 @@ from aws_world import VENDOR
 
 from lakehouse.cloud import policies
 from lakehouse.cloud.perform import create, plan
-from lakehouse.config import Config, Topic
+from lakehouse.config import Config
+from lakehouse.topic import Topic
 
 pytest_plugins = ["aws_fixtures"]
 pytestmark = pytest.mark.stack

@@ -8,8 +8,9 @@ from botocore.exceptions import ConnectionClosedError
 from botocore.httpsession import URLLib3Session
 
 from lakehouse.cloud.perform import create, delete, plan
-from lakehouse.config import Config, Topic
+from lakehouse.config import Config
 from lakehouse.errors import LakehouseError
+from lakehouse.topic import Topic
 
 pytest_plugins = ["aws_fixtures"]
 pytestmark = pytest.mark.stack

@@ -19,10 +19,11 @@ from lakehouse.cloud.access import Access
 from lakehouse.cloud.aws.actions import actions, needed
 from lakehouse.cloud.doctor import examine
 from lakehouse.cloud.perform import create, delete
-from lakehouse.config import Config, Topic
+from lakehouse.config import Config
 from lakehouse.deployment import Deployment
 from lakehouse.local.snowflake.iceberg import Lake
 from lakehouse.local.snowflake.server import application
+from lakehouse.topic import Topic
 
 pytest_plugins = ["aws_fixtures", "confluent_fixtures"]
 pytestmark = pytest.mark.stack

@@ -12,7 +12,8 @@ import confluent_kafka
 import dagster as dg
 
 from assets import derivation, ingestion
-from lakehouse.config import Derived, load
+from lakehouse.config import load
+from lakehouse.topic import Derived
 from resources.build import build_resources
 from resources.catalog import Catalog
 from resources.kafka import Kafka

@@ -26,8 +26,9 @@ from lakehouse.cloud.policies import snowflake_trust
 from lakehouse.cloud.secrets import Secrets
 from lakehouse.cloud.snowflake_steps import snowflake_steps
 from lakehouse.cloud.step import Found, Step
-from lakehouse.config import Config, Topic
+from lakehouse.config import Config
 from lakehouse.deployment import Deployment
+from lakehouse.topic import Topic
 from resources.confluent.waiting import REAL, Clock
 
 ACCOUNT = "123456789012"

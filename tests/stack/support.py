@@ -26,7 +26,8 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from pyiceberg.catalog import load_catalog
 
 from assets.ingestion import Published, Systems, ingest
-from lakehouse.config import PROJECT, Config, Topic
+from lakehouse.config import PROJECT, Config
+from lakehouse.topic import Topic
 
 TRADES = (PROJECT / "schemas/stock_trades.avsc").read_text()
 METADATA = ("kafka_partition", "kafka_offset", "kafka_timestamp", "kafka_schema_id")

@@ -7,8 +7,9 @@ from support import TRADES, Stream, framed, trade
 from assets.audit import AuditFailed
 from assets.replay import redrive, replay
 from assets.topic import topic_definitions
-from lakehouse.config import PROJECT, Topic, load
+from lakehouse.config import PROJECT, load
 from lakehouse.errors import BadRecords, ConfigError
+from lakehouse.topic import Topic
 from resources.build import build_resources
 
 CHECKS = {

@@ -6,7 +6,8 @@ from support import TRADES, Stream, admin, framed, register, trade
 
 from assets.sensors import topic_offsets_sensor
 from assets.topic import route_definitions
-from lakehouse.config import PROJECT, Config, Route, load
+from lakehouse.config import PROJECT, Config, load
+from lakehouse.topic import Route
 from resources.build import build_resources
 
 

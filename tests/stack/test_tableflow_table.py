@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from assets.tableflow import tableflow_asset
-from lakehouse.config import Config, Topic
+from lakehouse.config import Config
+from lakehouse.topic import Topic
 from resources.aws import Glue
 
 pytestmark = pytest.mark.stack

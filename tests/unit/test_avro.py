@@ -6,9 +6,9 @@ import pytest
 
 from lakehouse import avro
 from lakehouse.columns import table_schema
-from lakehouse.config import Topic
 from lakehouse.errors import SchemaError
 from lakehouse.schema import RegisteredSchema
+from lakehouse.topic import Topic
 
 
 def columns(schema):

@@ -4,6 +4,7 @@ import pytest
 
 from lakehouse import config
 from lakehouse.errors import ConfigError
+from lakehouse.topic import Topic
 
 ROUTES = r"""
 namespace: n
@@ -31,7 +32,7 @@ def test_a_topic_is_of_its_own_entry_else_of_the_first_route_that_matches(tmp_pa
     assert {name: topic.table for name, topic in found.items()} == {"shop.orders": "shop_orders", "Other-1": "other_1"}
     orders = found["shop.orders"]
     assert (orders.mode, orders.key, orders.errors, orders.topic) == ("upsert", ("id",), "log", "shop.orders")
-    assert type(orders) is config.Topic and loaded.topic("shop.orders") == orders
+    assert type(orders) is Topic and loaded.topic("shop.orders") == orders
     assert loaded.topic("shop.special").table == "shop_special"
 
 

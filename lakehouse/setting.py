@@ -1,0 +1,34 @@
+"""What an environment of lakehouse.yaml says of its systems."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from lakehouse.model import Model
+
+System = Literal[
+    "kafka",
+    "schema_registry",
+    "spark",
+    "catalog",
+    "glue",
+    "snowflake",
+    "alerts",
+    "open_lineage",
+    "athena",
+    "rest_catalog",
+]
+
+
+class EnvRef(Model):
+    """A value that an environment variable holds: the only way to write a secret."""
+
+    env: str = Field(min_length=1, description="Name of the environment variable.")
+    default: str | int | None = Field(
+        None, description="Value where the variable is not set. Without, it has to be set."
+    )
+
+
+Setting = str | int | EnvRef
