@@ -1,0 +1,67 @@
+"""How far topics have come, and what is in their tables."""
+
+from __future__ import annotations
+
+import click
+
+from lakehouse.query.engines import ENGINES
+
+
+@click.command(short_help="Show servers, and how far each topic has come.")
+def status() -> None:
+    """Show each server, and per topic how far it has come: end offset, ingested offset, lag, Glue, Snowflake."""
+    from rich.markup import escape
+
+    from lakehouse import config, console
+    from lakehouse.last_run import failures
+    from lakehouse.status import status
+    from lakehouse.systems import connected
+    from resources.build import environment_name
+
+    if environment_name() == "local":
+        from lakehouse.local import show, stack
+        from lakehouse.local.home import Home
+
+        show.servers(stack.status(Home.default()))
+    declared = config.load()
+    with connected(declared) as systems:
+        console.console.print(console.topics(status(declared, systems)))
+        for topic, reason in failures([*declared.topics]).items():
+            console.console.print(f"[red]✗[/] {topic}: the last run failed. {escape(reason)}")
+
+
+@click.command(short_help="Run SQL in Snowflake, or another engine.")
+@click.argument("sql")
+@click.option(
+    "--engine",
+    type=click.Choice(list(ENGINES)),
+    default="snowflake",
+    show_default=True,
+    help="Who answers.",
+)
+@click.option(
+    "--output", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True, help="How to print it."
+)
+def query(sql: str, engine: str, output: str) -> None:
+    """Run SQL and print the result; `csv` and `json` lose no digit.
+
+    \b
+    Tables are namespace.table, with the namespace of lakehouse.yaml:
+      lakehouse query "SELECT * FROM trading.users LIMIT 10"
+      lakehouse query "SELECT * FROM trading.users LIMIT 10" --engine duckdb --output csv
+
+    DuckDB and pyiceberg run here and read the catalog's tables: DuckDB whole, pyiceberg only the columns and rows of a
+    SELECT … FROM … WHERE … LIMIT. Snowflake and Athena show what was last published to them.
+    """
+    from lakehouse import config, console
+    from lakehouse.systems import connected
+
+    with connected(config.load()) as systems:
+        result = ENGINES[engine](sql, systems)
+    match output:
+        case "csv":
+            click.echo(result.csv(), nl=False)
+        case "json":
+            click.echo(result.json(), nl=False)
+        case _:
+            console.console.print(console.rows(result.columns, result.shown()))
