@@ -2,13 +2,11 @@
 
 import json
 import logging
-import threading
 import traceback
-from collections import deque
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import dagster as dg
 import pytest
+from listener import OK, Listener
 
 from assets import alerts
 from assets.alerts import OFF, alert_failed_checks, alert_failed_runs
@@ -21,56 +19,30 @@ from resources.webhook import SECTION_CHARACTERS, Webhook
 SECRET = "services/T00/B00/a-secret"
 
 
-class Slack(ThreadingHTTPServer):
+class Slack(Listener):
     """A webhook that answers 200 and `ok`, after the answers it was told to give first."""
 
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.answers: deque[tuple[int, str, dict[str, str]]] = deque()
-        self.always: tuple[int, str, dict[str, str]] | None = None
-        self.posts: list[dict] = []
-        self.taken: list[dict] = []
+    read = 0
+    """How many of what it received `texts` has told of."""
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/{SECRET}"
+        return f"{self.address}/{SECRET}"
+
+    @property
+    def posts(self) -> list[dict]:
+        return [json.loads(request.body) for request in self.received]
 
     def texts(self) -> list[str]:
         """The messages taken since this was last asked."""
-        texts = [post["text"] for post in self.taken]
-        self.taken.clear()
-        return texts
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Slack
-
-    def do_POST(self):
-        post = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.posts.append(post)
-        first = self.server.answers.popleft() if self.server.answers else None
-        status, body, headers = first or self.server.always or (200, "ok", {})
-        if status == 200:
-            self.server.taken.append(post)
-        self.send_response(status)
-        for name, value in {**headers, "Content-Length": str(len(body))}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body.encode())
-
-    def log_message(self, *_):
-        """Nothing on stderr."""
+        new, self.read = self.received[self.read :], len(self.received)
+        return [json.loads(request.body)["text"] for request in new if request.status == 200]
 
 
 @pytest.fixture
-def slack(monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with Slack() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
+def slack():
+    with Slack().listening() as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture
@@ -187,7 +159,7 @@ def test_a_run_whose_alert_failed_is_told_of_by_a_later_tick(instance, slack):
     with pytest.raises(dg.DagsterError, match="webhook does not answer at 127.0.0.1: HTTP 500") as raised:
         failures.tick()
     assert SECRET not in all_of(raised.value)
-    slack.always = None
+    slack.always = OK
     failures.tick()
     failures.tick()
     assert len(slack.texts()) == 1
@@ -264,7 +236,7 @@ def test_a_webhook_that_is_down_fails_the_tick_and_a_later_one_delivers(instance
     slack.always = (500, "", {})
     with pytest.raises(Unreachable, match="HTTP 500"):
         checks.tick()
-    slack.always = None
+    slack.always = OK
     checks.tick()
     checks.tick()
     assert len(slack.texts()) == 1
@@ -280,7 +252,7 @@ def test_what_was_delivered_before_the_webhook_went_down_is_not_sent_again(insta
     checks.tick()
     with pytest.raises(Unreachable, match="HTTP 404 no_service"):
         checks.tick()
-    slack.always = None
+    slack.always = OK
     checks.tick()
     assert slack.texts() == [f"*Check failed (WARN): fresh of {name}*" for name in ("a", "b", "c")]
 

@@ -1,11 +1,10 @@
 """Lineage events: what a server of OpenLineage receives of a run, each once, and whatever it does meanwhile."""
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import dagster as dg
 import pytest
+from listener import Listener, Received
 
 from assets.open_lineage import OFF, lineage_sensor
 from lakehouse import config as configuration
@@ -20,42 +19,22 @@ KEY = "a-secret-key"
 TRADES = ("s3://lake", "tables/trading/stock_trades")
 
 
-class Server(ThreadingHTTPServer):
-    """Takes events, after refusing as many as it was told to."""
+class Server(Listener):
+    """Takes events, unless it was told to refuse."""
 
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.refuse = 0
-        self.events: list[dict] = []
-        self.requests: list[tuple[str, str | None]] = []
+    @property
+    def taken(self) -> list[Received]:
+        return [request for request in self.received if request.status == 201]
 
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_POST(self):
-        event = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        refused = self.server.refuse > 0
-        self.server.refuse -= refused
-        if not refused:
-            self.server.events.append(event)
-            self.server.requests.append((self.path, self.headers["Authorization"]))
-        self.send_response(400 if refused else 201)
-        self.end_headers()
-
-    def log_message(self, *_):
-        """Nothing on stderr."""
+    @property
+    def events(self) -> list[dict]:
+        return [json.loads(request.body) for request in self.taken]
 
 
 @pytest.fixture
-def server(monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with Server() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
+def server():
+    with Server(always=(201, "", {})).listening() as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture
@@ -69,7 +48,7 @@ def tick(server, instance):
     """One tick of the sensor, from where the one before it ended."""
     sensor, cursor = lineage_sensor(configuration.load()), None
     resources = {
-        "open_lineage": OpenLineage(url=f"http://127.0.0.1:{server.server_port}", api_key=KEY),
+        "open_lineage": OpenLineage(url=server.address, api_key=KEY),
         "kafka": Kafka(bootstrap_servers="b-1.example:9092,b-2.example:9092"),
         "catalog": Catalog(type="sql", warehouse="s3://lake/tables"),
         "glue": Glue(region="us-east-1", catalog_id="123456789012"),
@@ -129,7 +108,9 @@ def test_each_materialization_is_an_event_with_its_columns_and_what_they_were_ma
 
     tick()
 
-    assert {request for request in server.requests} == {("/api/v1/lineage", f"Bearer {KEY}")}
+    assert {(each.path, each.headers["Authorization"]) for each in server.taken} == {
+        ("/api/v1/lineage", f"Bearer {KEY}")
+    }
     events = {event["job"]["name"]: event for event in server.events}
     assert set(events) == {"iceberg/stock_trades", "kafka/stock_trades_with_totals", "snowflake/stock_trades"}
     for event in events.values():
@@ -162,7 +143,7 @@ def named(datasets):
 def test_what_was_not_taken_is_sent_at_the_next_tick_and_nothing_twice(tick, server, instance):
     tick()
     dg.materialize([trades], instance=instance)
-    server.refuse = 1
+    server.answers.append((400, "", {}))
     with pytest.raises(Unreachable, match="OpenLineage") as refused:
         tick()
     assert KEY not in str(refused.value)

@@ -2,11 +2,10 @@
 
 import base64
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import boto3
 import pytest
+from listener import Listener
 from moto import mock_aws
 
 from lakehouse.errors import ConfigError
@@ -46,26 +45,11 @@ def test_kafka_enters_with_its_secret(client):
     assert HIDDEN not in repr(kafka)
 
 
-def test_the_registry_enters_with_its_secret(client, monkeypatch):
-    asked = []
-
-    class Registry(BaseHTTPRequestHandler):
-        def do_GET(self):
-            asked.append(self.headers["Authorization"])
-            self.send_response(200)
-            self.send_header("Content-Length", "2")
-            self.end_headers()
-            self.wfile.write(b"[]")
-
-        def log_message(self, *_):
-            """Nothing on stderr."""
-
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Registry) as server:
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        content = REGISTRY | {"schema.registry.url": f"http://127.0.0.1:{server.server_port}"}
+def test_the_registry_enters_with_its_secret(client):
+    with Listener(always=(200, "[]", {})).listening() as server:
+        content = REGISTRY | {"schema.registry.url": server.address}
         SchemaRegistry(secret=stored(client, "/registry", content)).client().get_subjects()
-        server.shutdown()
+    asked = [request.headers["Authorization"] for request in server.received]
     assert asked == ["Basic " + base64.b64encode(f"KEY:{HIDDEN}".encode()).decode()]
 
 
