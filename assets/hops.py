@@ -57,7 +57,7 @@ def _derived(config: Config, topic: Topic, systems: Any, now_ms: int) -> tuple[L
     source, _, last = stored(systems.catalog, config.namespace, config.topic(topic.source.from_topic))
     if last is None or topic.topic not in systems.kafka.describe([topic.topic]):
         return Lag(0, 0.0), None
-    since = systems.kafka.committed(bookmark(topic), source.topic)
+    since = systems.kafka.committed(bookmark(topic), source.topic).offsets
     start = {partition: found.start for partition, found in systems.kafka.offsets([source.topic])[source.topic].items()}
     end = {partition: offset for partition, offset in last.end.items() if partition in start}
     waiting = pending(since, start, end)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lakehouse import naming
 from lakehouse.topic import Topic
 from resources.catalog import last_batch
-from resources.kafka import Message
+from resources.kafka import Bookmark, Message
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,16 +29,17 @@ def mirror(namespace: str, topic: Topic, systems: Systems) -> int:
     table = systems.catalog.load(namespace, naming.dead_letter_table(topic.table))
     last = last_batch(table)
     group = f"lakehouse.{topic.name}.dead_letters"
-    if last is None or systems.kafka.committed(group, topic.topic) == last.end:
+    if last is None or systems.kafka.committed(group, topic.topic).offsets == last.end:
         return 0
     systems.kafka.ensure_topic(topic.dead_letter_topic, topic.partitions)
     producer = systems.kafka.producer(transactional_id=group)
     # First of all: from here on, an older process is fenced off and can produce nothing.
     producer.init_transactions()
-    since = systems.kafka.committed(group, topic.topic)
+    since = systems.kafka.committed(group, topic.topic).offsets
     spark = systems.spark.session(systems.catalog.spark_settings())
     letters = dead_letters.between(spark, namespace, naming.dead_letter_table(topic.table), topic, since, last.end)
-    systems.kafka.transaction(producer, topic.dead_letter_topic, _messages(letters), (group, topic.topic, last.end))
+    position = group, topic.topic, Bookmark(last.end)
+    systems.kafka.transaction(producer, topic.dead_letter_topic, _messages(letters), position)
     return letters.num_rows
 
 

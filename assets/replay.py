@@ -16,7 +16,7 @@ from assets.ingestion import Systems, ensure_table, read_log
 from assets.position import at
 from assets.staging import Staging
 from lakehouse import naming
-from lakehouse.batch import REPLAY, Batch, Log, Positions, next_batch, split
+from lakehouse.batch import REPLAY, REPLAYS, Batch, Log, Positions, next_batch, split
 from lakehouse.checks import RowCount
 from lakehouse.counts import Counts
 from lakehouse.errors import LakehouseError, UnclearState
@@ -193,7 +193,8 @@ def _publish(
     table = table.refresh()
     if branch is None:
         _audit(spark, catalog, namespace, topic, table, staged, since)
-        table = catalog.publish(table, staged, base.snapshot_id if base else None)
+        replays = {REPLAYS: str(int(table.properties.get(REPLAYS, 0)) + 1)}
+        table = catalog.publish(table, staged, base.snapshot_id if base else None, properties=replays)
     return written, table.metadata.refs[branch or "main"].snapshot_id
 
 

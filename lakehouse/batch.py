@@ -24,6 +24,9 @@ DECISION = "lakehouse.decision"
 REPLAY = "lakehouse.replay"
 """The snapshot summary property of rows that were read again: JSON with the range; such a snapshot has no token."""
 
+REPLAYS = "lakehouse.replays"
+"""The table property that counts such snapshots: rows may have come behind the position each time."""
+
 PART = "lakehouse.part"
 """The snapshot summary property of a commit that the one after it completes: an upsert deletes, and then appends."""
 

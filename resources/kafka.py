@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import dagster as dg
 from pydantic import Field, PrivateAttr
@@ -29,6 +29,8 @@ SETTLE_SECONDS = 60
 """How long a committed transaction may take until read_committed consumers see its end."""
 
 
+Answer = TypeVar("Answer")
+
 Headers = Sequence[tuple[str, bytes | None]]
 Message = tuple[bytes | None, bytes | None] | tuple[bytes | None, bytes | None, Headers]
 """Key and value, and headers where there are any."""
@@ -48,6 +50,14 @@ class Offsets:
 
     start: int
     end: int
+
+
+@dataclass(frozen=True)
+class Bookmark:
+    """A consumer group's position on a topic, the next offset by partition, and what was noted with it."""
+
+    offsets: Mapping[int, int]
+    note: str = ""
 
 
 class Kafka(dg.ConfigurableResource):
@@ -249,8 +259,8 @@ class Kafka(dg.ConfigurableResource):
         }
         return Producer({**self.client_config(), **settings, **{k.replace("_", "."): v for k, v in config.items()}})
 
-    def committed(self, group: str, topic: str) -> dict[int, int]:
-        """A consumer group's position (the next offset) by partition; empty when it has none.
+    def committed(self, group: str, topic: str) -> Bookmark:
+        """A consumer group's position; without offsets when it has none.
 
         Raises: Unreachable.
         """
@@ -258,25 +268,26 @@ class Kafka(dg.ConfigurableResource):
 
         partitions = [TopicPartition(topic, p) for p in range(self.describe([topic])[topic].partitions)]
         with self._explained(), closing(self._consumer(group)) as consumer:
-            found = consumer.committed(partitions, timeout=TIMEOUT_SECONDS)
-        return {found.partition: found.offset for found in found if found.offset >= 0}
+            answer = _when_elected(lambda: consumer.committed(partitions, timeout=TIMEOUT_SECONDS))
+        found = [one for one in answer if one.offset >= 0]
+        return Bookmark({one.partition: one.offset for one in found}, next((one.metadata or "" for one in found), ""))
 
     def transaction(
         self,
         producer: Producer,
         topic: str,
         messages: Iterable[Message],
-        position: tuple[str, str, Mapping],
+        position: tuple[str, str, Bookmark],
     ) -> None:
         """Produce all messages and move a consumer group's position, or do neither; returns when readers see both.
 
-        Parameters: a producer after init_transactions; messages; `position` as (group, topic of the
-        position, next offset by partition).
+        Parameters: a producer after init_transactions; messages; `position` as (group, topic of the position, what it
+        becomes).
         Raises: Unreachable; UnclearState when the transaction was fenced off by a newer process.
         """
         from confluent_kafka import KafkaException, TopicPartition
 
-        group, source, offsets = position
+        group, source, bookmark = position
         with self._explained():
             producer.begin_transaction()
             try:
@@ -284,7 +295,7 @@ class Kafka(dg.ConfigurableResource):
                     self.enqueue(producer, topic, *message)
                 with closing(self._consumer(group)) as consumer:
                     producer.send_offsets_to_transaction(
-                        [TopicPartition(source, p, offset) for p, offset in offsets.items()],
+                        [TopicPartition(source, p, offset, bookmark.note) for p, offset in bookmark.offsets.items()],
                         consumer.consumer_group_metadata(),
                     )
                 producer.commit_transaction()
@@ -321,27 +332,16 @@ class Kafka(dg.ConfigurableResource):
         raise Unreachable("Kafka", self.servers, f"open transactions on topic '{topic}'", "commit not visible")
 
     def _list_offsets(self, partitions: list[tuple[str, int]], spec: object, isolation: object) -> dict:
-        from confluent_kafka import KafkaError, KafkaException, TopicPartition
+        from confluent_kafka import TopicPartition
 
-        # A topic that was just created, or a broker that just came back, has no leader yet for a moment.
-        electing = (
-            KafkaError.NOT_LEADER_FOR_PARTITION,
-            KafkaError.LEADER_NOT_AVAILABLE,
-            KafkaError.UNKNOWN_LEADER_EPOCH,
-        )
         asked = {TopicPartition(topic, p): spec for topic, p in partitions}
-        deadline = time.monotonic() + TIMEOUT_SECONDS
+
+        def offsets() -> dict:
+            answers = self._admin().list_offsets(asked, isolation_level=isolation, request_timeout=TIMEOUT_SECONDS)
+            return {(tp.topic, tp.partition): answer.result().offset for tp, answer in answers.items()}
+
         with self._explained():
-            while True:
-                try:
-                    answers = self._admin().list_offsets(
-                        asked, isolation_level=isolation, request_timeout=TIMEOUT_SECONDS
-                    )
-                    return {(tp.topic, tp.partition): answer.result().offset for tp, answer in answers.items()}
-                except KafkaException as error:
-                    if error.args[0].code() not in electing or time.monotonic() > deadline:
-                        raise
-                    time.sleep(POLL_SECONDS)
+            return _when_elected(offsets)
 
     def _admin(self) -> AdminClient:
         """One client: its answers are lost with it."""
@@ -372,9 +372,7 @@ class Kafka(dg.ConfigurableResource):
             KafkaError._RESOLVE,
             KafkaError._AUTHENTICATION,
             KafkaError.REQUEST_TIMED_OUT,
-            KafkaError.NOT_LEADER_FOR_PARTITION,
-            KafkaError.LEADER_NOT_AVAILABLE,
-            KafkaError.UNKNOWN_LEADER_EPOCH,
+            *_electing(),
         )
         try:
             yield
@@ -388,3 +386,34 @@ class Kafka(dg.ConfigurableResource):
                 check = "that the broker is up (`lakehouse status`), the address, and the API key"
                 raise Unreachable("Kafka", self.servers, check, cause.str()) from error
             raise
+
+
+def _electing() -> tuple[int, ...]:
+    """What brokers say for a moment of a topic or group that was just made, or after one of them came back."""
+    from confluent_kafka import KafkaError
+
+    return (
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    )
+
+
+def _when_elected(ask: Callable[[], Answer]) -> Answer:
+    """The answer of the broker that leads or coordinates, once there is one.
+
+    Raises: KafkaException when there is none within TIMEOUT_SECONDS, and for every other reason at once.
+    """
+    from confluent_kafka import KafkaException
+
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in _electing() or time.monotonic() > deadline:
+                raise
+            time.sleep(POLL_SECONDS)

@@ -25,12 +25,8 @@ def published(spark: SparkSession, namespace: str, table: str, snapshot_id: int,
     return rows.withColumnsRenamed({name: internal for internal, name in names.items()})
 
 
-def rows_of_touched_groups(source: DataFrame, since: Positions, group_by: tuple[str, ...]) -> DataFrame:
-    """All rows of each group in which at least one row is new.
-
-    Parameters: `since` is the first offset by partition that is new (inclusive); partitions not named are new entirely.
-    """
-    new = source.filter(is_new(since))
+def rows_of_touched_groups(source: DataFrame, new: DataFrame, group_by: tuple[str, ...]) -> DataFrame:
+    """All rows of each group in which at least one row is new."""
     touched = new.select(*[F.col(c).alias(f"touched_{c}") for c in group_by]).distinct()
     # The span of what is touched prunes files by their statistics before any row is compared.
     ends = [end(c).alias(f"{name}_{c}") for c in group_by for name, end in (("min", F.min), ("max", F.max))]
@@ -46,6 +42,12 @@ def rows_of_touched_groups(source: DataFrame, since: Positions, group_by: tuple[
 def rows_between(source: DataFrame, start: Positions, end: Positions) -> DataFrame:
     """The rows of offsets by partition from `start` (inclusive) to `end` (exclusive)."""
     return source.filter(is_new(start) & ~is_new(end))
+
+
+def late_rows(source: DataFrame, before: DataFrame, since: Positions) -> DataFrame:
+    """The rows of offsets before `since` that an older snapshot of the table did not have."""
+    origin = ["kafka_partition", "kafka_offset"]
+    return source.filter(~is_new(since)).join(before.select(*origin), origin, "leftanti")
 
 
 def own_columns(result: DataFrame) -> DataFrame:

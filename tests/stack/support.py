@@ -192,6 +192,15 @@ class Stream:
         return in_order([decode(m.value, context) | metadata(m) for m in self.messages()])
 
 
+CHEAP = {"cheap": {"type": "range", "column": "price", "max": 50, "severity": "quarantine"}}
+"""Checks that some trades pass and some do not."""
+
+
+def with_checks(topic: Topic, checks: dict[str, Any]) -> Topic:
+    """The topic with checks as lakehouse.yaml would declare them."""
+    return Topic.model_validate({**topic.model_dump(by_alias=True), "name": topic.name, "checks": checks})
+
+
 def recreate(stream: Stream) -> None:
     """Delete the topic and create it again. Brokers finish a deletion some time after they answered."""
     for deleted in admin().delete_topics([stream.name]).values():

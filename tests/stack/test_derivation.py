@@ -4,9 +4,10 @@ from collections import defaultdict
 from decimal import ROUND_HALF_UP, Decimal
 
 import pytest
-from support import TRADES, Stream, consume, framed, trade
+from support import CHEAP, TRADES, Stream, consume, framed, trade, with_checks
 
 from assets.derivation import derive
+from assets.replay import redrive
 from lakehouse.config import PROJECT, Config
 
 KEY = ["trade_timestamp", "userid", "side", "symbol"]
@@ -138,6 +139,20 @@ def test_only_groups_that_new_trades_touch_are_produced_again(resources):
 
     new_groups = len(totals.expected()) - first
     assert again == new_groups + 1
+    assert totals.rows() == totals.expected()
+
+
+def test_groups_of_rows_that_come_back_from_quarantine_are_computed_again(resources):
+    totals = Totals(resources)
+    as_declared = totals.trades.topic
+    totals.trades.topic = with_checks(as_declared, CHEAP)
+    totals.produce(range(300), 1_790_000_000_000)
+    totals.run()
+    assert totals.rows() != totals.expected()
+
+    totals.trades.topic = as_declared
+    redrive(totals.trades.namespace, totals.trades.topic, totals.trades.systems)
+    assert totals.run() > 0
     assert totals.rows() == totals.expected()
 
 

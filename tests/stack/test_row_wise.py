@@ -5,11 +5,13 @@ from textwrap import dedent
 
 import pytest
 import yaml
-from support import TRADES, Stream, consume, framed, trade
+from support import CHEAP, TRADES, Stream, consume, framed, trade, with_checks
 
 from assets.derivation import derive
 from assets.ingestion import ingest
+from assets.replay import redrive, replay
 from lakehouse.config import PROJECT, load
+from lakehouse.errors import UnclearState
 from spark.flags import flagged
 
 FLAGS = {"type": "derived", "transform": "spark.flags:flagged"}
@@ -83,6 +85,40 @@ def test_killed_on_the_way_no_row_is_missing_or_double(resources, tmp_path, poin
     flags.run()
 
     flags.check()
+
+
+def test_rows_that_come_back_from_quarantine_are_derived_once(resources):
+    flags = Flags(resources)
+    flags.trades.topic = with_checks(flags.trades.topic, CHEAP)
+    flags.trades.produce_trades(range(100))
+    flags.run()
+    kept = len(flags.trades.rows())
+    assert 0 < kept < 100
+
+    flags.trades.topic = with_checks(flags.trades.topic, {})
+    assert redrive(flags.trades.namespace, flags.trades.topic, flags.trades.systems).landed == 100 - kept
+    flags.trades.produce_trades(range(100, 110))
+    assert flags.run() == 110 - kept
+    assert flags.run() == 0
+    flags.check()
+
+    replay(flags.trades.namespace, flags.trades.topic, flags.trades.systems, "earliest")
+    assert flags.run() == 0
+
+
+def test_where_nothing_tells_which_rows_came_late_it_stops(resources):
+    flags = Flags(resources)
+    flags.trades.produce_trades(range(10))
+    flags.run()
+    table = flags.trades.table()
+    derived_from = table.current_snapshot().snapshot_id
+    replay(flags.trades.namespace, flags.trades.topic, flags.trades.systems, "earliest")
+    flags.trades.produce_trades(range(10, 20))
+    flags.trades.ingest()
+    table.refresh().maintenance.expire_snapshots().by_id(derived_from).commit()
+
+    with pytest.raises(UnclearState, match=f"snapshot {derived_from}, which would tell .* is expired. Nothing was"):
+        flags.run()
 
 
 def test_a_user_adds_one_in_ten_lines(resources, tmp_path, monkeypatch):
