@@ -73,6 +73,8 @@ class Lake:
     flink: dict[str, str] = field(default_factory=lambda: {"totals": SQL})
     told: list[Action] = field(default_factory=list)
     things: set[str] = field(default_factory=set)
+    # One for all steps: a client of AWS takes longer to make than most of what it is used for.
+    _kept: Secrets = field(default_factory=lambda: Secrets(REGION))
 
     @property
     def names(self) -> Names:
@@ -89,9 +91,10 @@ class Lake:
     @property
     def steps(self) -> list[Step]:
         deployment = Deployment(name=self.name, account=ACCOUNT, region=REGION, flink=self.flink)
-        secrets, clock = Secrets(REGION), self.sleepless.clock
         steps: list[Step] = [Elsewhere("aws/bucket", self.things)]
-        for step in confluent_steps(self.confluent, secrets, self.names, self.config, deployment, clock):
+        for step in confluent_steps(
+            self.confluent, self._kept, self.names, self.config, deployment, self.sleepless.clock
+        ):
             steps.append(step)
             if step.name == "confluent/provider_integration":
                 steps.append(Elsewhere("aws/role/confluent", self.things, (step.name,)))

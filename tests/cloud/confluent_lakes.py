@@ -20,7 +20,8 @@ def lake(
     """A deployment that is not made yet."""
     for variable in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_SECRETS_MANAGER", "AWS_PROFILE"):
         monkeypatch.delenv(variable, raising=False)
-    with mock_aws():
+    # Of all services moto would look for each call's otherwise.
+    with mock_aws(config={"core": {"service_whitelist": ["secretsmanager"]}}):
         yield Lake(vendor, confluent, sleepless)
 
 

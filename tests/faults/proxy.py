@@ -149,6 +149,8 @@ class _Server(http.server.ThreadingHTTPServer):
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # Headers and body are two packets: Nagle's algorithm holds the second back until the first is acknowledged, 40 ms.
+    disable_nagle_algorithm = True
     proxy: Proxy
 
     def _serve(self) -> None:
