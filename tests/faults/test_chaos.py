@@ -7,7 +7,7 @@ from chaos import Chaos
 from moments import LOGGED
 from support import Stream
 
-SECONDS = float(os.environ.get("LAKEHOUSE_CHAOS_SECONDS", "60"))
+SECONDS = float(os.environ.get("LAKEHOUSE_CHAOS_SECONDS", "40"))
 SEED = int(os.environ.get("LAKEHOUSE_CHAOS_SEED") or random.SystemRandom().randrange(2**32))
 
 
