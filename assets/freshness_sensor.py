@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from types import SimpleNamespace
+from typing import Any
 
 import dagster as dg
 from dagster import AssetCheckEvaluation
@@ -12,12 +13,15 @@ from dagster import AssetCheckEvaluation
 from assets.entry import partitions, topics_of
 from assets.freshness import numbers
 from assets.hops import hops_of, measure
+from assets.rest import SYSTEM as REST_CATALOG
 from lakehouse.config import Config
 from lakehouse.freshness import CHECK, NAMES, Hop, first_stale, summary
 from lakehouse.topic import Topic
 from resources.aws import Glue
+from resources.build import is_configured
 from resources.catalog import Catalog
 from resources.kafka import Kafka
+from resources.rest_catalog import RestCatalog
 from resources.snowflake import Snowflake
 
 TICK_SECONDS = 60
@@ -50,16 +54,8 @@ def freshness_sensor(config: Config) -> dg.SensorDefinition:
     """Reports the check `fresh` of every hop of every topic, and asks for the runs that mend what is stale."""
     entries = {**config.by_spark, **config.routes}
 
-    @dg.sensor(
-        name="freshness",
-        description="Reports the check 'fresh' of every hop. A tick that stored events shows as skipped.",
-        minimum_interval_seconds=TICK_SECONDS,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-    )
-    def freshness(
-        context: dg.SensorEvaluationContext, kafka: Kafka, catalog: Catalog, glue: Glue, snowflake: Snowflake
-    ) -> dg.SensorResult:
-        systems = SimpleNamespace(kafka=kafka, catalog=catalog, glue=glue, snowflake=snowflake)
+    def tick(context: dg.SensorEvaluationContext, **systems_by_name: Any) -> dg.SensorResult:
+        systems = SimpleNamespace(**systems_by_name)
         cursor, began = _Cursor(**json.loads(context.cursor or "{}")), time.monotonic()
         events: list[AssetCheckEvaluation] = []
         requests: list[dg.RunRequest] = []
@@ -69,22 +65,46 @@ def freshness_sensor(config: Config) -> dg.SensorDefinition:
             found = [
                 measure(hop, config, topic, systems)
                 for topic in topics_of(entry, context.instance)
-                for hop in hops_of(entry)
+                for hop in hops_of(config, entry)
             ]
-            events += _news(cursor, entry, found)
-            requests += _mending(cursor, entry, found, context.instance)
+            hops = hops_of(config, entry)
+            events += _news(cursor, entry, hops, found)
+            requests += _mending(cursor, entry, hops, found, context.instance)
             cursor.after = name
             if time.monotonic() - began > BUDGET_SECONDS:
                 break
         return dg.SensorResult(asset_events=events, run_requests=requests, cursor=json.dumps(asdict(cursor)))
 
-    return freshness
+    sensor = dg.sensor(
+        name="freshness",
+        description="Reports the check 'fresh' of every hop. A tick that stored events shows as skipped.",
+        minimum_interval_seconds=TICK_SECONDS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+    )
+
+    # Dagster reads from the arguments which resources there have to be.
+    def with_rest_catalog(
+        context: dg.SensorEvaluationContext,
+        kafka: Kafka,
+        catalog: Catalog,
+        glue: Glue,
+        snowflake: Snowflake,
+        rest_catalog: RestCatalog,
+    ) -> dg.SensorResult:
+        return tick(context, kafka=kafka, catalog=catalog, glue=glue, snowflake=snowflake, rest_catalog=rest_catalog)
+
+    def without(
+        context: dg.SensorEvaluationContext, kafka: Kafka, catalog: Catalog, glue: Glue, snowflake: Snowflake
+    ) -> dg.SensorResult:
+        return tick(context, kafka=kafka, catalog=catalog, glue=glue, snowflake=snowflake)
+
+    return sensor(with_rest_catalog if is_configured(config, REST_CATALOG) else without)
 
 
-def _news(cursor: _Cursor, entry: Topic, found: list[Hop]) -> Iterator[AssetCheckEvaluation]:
+def _news(cursor: _Cursor, entry: Topic, hops: list[str], found: list[Hop]) -> Iterator[AssetCheckEvaluation]:
     """Verdicts that changed, and those that were not told for a while."""
     now = time.time()
-    for hop in hops_of(entry):
+    for hop in hops:
         here = [one for one in found if one.asset == hop]
         if not here:
             continue
@@ -103,7 +123,9 @@ def _news(cursor: _Cursor, entry: Topic, found: list[Hop]) -> Iterator[AssetChec
         )
 
 
-def _mending(cursor: _Cursor, entry: Topic, found: list[Hop], instance: dg.DagsterInstance) -> Iterator[dg.RunRequest]:
+def _mending(
+    cursor: _Cursor, entry: Topic, hops: list[str], found: list[Hop], instance: dg.DagsterInstance
+) -> Iterator[dg.RunRequest]:
     """A run from the first stale hop on, for each stale topic of an entry that asks for it; not beside another run of
     it, and not more often than the topic may lag."""
     if entry.when_stale != "run":
@@ -113,7 +135,6 @@ def _mending(cursor: _Cursor, entry: Topic, found: list[Hop], instance: dg.Dagst
         stale = first_stale([hop for hop in found if hop.topic == topic])
         if stale is None or now - cursor.asked.get(topic, 0) < entry.max_lag_seconds:
             continue
-        hops = hops_of(entry)
         keys = [dg.AssetKey([hop, entry.name]) for hop in hops[hops.index(stale.asset) :]]
         if _in_flight(instance, keys, topic if partitions(entry) else None):
             continue

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from assets.ingestion import measure_lag, stored
+from assets.rest import SYSTEM as REST_CATALOG
 from lakehouse.config import Config
 from lakehouse.errors import Unreachable
 from lakehouse.freshness import Hop
 from lakehouse.lag import Behind, Lag, lag, pending, snapshots_behind
 from lakehouse.topic import Derived, Topic
+from resources.build import is_configured
 from resources.catalog import commits, snapshot_at
 
 NEEDS = {
@@ -19,16 +21,18 @@ NEEDS = {
     "iceberg": {"kafka", "catalog"},
     "glue": {"catalog", "glue"},
     "snowflake": {"catalog", "snowflake"},
+    "rest": {"catalog", REST_CATALOG},
 }
 """The resources that measuring a hop takes."""
 
 
-def hops_of(topic: Topic) -> list[str]:
-    """The hops of a topic, by the first part of their assets' keys; a topic that is not derived begins at Kafka. Those
-    that Tableflow makes are its own."""
+def hops_of(config: Config, topic: Topic) -> list[str]:
+    """The hops of a topic, by the first part of their assets' keys; a topic that is not derived begins at Kafka, and
+    only an environment that names a REST catalog has that. Those that Tableflow makes are its own."""
     if topic.engine == "tableflow":
         return []
-    return [hop for hop in NEEDS if hop != "kafka" or isinstance(topic.source, Derived)]
+    there = {"kafka": isinstance(topic.source, Derived), "rest": is_configured(config, REST_CATALOG)}
+    return [hop for hop in NEEDS if there.get(hop, True)]
 
 
 def measure(hop: str, config: Config, topic: Topic, systems: Any) -> Hop:
@@ -41,6 +45,7 @@ def measure(hop: str, config: Config, topic: Topic, systems: Any) -> Hop:
         "iceberg": _iceberg,
         "glue": _glue,
         "snowflake": _snowflake,
+        "rest": _rest,
     }
     try:
         behind, shows = measures[hop](config, topic, systems, int(time.time() * 1000))
@@ -83,6 +88,12 @@ def _glue(config: Config, topic: Topic, systems: Any, now_ms: int) -> tuple[Behi
 def _snowflake(config: Config, topic: Topic, systems: Any, now_ms: int) -> tuple[Behind | None, int | None]:
     name = systems.catalog.current(config.namespace, topic).table
     found = systems.snowflake.table_state(config.namespace, name)
+    return _shown(config, name, systems, found.metadata_location if found else None, now_ms)
+
+
+def _rest(config: Config, topic: Topic, systems: Any, now_ms: int) -> tuple[Behind | None, int | None]:
+    name = systems.catalog.current(config.namespace, topic).table
+    found = systems.rest_catalog.registered(config.namespace, name)
     return _shown(config, name, systems, found.metadata_location if found else None, now_ms)
 
 

@@ -51,16 +51,14 @@ def topic_definitions(config: Config, topic: Topic) -> dg.Definitions:
         "iceberg": [ledger_check(config, topic)],
         "glue": [registration_check(config, topic)],
         "snowflake": [snowflake_check(config, topic), engines_check(config, topic)],
+        "rest": [rest_check(config, topic)],
     }
-    checks = _checks(config, topic, further)
-    if is_configured(config, REST_CATALOG) and topic.engine == "spark":
-        checks.append(standing_checks(["rest", topic.name], [rest_check(config, topic)]))
-    return dg.Definitions(assets=_chain(config, topic), asset_checks=checks)
+    return dg.Definitions(assets=_chain(config, topic), asset_checks=_checks(config, topic, further))
 
 
 def _checks(config: Config, entry: Topic, further: Mapping[str, list[Standing]]) -> list[dg.AssetChecksDefinition]:
     """The checks of each hop's asset: whether it is fresh, and those of its own."""
     return [
         standing_checks([hop, entry.name], [freshness_check(config, entry, hop), *further.get(hop, ())])
-        for hop in hops_of(entry)
+        for hop in hops_of(config, entry)
     ]

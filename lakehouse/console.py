@@ -24,14 +24,17 @@ console = Console(soft_wrap=True, width=None if sys.stdout.isatty() else 160)
 
 def topics(statuses: Sequence[TopicStatus]) -> Table:
     """How fresh each hop is, a row a topic."""
-    table = Table("topic", "end offset", "ingested", *NAMES.values(), title="Freshness")
+    there = {hop.asset for found in statuses for hop in found.hops}
+    # Few have a REST catalog: it is no empty column for the others.
+    shown = [asset for asset in NAMES if asset != "rest" or asset in there]
+    table = Table("topic", "end offset", "ingested", *(NAMES[asset] for asset in shown), title="Freshness")
     for found in statuses:
         hops = {hop.asset: hop for hop in found.hops}
         if found.end_offset is None:
             table.add_row(found.topic, "the topic does not exist yet")
             continue
         numbers = (_number(n) for n in (found.end_offset, found.ingested_offset))
-        table.add_row(found.topic, *numbers, *(_hop(hops.get(asset)) for asset in NAMES))
+        table.add_row(found.topic, *numbers, *(_hop(hops.get(asset)) for asset in shown))
     return table
 
 

@@ -17,8 +17,9 @@ class Hop:
     """One hop of one topic, as it was measured.
 
     `asset` is the first part of the asset's key: `kafka` (for a derived topic: computed from its source's table),
-    `iceberg`, `glue` or `snowflake`. `behind` is how far it is behind the hop before; None when it shows a snapshot
-    that was never published. `shows` is the snapshot it shows. `failure` says why it could not be measured, if so.
+    `iceberg`, `glue`, `snowflake` or `rest`. `behind` is how far it is behind the hop before; None when it shows a
+    snapshot that was never published. `shows` is the snapshot it shows. `failure` says why it could not be
+    measured, if so.
     """
 
     topic: str
@@ -50,6 +51,7 @@ NAMES = {
     "iceberg": "topic → Iceberg",
     "glue": "Iceberg → Glue",
     "snowflake": "Iceberg → Snowflake",
+    "rest": "Iceberg → REST catalog",
 }
 """How hops are called, by the first part of the asset's key."""
 

@@ -1,4 +1,4 @@
-"""How far each topic has come: topic → Iceberg → Glue → Snowflake."""
+"""How far each topic has come: topic → Iceberg → Glue → Snowflake and REST catalog."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ def _of(config: Config, topic: Topic, systems: Any) -> TopicStatus:
         topic=topic.name,
         end_offset=sum(offsets.end for offsets in systems.kafka.offsets([topic.topic])[topic.topic].values()),
         ingested_offset=sum(last.end.values()) if last else 0,
-        hops=tuple(measure(hop, config, topic, systems) for hop in hops_of(topic)),
+        hops=tuple(measure(hop, config, topic, systems) for hop in hops_of(config, topic)),
     )

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lakehouse.cloud.step import Found, Step
-from lakehouse.errors import LakehouseError
+from lakehouse.errors import LakehouseError, UnclearState
 from resources.confluent.errors import Unsure
 
-Verb = Literal["create", "change", "keep", "delete", "absent"]
+Verb = Literal["create", "change", "keep", "delete", "absent", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,34 @@ def plan(steps: Sequence[Step]) -> Iterator[Action]:
     found: dict[str, Any] = {}
     for step in checked(steps):
         yield _intended(step, found)
+
+
+def survey(steps: Sequence[Step]) -> Iterator[Action]:
+    """As `plan`, but a cloud that cannot be asked hides no other: from its first step that fails on, its steps are
+    `unknown`, with the reason, and so is what comes after one of them. It is not asked again: each answer may take as
+    long as a time-out, and a refused sign-in that is repeated may lock an account.
+
+    Raises: UnclearState when something is there that is not the deployment's.
+    """
+    found: dict[str, Any] = {}
+    closed: dict[str, str] = {}
+    unknown: set[str] = set()
+    for step in checked(steps):
+        cloud = step.name.partition("/")[0]
+        before = [name for name in step.needs if name in unknown]
+        if cloud in closed or before:
+            action = Action(step, "unknown", closed.get(cloud) or f"comes after {', '.join(before)}")
+        else:
+            try:
+                action = with_step(step, lambda step=step: _intended(step, found))
+            except UnclearState:
+                raise
+            except LakehouseError as error:
+                closed[cloud] = f"as {step.what}"
+                action = Action(step, "unknown", str(error))
+        if action.verb == "unknown":
+            unknown.add(step.name)
+        yield action
 
 
 def create(steps: Sequence[Step], tell: Tell) -> Found:
@@ -162,10 +190,10 @@ def _intended(step: Step, found: dict[str, Any]) -> Action:
 
 
 def all_found(steps: Iterable[Step]) -> dict[str, Any]:
-    """All that is there. What stands on something that is gone is gone with it."""
+    """All that is there. What stands on something that is gone is gone with it, unless it says that it is not."""
     found: dict[str, Any] = {}
     for step in steps:
-        if all(name in found for name in step.needs):
+        if step.stands_alone or all(name in found for name in step.needs):
             it = with_step(step, lambda step=step: step.find(_needed(step, found)))
             if it is not None:
                 found[step.name] = it
@@ -183,4 +211,4 @@ def _fate(step: Step, found: Found, delete_data: bool) -> Action:
 
 
 def _needed(step: Step, found: Found) -> Found:
-    return {name: found[name] for name in step.needs}
+    return {name: found[name] for name in step.needs if name in found}

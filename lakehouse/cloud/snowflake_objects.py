@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from lakehouse.cloud.snowflake_session import Administrator, Row
@@ -104,15 +104,41 @@ class Holder(Object):
 
 @dataclass(frozen=True)
 class Principal:
-    """Who, at Snowflake, assumes our IAM role, and the external id that it shows."""
+    """Who, at Snowflake, assumes our IAM role, and the external id that it shows; `settings` is what DESC says."""
 
     iam_user_arn: str
     external_id: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Volume(Object):
-    """An external volume; `find` gives its Principal."""
+class Entrance(Object):
+    """A way from Snowflake into our AWS account; `find` gives its Principal."""
+
+    wanted: Mapping[str, str] = field(default_factory=dict)
+    """Settings as DESC has them. One that Snowflake does not tell is not compared."""
+
+    def differences(self, found: Found, it: Principal) -> list[str]:
+        """Settings that are others than they should be."""
+        return [
+            f"{setting} is {it.settings[setting]!r} instead of {value!r}"
+            for setting, value in self.wanted.items()
+            if it.settings.get(setting, value) != value
+        ]
+
+    def change(self, found: Found, it: Principal) -> Principal:
+        """Raises: LakehouseError, always: Snowflake's tables stand on it, and one that takes its place would not be
+        theirs."""
+        raise LakehouseError(
+            f"{self.what} differs: {'; '.join(self.differences(found, it))}. It was left as it is, because the tables "
+            f"in Snowflake stand on it. Set it right in lakehouse.yaml; or run `lakehouse deploy delete`, which keeps "
+            f"tables and files in AWS, and then `lakehouse deploy create`"
+        )
+
+
+@dataclass(frozen=True)
+class Volume(Entrance):
+    """An external volume."""
 
     def find(self, found: Found) -> Principal | None:
         """What DESC EXTERNAL VOLUME says of its one location."""
@@ -120,19 +146,19 @@ class Volume(Object):
             return None
         properties = _described(self.administrator, self.kind, self.identifier)
         location = json.loads(properties["STORAGE_LOCATION_1"])
-        return Principal(location["STORAGE_AWS_IAM_USER_ARN"], location["STORAGE_AWS_EXTERNAL_ID"])
+        return Principal(location["STORAGE_AWS_IAM_USER_ARN"], location["STORAGE_AWS_EXTERNAL_ID"], location)
 
 
 @dataclass(frozen=True)
-class Integration(Object):
-    """A catalog integration that signs its requests; `find` gives its Principal."""
+class Integration(Entrance):
+    """A catalog integration that signs its requests."""
 
     def find(self, found: Found) -> Principal | None:
         """What DESC CATALOG INTEGRATION says."""
         if super().find(found) is None:
             return None
         properties = _described(self.administrator, self.kind, self.identifier)
-        return Principal(properties["API_AWS_IAM_USER_ARN"], properties["API_AWS_EXTERNAL_ID"])
+        return Principal(properties["API_AWS_IAM_USER_ARN"], properties["API_AWS_EXTERNAL_ID"], properties)
 
 
 def _described(administrator: Administrator, kind: str, identifier: Sequence[str]) -> dict[str, str]:

@@ -167,6 +167,12 @@ def snowflake_steps(
         namespace=config.namespace,
         comment=comment,
     )
+    into_bucket = {
+        "STORAGE_BASE_URL": f"s3://{names.bucket}/",
+        "STORAGE_AWS_ROLE_ARN": arn,
+        "STORAGE_AWS_EXTERNAL_ID": names.external_id("volume"),
+    }
+    into_glue = {"CATALOG_NAMESPACE": config.namespace, "API_AWS_EXTERNAL_ID": names.external_id("catalog")}
     objects: list[Step] = [
         Object("snowflake/role/security", admin, "ROLE", (security,), sql.create_role(security, comment=comment)),
         Object("snowflake/role/system", admin, "ROLE", (role,), sql.create_role(role, comment=comment)),
@@ -181,8 +187,10 @@ def snowflake_steps(
             sql.create_schema(database, schema, comment=comment),
             needs=("snowflake/database",),
         ),
-        Volume("snowflake/volume", admin, "EXTERNAL VOLUME", (volume,), creation_of_volume),
-        Integration("snowflake/integration", admin, "CATALOG INTEGRATION", (glue,), creation_of_integration),
+        Volume("snowflake/volume", admin, "EXTERNAL VOLUME", (volume,), creation_of_volume, wanted=into_bucket),
+        Integration(
+            "snowflake/integration", admin, "CATALOG INTEGRATION", (glue,), creation_of_integration, wanted=into_glue
+        ),
     ]
     wanted = (
         membership(security, "ROLE", "SYSADMIN"),

@@ -23,6 +23,8 @@ class Step(ABC):
     """The thing as people call it: `Kafka cluster 'lakehouse-production'`."""
     needs: tuple[str, ...] = ()
     """Names of the steps whose things must be there first. Only these are in `found`."""
+    stands_alone: ClassVar[bool] = False
+    """Whether its thing is still there, and found and taken away by its own name, when what it needs is gone."""
     holds_data: ClassVar[bool] = False
     """Whether deleting it deletes what cannot be made again; `delete` keeps it unless it is told otherwise."""
 

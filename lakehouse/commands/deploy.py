@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakehouse.cloud.access import ADMIN_SECRET, Access
-from lakehouse.errors import LakehouseError
+from lakehouse.errors import ConfigError, LakehouseError
 from resources.confluent_cloud import URL
 
 if TYPE_CHECKING:
     from lakehouse.cloud.perform import Action
     from lakehouse.cloud.step import Step
 
-SIGNS = {"create": "+", "change": "~", "delete": "-", "keep": "=", "absent": " "}
+SIGNS = {"create": "+", "change": "~", "delete": "-", "keep": "=", "absent": " ", "unknown": "?"}
 
 
 @click.group(short_help="Set up the clouds: plan, create, delete, rotate.")
@@ -71,6 +71,16 @@ def _entered(debug: bool, **given: Any) -> Access:
     return access
 
 
+def _check_account_if_asked(access: Access) -> None:
+    """That AWS cannot be asked is said of its steps; that it answers for another account is an error as elsewhere."""
+    try:
+        access.check_account()
+    except ConfigError:
+        raise
+    except LakehouseError:
+        pass
+
+
 def _access(environment: str, **given: Any) -> Access:
     from setproctitle import setproctitle
 
@@ -101,12 +111,19 @@ def _steps(access: Access) -> list[Step]:
 @deploy.command(short_help="Show what `create` would do.")
 @_options
 def plan(debug: bool, **given: Any) -> None:
-    """Show what `create` would make or change, and why. Nothing is changed."""
+    """Show what `create` would make or change, and why. Nothing is changed.
+
+    A cloud that cannot be asked, for want of credentials or because it does not answer, hides no other: its steps are
+    marked `?`, with the reason, and the exit code is 1.
+    """
     from lakehouse.cloud import perform
 
     with _explained(debug):
-        actions = list(perform.plan(_steps(_entered(debug=debug, **given))))
+        access = _access(**given)
+        _check_account_if_asked(access)
+        actions = list(perform.survey(_steps(access)))
     _show(actions)
+    raise SystemExit(1 if any(action.verb == "unknown" for action in actions) else 0)
 
 
 @deploy.command(short_help="Make what is missing, change what differs.")
@@ -206,7 +223,10 @@ def _show(actions: Sequence[Action]) -> bool:
         if action.verb != "absent":
             click.echo(f"{SIGNS[action.verb]} {action.step.what}: {action.why}")
     counts = {verb: sum(action.verb == verb for action in actions) for verb in ("create", "change", "delete", "keep")}
-    click.echo(", ".join(f"{n} to {verb}" for verb, n in counts.items() if n) or "Nothing is there")
+    told = [f"{n} to {verb}" for verb, n in counts.items() if n]
+    if unknown := sum(action.verb == "unknown" for action in actions):
+        told.append(f"{unknown} unknown")
+    click.echo(", ".join(told) or "Nothing is there")
     return any(counts[verb] for verb in ("create", "change", "delete"))
 
 

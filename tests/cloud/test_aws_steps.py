@@ -2,10 +2,11 @@
 
 import json
 import logging
+from dataclasses import replace
 
 import iam
 import pytest
-from aws_world import ACCOUNT, CANARY, REGION, VENDOR
+from aws_world import ACCOUNT, CANARY, REGION, VENDOR, Given
 
 from lakehouse.cloud import policies
 from lakehouse.cloud.names import TAG
@@ -135,6 +136,18 @@ def test_delete_leaves_nothing_but_data_and_then_nothing(aws, direct):
     assert aws.state() == empty
     assert set(verbs(plan_deletion(steps, delete_data=True)).values()) == {"absent"}
     delete(steps, quiet, delete_data=True)
+
+
+def test_roles_go_though_what_they_trusted_was_removed_by_hand(aws):
+    empty, all_steps = aws.state(), aws.steps(config())
+    others = [step for step in all_steps if isinstance(step, Given)]
+    roles = [step for step in all_steps if step.name.startswith("aws/role/")]
+    for removed in others:
+        create([*others, *roles], quiet)
+        assert {"lakehouse-prod-confluent", "lakehouse-prod-snowflake"} <= set(aws.state()["roles"])
+        left = [replace(step, thing=None) if step is removed else step for step in others]
+        delete([*left, *roles], quiet, delete_data=True)
+        assert aws.state() == empty, f"without {removed.name}"
 
 
 def test_secrets_are_deleted_last_and_their_names_are_free_at_once(aws, direct):

@@ -6,16 +6,19 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from aws_world import ACCOUNT, REGION, World, world
+from click.testing import CliRunner
 from confluent_server import ADMIN, ConfluentServer
 from sleepless import Sleepless
 from snowflake_fixtures import Server, key_pair, started
 
 from lakehouse import config as configuration
+from lakehouse.cli import main
 from lakehouse.cloud import perform
 from lakehouse.cloud.access import ADMIN_SECRET, Access
 from lakehouse.cloud.rotation import Policy, rotate
@@ -172,6 +175,28 @@ def _keys_are_replaced_and_both_go_on(clouds: Clouds) -> None:
     assert new_pair["private_key"] != old_pair["private_key"], said
     assert {old["sasl.username"], new["sasl.username"]} <= set(clouds.confluent.state.keys)
     assert not [line for line in said if new["sasl.password"] in line or "PRIVATE" in line]
+
+
+def test_a_plan_shows_each_cloud_that_can_be_asked(clouds: Clouds, monkeypatch: pytest.MonkeyPatch):
+    """Through the command line, with AWS's credentials alone, and then without them."""
+    declared = clouds.config().model_copy(update={"deployments": {"aws": clouds.access().deployment}})
+    monkeypatch.setattr(configuration, "load", lambda: declared)
+    given = ["deploy", "plan", "--env", "aws", "--confluent-url", clouds.confluent.url]
+    without = [*given, "--confluent-api-secret", "wrong", "--admin-user-secrets-root-path", "/nothing"]
+
+    planned = CliRunner().invoke(main, without)
+    assert planned.exit_code == 1
+    assert f"+ S3 bucket '{clouds.access().names.bucket}': is not there" in planned.output
+    assert "? environment 'lakehouse-production': Confluent Cloud" in planned.output
+    assert "There is no secret '/nothing'" in planned.output
+    assert re.search(r"\d+ to create, .*\d+ unknown\n$", planned.output)
+
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    key = ["--confluent-api-key", ADMIN, "--confluent-api-secret", clouds.confluent.admin_secret]
+    planned = CliRunner().invoke(main, [*given, *key])
+    assert planned.exit_code == 1
+    assert "+ environment 'lakehouse-production': is not there" in planned.output
+    assert "does not answer" in planned.output
 
 
 def test_credentials_of_another_account_change_nothing(clouds: Clouds):

@@ -38,7 +38,9 @@ def test_what_is_behind_is_named_by_check_sensor_and_status_and_is_mended(resour
         return told, asked, result.cursor
 
     def checked():
-        keys = [dg.AssetCheckKey(dg.AssetKey([hop, stream.name]), "fresh") for hop in hops_of(stream.topic)]
+        keys = [
+            dg.AssetCheckKey(dg.AssetKey([hop, stream.name]), "fresh") for hop in hops_of(stream.config, stream.topic)
+        ]
         job = dg.define_asset_job("checks", dg.AssetSelection.checks(*keys))
         found = dg.Definitions.merge(definitions, dg.Definitions(jobs=[job])).resolve_job_def("checks")
         done = found.execute_in_process(instance=instance)

@@ -11,8 +11,11 @@ from pyiceberg.catalog import load_catalog
 from rest_fixtures import CLIENT_ID, SCOPE, SECRET, WAREHOUSE
 from support import Stream, in_order
 
+from assets.freshness_sensor import freshness_sensor
+from assets.hops import hops_of
 from assets.rest import publish, rest_asset, rest_check
 from lakehouse.errors import LakehouseError, UnclearState, Unreachable
+from lakehouse.status import status
 from resources.rest_catalog import RestCatalog
 
 pytest_plugins = ["rest_fixtures"]
@@ -220,3 +223,29 @@ def test_the_asset_and_its_check(resources, stream, polaris):
     stream.topic = stream.topic.model_copy(update={"max_lag_seconds": 0})
     verdict = rest_check(stream.config, stream.topic).run(context)
     assert not verdict.passed and "1 snapshot behind" in verdict.description
+
+
+def test_the_hop_is_in_the_status_and_in_the_sensor_where_the_environment_has_it(resources, stream, polaris):
+    local = {**stream.config.environments.get("local", {}), "rest_catalog": {}}
+    config = stream.config.model_copy(update={"environments": {"local": local}})
+    systems = {name: getattr(resources, name) for name in ("kafka", "catalog", "glue", "snowflake")}
+    systems["rest_catalog"] = connect(polaris)
+    show(stream, systems["rest_catalog"])
+
+    def told():
+        (found,) = status(config, SimpleNamespace(**systems))
+        return {hop.asset: hop.said for hop in found.hops}["rest"]
+
+    assert told() == "Iceberg → REST catalog: shows the newest published snapshot"
+    stream.produce_trades(range(50, 60))
+    stream.ingest()
+    assert told().startswith("Iceberg → REST catalog: 1 snapshot behind")
+    assert "rest" not in hops_of(stream.config, stream.topic)
+
+    with (
+        dg.DagsterInstance.ephemeral() as instance,
+        dg.build_sensor_context(instance=instance, resources=systems) as context,
+    ):
+        result = freshness_sensor(config)(context)
+    said = {event.asset_key.path[0]: event.description for event in result.asset_events}
+    assert "1 snapshot behind" in said["rest"]

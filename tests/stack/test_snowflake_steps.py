@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from rotated_users import Wire
-from snowflake_deployments import Deployed, aws, change, quiet, service_session
+from snowflake_deployments import ACCOUNT, Deployed, aws, change, quiet, service_session
 from snowflake_fixtures import trades
 
 from lakehouse.cloud.perform import create, delete, plan, plan_deletion
@@ -64,6 +64,35 @@ def test_the_trust_is_of_external_ids_that_were_chosen(deployed: Deployed):
     }
     assert shown["ALLOW_WRITES"] == "false"
     assert found["snowflake/integration"].external_id == deployed.names.external_id("catalog")
+
+
+def test_a_way_into_aws_with_other_settings_is_named_and_left(deployed: Deployed):
+    names = deployed.names
+    for kind, purpose in (("ICEBERG TABLE", ""), ("CATALOG INTEGRATION", "GLUE"), ("EXTERNAL VOLUME", "VOLUME")):
+        table = f"{names.snowflake('DATABASE')}.{deployed.schema}.STOCK_TRADES"
+        deployed.server.admin(f"drop {kind} {names.snowflake(purpose) if purpose else table}")
+    comment = f"comment = 'lakehouse:deployment={names.deployment}'"
+    deployed.server.admin(
+        f"create external volume {names.snowflake('VOLUME')} storage_locations = ((name = 'v' storage_provider = 's3'"
+        f" storage_base_url = 's3://{names.bucket}/' storage_aws_role_arn = 'arn:aws:iam::1:role/other'"
+        f" storage_aws_external_id = '{names.external_id('volume')}')) {comment}",
+        f"create catalog integration {names.snowflake('GLUE')} catalog_source = iceberg_rest table_format = iceberg"
+        " catalog_namespace = 'elsewhere' rest_config = (catalog_uri = 'https://glue.eu-west-1.amazonaws.com/iceberg'"
+        f" catalog_api_type = aws_glue catalog_name = '{ACCOUNT}') rest_authentication = (type = sigv4"
+        f" sigv4_iam_role = '{names.role_arn('snowflake')}' sigv4_signing_region = 'eu-west-1'"
+        f" sigv4_external_id = '{names.external_id('catalog')}') enabled = true {comment}",
+    )
+    before = deployed.state()
+    said = {action.step.name: action.why for action in plan(deployed.steps()) if action.verb == "change"}
+    role = f"STORAGE_AWS_ROLE_ARN is 'arn:aws:iam::1:role/other' instead of '{names.role_arn('snowflake')}'"
+    assert said["snowflake/volume"] == role
+    namespace = f"CATALOG_NAMESPACE is 'elsewhere' instead of '{deployed.lake.database}'"
+    assert said["snowflake/integration"] == namespace
+    with pytest.raises(LakehouseError, match="differs: STORAGE_AWS_ROLE_ARN .*left as it is.*deploy delete"):
+        create(deployed.steps(), quiet)
+    assert deployed.state() == before
+    delete(deployed.steps(), quiet, delete_data=False)
+    assert deployed.state() == {}
 
 
 def test_the_running_lakehouse_uses_what_the_deployment_made(deployed: Deployed, tmp_path: Path):

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from lakehouse.cloud.perform import create, delete, plan, plan_deletion
+from lakehouse.cloud.perform import create, delete, plan, plan_deletion, survey
 from lakehouse.cloud.step import Step
-from lakehouse.errors import LakehouseError
+from lakehouse.errors import LakehouseError, UnclearState
 from resources.confluent.errors import Unsure
 
 
@@ -106,6 +106,42 @@ def test_a_plan_says_what_is_missing_or_different_and_changes_nothing(cloud, ste
     assert not cloud.changes
 
 
+@dataclass(frozen=True)
+class Unanswered(Thing):
+    error: Exception = LakehouseError("no key was given")
+
+    def find(self, found):
+        self.cloud.changes.append("asked")
+        raise self.error
+
+
+def test_a_cloud_that_cannot_be_asked_hides_no_other(cloud):
+    cloud.things |= {"aws/bucket": "right", "aws/role": "right", "aws/tables": "right"}
+    steps = [
+        Thing(cloud, "aws/bucket"),
+        Unanswered(cloud, "flake/volume"),
+        Unanswered(cloud, "flake/user"),
+        Thing(cloud, "aws/role", ("flake/volume",)),
+        Thing(cloud, "aws/tables", ("aws/role",)),
+        Thing(cloud, "fluent/topic", ("aws/bucket",)),
+    ]
+    told = {action.step.name: (action.verb, action.why) for action in survey(steps)}
+    assert told == {
+        "aws/bucket": ("keep", "is as it should be"),
+        "flake/volume": ("unknown", "no key was given"),
+        "flake/user": ("unknown", "as thing flake/volume"),
+        "aws/role": ("unknown", "comes after flake/volume"),
+        "aws/tables": ("unknown", "comes after aws/role"),
+        "fluent/topic": ("create", "is not there"),
+    }
+    assert cloud.changes == ["asked"], "who refused once is not asked again"
+
+
+def test_what_is_somebody_elses_is_no_cloud_that_cannot_be_asked(cloud):
+    with pytest.raises(UnclearState, match="theirs"):
+        list(survey([Unanswered(cloud, "aws/bucket", error=UnclearState("it is theirs"))]))
+
+
 def test_create_does_what_the_plan_said_and_then_there_is_nothing_to_do(cloud, steps):
     cloud.things["bucket"] = "wrong"
     told = []
@@ -127,6 +163,28 @@ def test_delete_goes_backward_and_keeps_data_unless_told(cloud, steps):
     delete(steps, quiet, delete_data=True)
     assert not cloud.things
     assert {action.verb for action in plan_deletion(steps, delete_data=True)} == {"absent"}
+
+
+@dataclass(frozen=True)
+class Alone(Thing):
+    stands_alone = True
+
+    def find(self, found):
+        return self.cloud.things.get(self.name)
+
+
+def test_what_stands_alone_is_taken_away_when_what_it_needed_is_gone(cloud):
+    steps = [Thing(cloud, "volume"), Alone(cloud, "role", ("volume",)), Thing(cloud, "verified", ("role", "volume"))]
+    create(steps, quiet)
+    del cloud.things["volume"], cloud.things["verified"]
+    assert said(plan_deletion(steps, delete_data=True)) == [
+        ("verified", "absent"),
+        ("role", "delete"),
+        ("volume", "absent"),
+    ]
+    assert said(plan(steps))[1] == ("role", "create"), "it is set right once the volume is there again"
+    delete(steps, quiet, delete_data=True)
+    assert not cloud.things
 
 
 def test_delete_leaves_what_holds_something_foreign_and_says_so(cloud):
