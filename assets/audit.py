@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import naming
@@ -66,7 +67,7 @@ def audit(
     """
     snapshot = table.snapshot_by_name(branch)
     assert snapshot is not None, f"branch {branch} was just written"
-    return [_conservation(table, snapshot, batch, counts), _key_not_null(spark, namespace, topic, branch)]
+    return [_conservation(table, snapshot, batch, counts), _key_not_null(spark, namespace, topic, table, branch)]
 
 
 def _conservation(table: Table, snapshot: Snapshot, batch: Batch, counts: Counts) -> Finding:
@@ -126,16 +127,24 @@ def committed_rows(snapshot: Snapshot) -> int:
     return int(summary.get("added-records", 0))
 
 
-def _key_not_null(spark: SparkSession, namespace: str, topic: Topic, branch: str) -> Finding:
-    """No row of the branch has a null in a key column. Files without nulls are skipped by their statistics."""
+def _key_not_null(spark: SparkSession, namespace: str, topic: Topic, table: Table, branch: str) -> Finding:
+    """No row of the branch has a null in a key column. Spark looks only where the files' statistics do not say so."""
     from pyspark.sql import functions as F
 
-    rows = spark.table(naming.spark_table(namespace, topic.table, branch=branch))
     nulls = 0
-    if topic.key:
+    if topic.key and _may_hold_nulls(table, branch, topic.key):
         any_null = F.lit(False)
         for column in topic.key:
             any_null |= F.col(naming.spark_identifier(column)).isNull()
-        nulls = rows.filter(any_null).count()
+        nulls = spark.table(naming.spark_table(namespace, topic.table, branch=branch)).filter(any_null).count()
     columns = ", ".join(topic.key) or "no key is declared"
     return Finding(KEY_NOT_NULL, nulls == 0, f"{nulls:,} rows with a null key ({columns})", {"null_keys": nulls})
+
+
+def _may_hold_nulls(table: Table, branch: str, columns: tuple[str, ...]) -> bool:
+    """Whether a file of the branch may have a null in one of the columns, by the files' statistics."""
+    from pyiceberg.expressions import IsNull, Or, Reference
+
+    staged = table.metadata.refs[branch].snapshot_id
+    any_null = reduce(Or, (IsNull(Reference(column)) for column in columns))
+    return any(True for _ in table.scan(any_null, snapshot_id=staged).plan_files())
