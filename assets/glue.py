@@ -54,7 +54,9 @@ def register(config: Config, topic: Topic, catalog: Catalog, glue: Glue) -> str:
     """
     topic = catalog.current(config.namespace, topic)
     table = published_table(catalog, config.namespace, topic.table)
-    glue.ensure_database(config.namespace, f"{catalog.warehouse}/{config.namespace}")
+    expected = glue.registration(config.namespace, topic.table)
+    if expected is None:
+        glue.ensure_database(config.namespace, f"{catalog.warehouse}/{config.namespace}")
     registration = glue.register(
         config.namespace,
         topic.table,
@@ -63,7 +65,7 @@ def register(config: Config, topic: Topic, catalog: Catalog, glue: Glue) -> str:
         table_uuid=str(table.metadata.table_uuid),
         location=table.location(),
         comment=topic.description,
-        expected=glue.registration(config.namespace, topic.table),
+        expected=expected,
     )
     return registration.metadata_location
 

@@ -92,6 +92,7 @@ class Streaming:
             said = f"{what.hop}/{what.topic}: {what.error} ({type(what.error).__name__})"
             self._say(f"{said}. It is tried again in {what.seconds:.0f} s")
             return
+        self._say(f"{what.hop}/{what.topic.name}: shows snapshot {what.snapshot_id} ({what.seconds:.1f} s)")
         numbers = {"seconds": round(what.seconds, 2), "snapshot_id": str(what.snapshot_id)}
         self._report(what.topic, what.hop, what.snapshot_id, what.metadata | numbers)
 
