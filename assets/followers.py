@@ -138,8 +138,5 @@ def followers(config: Config, systems: Any, tell: Callable[[Shown | NotShown], N
             second.note(what.topic, what.snapshot_id)
         tell(what)
 
-    # It takes seconds that a thread would share with all others, and Snowflake's first commit would wait for.
-    import dagster_snowflake  # noqa: F401
-
     second = Follower("snowflake", refreshed, tell)
     return Follower("glue", registered, told), second

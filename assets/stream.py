@@ -88,18 +88,25 @@ class Stream:
     """Serves topics until it is told to stop; or, `once`, until each table has what its topic held at the beginning.
 
     `errors` are, by topic, why a stream that ended could not bring it there. Workers are threads, each with connections
-    and a Spark session of its own.
+    and a Spark session of its own. When `stopping` is set, as `stop` does, no further batch begins.
     """
 
     def __init__(
-        self, config: Config, topics: Iterable[Topic], systems: Systems, *, once: bool = False, workers: int = WORKERS
+        self,
+        config: Config,
+        topics: Iterable[Topic],
+        systems: Systems,
+        *,
+        once: bool = False,
+        workers: int = WORKERS,
+        stopping: threading.Event | None = None,
     ):
         self.config, self.once = config, once
         self.topics = {topic.name: topic for topic in topics}
         self.errors: dict[str, Exception] = {}
         self._systems = systems
         self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(workers)]
-        self._stopping = threading.Event()
+        self._stopping = stopping or threading.Event()
         self._events: Queue[Event] = Queue(MOST_EVENTS)
         # What follows belongs to who has the lock.
         self._lock = threading.Lock()
@@ -129,7 +136,7 @@ class Stream:
                 pass
 
     def stop(self) -> None:
-        """Begin no further batch: `run` ends when those in progress have. Safe in a signal handler."""
+        """Begin no further batch: `run` ends when those in progress have."""
         self._stopping.set()
 
     def _happening(self) -> Iterator[Event]:

@@ -37,7 +37,7 @@ class Streaming:
     """A stream, and those who show and tell of what it publishes.
 
     Parameters: `systems` has kafka, schema_registry, spark, catalog, glue and snowflake as attributes; `say` takes each
-    sentence of the log; `instance` is the Dagster that is told, where there is one.
+    sentence of the log; `instance` is the Dagster that is told, where there is one; `stopping`, once set, ends it.
     """
 
     def __init__(
@@ -49,9 +49,10 @@ class Streaming:
         instance: dg.DagsterInstance | None,
         *,
         once: bool = False,
+        stopping: threading.Event | None = None,
     ):
         own = Systems(systems.kafka, systems.schema_registry, systems.spark, systems.catalog)
-        self.stream = Stream(config, topics, own, once=once)
+        self.stream = Stream(config, topics, own, once=once, stopping=stopping)
         self._config, self._say, self._instance = config, say, instance
         self._failing: dict[str, list[str]] = {}
         self._telling = threading.Lock()

