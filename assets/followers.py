@@ -71,8 +71,8 @@ class Follower:
             self._waiting[topic.name] = topic, snapshot_id
             self._changed.notify()
 
-    def end(self, seconds: float) -> None:
-        """Show what still waits, for so long at most, and what fails no more."""
+    def end(self, seconds: float | None) -> None:
+        """Show what still waits, once more where it fails; for so long at most, where a time is given."""
         with self._changed:
             self._ending = True
             self._changed.notify()

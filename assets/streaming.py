@@ -67,7 +67,7 @@ class Streaming:
                 self._tell(event)
         finally:
             for follower in self._followers:
-                follower.end(END_SECONDS)
+                follower.end(None if self.stream.once else END_SECONDS)
         return self.stream.errors
 
     def _tell(self, event: Event) -> None:
