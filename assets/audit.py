@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import naming
@@ -14,6 +15,9 @@ from lakehouse.topic import Topic
 from resources.catalog import batch_of
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
+    from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
     from pyspark.sql import SparkSession
@@ -23,6 +27,12 @@ if TYPE_CHECKING:
 
 CONSERVATION = "conservation"
 KEY_NOT_NULL = "key_not_null"
+
+MOST_SINCE = 5
+"""Snapshots of which each file is looked at; before more of them, Iceberg's planning is quicker."""
+
+_WITHOUT_NULLS: dict[tuple[UUID, tuple[str, ...]], int] = {}
+"""By table and columns, a snapshot in which this process found no null: a stream need not read all manifests again."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +76,7 @@ def audit(
     """
     snapshot = table.snapshot_by_name(branch)
     assert snapshot is not None, f"branch {branch} was just written"
-    return [_conservation(table, snapshot, batch, counts), _key_not_null(spark, namespace, topic, branch)]
+    return [_conservation(table, snapshot, batch, counts), _key_not_null(spark, namespace, topic, table, branch)]
 
 
 def _conservation(table: Table, snapshot: Snapshot, batch: Batch, counts: Counts) -> Finding:
@@ -90,18 +100,23 @@ def _conservation(table: Table, snapshot: Snapshot, batch: Batch, counts: Counts
 def broken_files(table: Table, snapshot: Snapshot) -> list[str]:
     """Data files that a snapshot added and that are not in the store with all of their rows, by what their footers
     say."""
+    added = added_files(table, snapshot)
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        rows = pool.map(lambda file: _footer_rows(table, file.file_path), added)
+        return [file.file_path for file, found in zip(added, rows, strict=True) if found != file.record_count]
+
+
+def added_files(table: Table, snapshot: Snapshot) -> list[DataFile]:
+    """The files, of rows and of deletes, that a snapshot added."""
     from pyiceberg.manifest import ManifestEntryStatus
 
-    added = [
+    return [
         entry.data_file
         for manifest in snapshot.manifests(table.io)
         if manifest.added_snapshot_id == snapshot.snapshot_id
         for entry in manifest.fetch_manifest_entry(table.io)
         if entry.status == ManifestEntryStatus.ADDED
     ]
-    with ThreadPoolExecutor(max_workers=8) as pool:
-        rows = pool.map(lambda file: _footer_rows(table, file.file_path), added)
-        return [file.file_path for file, found in zip(added, rows, strict=True) if found != file.record_count]
 
 
 def _footer_rows(table: Table, path: str) -> int | None:
@@ -126,16 +141,49 @@ def committed_rows(snapshot: Snapshot) -> int:
     return int(summary.get("added-records", 0))
 
 
-def _key_not_null(spark: SparkSession, namespace: str, topic: Topic, branch: str) -> Finding:
-    """No row of the branch has a null in a key column. Files without nulls are skipped by their statistics."""
+def _key_not_null(spark: SparkSession, namespace: str, topic: Topic, table: Table, branch: str) -> Finding:
+    """No row of the branch has a null in a key column. Spark looks only where the files' statistics do not say so."""
     from pyspark.sql import functions as F
 
-    rows = spark.table(naming.spark_table(namespace, topic.table, branch=branch))
     nulls = 0
-    if topic.key:
+    if topic.key and _may_hold_nulls(table, branch, topic.key):
         any_null = F.lit(False)
         for column in topic.key:
             any_null |= F.col(naming.spark_identifier(column)).isNull()
-        nulls = rows.filter(any_null).count()
+        nulls = spark.table(naming.spark_table(namespace, topic.table, branch=branch)).filter(any_null).count()
+    if topic.key and not nulls:
+        _WITHOUT_NULLS[table.metadata.table_uuid, topic.key] = table.metadata.refs[branch].snapshot_id
     columns = ", ".join(topic.key) or "no key is declared"
     return Finding(KEY_NOT_NULL, nulls == 0, f"{nulls:,} rows with a null key ({columns})", {"null_keys": nulls})
+
+
+def _may_hold_nulls(table: Table, branch: str, columns: tuple[str, ...]) -> bool:
+    """Whether a file of the branch may have a null in one of the columns, by the files' statistics.
+
+    Where this process found none in an ancestor, only files that came since are looked at.
+    """
+    from pyiceberg.expressions import IsNull, Or, Reference
+    from pyiceberg.manifest import DataFileContent
+
+    staged = table.metadata.refs[branch].snapshot_id
+    proven = _WITHOUT_NULLS.get((table.metadata.table_uuid, columns))
+    since = _since(table, staged, proven) if proven else None
+    if since is not None:
+        ids = [table.schema().find_field(column).field_id for column in columns]
+        added = (file for snapshot in since for file in added_files(table, snapshot))
+        rows = (file for file in added if file.content == DataFileContent.DATA)
+        return any((file.null_value_counts or {}).get(id_) != 0 for file in rows for id_ in ids)
+    any_null = reduce(Or, (IsNull(Reference(column)) for column in columns))
+    return any(True for _ in table.scan(any_null, snapshot_id=staged).plan_files())
+
+
+def _since(table: Table, newest: int, oldest: int) -> list[Snapshot] | None:
+    """The snapshots after `oldest` up to `newest`; None where there are many, or it is no ancestor."""
+    found: list[Snapshot] = []
+    snapshot = table.snapshot_by_id(newest)
+    while snapshot is not None and len(found) < MOST_SINCE:
+        if snapshot.snapshot_id == oldest:
+            return found
+        found.append(snapshot)
+        snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id else None
+    return None

@@ -8,7 +8,7 @@ from assets.entry import group, topic_of
 from assets.failures import explained
 from assets.standing import Standing
 from assets.step import asset_spec, step
-from lakehouse.automation import on_upstream_change
+from lakehouse.automation import unless_continuous
 from lakehouse.config import Config
 from lakehouse.errors import LakehouseError
 from lakehouse.freshness import Hop
@@ -28,7 +28,7 @@ def registration_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         deps=[["iceberg", entry.name]],
         description=f"{entry.description} Registered in the AWS Glue Data Catalog.".strip(),
         kinds={"glue", "iceberg"},
-        automation_condition=on_upstream_change(),
+        automation_condition=unless_continuous(entry),
         metadata={"dagster/table_name": f"{config.namespace}.{group(entry)}"},
     )
 
@@ -54,7 +54,9 @@ def register(config: Config, topic: Topic, catalog: Catalog, glue: Glue) -> str:
     """
     topic = catalog.current(config.namespace, topic)
     table = published_table(catalog, config.namespace, topic.table)
-    glue.ensure_database(config.namespace, f"{catalog.warehouse}/{config.namespace}")
+    expected = glue.registration(config.namespace, topic.table)
+    if expected is None:
+        glue.ensure_database(config.namespace, f"{catalog.warehouse}/{config.namespace}")
     registration = glue.register(
         config.namespace,
         topic.table,
@@ -63,7 +65,7 @@ def register(config: Config, topic: Topic, catalog: Catalog, glue: Glue) -> str:
         table_uuid=str(table.metadata.table_uuid),
         location=table.location(),
         comment=topic.description,
-        expected=glue.registration(config.namespace, topic.table),
+        expected=expected,
     )
     return registration.metadata_location
 

@@ -14,7 +14,7 @@ from assets.ingestion import Published, Systems, ingest
 from assets.maintenance import size
 from assets.replay import replay
 from assets.step import asset_spec, step
-from lakehouse.automation import on_upstream_change
+from lakehouse.automation import unless_continuous
 from lakehouse.config import Config
 from lakehouse.counts import OUTCOMES
 from lakehouse.ledger_page import markdown
@@ -56,7 +56,7 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         deps=[["kafka", entry.name]],
         description=entry.description,
         kinds={"iceberg", "spark", "s3"},
-        automation_condition=on_upstream_change(),
+        automation_condition=unless_continuous(entry),
         metadata={
             "dagster/table_name": f"{namespace}.{group(entry)}",
             "dagster/storage_kind": "iceberg",
@@ -88,7 +88,7 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
             try:
                 for batch in ingest(namespace, topic, systems):
                     published.append(batch)
-                    context.log.info(_said(topic, batch))
+                    context.log.info(said(topic, batch))
             except AuditFailed as failure:
                 # Yielding a failed check does not stop this function: only the exception keeps main untouched.
                 yield from check_results(failure.findings)
@@ -149,7 +149,8 @@ def _nothing_new(topic: Topic) -> list[Finding]:
     return blocking + declared
 
 
-def _said(topic: Topic, batch: Published) -> str:
+def said(topic: Topic, batch: Published) -> str:
+    """A published batch as a sentence of a log."""
     counts = batch.counts
     rate = counts.consumed / batch.seconds if batch.seconds else 0
     rest = (name for name in OUTCOMES[2:] if getattr(counts, name))

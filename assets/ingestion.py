@@ -51,13 +51,16 @@ class Systems:
 
 @dataclass(frozen=True)
 class Published:
-    """A batch that readers can see now. `seconds` is the batch's duration."""
+    """A batch that readers can see now. `seconds` is the batch's duration; `data_bytes` are what it added to the table,
+    which has so many `data_files` now."""
 
     batch: Batch
     counts: Counts
     findings: list[Finding]
     snapshot_id: int
     seconds: float
+    data_bytes: int
+    data_files: int
 
 
 def ingest(namespace: str, topic: Topic, systems: Systems) -> Iterator[Published]:
@@ -223,9 +226,11 @@ class _Run:
         remembered = fingerprints.properties(table, self.formats)
         table = self.catalog.publish(table, branch, self.base, asdict(counts), remembered)
         snapshot = table.current_snapshot()
-        assert snapshot is not None
+        assert snapshot is not None and snapshot.summary is not None
+        summary = snapshot.summary.additional_properties
+        added, files = (int(summary.get(name, 0)) for name in ("added-files-size", "total-data-files"))
         seconds = time.monotonic() - began
-        return Published(self.batch, counts, findings, snapshot.snapshot_id, seconds)
+        return Published(self.batch, counts, findings, snapshot.snapshot_id, seconds, added, files)
 
     def _table(self) -> Table:
         """The table, with columns for the newest schema; or, by policy, for the newest that fits it.
@@ -254,6 +259,8 @@ class _Run:
 
         Raises: ConfigError; LakehouseError.
         """
+        if not self.topic.checks:
+            return []
         declared = {name: check for name, check in self.topic.checks.items() if name not in self.topic.quarantine}
         staged, since = table.metadata.refs[branch].snapshot_id, self.batch.start
         found = quality.findings(self.spark, self.catalog, self.namespace, self.topic, declared, table, staged, since)

@@ -15,7 +15,7 @@ from lakehouse import naming
 from lakehouse.config import Config
 from lakehouse.errors import ConfigError
 from lakehouse.topic import Topic
-from resources.catalog import Catalog
+from resources.catalog import Catalog, published_table
 from resources.spark import Spark
 
 if TYPE_CHECKING:
@@ -30,6 +30,12 @@ SHORTEST_ORPHAN_AGE = timedelta(days=1)
 MANY_MANIFESTS = 20
 SMALL = 0.75
 """Part of the target size below which a data file is small (Iceberg, rewrite_data_files: min-file-size-bytes)."""
+
+MERGED_PARTS = 8
+"""While a table is streamed into, files below this part of the target size are merged; the rest is for the night."""
+
+MOST_SNAPSHOTS = 500
+"""Of a table that is streamed into: a quarter of an hour and more, and half a megabyte of metadata."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +116,7 @@ def _steps(
         yield f"deleted rows older than {keep.rows}"
     small = sum(task.file.file_size_in_bytes < SMALL * topic.target_file_bytes for task in loaded().scan().plan_files())
     if small > 1 or size(loaded()).delete_files:
-        row = work.compact(session, namespace, name, topic.target_file_bytes)
+        row = work.compact(session, namespace, name, topic.target_file_bytes, int(SMALL * topic.target_file_bytes))
         yield f"rewrote {row['rewritten_data_files_count']} data files into {row['added_data_files_count']}"
     if size(loaded()).delete_files > 1:
         row = work.compact_deletes(session, namespace, name)
@@ -126,6 +132,35 @@ def _steps(
         yield f"expired snapshots, and {row['deleted_data_files_count']} data files with them"
     if removed := work.remove_orphans(session, namespace, name, now - orphan_age):
         yield f"removed {removed} orphaned files"
+
+
+def keep_pace(namespace: str, topic: Topic, catalog: Catalog, spark: Spark) -> Maintained:
+    """Do what a table needs that is committed to every few seconds, and nothing that takes long.
+
+    Files that came since are merged, and those that this left before stay for the night unless they are small, too: or
+    each would be written again and again. Snapshots are forgotten by number, whatever `retention.snapshots` says: each
+    is told by every metadata file, and a commit every two seconds would make 300,000 of them in a week.
+
+    Raises: CommitConflict; Unreachable.
+    """
+    from spark import maintenance as work
+
+    session, began = spark.session(catalog.spark_settings()), time.monotonic()
+    name, target = catalog.current(namespace, topic).table, topic.target_file_bytes
+    before = size(published_table(catalog, namespace, name))
+    row = work.compact(session, namespace, name, target, target // MERGED_PARTS)
+    done = [f"rewrote {row['rewritten_data_files_count']} data files into {row['added_data_files_count']}"]
+    table = published_table(catalog, namespace, name)
+    if size(table).manifests > MANY_MANIFESTS:
+        row = work.compact_manifests(session, namespace, name)
+        done.append(f"rewrote {row['rewritten_manifests_count']} manifests into {row['added_manifests_count']}")
+    made = sorted(snapshot.timestamp_ms for snapshot in table.metadata.snapshots)
+    if len(made) > MOST_SNAPSHOTS:
+        oldest = datetime.fromtimestamp(made[-MOST_SNAPSHOTS] / 1000, UTC)
+        work.expire(session, namespace, name, oldest, MOST_SNAPSHOTS)
+        done.append(f"forgot {len(made) - MOST_SNAPSHOTS} snapshots")
+    after = size(published_table(catalog, namespace, name))
+    return Maintained(name, before, after, tuple(done), time.monotonic() - began)
 
 
 def maintenance_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:

@@ -8,7 +8,7 @@ from assets.entry import group, topic_of
 from assets.failures import explained
 from assets.standing import Standing
 from assets.step import asset_spec, step
-from lakehouse.automation import on_upstream_change
+from lakehouse.automation import unless_continuous
 from lakehouse.config import Config
 from lakehouse.errors import LakehouseError
 from lakehouse.freshness import Hop
@@ -29,7 +29,7 @@ def snowflake_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         deps=[["glue", entry.name]],
         description=f"{entry.description} An Iceberg table in Snowflake over Glue's registration.".strip(),
         kinds={"snowflake", "iceberg"},
-        automation_condition=on_upstream_change(),
+        automation_condition=unless_continuous(entry),
         metadata={"dagster/table_name": f"{snowflake_name(config.namespace)}.{snowflake_name(group(entry))}"},
     )
 

@@ -6,6 +6,8 @@ from functools import cache
 
 import dagster as dg
 
+from lakehouse.topic import Topic
+
 AC = dg.AutomationCondition
 
 
@@ -28,6 +30,12 @@ def on_upstream_change() -> dg.AutomationCondition:
         & ~AC.any_deps_in_progress()
         & ~AC.in_progress()
     ).with_label("on_upstream_change")
+
+
+def unless_continuous(entry: Topic) -> dg.AutomationCondition | None:
+    """As `on_upstream_change`; of an entry that a stream takes on and on, nothing: its runs would race the stream, and
+    of two writers one does its work for nothing."""
+    return None if entry.continuous else on_upstream_change()
 
 
 @cache

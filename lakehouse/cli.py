@@ -2,12 +2,13 @@
 
 import click
 
-from lakehouse.commands import deploy, pipeline, reading, stack, tables
+from lakehouse.commands import deploy, pipeline, reading, stack, streaming, tables
 from lakehouse.errors import LakehouseError
 
 COMMANDS = (
     *(stack.demo, stack.up, stack.down, stack.run, stack.doctor),
     *(reading.status, reading.query),
+    streaming.stream,
     *(tables.ledger, tables.dead_letters, tables.redrive, tables.replay, tables.resume, tables.maintain),
     *(pipeline.validate, pipeline.plan, pipeline.rehearse, pipeline.check),
     deploy.deploy,
@@ -31,6 +32,7 @@ def main() -> None:
     \b
     See it work:         lakehouse demo
     Work with it:        lakehouse up, then open the UI it names
+    Take what comes:     lakehouse stream
     See how far it is:   lakehouse status
     See that all came:   lakehouse ledger stock_trades
     In a pipeline:       lakehouse validate, plan, rehearse, check

@@ -13,6 +13,7 @@ from assets.open_lineage import lineage_sensor
 from assets.rest import SYSTEM as REST_CATALOG
 from assets.schedules import nightly
 from assets.sensors import topic_offsets_sensor
+from assets.stream_job import stream_definitions
 from assets.topic import route_definitions, topic_definitions
 from lakehouse import config as configuration
 from lakehouse.config import Config
@@ -68,4 +69,4 @@ def _all(config: Config) -> dg.Definitions:
         nightly(config, "ledger", "17 3 * * *", "Prove that every table holds all of its topic, once."),
     )
     set_up = deployment_definitions(config, environment_name())
-    return dg.Definitions.merge(common, *chains, *nights, set_up)
+    return dg.Definitions.merge(common, *chains, *nights, set_up, stream_definitions(config))

@@ -184,6 +184,9 @@ class Topic(Model):
     sort_by: tuple[str, ...] = Field((), description="Order of rows in files, such as `symbol` or `price desc`.")
     retention: Retention = Retention()
     target_file_mb: int = Field(128, ge=1, description="Size that maintenance brings data files to, in megabytes.")
+    continuous: bool = Field(
+        False, description="The job `stream` takes it on and on, seconds after records come; no runs of its own do."
+    )
     max_records_per_batch: int = Field(5_000_000, ge=1, description="Most records a single commit takes.")
     max_lag_seconds: int = Field(
         900,

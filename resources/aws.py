@@ -7,12 +7,14 @@ Format: Apache Iceberg, AWS integrations, "Glue Catalog": a Glue table whose par
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+from pydantic import PrivateAttr
 
 from lakehouse.errors import CommitConflict, UnclearState, Unreachable
 
@@ -44,15 +46,23 @@ class Glue(dg.ConfigurableResource):
     tableflow_database: str = ""
     """Where Confluent's Tableflow publishes: the Kafka cluster's id."""
 
+    _client: tuple[Sequence[str | None], GlueClient] | None = PrivateAttr(default=None)
+
     def client(self) -> GlueClient:
-        """boto3's client, with time-outs set. It never repeats a call by itself: an update may have been applied."""
+        """boto3's client, with time-outs set. It never repeats a call by itself: an update may have been applied.
+
+        Making one takes longer than what it is asked, so it is kept while the environment leads to the same place.
+        """
         import boto3
         from botocore.config import Config
 
-        config = Config(
-            connect_timeout=TIMEOUT_SECONDS, read_timeout=TIMEOUT_SECONDS, retries={"total_max_attempts": 1}
-        )
-        return boto3.client("glue", region_name=self.region, config=config)
+        led_by = [os.environ.get(name) for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_GLUE", "AWS_ACCESS_KEY_ID")]
+        if self._client is None or self._client[0] != led_by:
+            config = Config(
+                connect_timeout=TIMEOUT_SECONDS, read_timeout=TIMEOUT_SECONDS, retries={"total_max_attempts": 1}
+            )
+            self._client = led_by, boto3.client("glue", region_name=self.region, config=config)
+        return self._client[1]
 
     def ensure_database(self, database: str, location: str) -> None:
         """Create the database if it is not there.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import get_args
+from typing import TypeVar, get_args
 
 import dagster as dg
 
@@ -34,6 +34,8 @@ SYSTEMS: dict[str, type[dg.ConfigurableResource]] = {
     "athena": Athena,
     "rest_catalog": RestCatalog,
 }
+
+Resource = TypeVar("Resource", bound=dg.ConfigurableResource)
 
 OPTIONAL = ("athena", "rest_catalog")
 """Systems that there are only where an environment names them."""
@@ -89,3 +91,8 @@ def _value(setting: Setting, annotation: object) -> object:
         return setting.default
     is_int = annotation is int or int in get_args(annotation)
     return dg.EnvVar.int(setting.env) if is_int else dg.EnvVar(setting.env)
+
+
+def another(resource: Resource) -> Resource:
+    """A resource of the same settings whose connections are its own, for another thread."""
+    return type(resource)(**{name: getattr(resource, name) for name in type(resource).model_fields})

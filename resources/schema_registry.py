@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
 import dagster as dg
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from lakehouse.errors import LakehouseError, Unreachable
 from lakehouse.schema import RegisteredSchema, SchemaType
@@ -37,6 +37,8 @@ class SchemaRegistry(dg.ConfigurableResource):
         "schema.registry.basic.auth.user.info.",
     )
 
+    _client: tuple[dict[str, object], SchemaRegistryClient] | None = PrivateAttr(default=None)
+
     @property
     def address(self) -> str:
         """Where it answers.
@@ -46,7 +48,9 @@ class SchemaRegistry(dg.ConfigurableResource):
         return values(self.secret, URL)[URL] if self.secret else self.url
 
     def client(self) -> SchemaRegistryClient:
-        """Confluent's client, with time-outs set: a registry may hang."""
+        """Confluent's client, with time-outs set: a registry may hang. Its connection is kept and none of its answers:
+        they are what the registry says now.
+        """
         from confluent_kafka.schema_registry import SchemaRegistryClient
 
         config: dict[str, object] = {"url": self.address, "timeout": TIMEOUT_SECONDS, "max.retries": 2}
@@ -54,7 +58,11 @@ class SchemaRegistry(dg.ConfigurableResource):
             config["basic.auth.user.info"] = values(self.secret, USER_INFO)[USER_INFO]
         elif self.api_key:
             config["basic.auth.user.info"] = f"{self.api_key}:{self.api_secret}"
-        return SchemaRegistryClient(config)
+        if self._client is None or self._client[0] != config:
+            self._client = config, SchemaRegistryClient(config)
+        client = self._client[1]
+        client.clear_caches()
+        return client
 
     def register(self, subject: str, schema: str, type_: SchemaType = "AVRO") -> int:
         """Register a schema under a subject, or find it there; returns its id.

@@ -50,7 +50,16 @@ class Spark(dg.ConfigurableResource):
     """Address as `sc://host:port`, with `;token=…` where the server asks for one (Spark Connect, client connection)."""
 
     _session: SparkSession | None = PrivateAttr(default=None)
+    _settings: dict[str, str] = PrivateAttr(default_factory=dict)
     _say: Callable[[str], None] | None = PrivateAttr(default=None)
+    _shared: bool = PrivateAttr(default=True)
+
+    def apart(self) -> Spark:
+        """The same server by a session of its own, which another thread may use: what is set for a write is set for
+        all of its session."""
+        other = Spark(remote=self.remote)
+        other._shared = False
+        return other
 
     def tell(self, say: Callable[[str], None]) -> None:
         """Tell how far long work of this run's session is."""
@@ -63,21 +72,29 @@ class Spark(dg.ConfigurableResource):
         """
         # All of a process share one session, and another resource's run may have closed it.
         if self._session is None or self._session.is_stopped:
-            self._session = self._connect()
+            self._session, self._settings = self._connect(), {}
+        # Each is a round trip, and all have stood since the first batch of a run.
         for key, value in settings.items():
-            self._session.conf.set(key, value)
+            if self._settings.get(key) != value:
+                self._session.conf.set(key, value)
+                self._settings[key] = value
         return self._session
 
     def _connect(self) -> SparkSession:
         from dagster_pyspark import LazyPySparkResource
         from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
         from pyspark.sql.connect.client.retries import DefaultPolicy
 
         address = urlsplit(self.remote.partition(";")[0])
         check = "that the server is up (`lakehouse status`), and its address"
         try:
             socket.create_connection((address.hostname or "", address.port or 15002), TIMEOUT_SECONDS).close()
-            session = LazyPySparkResource(spark_config={"spark.remote": self.remote}).spark_session
+            session = (
+                LazyPySparkResource(spark_config={"spark.remote": self.remote}).spark_session
+                if self._shared
+                else SparkSession.builder.remote(self.remote).create()
+            )
             # By default the client tries for ten minutes, also to say goodbye to a server that is gone.
             session.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES, max_backoff=MAX_WAIT_MS)])
             if self._say:

@@ -14,10 +14,12 @@ from pyspark.sql import functions as F
 from lakehouse import naming
 
 
-def compact(spark: SparkSession, namespace: str, table: str, target_bytes: int) -> Row:
-    """Rewrite small data files, and those that two or more files of deletes belong to, to about `target_bytes`."""
+def compact(spark: SparkSession, namespace: str, table: str, target_bytes: int, small_bytes: int) -> Row:
+    """Rewrite data files below `small_bytes`, and those that two or more files of deletes belong to, to about
+    `target_bytes`."""
     options = {
         "target-file-size-bytes": target_bytes,
+        "min-file-size-bytes": small_bytes,
         "delete-file-threshold": 2,
         # Deletes of files that are gone hide nothing, and are counted by readers all the same.
         "remove-dangling-deletes": "true",

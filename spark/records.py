@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from functools import reduce
 
@@ -23,9 +24,15 @@ READ = {
 }
 """Spark, Structured Streaming + Kafka Integration Guide; Kafka consumer configuration."""
 
+RECORDS_A_TASK = 50_000
+"""Fewer are not worth a task: one of a few hundred records works as long to begin and to end as on a hundred thousand,
+and each leaves a file."""
+
 
 def read_range(spark: SparkSession, kafka: Mapping[str, str], batch: Batch, *, headers: bool = False) -> DataFrame:
     """The records of a batch: key, value, topic, partition, offset, timestamp (and headers).
+
+    Spark reads each partition in a task of its own; those of a small batch are read one after another in fewer.
 
     Parameters: `kafka` holds connection options (`kafka.bootstrap.servers` …).
     """
@@ -35,7 +42,9 @@ def read_range(spark: SparkSession, kafka: Mapping[str, str], batch: Batch, *, h
         reader = reader.option(option, json.dumps({batch.topic: {str(p): o for p, o in offsets.items()}}))
     # The partitions of the batch, and not those that the topic has by now.
     reader = reader.option("assign", json.dumps({batch.topic: sorted(batch.end)}))
-    return reader.option("includeHeaders", str(headers).lower()).load()
+    records = reader.option("includeHeaders", str(headers).lower()).load()
+    tasks = math.ceil(batch.offsets / RECORDS_A_TASK)
+    return records.coalesce(tasks) if 0 < tasks < len(batch.end) else records
 
 
 def is_new(since: Positions) -> Column:

@@ -62,6 +62,36 @@ def test_a_topic_that_others_make_is_observed_and_everything_after_it_runs(tmp_p
     assert graph.get(dg.AssetKey(["iceberg", "theirs"])).parent_keys == {dg.AssetKey(["kafka", "theirs"])}
 
 
+def test_a_continuous_topic_is_left_to_the_stream_which_is_kept_running(tmp_path, monkeypatch, loaded):
+    text = configuration.config_path().read_text()
+    for folder in ("schemas", "lakehouse.yaml"):
+        (tmp_path / folder).symlink_to(configuration.PROJECT / folder)
+    (tmp_path / "with_stream.yaml").write_text(text.replace("topics:", "topics:\n  theirs: {continuous: true}", 1))
+    monkeypatch.setenv("LAKEHOUSE_CONFIG", str(tmp_path / "with_stream.yaml"))
+
+    with_stream = defs()
+
+    dg.Definitions.validate_loadable(with_stream)
+    graph = with_stream.resolve_asset_graph()
+    for hop in ("iceberg", "glue", "snowflake"):
+        assert graph.get(dg.AssetKey([hop, "theirs"])).automation_condition is None
+        assert graph.get(dg.AssetKey([hop, "users"])).automation_condition is not None
+    status = {dg.DefaultSensorStatus.STOPPED: loaded, dg.DefaultSensorStatus.RUNNING: with_stream}
+    for expected, found in status.items():
+        sensor = found.get_repository_def().get_sensor_def("keep_streaming")
+        assert (sensor.job_name, sensor.default_status) == ("stream", expected)
+
+
+def test_one_run_of_the_stream_is_enough(loaded):
+    keep = loaded.get_repository_def().get_sensor_def("keep_streaming")
+    with dg.instance_for_test() as instance, dg.build_sensor_context(instance=instance) as context:
+        assert isinstance(keep(context), dg.RunRequest)
+        run = instance.add_run(dg.DagsterRun("stream", status=dg.DagsterRunStatus.STARTED))
+        assert run.run_id in keep(context).skip_message
+        instance.report_run_failed(run)
+        assert isinstance(keep(context), dg.RunRequest)
+
+
 def test_a_route_has_the_assets_of_a_topic_with_a_partition_each(tmp_path, monkeypatch):
     text = configuration.config_path().read_text()
     route = r"routes: {shop: {pattern: 'shop\.(?P<entity>\w+)', table: 'shop_{entity}', errors: log}}"

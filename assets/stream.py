@@ -1,0 +1,306 @@
+"""Many topics into their tables, on and on: a bounded batch of each in turn, by the code of a single run.
+
+Nothing is kept but in the tables: a stream that is stopped or killed anywhere, and two that take the same topics, are
+what runs of `ingest` are. docs/streaming.md has the reasons.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from queue import Empty, Queue
+
+from assets.derivation import derive
+from assets.failures import HEALS
+from assets.ingestion import Published, Systems, ingest
+from assets.maintenance import Maintained, keep_pace
+from assets.mirror import mirror
+from lakehouse.batch import Positions
+from lakehouse.config import Config
+from lakehouse.errors import LakehouseError
+from lakehouse.pacing import EVERY_SECONDS, LEAST_RECORDS, Turns, next_bound, pause
+from lakehouse.topic import Derived, Topic
+from resources.build import another
+from resources.kafka import Kafka
+
+WORKERS = 2
+"""Topics served at once: while one batch is committed, another is decoded."""
+
+POLL_SECONDS = 0.2
+"""How old the topics' end offsets may be."""
+
+STOP_SECONDS = 30
+"""What a batch in progress gets to end in. One that does not is abandoned, which is safe."""
+
+MANY_FILES = 100
+"""So many data files may come to a table before small ones are merged."""
+
+MOST_EVENTS = 100
+"""So many wait to be told; then batches wait, too."""
+
+ATTEMPTS = 5
+"""How often a topic is tried in a stream that ends, where a system does not answer."""
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A batch that readers can see now. Of the topic, `behind` records are left; `waited` is how many seconds passed
+    since the first of the batch was noticed."""
+
+    topic: Topic
+    published: Published
+    behind: int
+    waited: float
+
+
+@dataclass(frozen=True)
+class SetAside:
+    """A topic whose turn failed, or Kafka itself (`topic` is empty), and in how many seconds it is tried again."""
+
+    topic: str
+    error: Exception
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Healed:
+    """A topic that goes on, after so many failures."""
+
+    topic: str
+    failures: int
+
+
+@dataclass(frozen=True)
+class Tidied:
+    """A table whose small files were merged."""
+
+    topic: str
+    maintained: Maintained
+
+
+Event = Commit | SetAside | Healed | Tidied
+
+
+class Stream:
+    """Serves topics until it is told to stop; or, `once`, until each table has what its topic held at the beginning.
+
+    `errors` are, by topic, why a stream that ended could not bring it there. Workers are threads, each with connections
+    and a Spark session of its own. When `stopping` is set, as `stop` does, no further batch begins.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        topics: Iterable[Topic],
+        systems: Systems,
+        *,
+        once: bool = False,
+        workers: int = WORKERS,
+        stopping: threading.Event | None = None,
+    ):
+        self.config, self.once = config, once
+        self.topics = {topic.name: topic for topic in topics}
+        self.errors: dict[str, Exception] = {}
+        self._systems = systems
+        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(workers)]
+        self._stopping = stopping or threading.Event()
+        self._events: Queue[Event] = Queue(MOST_EVENTS)
+        # What follows belongs to who has the lock.
+        self._lock = threading.Lock()
+        self._turns = Turns(self.topics)
+        self._polled = 0.0
+        self._ends: dict[str, Positions] = {}
+        self._positions: dict[str, Positions] = {}
+        self._noticed: dict[str, float] = {}
+        self._bounds: dict[str, int] = {}
+        self._failures: dict[str, int] = {}
+        self._files: dict[str, int] = {}
+        self._snapshots: dict[str, int | None] = {}
+        self._derived: dict[str, int | None] = {}
+
+    def run(self) -> Iterator[Event]:
+        """Serve; yields what happens. Who takes the events slowly slows the stream down.
+
+        However it ends, batches in progress are given time to end.
+        """
+        for thread in self._threads:
+            thread.start()
+        try:
+            yield from self._happening()
+        finally:
+            self.stop()
+            for _ in self._happening():
+                pass
+
+    def stop(self) -> None:
+        """Begin no further batch: `run` ends when those in progress have."""
+        self._stopping.set()
+
+    def _happening(self) -> Iterator[Event]:
+        deadline = None
+        while any(thread.is_alive() for thread in self._threads) or not self._events.empty():
+            if self._stopping.is_set():
+                deadline = deadline or time.monotonic() + STOP_SECONDS
+                if time.monotonic() > deadline:
+                    return
+            with suppress(Empty):
+                yield self._events.get(timeout=POLL_SECONDS)
+
+    def _work(self) -> None:
+        systems: Systems | None = None
+        failures = 0
+        while not self._stopping.is_set():
+            systems = systems or self._connections()
+            try:
+                name = self._next(systems.kafka)
+                failures = 0
+            except Exception as error:
+                failures += 1
+                self._events.put(SetAside("", error, pause(failures, heals=True)))
+                systems = _close(systems)
+                self._stopping.wait(pause(failures, heals=True))
+                continue
+            if name is None:
+                if self.once and self._is_done():
+                    break
+                self._stopping.wait(POLL_SECONDS)
+                continue
+            try:
+                self._turn(name, systems)
+            except Exception as error:
+                # Whatever it was, the next turn begins with connections and credentials of its own.
+                systems = _close(systems)
+                self._set_aside(name, error)
+        if systems:
+            _close(systems)
+
+    def _connections(self) -> Systems:
+        given = self._systems
+        return Systems(
+            another(given.kafka), another(given.schema_registry), given.spark.apart(), another(given.catalog)
+        )
+
+    def _next(self, kafka: Kafka) -> str | None:
+        """The topic whose turn it is, of those that moved."""
+        with self._lock:
+            if time.monotonic() - self._polled > POLL_SECONDS and not (self.once and self._polled):
+                self._poll(kafka, self.topics)
+                self._polled = time.monotonic()
+            return self._turns.take(time.monotonic(), self._is_ready)
+
+    def _poll(self, kafka: Kafka, names: Iterable[str]) -> None:
+        """Note where topics end."""
+        asked = {self.topics[name].topic: name for name in names}
+        found = kafka.offsets(list(kafka.describe(list(asked)))) if asked else {}
+        for topic, name in asked.items():
+            if topic in found:
+                self._note(name, {partition: offsets.end for partition, offsets in found[topic].items()})
+            elif self.once and not isinstance(self.topics[name].source, Derived):
+                self.errors[name] = LakehouseError(f"Topic '{topic}' does not exist. Nothing was changed. Create it")
+
+    def _note(self, name: str, ends: Positions) -> None:
+        before = self._ends.get(name, {})
+        if any(end < before.get(partition, 0) for partition, end in ends.items()):
+            # It is another topic by now, or lost records: a turn will say which.
+            self._positions.pop(name, None)
+        self._ends[name] = ends
+        if self._is_ready(name):
+            self._noticed.setdefault(name, time.monotonic())
+
+    def _is_ready(self, name: str) -> bool:
+        """Whether a topic has, or may have, what its table lacks."""
+        if name in self.errors:
+            return False
+        if self._is_derivable(name):
+            return True
+        return name in self._ends and (name not in self._positions or self._behind(name) > 0)
+
+    def _behind(self, name: str) -> int:
+        position = self._positions[name]
+        return sum(max(0, end - position.get(partition, 0)) for partition, end in self._ends[name].items())
+
+    def _is_derivable(self, name: str) -> bool:
+        """Whether a derived topic's source, if it is served here, has what the topic was not computed from."""
+        source = self.topics[name].source
+        if not isinstance(source, Derived) or source.from_topic not in self.topics:
+            return False
+        return name not in self._derived or self._derived[name] != self._snapshots.get(source.from_topic)
+
+    def _is_done(self) -> bool:
+        with self._lock:
+            return len(self._turns.row) == len(self.topics) and not any(map(self._is_ready, self.topics))
+
+    def _turn(self, name: str, systems: Systems) -> None:
+        """One bounded batch of a topic, and what belongs to it."""
+        began, topic, namespace = time.monotonic(), self.topics[name], self.config.namespace
+        if isinstance(topic.source, Derived):
+            self._derive(topic, topic.source.from_topic, systems)
+        with self._lock:
+            ends = self._ends.get(name, {})
+            bound = min(self._bounds.get(name, LEAST_RECORDS), topic.max_records_per_batch)
+        bounded = topic.model_copy(update={"max_records_per_batch": bound})
+        with closing(ingest(namespace, bounded, systems)) as batches:
+            published = next(batches, None)
+        if published and topic.dead_letter_topic and published.counts.dead_letters:
+            mirror(namespace, systems.catalog.current(namespace, topic), systems)
+        now = time.monotonic()
+        with self._lock:
+            self._positions[name] = published.batch.end if published else ends
+            behind = self._behind(name) if ends else 0
+            noticed = self._noticed.pop(name, began)
+            if behind:
+                self._noticed[name] = now
+            failures = self._failures.pop(name, 0)
+            if published:
+                self._snapshots[name] = published.snapshot_id
+                taken = published.batch.offsets
+                self._bounds[name] = next_bound(bound, taken, now - began, topic.max_records_per_batch)
+        if failures:
+            self._events.put(Healed(name, failures))
+        if published:
+            self._events.put(Commit(topic, published, behind, now - noticed))
+            self._tidy(topic, published, systems)
+        # What is a whole batch behind waits for nobody but the others.
+        waits = behind < bound and not self.once
+        with self._lock:
+            self._turns.give_back(name, began + EVERY_SECONDS if waits else now)
+
+    def _derive(self, topic: Topic, source: str, systems: Systems) -> None:
+        """Compute a derived topic from what its source's table got since."""
+        with self._lock:
+            if not self._is_derivable(topic.name):
+                return
+            snapshot = self._snapshots.get(source)
+        systems.kafka.ensure_topic(topic.topic, topic.partitions)
+        derive(self.config, topic, systems)
+        with self._lock:
+            self._derived[topic.name] = snapshot
+            self._poll(systems.kafka, [topic.name])
+
+    def _tidy(self, topic: Topic, published: Published, systems: Systems) -> None:
+        """Merge small files when many came."""
+        if published.data_files - self._files.get(topic.name, 0) < MANY_FILES:
+            return
+        done = keep_pace(self.config.namespace, topic, systems.catalog, systems.spark)
+        self._files[topic.name] = done.after.data_files
+        self._events.put(Tidied(topic.name, done))
+
+    def _set_aside(self, name: str, error: Exception) -> None:
+        """Let a topic wait whose turn failed, longer each time; the others go on."""
+        heals = isinstance(error, HEALS) or not isinstance(error, LakehouseError)
+        with self._lock:
+            failures = self._failures[name] = self._failures.get(name, 0) + 1
+            if self.once and (not heals or failures == ATTEMPTS):
+                self.errors[name] = error
+            seconds = pause(failures, heals)
+            self._turns.give_back(name, time.monotonic() + seconds)
+        self._events.put(SetAside(name, error, seconds))
+
+
+def _close(systems: Systems) -> None:
+    """End a session; its server may be what is gone."""
+    with suppress(Exception):
+        systems.spark.close()

@@ -1,0 +1,83 @@
+"""The job `stream`: one long run that takes topics on and on, and the sensor that keeps it running."""
+
+from types import SimpleNamespace
+
+import dagster as dg
+
+from assets.failures import explained
+from assets.freshness_sensor import IN_PROGRESS
+from assets.streaming import Streaming, chosen
+from lakehouse.config import Config
+from resources.aws import Glue
+from resources.catalog import Catalog
+from resources.kafka import Kafka
+from resources.schema_registry import SchemaRegistry
+from resources.snowflake import Snowflake
+from resources.spark import Spark
+
+JOB = "stream"
+
+TAGS = {
+    # Other runs are ended after two hours.
+    "dagster/max_runtime": "0",
+    # A worker that died is started again by the sensor, however often that happens.
+    "dagster/max_retries": "0",
+}
+
+
+class Streamed(dg.Config):
+    """Which topics a run takes."""
+
+    topics: list[str] = []
+    """Names of topics; by default, the `continuous` ones, or all where there are none."""
+
+
+def stream_definitions(config: Config) -> dg.Definitions:
+    """The job and its sensor. The sensor runs from the start where an entry is `continuous`."""
+    declared = config
+
+    # One slot for all: what the tables' own pools would hold for ever is kept apart by `continuous`, and where that is
+    # not set, by the publication itself, which one of two writers loses.
+    @dg.op(name="take_topics", pool=JOB)
+    def take_topics(
+        context: dg.OpExecutionContext,
+        config: Streamed,
+        kafka: Kafka,
+        schema_registry: SchemaRegistry,
+        spark: Spark,
+        catalog: Catalog,
+        glue: Glue,
+        snowflake: Snowflake,
+    ) -> None:
+        systems = SimpleNamespace(
+            kafka=kafka,
+            schema_registry=schema_registry,
+            spark=spark,
+            catalog=catalog,
+            glue=glue,
+            snowflake=snowflake,
+        )
+        with explained():
+            topics = chosen(declared, config.topics, kafka.topics() if declared.routes else ())
+            Streaming(declared, topics, systems, context.log.info, context.instance).run()
+
+    @dg.job(name=JOB, tags=TAGS, description="Takes topics on and on, until it is ended.")
+    def job() -> None:
+        take_topics()
+
+    continuous = any(entry.continuous for entry in (*config.topics.values(), *config.routes.values()))
+
+    @dg.sensor(
+        name="keep_streaming",
+        job=job,
+        description="Starts the job 'stream' when no run of it is in progress. Stop the sensor before you end the run.",
+        minimum_interval_seconds=30,
+        default_status=dg.DefaultSensorStatus.RUNNING if continuous else dg.DefaultSensorStatus.STOPPED,
+    )
+    def keep_streaming(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        running = context.instance.get_runs(dg.RunsFilter(job_name=JOB, statuses=list(IN_PROGRESS)), limit=1)
+        if running:
+            return dg.SkipReason(f"Run {running[0].run_id} takes the topics")
+        return dg.RunRequest()
+
+    return dg.Definitions(jobs=[job], sensors=[keep_streaming])

@@ -1,0 +1,149 @@
+"""A stream with its followers, told of in the log and in Dagster: what `lakehouse stream` and the job `stream` run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+from dagster import AssetCheckEvaluation
+
+from assets.audit import AuditFailed, Finding
+from assets.followers import NotShown, Shown, followers
+from assets.iceberg import check_results, said
+from assets.ingestion import Systems
+from assets.stream import Commit, Event, Healed, SetAside, Stream, Tidied
+from lakehouse.config import Config
+from lakehouse.topic import Topic
+
+END_SECONDS = 30
+"""What Glue and Snowflake get to show the last commits in. What they miss, the next stream or run shows."""
+
+Say = Callable[[str], None]
+
+
+def chosen(config: Config, names: Sequence[str], there: Sequence[str]) -> list[Topic]:
+    """The topics of those names; without any, those of `continuous` entries, or all where there are none.
+
+    Parameters: `there` are the topics that Kafka has, for routes.
+    Raises: ConfigError for a name that is not declared.
+    """
+    known = [*config.by_spark.values(), *(topic for topic in config.routed(there) if topic.engine == "spark")]
+    return [config.topic(name) for name in names] or [topic for topic in known if topic.continuous] or known
+
+
+class Streaming:
+    """A stream, and those who show and tell of what it publishes.
+
+    Parameters: `systems` has kafka, schema_registry, spark, catalog, glue and snowflake as attributes; `say` takes each
+    sentence of the log; `instance` is the Dagster that is told, where there is one; `stopping`, once set, ends it.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        topics: Sequence[Topic],
+        systems: Any,
+        say: Say,
+        instance: dg.DagsterInstance | None,
+        *,
+        once: bool = False,
+        stopping: threading.Event | None = None,
+    ):
+        own = Systems(systems.kafka, systems.schema_registry, systems.spark, systems.catalog)
+        self.stream = Stream(config, topics, own, once=once, stopping=stopping)
+        self._config, self._say, self._instance = config, say, instance
+        self._failing: dict[str, list[str]] = {}
+        self._telling = threading.Lock()
+        self._followers = followers(config, systems, self._told)
+
+    def run(self) -> Mapping[str, Exception]:
+        """Serve until the stream ends; returns the errors of topics that it could not bring to their ends."""
+        for follower in self._followers:
+            follower.start()
+        try:
+            for event in self.stream.run():
+                self._tell(event)
+        finally:
+            for follower in self._followers:
+                follower.end(None if self.stream.once else END_SECONDS)
+        return self.stream.errors
+
+    def _tell(self, event: Event) -> None:
+        match event:
+            case Commit(topic, published):
+                self._followers[0].note(topic, published.snapshot_id)
+                self._say(f"{said(topic, published)}, {event.behind:,} behind, {event.waited:.1f} s after they came")
+                self._report(topic, "iceberg", published.snapshot_id, _numbers(event))
+                self._checked(
+                    topic, [one for one in published.findings if one.check in self._failing.get(topic.name, ())]
+                )
+            case SetAside(name, error, seconds):
+                self._say(f"{name or 'Kafka'}: {error} ({type(error).__name__}). It is tried again in {seconds:.0f} s")
+                if isinstance(error, AuditFailed):
+                    self._checked(self.stream.topics[name], [one for one in error.findings if not one.passed])
+            case Healed(name, failures):
+                self._say(f"{name}: goes on, after {failures} failures")
+            case Tidied(name, done):
+                self._say(f"{name}: {', '.join(done.done)} ({done.seconds:.1f} s)")
+
+    def _told(self, what: Shown | NotShown) -> None:
+        if isinstance(what, NotShown):
+            said = f"{what.hop}/{what.topic}: {what.error} ({type(what.error).__name__})"
+            self._say(f"{said}. It is tried again in {what.seconds:.0f} s")
+            return
+        self._say(f"{what.hop}/{what.topic.name}: shows snapshot {what.snapshot_id} ({what.seconds:.1f} s)")
+        numbers = {"seconds": round(what.seconds, 2), "snapshot_id": str(what.snapshot_id)}
+        self._report(what.topic, what.hop, what.snapshot_id, what.metadata | numbers)
+
+    def _report(self, topic: Topic, hop: str, snapshot_id: int, metadata: Mapping[str, object]) -> None:
+        """A materialization without a run: the log of a run that never ends would grow without end, too."""
+        route = self._route(topic)
+        event = dg.AssetMaterialization(
+            asset_key=[hop, route or topic.name],
+            partition=topic.name if route else None,
+            metadata=dict(metadata),
+            tags={"dagster/data_version": str(snapshot_id)},
+        )
+        if self._instance:
+            with self._telling:
+                self._instance.report_runless_asset_event(event)
+
+    def _checked(self, topic: Topic, findings: list[Finding]) -> None:
+        """Tell of a blocking check when it fails, and when it holds again."""
+        self._failing[topic.name] = [finding.check for finding in findings if not finding.passed]
+        if self._instance and not self._route(topic):
+            for result in check_results(findings):
+                evaluation = AssetCheckEvaluation(
+                    asset_key=dg.AssetKey(["iceberg", topic.name]),
+                    check_name=result.check_name,
+                    passed=result.passed,
+                    severity=result.severity,
+                    description=result.description,
+                    metadata=result.metadata,
+                )
+                with self._telling:
+                    self._instance.report_runless_asset_event(evaluation)
+
+    def _route(self, topic: Topic) -> str | None:
+        """The route that the topic comes from, where it has no entry of its own."""
+        if topic.name in self._config.topics:
+            return None
+        return next(name for name, route in self._config.routes.items() if route.routed(topic.name))
+
+
+def _numbers(event: Commit) -> dict[str, object]:
+    published = event.published
+    return {
+        "records": published.counts.consumed,
+        "rows": published.counts.rows,
+        "dead_letters": published.counts.dead_letters,
+        "bytes": published.data_bytes,
+        "data_files": published.data_files,
+        "records_behind": event.behind,
+        "lag_seconds": round(event.waited, 2),
+        "seconds": round(published.seconds, 2),
+        "snapshot_id": str(published.snapshot_id),
+        "next_offsets": {str(partition): offset for partition, offset in sorted(published.batch.end.items())},
+    }

@@ -1,0 +1,82 @@
+"""Seconds in which one run ingests many small topics, from nothing to as many published, audited tables.
+
+    lakehouse up --only kafka --only registry --only s3 --only spark
+    python benchmarks/fan_in.py --topics 100 --records 1000 --workers 2
+
+A few topics come first and are not counted: they warm Spark up. Beside it, what one topic after another takes by
+`ingest`, the path of a run of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from itertools import islice
+from typing import Any
+
+from assets.ingestion import Systems, ingest
+from assets.stream import WORKERS, Commit, Stream
+from lakehouse import config as configuration
+from lakehouse.config import Config
+from lakehouse.datagen import messages
+from lakehouse.systems import connected
+from lakehouse.topic import Topic
+from resources.kafka import Kafka
+
+WARM_UP = 10
+ALONE = 10
+"""Topics that are ingested one after another, for comparison."""
+
+
+def main() -> None:
+    """Fill topics, then measure."""
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--topics", type=int, default=100)
+    arguments.add_argument("--records", type=int, default=1_000, help="in each topic")
+    arguments.add_argument("--partitions", type=int, default=6, help="of each topic")
+    arguments.add_argument("--workers", type=int, default=WORKERS)
+    given = arguments.parse_args()
+    with connected(configuration.load()) as found:
+        systems = Systems(found.kafka, found.schema_registry, found.spark, found.catalog)
+        topics = filled(systems, given.topics + WARM_UP + ALONE, given.records, given.partitions)
+        warm, alone, rest = topics[:WARM_UP], topics[WARM_UP : WARM_UP + ALONE], topics[WARM_UP + ALONE :]
+        together(warm, systems, given.workers)
+        began = time.monotonic()
+        for topic in alone:
+            list(ingest("fan_in", topic, systems))
+        each = (time.monotonic() - began) / len(alone)
+        seconds, records = together(rest, systems, given.workers)
+        print(f"one after another: {each:.2f} s a topic")
+        print(
+            f"together: {len(rest)} topics, {records:,} records in {seconds:.1f} s, {seconds / len(rest):.2f} s a topic"
+        )
+
+
+def filled(systems: Any, count: int, records: int, partitions: int) -> list[Topic]:
+    """New topics with so many stock trades each."""
+    schema = (configuration.PROJECT / "schemas/stock_trades.avsc").read_text()
+    prefix, producer = f"fan_in_{time.time_ns()}", systems.kafka.producer()
+    topics = [Topic(name=f"{prefix}_{number}", key=("userid",)) for number in range(count)]
+    for topic in topics:
+        systems.kafka.ensure_topic(topic.name, partitions)
+        schema_id = systems.schema_registry.register(f"{topic.name}-value", schema)
+    trades = list(islice(messages(schema, schema_id, "userid"), records))
+    for topic in topics:
+        for number, (_, value) in enumerate(trades):
+            Kafka.enqueue(producer, topic.name, str(number).encode(), value)
+    producer.flush()
+    return topics
+
+
+def together(topics: list[Topic], systems: Systems, workers: int) -> tuple[float, int]:
+    """Seconds, and records, of one stream that ends when every topic is complete."""
+    config = Config(namespace="fan_in", topics={topic.name: topic for topic in topics}, environments={})
+    began = time.monotonic()
+    stream = Stream(config, topics, systems, once=True, workers=workers)
+    records = sum(event.published.counts.consumed for event in stream.run() if isinstance(event, Commit))
+    assert not stream.errors, stream.errors
+    return time.monotonic() - began, records
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""A stream takes many topics on and on: fairly, exactly once, whoever fails or kills it, and Dagster is told."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import dagster as dg
+import oracle
+import pytest
+import yaml
+from proxied import ProxiedStream, proxied
+from proxy import REGISTRY_ERROR, S3_SLOW_DOWN, Fault
+from support import Stream
+
+from assets import stream as streams
+from assets.stream import Commit, SetAside
+from assets.streaming import Streaming
+from lakehouse.config import PROJECT, Config
+from lakehouse.errors import BadRecords
+
+SECONDS = 300
+"""How long anything may take on a busy machine."""
+
+
+def config_of(*of: Stream) -> Config:
+    topics = {stream.name: stream.topic for stream in of}
+    return Config(namespace=of[0].namespace, topics=topics, environments={})
+
+
+def together(resources, *settings) -> list[Stream]:
+    """Topics of one namespace."""
+    first = Stream(resources, settings=settings[0])
+    rest = [Stream(resources, settings=one) for one in settings[1:]]
+    for number, one in enumerate(rest):
+        one.namespace = first.namespace
+        assert one.name != first.name, number
+    return [first, *rest]
+
+
+def until(met) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not met():
+        assert time.monotonic() < deadline, f"not within {SECONDS} s"
+        time.sleep(0.1)
+
+
+@contextmanager
+def running(stream: streams.Stream):
+    """The events of a stream that runs meanwhile in another thread."""
+    events: list[streams.Event] = []
+    thread = threading.Thread(target=lambda: events.extend(_noted(stream.run(), events)))
+    thread.start()
+    try:
+        yield events
+    finally:
+        stream.stop()
+        thread.join(SECONDS)
+    assert not thread.is_alive()
+
+
+def _noted(found, events):
+    for event in found:
+        events.append(event)
+    return []
+
+
+def test_topics_take_turns_and_a_bad_record_stops_only_its_own(resources):
+    busy, calm, bad = together(resources, {"max_records_per_batch": 100}, {}, {"errors": "suspend"})
+    busy.produce_trades(range(600))
+    calm.produce_trades(range(20))
+    bad.produce_trades(range(5))
+    bad.produce([{"value": b"no Avro"}])
+    stream = streams.Stream(config_of(busy, calm, bad), [s.topic for s in (busy, calm, bad)], busy.systems, once=True)
+
+    events = list(stream.run())
+
+    commits = [event.topic.name for event in events if isinstance(event, Commit)]
+    assert commits.count(busy.name) >= 6 and commits.count(calm.name) == 1
+    # Of two workers, one may have begun with the busy topic's second batch.
+    assert commits.index(calm.name) <= 2
+    assert [type(error).__name__ for error in stream.errors.values()] == ["BadRecords"] and bad.name in stream.errors
+    aside = [event for event in events if isinstance(event, SetAside)]
+    assert [event.topic for event in aside if isinstance(event.error, BadRecords)] == [bad.name]
+    for one in (busy, calm):
+        assert one.rows() == one.expected_rows()
+        oracle.judge(one)
+    assert bad.rows() == []
+
+
+def test_what_comes_while_it_runs_is_taken_and_a_failed_topic_heals(resources):
+    with proxied(ProxiedStream(resources)) as stream:
+        stream.produce_trades(range(50))
+        with running(streams.Stream(stream.config, [stream.topic], stream.systems)) as events:
+            until(lambda: len(stream.rows()) == 50)
+            faults = [
+                stream.registry.inject(Fault("answer", times=10_000, status=500, body=REGISTRY_ERROR)),
+                stream.s3.inject(Fault("answer", times=10_000, status=503, body=S3_SLOW_DOWN)),
+            ]
+            stream.produce_trades(range(50, 90))
+            until(lambda: any(isinstance(event, SetAside) for event in events))
+            stream.s3.heal()
+            stream.registry.heal()
+            until(lambda: any(isinstance(event, streams.Healed) for event in events))
+            until(lambda: sum(e.published.counts.rows for e in events if isinstance(e, Commit)) == 90)
+        assert any(fault.fired for fault in faults)
+        oracle.judge(stream)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_ended_or_killed_in_a_batch_the_next_stream_completes_the_table(resources, tmp_path, how):
+    stream = Stream(resources, settings={"max_records_per_batch": 50})
+    stream.produce_trades(range(2_000))
+    command = [str(Path(sys.executable).with_name("lakehouse")), "stream"]
+    file = stream.declare(tmp_path)
+    process = subprocess.Popen(command, cwd=PROJECT, env={**os.environ, "LAKEHOUSE_CONFIG": str(file)})
+
+    def in_a_batch():
+        table = stream.table()
+        return table and len(stream.rows()) > 0 and any(ref.startswith("ingest_") for ref in table.metadata.refs)
+
+    try:
+        until(in_a_batch)
+        process.send_signal(how)
+        assert process.wait(SECONDS) == (0 if how == signal.SIGTERM else -signal.SIGKILL)
+    finally:
+        process.kill()
+        process.wait()
+    assert 0 < len(stream.rows()) < 2_000
+
+    stream.topic = stream.topic.model_copy(update={"max_records_per_batch": 5_000})
+    list(streams.Stream(stream.config, [stream.topic], stream.systems, once=True).run())
+    oracle.judge(stream)
+
+
+def test_each_commit_is_in_dagster_and_shown_in_glue_and_snowflake(resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(70))
+    said: list[str] = []
+    with dg.instance_for_test() as instance:
+        errors = Streaming(stream.config, [stream.topic], resources, said.append, instance, once=True).run()
+        events = {
+            hop: instance.get_latest_materialization_event(dg.AssetKey([hop, stream.name]))
+            for hop in ("iceberg", "glue", "snowflake")
+        }
+
+    assert errors == {} and any("70 records → 70 rows" in line for line in said)
+    snapshot = stream.table().current_snapshot()
+    found = {hop: event.asset_materialization for hop, event in events.items()}
+    assert {m.tags["dagster/data_version"] for m in found.values()} == {str(snapshot.snapshot_id)}
+    numbers = {name: value.value for name, value in found["iceberg"].metadata.items()}
+    assert (numbers["rows"], numbers["records_behind"]) == (70, 0)
+    assert numbers["bytes"] == int(snapshot.summary["added-files-size"])
+    assert resources.glue.registration(stream.namespace, stream.topic.table).metadata_location == (
+        stream.table().metadata_location
+    )
+    assert resources.snowflake.table_state(stream.namespace, stream.topic.table).row_count == 70
+
+
+def test_small_files_are_merged_while_it_runs(resources, monkeypatch):
+    monkeypatch.setattr(streams, "MANY_FILES", 5)
+    stream = Stream(resources, settings={"max_records_per_batch": 50})
+    stream.produce_trades(range(250))
+
+    events = list(streams.Stream(stream.config, [stream.topic], stream.systems, once=True).run())
+
+    [tidied] = [event for event in events if isinstance(event, streams.Tidied)]
+    assert tidied.maintained.before.data_files >= 5 and tidied.maintained.after.data_files == 1
+    oracle.judge(stream)
+
+
+def test_a_derived_topic_follows_its_source(resources, tmp_path):
+    source = Stream(resources)
+    source.produce_trades(range(30))
+    flagged = {"source": {"type": "derived", "from": source.name, "transform": "spark.flags:flagged"}}
+    file = source.declare(tmp_path, {f"{source.name}-flagged": flagged})
+    declared = yaml.safe_load(file.read_text())
+    config = Config.model_validate(
+        {
+            **declared,
+            "environments": {},
+            "topics": {name: {**topic, "name": name} for name, topic in declared["topics"].items()},
+        }
+    )
+
+    list(streams.Stream(config, config.topics.values(), source.systems, once=True).run())
+
+    table = source.table(f"{source.topic.table}_flagged")
+    assert table.scan().to_arrow().num_rows == 30
