@@ -152,7 +152,7 @@ def _measured(
     for number in range(1, TIMES + 1):
         began = time.monotonic()
         more()
-        measure.await_rows(catalog, table, records + number * MORE, contender, 60)
+        measure.await_rows(catalog, table, records + number * MORE, contender, 300)
         waited.append(round(time.monotonic() - began, 2))
     contender.end()
     measure.verify(catalog, table, measure.ends(stack.kafka, topic))
