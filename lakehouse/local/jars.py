@@ -58,16 +58,16 @@ def cache() -> Path:
     return Path(os.environ.get("LAKEHOUSE_CACHE") or platformdirs.user_cache_dir("lakehouse")).resolve()
 
 
-def locked(servers: Collection[str] | None = None) -> list[Jar]:
-    """The artefacts of some servers, or of all."""
-    lines = (line.split() for line in LOCK.read_text().splitlines() if not line.startswith("#"))
+def locked(servers: Collection[str] | None = None, lock: Path | None = None) -> list[Jar]:
+    """The artefacts of some servers, or of all, in the embedded stack's lock or in another one."""
+    lines = (line.split() for line in (lock or LOCK).read_text().splitlines() if not line.startswith("#"))
     jars = [Jar(server, sha256, int(size), path) for server, sha256, size, path in lines]
     return [jar for jar in jars if servers is None or jar.server in servers]
 
 
-def paths(server: str) -> list[Path]:
+def paths(server: str, lock: Path | None = None) -> list[Path]:
     """Where the artefacts of a server are once `fetch` has returned."""
-    return [jar.path for jar in locked([server])]
+    return [jar.path for jar in locked([server], lock)]
 
 
 def unpacked(server: str) -> Path:
@@ -81,20 +81,21 @@ def missing(servers: Collection[str] | None = None) -> list[Jar]:
     return _Verified(cache()).missing(locked(servers))
 
 
-def fetch(servers: Collection[str], progress: Progress | None = None) -> None:
+def fetch(servers: Collection[str], progress: Progress | None = None, lock: Path | None = None) -> None:
     """Bring the artefacts of these servers into the cache, verified, and unpack archives.
 
+    Parameters: their names in `lock` (by default, the embedded stack's), and where to show downloads.
     Raises: LakehouseError when one cannot be had or is not what the lock says; the cache then holds what was good.
     """
     verified = _Verified(cache())
     with explain_full_disk(cache()):
-        if absent := verified.missing(locked(servers)):
+        if absent := verified.missing(locked(servers, lock)):
             (cache() / "jars").mkdir(parents=True, exist_ok=True)
             with ThreadPoolExecutor(8) as pool:
                 for jar in pool.map(lambda jar: _download(jar, progress), absent):
                     verified.add(jar)
             verified.save()
-        for jar in locked(servers):
+        for jar in locked(servers, lock):
             if jar.path.name.endswith(".tar.gz") and not unpacked(jar.server).exists():
                 with _scratch(cache() / "unpacked") as folder:
                     shutil.unpack_archive(jar.path, folder)

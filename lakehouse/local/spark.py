@@ -6,18 +6,48 @@ Started by `java` itself: spark-submit's launcher asks for a module (jdk.incubat
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 
 from lakehouse.local import jars
 from lakehouse.local.context import LOOPBACK, Context
 from lakehouse.local.java import class_path, java
 from lakehouse.local.process import Server
 
-# What Spark reflects upon: org.apache.spark.launcher.JavaModuleOptions of Spark 4.1.
 MAX_VALUE = 64 * 1024 * 1024
 """Bytes of one value in an Avro record; Kafka's own limit for a message is below that."""
 
+# A message of five bytes may claim to hold a billion items: Avro would make room for them, and end the process.
+AVRO_LIMITS = tuple(
+    f"-Dorg.apache.avro.limits.{name}={limit}"
+    for name, limit in {
+        "collectionItems.maxLength": 1_000_000,
+        "bytes.maxLength": MAX_VALUE,
+        "string.maxLength": MAX_VALUE,
+    }.items()
+)
+"""Options of every JVM that decodes."""
+
+SETTINGS = MappingProxyType(
+    {
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.sql.session.timeZone": "UTC",
+        # Clients would note who calls each of Spark's functions, and look for IPython: 0.2 s of every small batch.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+        # 200 by default, for clusters: a MERGE of 1,000 keys into 3 million rows takes 8 s then, and 2 s with 4.
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.sources.v2.bucketing.enabled": "true",
+        "spark.sql.iceberg.planning.preserve-data-grouping": "true",
+        # Executors are JVMs of their own, except in the embedded server.
+        "spark.executor.extraJavaOptions": " ".join(AVRO_LIMITS),
+    }
+)
+"""What a Spark Connect server needs to serve lakehouse, wherever it runs (docs/clusters.md). Catalogs are set by each
+session."""
+
+# What Spark reflects upon: org.apache.spark.launcher.JavaModuleOptions of Spark 4.1.
 _OPENED = (
     "java.base/java.lang",
     "java.base/java.lang.invoke",
@@ -37,60 +67,73 @@ _OPENED = (
 )
 
 
-def server(context: Context) -> Server:
-    """The server. Catalogs are set by each session; what is set here cannot be, or holds for all."""
+def server(context: Context, settings: Mapping[str, str] = MappingProxyType({})) -> Server:
+    """The server, with Spark in its own process.
+
+    Parameters: `settings` go before those of the embedded server: another master makes it the driver of a cluster.
+    """
     folder = context.home.folder("spark")
     scratch = context.home.folder("spark/tmp")
     port = context.ports["spark"]
-    settings = {
+    embedded = {
         "spark.app.name": "lakehouse",
         "spark.master": "local[*]",
         "spark.connect.grpc.binding.address": LOOPBACK,
-        "spark.connect.grpc.binding.port": port,
+        "spark.connect.grpc.binding.port": str(port),
         "spark.driver.bindAddress": LOOPBACK,
         "spark.driver.host": LOOPBACK,
         "spark.ui.enabled": "false",
-        "spark.local.dir": scratch,
-        "spark.sql.warehouse.dir": folder / "warehouse",
-        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        "spark.sql.session.timeZone": "UTC",
-        # Clients would note who calls each of Spark's functions, and look for IPython: 0.2 s of every small batch.
-        "spark.python.sql.dataFrameDebugging.enabled": "false",
-        # 200 by default, for clusters: a MERGE of 1,000 keys into 3 million rows takes 8 s then, and 2 s with 4.
-        "spark.sql.shuffle.partitions": 4,
-        "spark.sql.sources.v2.bucketing.enabled": "true",
-        "spark.sql.iceberg.planning.preserve-data-grouping": "true",
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
-    limits = {"collectionItems.maxLength": 1_000_000, "bytes.maxLength": MAX_VALUE, "string.maxLength": MAX_VALUE}
-    # A message of five bytes may claim to hold a billion items: Avro would make room for them, and end the process.
-    settings |= {f"org.apache.avro.limits.{name}": limit for name, limit in limits.items()}
-    spark_home = Path(find_spec("pyspark").submodule_search_locations[0])
-    libs = f"{spark_home}/jars/*:{class_path(jars.paths('spark'))}"
     return Server(
         name="spark",
-        command=java(
-            *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
-            "-Djdk.reflect.useDirectMethodHandle=false",
-            "-Dio.netty.tryReflectionSetAccessible=true",
-            f"-Djava.io.tmpdir={scratch}",
-            *(f"-D{name}={value}" for name, value in settings.items()),
-            "-cp",
-            libs,
+        command=spark_java(
             "org.apache.spark.sql.connect.service.SparkConnectServer",
+            options=(
+                f"-Djava.io.tmpdir={scratch}",
+                *AVRO_LIMITS,
+                *(f"-D{name}={value}" for name, value in {**embedded, **SETTINGS, **settings}.items()),
+            ),
+            libraries=jars.paths("spark"),
             heap="2g",
         ),
         folder=folder,
         address=context.environment["SPARK_REMOTE"],
         ready=lambda: _ready(port),
-        env={
-            **context.environment,
-            "SPARK_HOME": str(spark_home),
-            "SPARK_LOCAL_IP": LOOPBACK,
-            "PYSPARK_PYTHON": sys.executable,
-        },
+        env={**context.environment, **spark_environment()},
         ports={"spark": port},
         seconds=120,
     )
+
+
+def spark_java(
+    main: str, *arguments: str, options: Sequence[str] = (), libraries: Sequence[Path] = (), heap: str
+) -> tuple[str, ...]:
+    """The command line of one of Spark's own processes.
+
+    Parameters: the class to run and its arguments, options of the JVM, jars beside Spark's, and the largest heap.
+    """
+    return java(
+        *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
+        "-Djdk.reflect.useDirectMethodHandle=false",
+        "-Dio.netty.tryReflectionSetAccessible=true",
+        *options,
+        "-cp",
+        class_path([_spark_home() / "jars/*", *libraries]),
+        main,
+        *arguments,
+        heap=heap,
+    )
+
+
+def spark_environment() -> dict[str, str]:
+    """What Spark's own processes find in their environment."""
+    return {"SPARK_HOME": str(_spark_home()), "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable}
+
+
+def _spark_home() -> Path:
+    return Path(find_spec("pyspark").submodule_search_locations[0])
 
 
 def _ready(port: int) -> bool:

@@ -134,10 +134,9 @@ def rest_server(stack, tmp_path_factory):
     """The fixture server's address and database; its files are those of the stack."""
     home = Home(tmp_path_factory.mktemp("rest") / "home")
     database = home.folder("rest") / "catalog.db"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jars, "LOCK", Path(__file__).with_name("rest_catalog.lock"))
-        jars.fetch(["rest"])
-        libraries = class_path(jars.paths("rest"))
+    lock = Path(__file__).with_name("rest_catalog.lock")
+    jars.fetch(["rest"], lock=lock)
+    libraries = class_path(jars.paths("rest", lock))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     address = f"http://127.0.0.1:{port}"

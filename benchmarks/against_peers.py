@@ -1,0 +1,190 @@
+"""One Kafka topic of stock trades into Iceberg, by this project and by others, in one run on one machine.
+
+    python benchmarks/against_peers.py --records 2000000
+
+It starts a stack of its own (Kafka, registry, S3, catalog, Spark) in a folder that it removes in the end, and fetches
+the others' jars, locked by hash. Each contender is warmed up with a small topic, then catches up with the large one:
+the same topic, the same empty table, the same catalog and store, every record committed exactly once, which is verified
+by the offsets in the rows. Then a few hundred records come in at a time, and how long until a reader sees them is its
+freshness. One contender works at a time. What it says is written to benchmarks/results/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+from ingest import fill
+from peers import measure, plots, pyiceberg_loop
+from peers.connect_sink import ConnectSink
+from peers.contender import COLUMNS, COMMIT_SECONDS, NAMESPACE, Contender, PythonContender, Stack
+from peers.flink_sql import FlinkSql
+from peers.lakehouse_itself import Lakehouse
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType
+from rich.console import Console
+from rich.table import Table
+
+from assets.ingestion import Systems
+from lakehouse import config as configuration
+from lakehouse.local import stack as local_stack
+from lakehouse.local.environment import environment
+from lakehouse.local.home import Home
+from lakehouse.systems import connected
+from resources.catalog import PROPERTIES
+
+RESULTS = Path(__file__).with_name("results")
+SERVERS = ("kafka", "registry", "s3", "spark")
+WARM_UP = 50_000
+MORE, TIMES = 200, 5
+"""How many records come at a time when freshness is measured, and how often."""
+
+
+def main() -> None:
+    """Measure, verify, write down."""
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--records", type=int, default=2_000_000)
+    arguments.add_argument("--only", action="append", help="a contender by name; several times for several")
+    arguments.add_argument("--results", type=Path, default=RESULTS)
+    arguments.add_argument("--note", default="", help="what else is to be known about this run, kept with it")
+    given = arguments.parse_args()
+    with tempfile.TemporaryDirectory(prefix="peers-") as folder:
+        home = Home(Path(folder) / "home")
+        local_stack.up(home, SERVERS)
+        try:
+            os.environ.update(environment(home), LAKEHOUSE_HOME=str(home.path), LAKEHOUSE_ENV="local")
+            results = _all(home, Path(folder), given.records, given.only)
+        finally:
+            local_stack.down(home)
+    found = {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": f"{psutil.cpu_count()} cores, {psutil.virtual_memory().total / 1e9:.0f} GB, {platform.system()}",
+        "note": given.note,
+        "commit_seconds": COMMIT_SECONDS,
+        "results": [result.to_json() for result in results],
+    }
+    given.results.mkdir(exist_ok=True)
+    (given.results / "against_peers.json").write_text(json.dumps(found, indent=2) + "\n")
+    plots.draw(results, given.results)
+    show(results)
+
+
+def _all(home: Home, folder: Path, records: int, only: list[str] | None) -> list[measure.Result]:
+    with connected(configuration.load()) as found:
+        systems = Systems(found.kafka, found.schema_registry, found.spark, found.catalog)
+        catalog = found.catalog.iceberg()
+        catalog.create_namespace_if_not_exists(NAMESPACE)
+        stack = Stack(
+            kafka=os.environ["KAFKA_BOOTSTRAP_SERVERS"],
+            registry=os.environ["SCHEMA_REGISTRY_URL"],
+            catalog=home.catalog,
+            warehouse=os.environ["ICEBERG_WAREHOUSE"],
+            s3=os.environ["AWS_ENDPOINT_URL_S3"],
+            region=os.environ["AWS_REGION"],
+            folder=folder,
+        )
+        contenders: list[Contender] = [
+            Lakehouse(stack, home),
+            PythonContender("pyiceberg loop", pyiceberg_loop.work, stack),
+            ConnectSink(stack),
+            FlinkSql(stack),
+        ]
+        warm_up, topic = (fill(systems, count, "avro") for count in (WARM_UP, records))
+        more = _producer(systems, topic)
+        results = []
+        for contender in contenders:
+            if only and contender.name not in only:
+                continue
+            contender.start()
+            try:
+                results.append(_measured(contender, catalog, stack, warm_up, topic, more))
+            finally:
+                contender.stop()
+            print(json.dumps(results[-1].to_json()), flush=True)
+        return results
+
+
+def _producer(systems: Systems, topic: str) -> Callable[[], None]:
+    """Puts MORE records that the topic has had before into it."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": systems.kafka.bootstrap_servers, "group.id": "more"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    values = [message.value() for message in consumer.consume(MORE, timeout=20)]
+    consumer.close()
+    producer = systems.kafka.producer()
+
+    def produce() -> None:
+        for number, value in enumerate(values):
+            producer.produce(topic, key=str(number), value=value)
+        producer.flush()
+
+    return produce
+
+
+def _measured(
+    contender: Contender, catalog: Catalog, stack: Stack, warm_up: str, topic: str, more: Callable[[], None]
+) -> measure.Result:
+    name = "".join(letter if letter.isalnum() else "_" for letter in contender.name.lower())
+    tables = {source: f"{name}_{what}" for source, what in ((warm_up, "warm_up"), (topic, "trades"))}
+    for table in tables.values():
+        if not contender.makes_its_table:
+            catalog.create_table((NAMESPACE, table), _schema(), properties=PROPERTIES)
+    contender.begin(warm_up, tables[warm_up])
+    measure.await_rows(catalog, tables[warm_up], sum(measure.ends(stack.kafka, warm_up).values()), contender, 600)
+    contender.end()
+    table, records = tables[topic], sum(measure.ends(stack.kafka, topic).values())
+    with measure.metered(contender) as used:
+        began = time.monotonic()
+        contender.begin(topic, table)
+        measure.await_rows(catalog, table, records, contender, 300 + records / 5_000)
+        seconds = time.monotonic() - began
+    commits, waited = measure.commits(catalog, table), []
+    for number in range(1, TIMES + 1):
+        began = time.monotonic()
+        more()
+        measure.await_rows(catalog, table, records + number * MORE, contender, 300)
+        waited.append(round(time.monotonic() - began, 2))
+    contender.end()
+    measure.verify(catalog, table, measure.ends(stack.kafka, topic))
+    return measure.Result(
+        contender=contender.name,
+        records=records,
+        seconds=round(seconds, 2),
+        records_per_second=round(records / seconds),
+        peak_rss_mb=round(used.peak_bytes / 1e6),
+        cpu_seconds_per_million=round(used.cpu_seconds / records * 1e6, 2),
+        commits=commits,
+        freshness_seconds=sorted(waited),
+    )
+
+
+def _schema() -> Schema:
+    types = {"string": StringType(), "int": IntegerType()}
+    columns = {name: types[type_] for name, type_ in COLUMNS.items()}
+    columns |= {"kafka_partition": IntegerType(), "kafka_offset": LongType()}
+    return Schema(*(NestedField(n, name, type_, required=False) for n, (name, type_) in enumerate(columns.items(), 1)))
+
+
+def show(results: list[measure.Result]) -> None:
+    """Print a table."""
+    columns = ("contender", "records/s", "peak memory MB", "CPU s/million", "commits", "fresh after s: median, most")
+    table = Table(*columns)
+    for r in results:
+        fresh = f"{r.freshness_seconds[len(r.freshness_seconds) // 2]:.1f}, {r.freshness_seconds[-1]:.1f}"
+        numbers = (f"{r.records_per_second:,}", f"{r.peak_rss_mb:,.0f}", f"{r.cpu_seconds_per_million:.1f}")
+        table.add_row(r.contender, *numbers, str(r.commits), fresh)
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

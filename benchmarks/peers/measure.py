@@ -1,0 +1,137 @@
+"""How a contender is measured: by its processes from outside, and by the table, as any reader of it would."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+
+import psutil
+from confluent_kafka import Consumer, TopicPartition
+from pyiceberg.catalog import Catalog
+
+from peers.contender import NAMESPACE, Contender
+
+LOOK_SECONDS = 0.2
+"""How often somebody looks whether a table has everything."""
+
+
+@dataclass
+class Used:
+    """What processes took: CPU seconds, and resident bytes at their peak, together."""
+
+    cpu_seconds: float = 0
+    peak_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Result:
+    """One contender in one run. Memory and CPU are those of the catch-up, without Kafka's, S3's and the registry's."""
+
+    contender: str
+    records: int
+    seconds: float
+    """From the order to begin until a reader saw every record."""
+    records_per_second: float
+    peak_rss_mb: float
+    cpu_seconds_per_million: float
+    commits: int
+    """In the catch-up."""
+    freshness_seconds: list[float]
+    """From the first of a few hundred more records until a reader saw them all, each time anew, in order of size."""
+
+    def to_json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+@contextmanager
+def metered(contender: Contender) -> Iterator[Used]:
+    """What the contender's processes use inside. Processes that come and go count while they are seen."""
+    used, ended = Used(), threading.Event()
+    before = {process: seconds for process, seconds, _ in _looked_at(contender)}
+    last: dict[psutil.Process, float] = {}
+
+    def look() -> None:
+        found = list(_looked_at(contender))
+        last.update((process, seconds) for process, seconds, _ in found)
+        used.peak_bytes = max(used.peak_bytes, sum(resident for *_, resident in found))
+
+    def keep_looking() -> None:
+        while not ended.wait(LOOK_SECONDS):
+            look()
+
+    watcher = threading.Thread(target=keep_looking, daemon=True)
+    watcher.start()
+    try:
+        yield used
+    finally:
+        ended.set()
+        watcher.join()
+        look()
+        used.cpu_seconds = sum(seconds - before.get(process, 0) for process, seconds in last.items())
+
+
+def _looked_at(contender: Contender) -> Iterator[tuple[psutil.Process, float, int]]:
+    for leader in contender.processes():
+        for process in (leader, *leader.children(recursive=True)):
+            try:
+                times = process.cpu_times()
+                yield process, times.user + times.system, process.memory_info().rss
+            except psutil.NoSuchProcess:
+                continue
+
+
+def rows(catalog: Catalog, table: str) -> int:
+    """Rows in a table as it is now, by its newest snapshot; 0 when there is none yet."""
+    identifier = (NAMESPACE, table)
+    snapshot = catalog.load_table(identifier).current_snapshot() if catalog.table_exists(identifier) else None
+    return int(snapshot.summary.additional_properties["total-records"]) if snapshot else 0
+
+
+def await_rows(catalog: Catalog, table: str, wanted: int, contender: Contender, seconds: float) -> None:
+    """Wait until a reader sees so many rows.
+
+    Raises: RuntimeError when the contender fails, takes longer, or has more.
+    """
+    deadline = time.monotonic() + seconds
+    while (found := rows(catalog, table)) < wanted:
+        if failure := contender.failure():
+            raise RuntimeError(f"{contender.name} failed with {found:,} of {wanted:,} rows: {failure}")
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{contender.name} has {found:,} of {wanted:,} rows after {seconds:.0f} s")
+        time.sleep(LOOK_SECONDS)
+    if found > wanted:
+        raise RuntimeError(f"{contender.name} has {found:,} rows of {wanted:,} records: some are there twice")
+
+
+def commits(catalog: Catalog, table: str) -> int:
+    """Snapshots that added rows."""
+    found = catalog.load_table((NAMESPACE, table)).snapshots()
+    return sum(int(snapshot.summary.additional_properties.get("added-records", 0)) > 0 for snapshot in found)
+
+
+def ends(kafka: str, topic: str) -> dict[int, int]:
+    """The end offset of each partition."""
+    consumer = Consumer({"bootstrap.servers": kafka, "group.id": "measure"})
+    try:
+        partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
+        return {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=20)[1] for p in partitions}
+    finally:
+        consumer.close()
+
+
+def verify(catalog: Catalog, table: str, ends: dict[int, int]) -> None:
+    """Every record of the topic is one row, by the partition and offset in the rows themselves.
+
+    Raises: RuntimeError otherwise.
+    """
+    read = catalog.load_table((NAMESPACE, table)).scan(selected_fields=("kafka_partition", "kafka_offset")).to_arrow()
+    groups = read.group_by(["kafka_partition", "kafka_offset"]).aggregate([])
+    by_partition = groups.group_by("kafka_partition").aggregate([("kafka_offset", "count"), ("kafka_offset", "max")])
+    found = {row["kafka_partition"]: row for row in by_partition.to_pylist()}
+    distinct = {p: (found[p]["kafka_offset_count"], found[p]["kafka_offset_max"] + 1) for p in found}
+    expected = {p: (end, end) for p, end in ends.items() if end}
+    if distinct != expected or read.num_rows != sum(ends.values()):
+        raise RuntimeError(f"{table} has {read.num_rows:,} rows, {distinct} by partition, where the topic has {ends}")

@@ -1,0 +1,48 @@
+"""Bars as SVG, written by hand: no library for drawing is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from html import escape
+from pathlib import Path
+
+from peers.measure import Result
+
+WIDTH, LEFT, RIGHT, BAR, GAP, TOP = 640, 130, 90, 22, 10, 34
+OURS, OTHERS = "#1f6feb", "#8b949e"
+
+
+def draw(results: list[Result], folder: Path) -> None:
+    """One file a measure."""
+    measures: dict[str, tuple[str, Callable[[Result], float], str]] = {
+        "rate": ("Records per second, catching up (more is better)", lambda r: r.records_per_second, ",.0f"),
+        "cpu": ("CPU seconds per million records (less is better)", lambda r: r.cpu_seconds_per_million, ".1f"),
+        "memory": ("Resident memory at its peak, MB (less is better)", lambda r: r.peak_rss_mb, ",.0f"),
+        "freshness": (
+            "Seconds until a reader sees 200 new records, median (less is better)",
+            lambda r: r.freshness_seconds[len(r.freshness_seconds) // 2],
+            ".1f",
+        ),
+    }
+    for name, (title, value, format_) in measures.items():
+        bars = [(result.contender, value(result)) for result in results]
+        (folder / f"against_peers_{name}.svg").write_text(_bars(title, bars, format_))
+
+
+def _bars(title: str, bars: list[tuple[str, float]], format_: str) -> str:
+    most = max(value for _, value in bars) or 1
+    height = TOP + len(bars) * (BAR + GAP) + GAP
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" font-family="sans-serif">',
+        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
+        f'<text x="8" y="20" font-size="14" font-weight="bold">{escape(title)}</text>',
+    ]
+    for number, (name, value) in enumerate(bars):
+        y, length = TOP + number * (BAR + GAP), (WIDTH - LEFT - RIGHT) * value / most
+        text = f'y="{y + BAR * 0.7:.0f}" font-size="13"'
+        lines += [
+            f'<text x="{LEFT - 8}" {text} text-anchor="end">{escape(name)}</text>',
+            f'<rect x="{LEFT}" y="{y}" width="{length:.1f}" height="{BAR}" fill="{OTHERS if number else OURS}"/>',
+            f'<text x="{LEFT + length + 6:.1f}" {text}>{value:{format_}}</text>',
+        ]
+    return "\n".join([*lines, "</svg>", ""])

