@@ -5,6 +5,7 @@ import os
 import boto3
 import dagster as dg
 import pytest
+from starting import ONE_AT_A_TIME
 
 from lakehouse.config import PROJECT, load
 from lakehouse.local import stack as local_stack
@@ -37,7 +38,8 @@ def stack(tmp_path_factory):
     home = Home(tmp_path_factory.mktemp("stack") / "home")
     before = dict(os.environ)
     try:
-        local_stack.up(home, SERVERS)
+        with ONE_AT_A_TIME:
+            local_stack.up(home, SERVERS)
         os.environ.update(environment(home), LAKEHOUSE_HOME=str(home.path))
         yield home
     finally:
