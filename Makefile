@@ -10,8 +10,8 @@ help:  ## Show this
 demo: venv  ## Start everything, run the main job, print its result, stay up until Ctrl-C (ONCE=1: stop at the end)
 	@$(BIN)/lakehouse demo $(if $(ONCE),--once)
 
-test: venv  ## Run all tests, two files at a time, each process with an embedded stack of its own
-	@$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+test: venv  ## Run all tests
+	@$(BIN)/pytest
 
 pipeline: venv  ## What a change must pass before it is deployed, on the embedded stack: see .github/workflows
 	@.github/pipeline

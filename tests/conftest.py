@@ -5,7 +5,6 @@ import os
 import boto3
 import dagster as dg
 import pytest
-from starting import ONE_AT_A_TIME
 
 from lakehouse.config import PROJECT, load
 from lakehouse.local import stack as local_stack
@@ -38,8 +37,7 @@ def stack(tmp_path_factory):
     home = Home(tmp_path_factory.mktemp("stack") / "home")
     before = dict(os.environ)
     try:
-        with ONE_AT_A_TIME:
-            local_stack.up(home, SERVERS)
+        local_stack.up(home, SERVERS)
         os.environ.update(environment(home), LAKEHOUSE_HOME=str(home.path))
         yield home
     finally:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from starting import ONE_AT_A_TIME
 from support import Stream
 
 from lakehouse.local import process
@@ -23,8 +22,7 @@ def dagster_of(stream: Stream, home: Home, folder: Path) -> Iterator[None]:
     before = os.environ.get("LAKEHOUSE_CONFIG")
     os.environ["LAKEHOUSE_CONFIG"] = str(stream.declare(folder))
     try:
-        with ONE_AT_A_TIME:
-            local_stack.up(home, DAGSTER)
+        local_stack.up(home, DAGSTER)
         yield
     finally:
         for name in reversed(DAGSTER):

@@ -13,12 +13,6 @@ pytest_plugins = ["cluster_fixtures"]
 SCHEMA = 'syntax = "proto3"; message Seat { int64 number = 1; string holder = 2; }'
 
 
-@pytest.fixture(autouse=True)
-def a_task_for_each_partition(monkeypatch):
-    """As of large batches: one so small would be a single task."""
-    monkeypatch.setattr("spark.records.RECORDS_A_TASK", 1)
-
-
 @pytest.fixture
 def on_both_workers(cluster):
     """Fails a test during which the executor of a worker has ended no task."""

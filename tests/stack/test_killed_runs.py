@@ -7,7 +7,6 @@ import dagster as dg
 import psutil
 import pytest
 from dagster_stack import DAGSTER, dagster_of
-from starting import ONE_AT_A_TIME
 from support import Stream
 
 from lakehouse.local import dagster, process
@@ -83,8 +82,7 @@ def test_a_run_killed_in_a_batch_heals_without_anybody(stack, stream, instance):
         kill(*(member for server in servers for member in running[server].processes), worker)
         assert not a_run_came_through() and published(stream)[0] < RECORDS
         killed.add(run_id)
-        with ONE_AT_A_TIME:
-            local_stack.up(stack, DAGSTER)
+        local_stack.up(stack, DAGSTER)
 
     wait_until(a_run_came_through)
     assert [instance.get_run_by_id(run_id).status for run_id in killed] == 3 * [dg.DagsterRunStatus.FAILURE]
