@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help venv demo test chaos pipeline
+.PHONY: help venv demo test long chaos pipeline
 .DEFAULT_GOAL := help
 
 help:  ## Show this
@@ -12,6 +12,9 @@ demo: venv  ## Start everything, run the main job, print its result, stay up unt
 
 test: venv  ## Run all tests
 	@$(BIN)/pytest
+
+long: venv  ## The tests that `make test` leaves out: a Spark cluster, killed workers and daemons, a kill at every change
+	@$(BIN)/pytest -m long
 
 pipeline: venv  ## What a change must pass before it is deployed, on the embedded stack: see .github/workflows
 	@.github/pipeline

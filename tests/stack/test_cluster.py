@@ -9,8 +9,15 @@ from totals import Totals
 from assets.maintenance import maintain
 
 pytest_plugins = ["cluster_fixtures"]
+pytestmark = pytest.mark.long
 
 SCHEMA = 'syntax = "proto3"; message Seat { int64 number = 1; string holder = 2; }'
+
+
+@pytest.fixture(autouse=True)
+def a_task_for_each_partition(monkeypatch):
+    """As of large batches: one so small would be a single task."""
+    monkeypatch.setattr("spark.records.RECORDS_A_TASK", 1)
 
 
 @pytest.fixture
@@ -24,8 +31,8 @@ def on_both_workers(cluster):
 
 def test_trades_become_totals_in_tables_that_are_maintained(on_cluster, on_both_workers):
     totals = Totals(on_cluster)
-    for first in (0, 2_000):
-        totals.produce(range(first, first + 2_000), 1_790_000_000_000 + first)
+    for first in (0, 1_000, 2_000, 3_000):
+        totals.produce(range(first, first + 1_000), 1_790_000_000_000 + first)
         totals.run()
     expected, sums = totals.trades.expected_rows(), totals.expected()
     totals.trades.produce([{"value": b"not a trade"}])

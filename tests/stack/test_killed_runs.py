@@ -12,6 +12,8 @@ from support import Stream
 from lakehouse.local import dagster, process
 from lakehouse.local import stack as local_stack
 
+pytestmark = pytest.mark.long
+
 BATCH, RECORDS = 500, 4_000
 DIES_TOO = {"nothing": (), "who starts runs": ("dagster-daemon",), "who would notice": DAGSTER}
 """What is killed together with a run's worker."""
