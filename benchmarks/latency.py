@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 import yaml
 from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import StaticTable
 from rich.console import Console
 from rich.table import Table
@@ -114,10 +115,16 @@ def watched(systems: Any, namespace: str, topics: list[str]) -> Iterator[dict[st
     glue = systems.glue.client()
 
     def in_iceberg(topic: str) -> str | None:
-        return catalog.load_table((namespace, topic)).metadata_location
+        try:
+            return catalog.load_table((namespace, topic)).metadata_location
+        except NoSuchTableError:
+            return None
 
     def in_glue(topic: str) -> str | None:
-        return glue.get_table(DatabaseName=namespace, Name=topic)["Table"]["Parameters"]["metadata_location"]
+        try:
+            return glue.get_table(DatabaseName=namespace, Name=topic)["Table"]["Parameters"]["metadata_location"]
+        except glue.exceptions.EntityNotFoundException:
+            return None
 
     def in_snowflake(topic: str) -> str | None:
         state = systems.snowflake.table_state(namespace, topic)
@@ -147,11 +154,7 @@ def watch(ask: Callable[[str], str | None], hop: str, seen: Seen, stopping: thre
     """Ask about each topic again and again."""
     while not stopping.wait(ASKED_EVERY[hop]):
         for topic, found in seen.items():
-            try:
-                location = ask(topic)
-            except Exception:
-                # There is no such table yet; if there never is, the report says so.
-                continue
+            location = ask(topic)
             if location and (not found or found[-1][1] != location):
                 found.append((time.time(), location))
 
