@@ -20,6 +20,7 @@ from proxy import REGISTRY_ERROR, S3_SLOW_DOWN, Fault
 from support import Stream
 
 from assets import stream as streams
+from assets.failures import HEALS
 from assets.stream import Commit, SetAside
 from assets.streaming import Streaming
 from lakehouse.config import PROJECT, Config
@@ -88,6 +89,8 @@ def test_topics_take_turns_and_a_bad_record_stops_only_its_own(resources):
     assert [type(error).__name__ for error in stream.errors.values()] == ["BadRecords"] and bad.name in stream.errors
     aside = [event for event in events if isinstance(event, SetAside)]
     assert [event.topic for event in aside if isinstance(event.error, BadRecords)] == [bad.name]
+    # Nothing else may stop a topic but a system that is waited for.
+    assert all(isinstance(event.error, (BadRecords, *HEALS)) for event in aside), aside
     for one in (busy, calm):
         assert one.rows() == one.expected_rows()
         oracle.judge(one)
