@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,12 +124,22 @@ def followers(config: Config, systems: Any, tell: Callable[[Shown | NotShown], N
     def registered(topic: Topic) -> dict[str, object]:
         return {"metadata_location": register(config, topic, catalog, glue)}
 
+    session = ExitStack()
+
     def refreshed(topic: Topic) -> dict[str, object]:
         current = seen_by_snowflake.current(config.namespace, topic)
-        if current.table in ready:
-            snowflake.refresh(config.namespace, current.table)
-            return {}
-        state = show(config, current, seen_by_snowflake, snowflake)
+        try:
+            if not ready:
+                session.enter_context(snowflake.staying())
+            if current.table in ready:
+                snowflake.refresh(config.namespace, current.table)
+                return {}
+            state = show(config, current, seen_by_snowflake, snowflake)
+        except Exception:
+            # The session may be what is gone, or its key may have been rotated.
+            ready.clear()
+            session.close()
+            raise
         ready.add(current.table)
         return {"dagster/row_count": state.row_count}
 

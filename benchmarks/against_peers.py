@@ -22,10 +22,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
-from ingest import fill
+from ingest import FIELDS, fill
 from peers import measure, plots, pyiceberg_loop
 from peers.connect_sink import ConnectSink
-from peers.contender import COLUMNS, COMMIT_SECONDS, NAMESPACE, Contender, PythonContender, Stack
+from peers.contender import COMMIT_SECONDS, NAMESPACE, Contender, PythonContender, Stack
 from peers.flink_sql import FlinkSql
 from peers.lakehouse_itself import Lakehouse
 from pyiceberg.catalog import Catalog
@@ -170,7 +170,7 @@ def _measured(
 
 def _schema() -> Schema:
     types = {"string": StringType(), "int": IntegerType()}
-    columns = {name: types[type_] for name, type_ in COLUMNS.items()}
+    columns = {name: types[type_] for name, type_ in FIELDS.items()}
     columns |= {"kafka_partition": IntegerType(), "kafka_offset": LongType()}
     return Schema(*(NestedField(n, name, type_, required=False) for n, (name, type_) in enumerate(columns.items(), 1)))
 

@@ -57,7 +57,8 @@ def main() -> None:
     topics = [f"{namespace}_{n}" for n in range(given.topics)]
     with connected(configuration.load()) as systems, tempfile.TemporaryDirectory() as folder:
         pool = prepared(systems, topics)
-        with streaming(Path(folder), namespace, topics), watched(systems, namespace, topics) as seen:
+        own_session = systems.snowflake.staying()
+        with streaming(Path(folder), namespace, topics), own_session, watched(systems, namespace, topics) as seen:
             produce(systems, topics, pool, given.rate, given.warm_up)
             began = time.time()
             produce(systems, topics, pool, given.rate, given.seconds)

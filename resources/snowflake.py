@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import dagster as dg
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from lakehouse import naming
 from lakehouse.errors import LakehouseError, Unreachable
@@ -77,6 +77,8 @@ class Snowflake(dg.ConfigurableResource):
     port: int | None = Field(None, description="Port, if it is not 443.")
     protocol: str | None = Field(None, description="`http` for the local server only.")
 
+    _session: Any = PrivateAttr(None)
+
     @property
     def account_identifier(self) -> str:
         """The account.
@@ -105,11 +107,14 @@ class Snowflake(dg.ConfigurableResource):
 
     @contextlib.contextmanager
     def connect(self) -> Iterator[SnowflakeConnection]:
-        """A session, closed at the end whatever happens. Each statement commits by itself.
+        """A session, closed at the end whatever happens, or the one of `staying`. Each statement commits by itself.
 
         Raises: Unreachable when nothing answers; LakehouseError when the key or the role is refused, or a statement in
         the body fails.
         """
+        if self._session is not None:
+            yield self._session
+            return
         # Importing it costs seconds (it brings Snowpark), so not before it is needed.
         from dagster_snowflake import SnowflakeResource
         from snowflake.connector.errors import DatabaseError, OperationalError
@@ -147,6 +152,18 @@ class Snowflake(dg.ConfigurableResource):
         # dagster-snowflake leaves the session open when the body raises; closing it twice does no harm.
         with contextlib.closing(connection), opened:
             yield connection
+
+    @contextlib.contextmanager
+    def staying(self) -> Iterator[None]:
+        """One session for all that is asked in the body, by one thread: a login takes longer than most statements.
+
+        Raises: as `connect`.
+        """
+        with self.connect() as self._session:
+            try:
+                yield
+            finally:
+                self._session = None
 
     def query(self, statement: str, params: Sequence[Any] = ()) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Run one statement and fetch all its rows.

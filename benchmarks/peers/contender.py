@@ -19,16 +19,6 @@ COMMIT_SECONDS = 5
 HEAP = "2g"
 """Of each JVM that does a contender's work."""
 
-COLUMNS = {
-    "side": "string",
-    "quantity": "int",
-    "symbol": "string",
-    "price": "int",
-    "account": "string",
-    "userid": "string",
-}
-"""A stock trade."""
-
 
 @dataclass(frozen=True)
 class Stack:

