@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from lakehouse.cloud import confluent_keys, snowflake_keys
 from lakehouse.cloud.snowflake_steps import Key
 from lakehouse.cloud.step import Step
+from resources.confluent.waiting import REAL, Clock
 
 GRACE_DAYS = 1.0
 """A replaced key goes on for so long: longer than any run (Dagster ends one after two hours)."""
@@ -22,13 +23,14 @@ class Policy:
     grace_days: float = GRACE_DAYS
 
 
-def rotate(steps: Sequence[Step], policy: Policy) -> Iterator[str]:
+def rotate(steps: Sequence[Step], policy: Policy, clock: Clock = REAL) -> Iterator[str]:
     """Replace what is old enough, finish what was begun, retire what is out of its grace; says what was done.
 
+    Parameters: `clock` is by which a new key is waited for.
     Raises: UnclearState when it cannot be told which key is in use; LakehouseError; Unreachable.
     """
     for done in confluent_keys.rotate(
-        steps, day_count=policy.day_count, retained=policy.retained, grace_days=policy.grace_days
+        steps, day_count=policy.day_count, retained=policy.retained, grace_days=policy.grace_days, clock=clock
     ):
         new = "a new key" if done.is_new else "the key stays"
         gone = f", deleted: {', '.join(done.deleted)}" if done.deleted else ""

@@ -6,8 +6,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -19,10 +17,11 @@ from typing import Any
 import oracle
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import NewPartitions
+from forked import Forked, fork
+from ingester import keep_ingesting
 from proxy import REGISTRY_ERROR, S3_ERROR, S3_SLOW_DOWN, Fault, Proxy
 from support import TRADES, Stream, admin, framed, trade
 
-from lakehouse.config import PROJECT
 from lakehouse.local import process
 from lakehouse.local import stack as local_stack
 from lakehouse.local.home import Home
@@ -38,10 +37,10 @@ class Ingester:
     stream: Stream
     folder: Path
     environment: dict[str, str]
-    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    started: list[Forked] = field(default_factory=list)
 
     @property
-    def process(self) -> subprocess.Popen[bytes]:
+    def process(self) -> Forked:
         """The newest of its processes."""
         return self.started[-1]
 
@@ -52,11 +51,9 @@ class Ingester:
     def start(self) -> None:
         """Start one (more)."""
         self.folder.mkdir(exist_ok=True)
-        script = Path(__file__).with_name("ingester.py")
-        command = [sys.executable, str(script), str(self.stream.declare(self.folder)), self.stream.name]
-        environment = {**os.environ, **self.environment}
-        with self.log.open("ab") as log, (self.folder / "stderr").open("ab") as errors:
-            self.started.append(subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=log, stderr=errors))
+        to = {"output": self.log, "errors": self.folder / "stderr"}
+        config, environment = self.stream.declare(self.folder), {**os.environ, **self.environment}
+        self.started.append(fork(keep_ingesting, str(config), self.stream.name, environment=environment, **to))
 
     def stop(self) -> None:
         """End all of its processes, also one that stands still."""

@@ -1,9 +1,8 @@
-"""`python ingester.py CONFIG TOPIC`: run after run, as a schedule does it; one line of JSON a batch or error."""
+"""Run after run, as a schedule does it; one line of JSON a batch or error."""
 
 from __future__ import annotations
 
 import json
-import sys
 import time
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from resources.build import build_resources
 PAUSE_SECONDS = 0.2
 
 
-def main(config_file: str, name: str) -> None:
+def keep_ingesting(config_file: str, name: str) -> None:
     """Ingest until killed. Whatever a run ends with, the next one starts with a session of its own."""
     config = load(Path(config_file))
     topic = config.topic(name)
@@ -35,7 +34,3 @@ def main(config_file: str, name: str) -> None:
 
 def report(**said: object) -> None:
     print(json.dumps(said), flush=True)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -1,10 +1,9 @@
-"""`python killed.py POINT CONFIG TOPIC`: does what the asset does, and dies by SIGKILL at a named point on the way."""
+"""Does what the asset does, in a process of its own, and dies by SIGKILL at a named point on the way."""
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 from pathlib import Path
 
@@ -51,7 +50,7 @@ class Producer(confluent_kafka.Producer):
 
 
 def main(point: str, config_file: str, name: str) -> None:
-    """Run, and die at the point."""
+    """Run the topic of a lakehouse.yaml, and die at the point."""
     config = load(Path(config_file))
     topic = config.topic(name)
     around(write, "rows", "stage", point)
@@ -67,7 +66,3 @@ def main(point: str, config_file: str, name: str) -> None:
             derivation.derive(config, topic, systems)
         else:
             list(ingestion.ingest(config.namespace, topic, systems))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -7,8 +7,6 @@ import json
 import os
 import signal
 import struct
-import subprocess
-import sys
 import time
 import uuid
 from dataclasses import dataclass, field
@@ -17,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import killed
 import yaml
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, topic_subject_name_strategy
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from forked import Forked, fork
 from pyiceberg.catalog import load_catalog
 
 from assets.ingestion import Published, Systems, ingest
@@ -136,13 +136,9 @@ class Stream:
         ended = self.start(point, folder, extra, topic).wait(120)
         assert ended == -signal.SIGKILL, f"it did not die {point} but ended with {ended}"
 
-    def start(
-        self, point: str, folder: Path, extra: dict[str, Any] | None = None, topic: str | None = None
-    ) -> subprocess.Popen[bytes]:
+    def start(self, point: str, folder: Path, extra: dict[str, Any] | None = None, topic: str | None = None) -> Forked:
         """Another process that ingests (or derives), up to a point."""
-        script = Path(__file__).with_name("killed.py")
-        file = self.declare(folder, extra)
-        return subprocess.Popen([sys.executable, str(script), point, str(file), topic or self.name], cwd=PROJECT)
+        return fork(killed.main, point, str(self.declare(folder, extra)), topic or self.name)
 
     def declare(self, folder: Path, extra: dict[str, Any] | None = None) -> Path:
         """A lakehouse.yaml in `folder` that declares this topic, and `extra` ones, for another process."""

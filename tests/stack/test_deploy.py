@@ -165,10 +165,10 @@ def _keys_are_replaced_and_both_go_on(clouds: Clouds) -> None:
         return json.loads(client.get_secret_value(SecretId=name, VersionStage="AWSCURRENT")["SecretString"])
 
     old, old_pair = current(secret), current(clouds.access().names.snowflake_secret)
-    kept = list(rotate(clouds.steps(), Policy(day_count=30)))
+    kept = list(rotate(clouds.steps(), Policy(day_count=30), clouds.sleepless.clock))
     assert (current(secret), current(clouds.access().names.snowflake_secret)) == (old, old_pair), kept
 
-    said = list(rotate(clouds.steps(), Policy(day_count=0)))
+    said = list(rotate(clouds.steps(), Policy(day_count=0), clouds.sleepless.clock))
 
     new, new_pair = current(secret), current(clouds.access().names.snowflake_secret)
     assert new["sasl.username"] != old["sasl.username"], said
