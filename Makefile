@@ -10,8 +10,8 @@ help:  ## Show this
 demo: venv  ## Start everything, run the main job, print its result, stay up until Ctrl-C (ONCE=1: stop at the end)
 	@$(BIN)/lakehouse demo $(if $(ONCE),--once)
 
-test: venv  ## Run all tests
-	@$(BIN)/pytest
+test: venv  ## Run all tests, two files at a time, each process with an embedded stack of its own
+	@$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 long: venv  ## The tests that `make test` leaves out: a Spark cluster, killed workers and daemons, a kill at every change
 	@$(BIN)/pytest -m long

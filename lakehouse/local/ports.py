@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import socket
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 
 from lakehouse.local.home import Home, write_atomically
 
@@ -31,6 +36,14 @@ def is_free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+@contextmanager
+def in_turn() -> Iterator[None]:
+    """One stack at a time: two that choose before the servers of either listen would choose the same ports."""
+    with (Path(tempfile.gettempdir()) / f"lakehouse-ports-{os.getuid()}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def recorded(home: Home) -> dict[str, int]:

@@ -82,15 +82,19 @@ def up(
     home.require_usable()
     with explain_full_disk(home.path), home.exclusive():
         jars.fetch(names, progress)
-        before = process.running(home)
-        context = context_of(home, ports.choose(home, _ports_in_use(before)))
-        servers = [describe(context) for name, describe in SERVERS.items() if name in names]
-        starter = _Starter(home, before, on_ready)
-        try:
-            return starter.start(servers)
-        except BaseException:
-            _stop(home, starter.started)
-            raise
+        with ports.in_turn():
+            return _up(home, names, on_ready)
+
+
+def _up(home: Home, names: Collection[str], on_ready: Callable[[State], None]) -> list[State]:
+    before = process.running(home)
+    context = context_of(home, ports.choose(home, _ports_in_use(before)))
+    starter = _Starter(home, before, on_ready)
+    try:
+        return starter.start([describe(context) for name, describe in SERVERS.items() if name in names])
+    except BaseException:
+        _stop(home, starter.started)
+        raise
 
 
 def down(home: Home) -> list[str]:

@@ -14,7 +14,7 @@ sync_api = pytest.importorskip("playwright.sync_api")
 
 SCREENSHOTS = PROJECT / "reports" / "screenshots"
 CHECKS = {"side_known": {"type": "accepted_values", "column": "side", "values": ["BUY", "SELL"]}}
-PATIENCE_MS = 120_000
+PATIENCE_MS = 300_000
 
 
 @pytest.fixture(scope="module")
