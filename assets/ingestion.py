@@ -86,9 +86,8 @@ def ingest(namespace: str, topic: Topic, systems: Systems) -> Iterator[Published
                 if topic.dead_letter_topic:
                     mirror(namespace, topic, systems)
                 return
-            base = table.metadata.current_snapshot_id if table else None
             batch = split(whole, topic.max_records_per_batch)
-            published = _published(namespace, topic, systems, batch, base)
+            published = _published(namespace, topic, systems, batch, table)
         except DoesNotFit as error:
             if topic.on_incompatible != "new_table" or last is None:
                 raise
@@ -102,14 +101,14 @@ def ingest(namespace: str, topic: Topic, systems: Systems) -> Iterator[Published
             yield published
 
 
-def _published(namespace: str, topic: Topic, systems: Systems, batch: Batch, base: int | None) -> Published:
+def _published(namespace: str, topic: Topic, systems: Systems, batch: Batch, table: Table | None) -> Published:
     """Publish the batch; or, where a record in it ends the work that decodes it, the part before that record, or that
     record alone as a dead letter."""
     from pyspark.errors import PySparkException
 
     from assets.poison import before_poison
 
-    run = _Run(namespace, topic, systems, batch, base)
+    run = _Run(namespace, topic, systems, batch, table)
     try:
         return run.publish()
     except PySparkException:
@@ -117,7 +116,7 @@ def _published(namespace: str, topic: Topic, systems: Systems, batch: Batch, bas
         if part == batch and not poison:
             # Whatever it was, it was not a record.
             raise
-        return _Run(namespace, topic, systems, part, base, poison).publish()
+        return _Run(namespace, topic, systems, part, table, poison).publish()
 
 
 def stored(catalog: Catalog, namespace: str, topic: Topic) -> tuple[Topic, Table | None, Batch | None]:
@@ -168,13 +167,17 @@ def measure_lag(kafka: Kafka, catalog: Catalog, namespace: str, topics: list[Top
     return lags
 
 
-def ensure_table(catalog: Catalog, namespace: str, topic: Topic, formats: Formats) -> Table:
+def ensure_table(
+    catalog: Catalog, namespace: str, topic: Topic, formats: Formats, existing: Table | None = None
+) -> Table:
     """The topic's table, with columns for its newest schema, and partitioned and sorted as declared.
 
+    Parameters: `existing` is the table, where it was loaded just now.
     Raises: SchemaError when the schema does not fit the table there is; CommitConflict.
     """
     key = formats.key.shape.struct if formats.key else None
-    table = catalog.ensure_table(namespace, topic.table, table_schema(topic, formats.struct, key), formats.former)
+    schema = table_schema(topic, formats.struct, key)
+    table = catalog.ensure_table(namespace, topic.table, schema, formats.former, existing)
     catalog.arrange(table, topic.partition_by, topic.sort_by)
     return table
 
@@ -182,17 +185,18 @@ def ensure_table(catalog: Catalog, namespace: str, topic: Topic, formats: Format
 class _Run:
     """One batch on its way from the topic to main.
 
-    `base` is the snapshot whose token the batch begins at: only onto it may the batch be published. The record of a
-    batch that is `poison` is not decoded.
+    `table` is the one that the batch begins at, where there is one: only onto its snapshot may the batch be published.
+    The record of a batch that is `poison` is not decoded.
     """
 
     def __init__(
-        self, namespace: str, topic: Topic, systems: Systems, batch: Batch, base: int | None, poison: bool = False
+        self, namespace: str, topic: Topic, systems: Systems, batch: Batch, table: Table | None, poison: bool = False
     ):
         from assets.codecs import formats
 
         self.namespace, self.topic, self.catalog = namespace, topic, systems.catalog
-        self.batch, self.base, self.poison = batch, base, poison
+        self.batch, self.table, self.poison = batch, table, poison
+        self.base = table.metadata.current_snapshot_id if table else None
         self.kafka = systems.kafka
         self.registry, self.kafka_options = systems.schema_registry, systems.kafka.spark_options()
         self.spark: SparkSession = systems.spark.session(systems.catalog.spark_settings())
@@ -239,15 +243,15 @@ class _Run:
         """
         from assets.codecs import before_newest
 
-        fingerprints.check(self.catalog.load(self.namespace, self.topic.table), self.topic, self.formats)
+        fingerprints.check(self.table, self.topic, self.formats)
         try:
-            return ensure_table(self.catalog, self.namespace, self.topic, self.formats)
+            return ensure_table(self.catalog, self.namespace, self.topic, self.formats, self.table)
         except DoesNotFit:
             if self.topic.on_incompatible != "dead_letter":
                 raise
             for older in before_newest(self.formats):
                 try:
-                    table = ensure_table(self.catalog, self.namespace, self.topic, older)
+                    table = ensure_table(self.catalog, self.namespace, self.topic, older, self.table)
                 except DoesNotFit:
                     continue
                 self.formats = older

@@ -61,6 +61,7 @@ def show(config: Config, topic: Topic, catalog: Catalog, snowflake: Snowflake) -
     """
     snowflake.ensure_account_objects(catalog.warehouse)
     snowflake.ensure_iceberg_table(config.namespace, topic.table, config.namespace, topic.table)
+    snowflake.take_over(config.namespace, topic.table)
     snowflake.refresh(config.namespace, topic.table)
     return shown(config, topic, snowflake)
 

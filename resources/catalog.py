@@ -126,18 +126,24 @@ class Catalog(dg.ConfigurableResource):
             raise Unreachable("S3", self.s3_endpoint or "AWS", "the endpoint and the AWS credentials", error) from error
 
     def ensure_table(
-        self, namespace: str, table: str, schema: Schema, former: Mapping[str, tuple[str, ...]] | None = None
+        self,
+        namespace: str,
+        table: str,
+        schema: Schema,
+        former: Mapping[str, tuple[str, ...]] | None = None,
+        existing: Table | None = None,
     ) -> Table:
         """Create the table, or bring its columns to `schema`: added, renamed, widened, never dropped.
 
-        Parameters: `former` are names that a field had before, by its dotted path in `schema`.
+        Parameters: `former` are names that a field had before, by its dotted path in `schema`; `existing` is the table,
+        where it was loaded just now.
         Raises: DoesNotFit when a column would have to change in a way that its rows or readers cannot take; nothing is
         changed. CommitConflict when another writer changes the table at the same time.
         """
         from pyiceberg.exceptions import CommitFailedException
 
         for attempt in range(1, ALTER_ATTEMPTS + 1):
-            existing = self.load(namespace, table) or self._create(namespace, table, schema)
+            existing = existing or self.load(namespace, table) or self._create(namespace, table, schema)
             found = evolution.changes(existing.schema(), Shape(schema.as_struct(), former or {}))
             evolution.refusals(found, f"{namespace}.{table}")
             if not any(change.ddl for change in found):
@@ -151,6 +157,7 @@ class Catalog(dg.ConfigurableResource):
                 if attempt == ALTER_ATTEMPTS:
                     name = f"{namespace}.{table}"
                     raise CommitConflict(f"Another writer keeps changing {name} ({error}); run it again") from error
+                existing = None
         raise AssertionError("the last attempt returns or raises")
 
     def _create(self, namespace: str, table: str, schema: Schema) -> Table:
@@ -233,7 +240,7 @@ class Catalog(dg.ConfigurableResource):
         if properties:
             updates += (SetPropertiesUpdate(updates=dict(properties)),)
         try:
-            self.iceberg().commit_table(table, requirements, updates)
+            committed = self.iceberg().commit_table(table, requirements, updates)
         except Exception as error:
             # Whatever the client says, the catalog decides: a commit may be applied and its answer lost.
             if any(snapshot.snapshot_id == audited for snapshot in history(table.refresh())):
@@ -244,7 +251,8 @@ class Catalog(dg.ConfigurableResource):
                     f"The batch was not published; run it again"
                 ) from error
             raise
-        return table.refresh()
+        table.metadata, table.metadata_location = committed.metadata, committed.metadata_location
+        return table
 
     def drop_staging(self, table: Table) -> Table:
         """Drop branches that an interrupted or refused batch left; their data files become orphans.

@@ -211,15 +211,21 @@ class Snowflake(dg.ConfigurableResource):
                 ),
             )
 
-    def refresh(self, schema: str, table: str) -> None:
-        """Move the table to the snapshot, and the schema, that Glue shows now. From then on only this moves it.
+    def take_over(self, schema: str, table: str) -> None:
+        """Stop Snowflake's own refreshes of the table: from then on only `refresh` moves it.
 
         Raises: as `connect`.
         """
-        name = self._name(schema, table)
         with self.connect() as connection:
-            self._run(connection, sql.stop_auto_refresh(*name))
-            self._run(connection, sql.refresh_iceberg_table(*name))
+            self._run(connection, sql.stop_auto_refresh(*self._name(schema, table)))
+
+    def refresh(self, schema: str, table: str) -> None:
+        """Move a table that was taken over to the snapshot, and the schema, that Glue shows now.
+
+        Raises: as `connect`.
+        """
+        with self.connect() as connection:
+            self._run(connection, sql.refresh_iceberg_table(*self._name(schema, table)))
 
     def table_state(self, schema: str, table: str) -> TableState | None:
         """What the table shows, or None when there is no such table that this role may see.

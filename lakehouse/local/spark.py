@@ -47,6 +47,10 @@ SETTINGS = MappingProxyType(
 """What a Spark Connect server needs to serve lakehouse, wherever it runs (docs/clusters.md). Catalogs are set by each
 session."""
 
+# Decoding and writing makes garbage all the time. In a heap as tight as that of an idle server it is collected twice as
+# often, and all else with it: an append takes a third longer (docs/performance.md).
+_ROOM = ("-Xmn600m", "-XX:MinHeapFreeRatio=30", "-XX:MaxHeapFreeRatio=50")
+
 # What Spark reflects upon: org.apache.spark.launcher.JavaModuleOptions of Spark 4.1.
 _OPENED = (
     "java.base/java.lang",
@@ -91,6 +95,7 @@ def server(context: Context, settings: Mapping[str, str] = MappingProxyType({}))
         command=spark_java(
             "org.apache.spark.sql.connect.service.SparkConnectServer",
             options=(
+                *_ROOM,
                 f"-Djava.io.tmpdir={scratch}",
                 *AVRO_LIMITS,
                 *(f"-D{name}={value}" for name, value in {**embedded, **SETTINGS, **settings}.items()),

@@ -179,6 +179,7 @@ def test_a_table_with_auto_refresh_moves_by_itself_until_the_lakehouse_refreshes
         snowflake.query(f"alter iceberg table {name} refresh")
     table.append(trades(4))
     lake.promote(table)
+    snowflake.take_over(lake.database, "by_itself")
     snowflake.refresh(lake.database, "by_itself")
     assert snowflake.table_state(lake.database, "by_itself").row_count == 7
     snowflake.drop_iceberg_table(lake.database, "by_itself")

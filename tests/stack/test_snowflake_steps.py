@@ -116,6 +116,7 @@ def test_the_running_lakehouse_uses_what_the_deployment_made(deployed: Deployed,
     for name, rows in (("stock_trades", 5), ("made_later", 4)):
         snowflake.ensure_account_objects(f"s3://{names.bucket}/warehouse")
         snowflake.ensure_iceberg_table(lake.database, name, lake.database, name)
+        snowflake.take_over(lake.database, name)
         snowflake.refresh(lake.database, name)
         assert snowflake.table_state(lake.database, name).row_count == rows
     assert set(verbs(plan(deployed.steps())).values()) == {"keep"}
