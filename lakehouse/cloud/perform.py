@@ -186,7 +186,9 @@ def _intended(step: Step, found: dict[str, Any]) -> Action:
         return Action(step, "create", "is not there")
     found[step.name] = it
     differences = step.differences(needed, it)
-    return Action(step, "change", "; ".join(differences)) if differences else Action(step, "keep", "is as it should be")
+    if differences:
+        return Action(step, "change", "; ".join(differences))
+    return Action(step, "keep", step.remark(needed, it) or "is as it should be")
 
 
 def all_found(steps: Iterable[Step]) -> dict[str, Any]:

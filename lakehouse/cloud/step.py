@@ -54,6 +54,10 @@ class Step(ABC):
         """Remove the differences, and return it as `find` does."""
         raise NotImplementedError(f"{self.name} has no differences")
 
+    def remark(self, found: Found, it: Any) -> str:
+        """What about it is not as declared, and may stay so. Empty when there is nothing to say."""
+        return ""
+
     @abstractmethod
     def delete(self, found: Found, it: Any) -> None:
         """Take it away, and wait until it is gone. What is gone already is no error."""

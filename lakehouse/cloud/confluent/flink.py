@@ -164,6 +164,9 @@ class FlinkTopicStep(TopicStep):
     def differences(self, found: Found, it: Topic) -> list[str]:
         return []
 
+    def remark(self, found: Found, it: Topic) -> str:
+        return ""
+
 
 def table_made(sql: str) -> str | None:
     """The table that a `CREATE TABLE …` statement makes, which is a topic."""
