@@ -71,6 +71,9 @@ class _Declared:
 
     def steps(self) -> Iterator[Step]:
         yield EnvironmentStep(self.cloud, self.names, self.is_shared, self.clock)
+        if self.tables:
+            # Before the cluster: when deletion comes to it, nothing is left that could use it, found or not.
+            yield ProviderIntegrationStep(self.cloud, self.names, self.clock)
         yield ClusterStep(self.cloud, self.names, self.is_shared, self.clock)
         yield SchemaRegistryStep(self.cloud, self.names, self.clock)
         for purpose in self.purposes:
@@ -102,7 +105,6 @@ class _Declared:
     def tableflow_steps(self) -> Iterator[Step]:
         if not self.tables:
             return
-        yield ProviderIntegrationStep(self.cloud, self.names, self.clock)
         # Tableflow acts in the right of its key's owner.
         assigner = (Role("Assigner", "{integration}"),)
         on = ("confluent/provider_integration",)

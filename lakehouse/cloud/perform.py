@@ -192,10 +192,10 @@ def _intended(step: Step, found: dict[str, Any]) -> Action:
 
 
 def all_found(steps: Iterable[Step]) -> dict[str, Any]:
-    """All that is there. What stands on something that is gone is gone with it, unless it says that it is not."""
+    """All that is there. What lives in something that is gone is gone with it."""
     found: dict[str, Any] = {}
     for step in steps:
-        if step.stands_alone or all(name in found for name in step.needs):
+        if all(name in found for name in step.lives_in):
             it = with_step(step, lambda step=step: step.find(_needed(step, found)))
             if it is not None:
                 found[step.name] = it

@@ -124,6 +124,10 @@ class DatagenStep(Step):
             REGISTRY_KEY,
         )
 
+    @property
+    def lives_in(self) -> tuple[str, ...]:
+        return ("confluent/cluster",)
+
     def find(self, found: Found) -> Connector | None:
         connectors = self.cloud.connectors(found["confluent/cluster"]).list()
         return next((each for each in connectors if each.name == self.connector), None)

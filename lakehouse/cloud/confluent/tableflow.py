@@ -86,6 +86,10 @@ class CatalogIntegrationStep(Step):
     def what(self) -> str:
         return f"catalog integration '{self.names.confluent}' with AWS Glue"
 
+    @property
+    def lives_in(self) -> tuple[str, ...]:
+        return ("confluent/cluster", TABLEFLOW_KEY)
+
     def find(self, found: Found) -> CatalogIntegration | None:
         return self._catalogs(found).find(self.names.confluent)
 
@@ -153,6 +157,10 @@ class TableflowTopicStep(Step):
             "aws/bucket",
             *self.after,
         )
+
+    @property
+    def lives_in(self) -> tuple[str, ...]:
+        return ("confluent/cluster", TABLEFLOW_KEY)
 
     def find(self, found: Found) -> TableflowTopic | None:
         return self._tables(found).find(self.topic)
