@@ -72,8 +72,9 @@ def create_rest_catalog_integration(
 
 
 def redacted(text: str) -> str:
-    """A statement, or a text that quotes it, without the client's secret."""
-    return re.sub(r"(OAUTH_CLIENT_SECRET = )'(?:[^'\\]|''|\\.)*'", r"\1'***'", text)
+    """A statement, or a text that quotes it, without the client's secret. Where quotes are escaped once more, as in the
+    repr of an answer, more is taken out."""
+    return re.sub(r"(OAUTH_CLIENT_SECRET = )\\*'(?:[^'\\]|''|\\.)*(?:'|$)", r"\1'***'", text, flags=re.DOTALL)
 
 
 def create_glue_rest_integration(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import json
+from collections.abc import Callable
 
 import pytest
 
@@ -236,6 +238,12 @@ def test_a_secret_is_not_shown(secret: str):
     shown = integrations.redacted(f"syntax error in: {statement}")
     assert sql.literal(secret) in statement and sql.literal(secret) not in shown
     assert "OAUTH_CLIENT_SECRET = '***' OAUTH_ALLOWED_SCOPES" in shown
+
+
+@pytest.mark.parametrize("quoted", [repr, json.dumps, lambda statement: repr({"message": f"refused: {statement}"})])
+def test_a_secret_is_not_shown_where_a_statement_is_quoted(quoted: Callable[[str], str]):
+    statement = integrations.set_client_secret("R", "hidden")
+    assert "hidden" in quoted(statement) and "hidden" not in integrations.redacted(quoted(statement))
 
 
 def test_a_location_ends_in_a_slash():
