@@ -5,6 +5,7 @@ import re
 import dagster as dg
 
 from assets.failures import RETRY, explained
+from assets.rest import SYSTEM as REST_CATALOG
 from assets.step import read_once
 from lakehouse.cloud import perform
 from lakehouse.cloud.access import Access
@@ -12,6 +13,7 @@ from lakehouse.cloud.rotation import Policy, rotate
 from lakehouse.cloud.step import Step
 from lakehouse.cloud.steps import deployment_steps
 from lakehouse.config import Config
+from resources.build import opener
 
 JOB = "deployment"
 KINDS = {"aws": "aws", "confluent": "confluent", "snowflake": "snowflake"}
@@ -21,7 +23,7 @@ def deployment_definitions(config: Config, environment: str) -> dg.Definitions:
     """The steps of the environment's deployment, where it has one."""
     if environment not in config.deployments:
         return dg.Definitions()
-    access = Access.from_environment(config.deployment(environment))
+    access = Access.from_environment(config.deployment(environment), opener(config, environment, REST_CATALOG))
     steps = deployment_steps(config, access)
     assets = [_asset(steps, step, access) for step in steps]
     job = dg.define_asset_job(JOB, dg.AssetSelection.assets(*assets), description="Set up the clouds, or mend them.")

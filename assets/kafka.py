@@ -45,7 +45,7 @@ def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition | dg.AssetS
     ) -> dg.MaterializeResult:
         metadata: dict[str, object] = {}
         with explained():
-            kafka.ensure_topic(entry.topic, entry.partitions)
+            kafka.ensure_topic(entry.topic, entry.partitions, entry.retention.records)
             match entry.source:
                 case Datagen(schema_file=file):
                     schema_registry.register(entry.subject("value"), config.text(file))

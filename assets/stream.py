@@ -274,7 +274,7 @@ class Stream:
             if not self._is_derivable(topic.name):
                 return
             snapshot = self._snapshots.get(source)
-        systems.kafka.ensure_topic(topic.topic, topic.partitions)
+        systems.kafka.ensure_topic(topic.topic, topic.partitions, topic.retention.records)
         derive(self.config, topic, systems)
         with self._lock:
             self._derived[topic.name] = snapshot

@@ -107,8 +107,11 @@ Duration = Annotated[
 
 
 class Retention(Model):
-    """How long maintenance keeps what. Durations are written `30d`, `12h`, `90m`."""
+    """How long what is kept, by maintenance and by Kafka. Durations are written `30d`, `12h`, `90m`."""
 
+    records: Duration | None = Field(
+        None, description="How long Kafka keeps the records of a topic that is created; by default, as Kafka decides."
+    )
     rows: Duration | None = Field(None, description="Rows whose Kafka timestamp is older are deleted; none by default.")
     snapshots: Duration = Field(
         "7d", description="Older snapshots are forgotten: how far time travel goes.", validate_default=True

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TypeVar, get_args
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeVar, get_args
 
 import dagster as dg
 
@@ -63,6 +65,28 @@ def build_resources(config: Config, environment: str) -> dict[str, dg.Configurab
     settings, at = config.environments[environment], f"environments.{environment}"
     wanted = {name: cls for name, cls in SYSTEMS.items() if name in settings or name not in OPTIONAL}
     return {name: _build(f"{at}.{name}", cls, settings.get(name)) for name, cls in wanted.items()}
+
+
+def opener(config: Config, environment: str, system: str) -> Callable[[], Any] | None:
+    """What gives one system's resource with its variables read, when it is called; None where the environment, which
+    may not be declared yet, does not name the system.
+
+    It raises: ConfigError when a variable is not set.
+    """
+    settings, at = config.environments.get(environment, {}).get(system), f"environments.{environment}.{system}"
+    if settings is None:
+        return None
+
+    @cache
+    def opened() -> Any:
+        refs = [each for each in settings.values() if isinstance(each, EnvRef) and each.default is None]
+        if unset := [ref.env for ref in refs if ref.env not in os.environ]:
+            raise ConfigError(
+                f"lakehouse.yaml: {at}: {', '.join(unset)} not set. Nothing was changed. Set the variables"
+            )
+        return _build(at, SYSTEMS[system], settings).process_config_and_initialize()
+
+    return opened
 
 
 def _build(at: str, cls: type[dg.ConfigurableResource], settings: dict[str, Setting] | None) -> dg.ConfigurableResource:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import dagster as dg
@@ -193,9 +194,10 @@ class Kafka(dg.ConfigurableResource):
         found = self._list_offsets(asked, OffsetSpec.for_timestamp(timestamp_ms), IsolationLevel.READ_COMMITTED)
         return {p: min(offset, ends[p]) if (offset := found[topic, p]) >= 0 else ends[p] for p in ends}
 
-    def ensure_topic(self, topic: str, partitions: int) -> None:
+    def ensure_topic(self, topic: str, partitions: int, retention: timedelta | None = None) -> None:
         """Create the topic if it is not there.
 
+        Parameters: how long Kafka keeps records of a topic that is created; None leaves it to Kafka.
         Raises: UnclearState when it has fewer partitions than declared: adding some would move keys between
         partitions, which is for somebody to decide; Unreachable.
         """
@@ -204,9 +206,12 @@ class Kafka(dg.ConfigurableResource):
 
         found = self.describe([topic]).get(topic)
         if found is None:
+            config = {"retention.ms": str(retention // timedelta(milliseconds=1))} if retention else {}
             with self._explained():
                 created = self._admin().create_topics(
-                    [NewTopic(topic, partitions)], operation_timeout=TIMEOUT_SECONDS, request_timeout=TIMEOUT_SECONDS
+                    [NewTopic(topic, partitions, config=config)],
+                    operation_timeout=TIMEOUT_SECONDS,
+                    request_timeout=TIMEOUT_SECONDS,
                 )
                 try:
                     created[topic].result()

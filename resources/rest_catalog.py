@@ -199,7 +199,7 @@ class RestCatalog(dg.ConfigurableResource):
 
     def _send(self, method: str, path: str, **request: Any) -> Any:
         check = "`rest_catalog` in lakehouse.yaml, and the network"
-        url, oauth, token = f"{self.uri.rstrip('/')}/{path}", self._client(), ""
+        url, oauth, token = f"{self.uri.rstrip('/')}/{path}", self.client(), ""
         try:
             for _ in range(2):
                 token = oauth.token(refused=token) if oauth else ""
@@ -220,8 +220,11 @@ class RestCatalog(dg.ConfigurableResource):
             )
         return answer.json() if answer.content else {}
 
-    def _client(self) -> ClientCredentials | None:
-        """The client's tokens; None for a catalog that asks for none."""
+    def client(self) -> ClientCredentials | None:
+        """The client and its tokens; None for a catalog that asks for none.
+
+        Raises: ConfigError when it has no secret.
+        """
         if self._oauth is None and (self.credential or self.client_id):
             id_, _, secret = (self.credential or f"{self.client_id}:{self.client_secret or ''}").partition(":")
             if not secret:

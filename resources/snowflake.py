@@ -14,6 +14,7 @@ from pydantic import Field, PrivateAttr
 
 from lakehouse import naming
 from lakehouse.errors import LakehouseError, Unreachable
+from resources import snowflake_integrations as integrations
 from resources import snowflake_sql as sql
 from resources.secret import values
 
@@ -184,7 +185,7 @@ class Snowflake(dg.ConfigurableResource):
         volume = sql.create_external_volume(
             self.external_volume, location=warehouse_location, role_arn=self.aws_role_arn
         )
-        integration = sql.create_catalog_integration(
+        integration = integrations.create_catalog_integration(
             self.catalog_integration, role_arn=self.aws_role_arn, catalog_id=self.glue_catalog_id, region=self.region
         )
         with self.connect() as connection:
@@ -206,8 +207,8 @@ class Snowflake(dg.ConfigurableResource):
                     *self._name(schema, table),
                     volume=self.external_volume,
                     integration=self.catalog_integration,
-                    glue_database=glue_database,
-                    glue_table=glue_table,
+                    namespace=glue_database,
+                    catalog_table=glue_table,
                 ),
             )
 
@@ -273,7 +274,7 @@ class Snowflake(dg.ConfigurableResource):
             kind = DoesNotExist if error.errno in DOES_NOT_EXIST else LakehouseError
             raise kind(
                 f"Snowflake at {self._where} refused a statement of user {login.user}, role {login.role}: "
-                + sql.redacted(f"{error.msg} The statement changed nothing: {statement}")
+                + integrations.redacted(f"{error.msg} The statement changed nothing: {statement}")
             ) from error
 
     def _address(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Every statement this project sends to Snowflake, as text.
+"""Every statement this project sends to Snowflake, as text; resources/snowflake_integrations.py has the rest.
 
 Names are quoted (Snowflake, Identifier requirements), literals escaped (String & binary data types). Nothing here can
 be sent with bound values: Snowflake binds values in queries and DML only. tests/unit/test_snowflake_sql.py parses each
@@ -7,8 +7,6 @@ statement with sqlfluff's Snowflake grammar.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from enum import StrEnum
 from typing import Literal
 
@@ -20,13 +18,14 @@ def literal(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
-def _commented(comment: str) -> str:
+def commented(comment: str) -> str:
+    """The end of a CREATE statement."""
     return f" COMMENT = {literal(comment)}" if comment else ""
 
 
 def create_role(role: str, *, comment: str = "") -> str:
     """Docs: sql-reference/sql/create-role."""
-    return f"CREATE ROLE IF NOT EXISTS {identifier(role)}{_commented(comment)}"
+    return f"CREATE ROLE IF NOT EXISTS {identifier(role)}{commented(comment)}"
 
 
 def create_warehouse(warehouse: str, *, auto_suspend_seconds: int = 60, comment: str = "") -> str:
@@ -34,18 +33,18 @@ def create_warehouse(warehouse: str, *, auto_suspend_seconds: int = 60, comment:
     return (
         f"CREATE WAREHOUSE IF NOT EXISTS {identifier(warehouse)} WAREHOUSE_SIZE = XSMALL"
         f" AUTO_SUSPEND = {int(auto_suspend_seconds)} AUTO_RESUME = TRUE INITIALLY_SUSPENDED = TRUE"
-        f"{_commented(comment)}"
+        f"{commented(comment)}"
     )
 
 
 def create_database(database: str, *, comment: str = "") -> str:
     """Docs: sql-reference/sql/create-database."""
-    return f"CREATE DATABASE IF NOT EXISTS {identifier(database)}{_commented(comment)}"
+    return f"CREATE DATABASE IF NOT EXISTS {identifier(database)}{commented(comment)}"
 
 
 def create_schema(database: str, schema: str, *, comment: str = "") -> str:
     """Docs: sql-reference/sql/create-schema."""
-    return f"CREATE SCHEMA IF NOT EXISTS {identifier(database, schema)}{_commented(comment)}"
+    return f"CREATE SCHEMA IF NOT EXISTS {identifier(database, schema)}{commented(comment)}"
 
 
 def create_service_user(user: str, *, role: str, warehouse: str, namespace: str = "", comment: str = "") -> str:
@@ -56,7 +55,7 @@ def create_service_user(user: str, *, role: str, warehouse: str, namespace: str 
     within = f" DEFAULT_NAMESPACE = {literal(namespace)}" if namespace else ""
     return (
         f"CREATE USER IF NOT EXISTS {identifier(user)} TYPE = SERVICE"
-        f" DEFAULT_ROLE = {identifier(role)} DEFAULT_WAREHOUSE = {identifier(warehouse)}{within}{_commented(comment)}"
+        f" DEFAULT_ROLE = {identifier(role)} DEFAULT_WAREHOUSE = {identifier(warehouse)}{within}{commented(comment)}"
     )
 
 
@@ -70,13 +69,6 @@ class KeySlot(StrEnum):
     def other(self) -> KeySlot:
         """The one that this is not."""
         return KeySlot.SECOND if self is KeySlot.FIRST else KeySlot.FIRST
-
-
-class RestSource(StrEnum):
-    """What Snowflake calls the two kinds of REST catalogs: Polaris and Open Catalog, and all others."""
-
-    POLARIS = "POLARIS"
-    ICEBERG_REST = "ICEBERG_REST"
 
 
 def set_public_key(user: str, public_key: str, slot: KeySlot = KeySlot.FIRST) -> str:
@@ -165,101 +157,13 @@ def create_external_volume(
     return (
         f"CREATE EXTERNAL VOLUME IF NOT EXISTS {identifier(volume)} STORAGE_LOCATIONS = (("
         f"NAME = {literal(volume)} STORAGE_PROVIDER = 'S3' STORAGE_BASE_URL = {literal(base)}"
-        f" STORAGE_AWS_ROLE_ARN = {literal(role_arn)}{shown})) ALLOW_WRITES = FALSE{_commented(comment)}"
-    )
-
-
-def create_catalog_integration(integration: str, *, role_arn: str, catalog_id: str, region: str) -> str:
-    """AWS Glue as the Iceberg catalog. Docs: sql-reference/sql/create-catalog-integration-glue.
-
-    Parameters: the IAM role that Snowflake assumes; the AWS account that owns the Glue catalog; its region.
-    """
-    return (
-        f"CREATE CATALOG INTEGRATION IF NOT EXISTS {identifier(integration)}"
-        f" CATALOG_SOURCE = GLUE TABLE_FORMAT = ICEBERG"
-        f" GLUE_AWS_ROLE_ARN = {literal(role_arn)} GLUE_CATALOG_ID = {literal(catalog_id)}"
-        f" GLUE_REGION = {literal(region)} ENABLED = TRUE"
-    )
-
-
-def create_rest_catalog_integration(
-    integration: str,
-    source: RestSource,
-    *,
-    uri: str,
-    catalog: str,
-    namespace: str,
-    client_id: str,
-    client_secret: str,
-    scopes: Sequence[str] = ("PRINCIPAL_ROLE:ALL",),
-    token_uri: str | None = None,
-    refresh_seconds: int = 30,
-) -> str:
-    """A REST catalog as the Iceberg catalog, entered with OAuth client credentials.
-
-    The statement holds the client's secret: show it as `redacted`.
-
-    Docs: sql-reference/sql/create-catalog-integration-open-catalog (also for Apache Polaris);
-    sql-reference/sql/create-catalog-integration-rest.
-
-    Parameters: the catalog's address, its name on the server, the namespace of tables that name none; the client;
-    where tokens are, if not at the catalog's own endpoint; seconds between two looks at the catalog, for tables with
-    AUTO_REFRESH.
-    """
-    token = f" OAUTH_TOKEN_URI = {literal(token_uri)}" if token_uri else ""
-    allowed = ", ".join(map(literal, scopes))
-    return (
-        f"CREATE CATALOG INTEGRATION IF NOT EXISTS {identifier(integration)}"
-        f" CATALOG_SOURCE = {RestSource(source)} TABLE_FORMAT = ICEBERG CATALOG_NAMESPACE = {literal(namespace)}"
-        f" REST_CONFIG = (CATALOG_URI = {literal(uri)} CATALOG_NAME = {literal(catalog)})"
-        f" REST_AUTHENTICATION = (TYPE = OAUTH{token} OAUTH_CLIENT_ID = {literal(client_id)}"
-        f" OAUTH_CLIENT_SECRET = {literal(client_secret)} OAUTH_ALLOWED_SCOPES = ({allowed}))"
-        f" ENABLED = TRUE REFRESH_INTERVAL_SECONDS = {int(refresh_seconds)}"
-    )
-
-
-def redacted(text: str) -> str:
-    """A statement, or a text that quotes it, without the client's secret."""
-    return re.sub(r"(OAUTH_CLIENT_SECRET = )'(?:[^'\\]|''|\\.)*'", r"\1'***'", text)
-
-
-def create_glue_rest_integration(
-    integration: str,
-    *,
-    role_arn: str,
-    external_id: str,
-    catalog_id: str,
-    region: str,
-    namespace: str,
-    comment: str = "",
-) -> str:
-    """AWS Glue by its Iceberg REST endpoint. Docs: user-guide/tables-iceberg-configure-catalog-integration-rest-glue.
-
-    Parameters: the IAM role that Snowflake assumes, and the external id that it shows; the AWS account that owns the
-    Glue catalog; its region; the Glue database of tables that name none.
-    """
-    return (
-        f"CREATE CATALOG INTEGRATION IF NOT EXISTS {identifier(integration)}"
-        f" CATALOG_SOURCE = ICEBERG_REST TABLE_FORMAT = ICEBERG CATALOG_NAMESPACE = {literal(namespace)}"
-        f" REST_CONFIG = (CATALOG_URI = {literal(f'https://glue.{region}.amazonaws.com/iceberg')}"
-        f" CATALOG_API_TYPE = AWS_GLUE CATALOG_NAME = {literal(catalog_id)})"
-        f" REST_AUTHENTICATION = (TYPE = SIGV4 SIGV4_IAM_ROLE = {literal(role_arn)}"
-        f" SIGV4_SIGNING_REGION = {literal(region)} SIGV4_EXTERNAL_ID = {literal(external_id)})"
-        f" ENABLED = TRUE{_commented(comment)}"
+        f" STORAGE_AWS_ROLE_ARN = {literal(role_arn)}{shown})) ALLOW_WRITES = FALSE{commented(comment)}"
     )
 
 
 def verify_external_volume(volume: str) -> str:
     """One JSON value with `success`. Docs: sql-reference/functions/system_verify_external_volume."""
     return f"SELECT SYSTEM$VERIFY_EXTERNAL_VOLUME({literal(identifier(volume))})"
-
-
-def verify_catalog_integration(integration: str) -> str:
-    """One JSON value with `success` and `errorMessage`; the name is taken as it is, without quotes.
-
-    Docs: sql-reference/functions/system_verify_catalog_integration.
-    """
-    return f"SELECT SYSTEM$VERIFY_CATALOG_INTEGRATION({literal(integration)})"
 
 
 def create_iceberg_table(
@@ -269,20 +173,21 @@ def create_iceberg_table(
     *,
     volume: str,
     integration: str,
-    glue_database: str,
-    glue_table: str,
+    namespace: str,
+    catalog_table: str,
     auto_refresh: bool = False,
     comment: str = "",
 ) -> str:
     """Docs: sql-reference/sql/create-iceberg-table-rest (and -aws-glue, which reads the same).
 
-    Parameters: `auto_refresh`, whether Snowflake asks the catalog for new snapshots by itself.
+    Parameters: namespace and name of the table in the catalog; `auto_refresh`, whether Snowflake asks the catalog for
+    new snapshots by itself.
     """
     return (
         f"CREATE ICEBERG TABLE IF NOT EXISTS {identifier(database, schema, table)}"
         f" EXTERNAL_VOLUME = {literal(volume)} CATALOG = {literal(integration)}"
-        f" CATALOG_TABLE_NAME = {literal(glue_table)} CATALOG_NAMESPACE = {literal(glue_database)}"
-        f"{' AUTO_REFRESH = TRUE' if auto_refresh else ''}{_commented(comment)}"
+        f" CATALOG_TABLE_NAME = {literal(catalog_table)} CATALOG_NAMESPACE = {literal(namespace)}"
+        f"{' AUTO_REFRESH = TRUE' if auto_refresh else ''}{commented(comment)}"
     )
 
 

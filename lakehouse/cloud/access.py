@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     import boto3
     from snowflake.connector import SnowflakeConnection
     from snowflake.connector.cursor import SnowflakeCursor
+
+    from resources.rest_catalog import RestCatalog
 
 ADMIN_SECRET = "/snowflake_admin_credentials"
 
@@ -38,6 +41,8 @@ class Access:
     warehouse: str | None = None
     """A Snowflake warehouse that is there; None has one made."""
     confluent_url: str = URL
+    rest_catalog: Callable[[], RestCatalog] | None = field(default=None, repr=False)
+    """Gives the environment's REST catalog; None where it has none."""
 
     @property
     def names(self) -> Names:
@@ -74,7 +79,7 @@ class Access:
         return Administrator(self)
 
     @classmethod
-    def from_environment(cls, deployment: Deployment) -> Access:
+    def from_environment(cls, deployment: Deployment, rest_catalog: Callable[[], RestCatalog] | None = None) -> Access:
         """The credentials that the command line takes as options, from the variables of the same meaning."""
         return cls(
             deployment,
@@ -83,6 +88,7 @@ class Access:
             confluent_url=os.environ.get("CONFLUENT_CLOUD_URL") or URL,
             admin_secret=os.environ.get("LAKEHOUSE_ADMIN_SECRET") or ADMIN_SECRET,
             warehouse=os.environ.get("LAKEHOUSE_SNOWFLAKE_WAREHOUSE"),
+            rest_catalog=rest_catalog,
         )
 
     def check_account(self) -> None:

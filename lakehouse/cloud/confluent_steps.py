@@ -71,6 +71,9 @@ class _Declared:
 
     def steps(self) -> Iterator[Step]:
         yield EnvironmentStep(self.cloud, self.names, self.is_shared, self.clock)
+        if self.tables:
+            # Before the cluster: when deletion comes to it, nothing is left that could use it, found or not.
+            yield ProviderIntegrationStep(self.cloud, self.names, self.clock)
         yield ClusterStep(self.cloud, self.names, self.is_shared, self.clock)
         yield SchemaRegistryStep(self.cloud, self.names, self.clock)
         for purpose in self.purposes:
@@ -102,7 +105,6 @@ class _Declared:
     def tableflow_steps(self) -> Iterator[Step]:
         if not self.tables:
             return
-        yield ProviderIntegrationStep(self.cloud, self.names, self.clock)
         # Tableflow acts in the right of its key's owner.
         assigner = (Role("Assigner", "{integration}"),)
         on = ("confluent/provider_integration",)
@@ -124,7 +126,15 @@ class _Declared:
     def topic_steps(self) -> list[Step]:
         """Topics that Flink does not make, and those that dead letters go to."""
         declared = [
-            TopicStep(self.cloud, each.name, each.topic, each.partitions, isinstance(each.source, Existing), self.clock)
+            TopicStep(
+                self.cloud,
+                each.name,
+                each.topic,
+                each.partitions,
+                isinstance(each.source, Existing),
+                self.clock,
+                each.retention.records and _milliseconds(each.retention.records),
+            )
             for each in self.topics
             if each.topic not in self.made
         ]
@@ -262,14 +272,14 @@ def _tableflow_config(topic: Topic) -> Mapping[str, Any]:
     if topic.dead_letter_topic:
         handling["target"] = topic.dead_letter_topic
     config = {
-        "retention_ms": _milliseconds(topic.retention.snapshots),
+        "retention_ms": str(_milliseconds(topic.retention.snapshots)),
         "error_handling": handling,
         "metadata_column_naming_scheme": "PORTABLE" if topic.metadata.naming == "portable" else "DEFAULT",
     }
     if topic.retention.rows:
-        config["data_retention_ms"] = _milliseconds(topic.retention.rows)
+        config["data_retention_ms"] = str(_milliseconds(topic.retention.rows))
     return config
 
 
-def _milliseconds(duration: timedelta) -> str:
-    return str(duration // timedelta(milliseconds=1))
+def _milliseconds(duration: timedelta) -> int:
+    return duration // timedelta(milliseconds=1)

@@ -64,5 +64,5 @@ class Names:
         return f"/snowflake_resource/{self.deployment}"
 
     def snowflake(self, purpose: str) -> str:
-        """An object in a Snowflake account: USER, ROLE, SECURITY_ROLE, WAREHOUSE, DATABASE, VOLUME or GLUE."""
+        """An object in a Snowflake account: USER, ROLE, SECURITY_ROLE, WAREHOUSE, DATABASE, VOLUME, GLUE or REST."""
         return f"LAKEHOUSE_{self.deployment.upper().replace('-', '_')}_{purpose}"

@@ -186,14 +186,16 @@ def _intended(step: Step, found: dict[str, Any]) -> Action:
         return Action(step, "create", "is not there")
     found[step.name] = it
     differences = step.differences(needed, it)
-    return Action(step, "change", "; ".join(differences)) if differences else Action(step, "keep", "is as it should be")
+    if differences:
+        return Action(step, "change", "; ".join(differences))
+    return Action(step, "keep", step.remark(needed, it) or "is as it should be")
 
 
 def all_found(steps: Iterable[Step]) -> dict[str, Any]:
-    """All that is there. What stands on something that is gone is gone with it, unless it says that it is not."""
+    """All that is there. What lives in something that is gone is gone with it."""
     found: dict[str, Any] = {}
     for step in steps:
-        if step.stands_alone or all(name in found for name in step.needs):
+        if all(name in found for name in step.lives_in):
             it = with_step(step, lambda step=step: step.find(_needed(step, found)))
             if it is not None:
                 found[step.name] = it

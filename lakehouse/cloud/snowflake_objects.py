@@ -120,20 +120,11 @@ class Entrance(Object):
 
     def differences(self, found: Found, it: Principal) -> list[str]:
         """Settings that are others than they should be."""
-        return [
-            f"{setting} is {it.settings[setting]!r} instead of {value!r}"
-            for setting, value in self.wanted.items()
-            if it.settings.get(setting, value) != value
-        ]
+        return differing(self.wanted, it.settings)
 
-    def change(self, found: Found, it: Principal) -> Principal:
-        """Raises: LakehouseError, always: Snowflake's tables stand on it, and one that takes its place would not be
-        theirs."""
-        raise LakehouseError(
-            f"{self.what} differs: {'; '.join(self.differences(found, it))}. It was left as it is, because the tables "
-            f"in Snowflake stand on it. Set it right in lakehouse.yaml; or run `lakehouse deploy delete`, which keeps "
-            f"tables and files in AWS, and then `lakehouse deploy create`"
-        )
+    def change(self, found: Found, it: Principal) -> Principal | None:
+        """Raises: LakehouseError, always."""
+        raise left_as_it_is(self.what, self.differences(found, it))
 
 
 @dataclass(frozen=True)
@@ -144,23 +135,30 @@ class Volume(Entrance):
         """What DESC EXTERNAL VOLUME says of its one location."""
         if super().find(found) is None:
             return None
-        properties = _described(self.administrator, self.kind, self.identifier)
+        properties = described(self.administrator, self.kind, self.identifier)
         location = json.loads(properties["STORAGE_LOCATION_1"])
         return Principal(location["STORAGE_AWS_IAM_USER_ARN"], location["STORAGE_AWS_EXTERNAL_ID"], location)
 
 
-@dataclass(frozen=True)
-class Integration(Entrance):
-    """A catalog integration that signs its requests."""
-
-    def find(self, found: Found) -> Principal | None:
-        """What DESC CATALOG INTEGRATION says."""
-        if super().find(found) is None:
-            return None
-        properties = _described(self.administrator, self.kind, self.identifier)
-        return Principal(properties["API_AWS_IAM_USER_ARN"], properties["API_AWS_EXTERNAL_ID"], properties)
+def differing(wanted: Mapping[str, str], settings: Mapping[str, Any]) -> list[str]:
+    """Settings that are others than they should be, a phrase each. One that is not told is not compared."""
+    return [
+        f"{setting} is {settings[setting]!r} instead of {str(value)!r}"
+        for setting, value in wanted.items()
+        if settings.get(setting, value) != value
+    ]
 
 
-def _described(administrator: Administrator, kind: str, identifier: Sequence[str]) -> dict[str, str]:
+def left_as_it_is(what: str, differences: Sequence[str]) -> LakehouseError:
+    """That Snowflake's tables stand on it, and one that takes its place would not be theirs."""
+    return LakehouseError(
+        f"{what} differs: {'; '.join(differences)}. It was left as it is, because the tables in Snowflake stand on it. "
+        f"Set it right in lakehouse.yaml; or run `lakehouse deploy delete`, which keeps tables and files in AWS, and "
+        f"then `lakehouse deploy create`"
+    )
+
+
+def described(administrator: Administrator, kind: str, identifier: Sequence[str]) -> dict[str, str]:
+    """What DESC says, by property."""
     rows = administrator.rows(sql.describe(kind, *identifier))
     return {row["property"]: row["property_value"] for row in rows}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,11 +12,16 @@ from lakehouse.cloud.names import TAG
 from lakehouse.errors import LakehouseError, UnclearState, Unreachable
 from resources import snowflake_sql as sql
 from resources.confluent.errors import Unsure
+from resources.snowflake_integrations import redacted
 
 if TYPE_CHECKING:
     from snowflake.connector import SnowflakeConnection
+    from snowflake.connector.errors import Error
 
 Row = dict[str, Any]
+
+LOGGERS = ("connection", "cursor", "errors", "network")
+"""Of the connector: those that quote statements, `network` at level ERROR when nothing answers."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +48,12 @@ class Administrator:
         """
         from snowflake.connector.errors import OperationalError
 
-        try:
-            return self._run(statement)
-        except OperationalError as error:
+        found, error = self._tried(statement)
+        if isinstance(error, OperationalError):
             raise Unreachable("Snowflake", self.account, "host, port and network", error.msg) from error
+        if error:
+            raise self._refusal(statement, error) from error
+        return found
 
     def change(self, statement: str) -> None:
         """Run a statement that changes something.
@@ -54,13 +62,17 @@ class Administrator:
         """
         from snowflake.connector.errors import OperationalError
 
-        try:
-            self._run(statement)
-        except OperationalError as error:
+        _, error = self._tried(statement)
+        shown = redacted(statement)
+        # The connector's error has the statement: where that holds a secret, it is no cause to be told.
+        cause = error if shown == statement else None
+        if isinstance(error, OperationalError):
             raise Unsure(
-                f"Snowflake at {self.account} gave no answer ({error.msg}), so it may have carried this out or not: "
-                f"{statement} Run it again, which looks first"
-            ) from error
+                f"Snowflake at {self.account} gave no answer ({redacted(error.msg or '')}), so it may have carried "
+                f"this out or not: {shown} Run it again, which looks first"
+            ) from cause
+        if error:
+            raise self._refusal(statement, error) from cause
 
     def find(self, kind: str, *name: str) -> Row | None:
         """What SHOW says of the deployment's object of this name; None when there is none.
@@ -90,19 +102,31 @@ class Administrator:
         finally:
             self.rows(sql.use_role(before["ROLE"]))
 
-    def _run(self, statement: str) -> list[Row]:
-        from snowflake.connector.errors import Error, OperationalError
+    def _refusal(self, statement: str, error: Error) -> LakehouseError:
+        return LakehouseError(
+            f"Snowflake at {self.account} refused a statement of the administrator's session: "
+            f"{redacted(error.msg or '')} The statement changed nothing. Check that the session's role is "
+            f"ACCOUNTADMIN, or was granted as much: {redacted(statement)}"
+        )
 
+    def _tried(self, statement: str) -> tuple[list[Row], Error | None]:
+        """The rows, or the connector's error. Returned: what is raised while an error is handled has it as context."""
+        from snowflake.connector.errors import Error
+
+        for name in LOGGERS:
+            logging.getLogger(f"snowflake.connector.{name}").addFilter(_without_secrets)
         try:
             with self.session.cursor() as cursor:
                 cursor.execute(statement)
                 columns = [column.name for column in cursor.description]
-                return [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
-        except OperationalError:
-            raise
+                return [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()], None
         except Error as error:
-            raise LakehouseError(
-                f"Snowflake at {self.account} refused a statement of the administrator's session: {error.msg} The "
-                f"statement changed nothing. Check that the session's role is ACCOUNTADMIN, or was granted as much: "
-                f"{statement}"
-            ) from error
+            return [], error
+
+
+def _without_secrets(record: logging.LogRecord) -> bool:
+    """A filter that lets all records pass, with a client's secret taken out."""
+    said = record.getMessage()
+    if (shown := redacted(said)) != said:
+        record.msg, record.args = shown, ()
+    return True

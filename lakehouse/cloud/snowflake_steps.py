@@ -1,4 +1,4 @@
-"""The steps of a deployment in Snowflake, in order: what Snowflake needs to show the tables of Glue, and who may.
+"""The steps of a deployment in Snowflake, in order: what it needs to show the tables of Glue or more, and who may.
 
 `snowflake/volume` and `snowflake/integration` find who assumes our IAM role, which the trust policy of
 `aws/role/snowflake` names; that role comes before `snowflake/volume_verified` in a deployment's list.
@@ -6,9 +6,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import naming
@@ -16,26 +15,24 @@ from lakehouse.cloud import snowflake_keys
 from lakehouse.cloud.names import Names
 from lakehouse.cloud.secrets import Secrets
 from lakehouse.cloud.snowflake_grants import Grants, membership, ownership, privilege, reading
+from lakehouse.cloud.snowflake_integrations import REFRESH, Integration, RestIntegration, RestVerified
 from lakehouse.cloud.snowflake_keys import Keys, ServiceUser
-from lakehouse.cloud.snowflake_objects import GivenWarehouse, Holder, Integration, Object, Volume
+from lakehouse.cloud.snowflake_objects import GivenWarehouse, Holder, Object, Volume
 from lakehouse.cloud.snowflake_session import Administrator
 from lakehouse.cloud.snowflake_tables import IcebergTables, Source
+from lakehouse.cloud.snowflake_verified import Verified
 from lakehouse.cloud.step import Found, Step
 from lakehouse.config import Config
 from lakehouse.deployment import Deployment
 from lakehouse.topic import Topic
+from resources import snowflake_integrations as integrations
 from resources import snowflake_sql as sql
 from resources.aws import Glue
-from resources.confluent.waiting import REAL, Clock, wait
+from resources.confluent.waiting import REAL, Clock
+from resources.rest_catalog import RestCatalog
 
 if TYPE_CHECKING:
     from snowflake.connector import SnowflakeConnection
-
-VERIFIED_WITHIN_SECONDS = 120
-"""IAM tells its own servers of a new role within seconds, mostly; AWS promises no time."""
-
-UNREMARKABLE = ("PASSED", "SKIPPED", "", None)
-"""What the SYSTEM$VERIFY functions say of what is no reason for a refusal."""
 
 
 @dataclass(frozen=True)
@@ -64,64 +61,6 @@ class Key(Step):
         return "goes with the user; its secret with the deployment's secrets"
 
 
-@dataclass(frozen=True)
-class Verification:
-    """What Snowflake says of its way into AWS, for `wait`."""
-
-    phase: str
-    detail: str
-
-
-@dataclass(frozen=True)
-class Verified(Step):
-    """Snowflake may assume our IAM role. AWS takes a while until all of it knows a new role."""
-
-    name: str
-    administrator: Administrator
-    what: str
-    question: str
-    """The statement that asks Snowflake."""
-    needs: tuple[str, ...] = ()
-    clock: Clock = field(default=REAL, repr=False)
-
-    def find(self, found: Found) -> Verification:
-        """What Snowflake says now. Never None: what stands on it can be taken away when it is broken, too."""
-        [row] = self.administrator.rows(self.question)
-        said: dict[str, Any] = json.loads(next(iter(row.values())))
-        # The reasons are in fields of their own: errorMessage, or one for each thing that was tried.
-        reasons = [f"{key}: {value}" for key, value in said.items() if key != "success" and value not in UNREMARKABLE]
-        return Verification("verified", "") if said["success"] else Verification("refused", "; ".join(reasons))
-
-    def create(self, found: Found) -> Verification:
-        """There is nothing to make."""
-        return self.find(found)
-
-    def settle(self, found: Found, it: Verification) -> Verification:
-        """Ask until Snowflake is let in.
-
-        Raises: resources.confluent.waiting.TimedOut with what it said last.
-        """
-        if it.phase == "verified":
-            return it
-        look = lambda: self.find(found)  # noqa: E731
-        return wait(self.what, look, ("verified",), deadline_seconds=VERIFIED_WITHIN_SECONDS, clock=self.clock)
-
-    def differences(self, found: Found, it: Verification) -> list[str]:
-        """That it is refused."""
-        return [] if it.phase == "verified" else [f"is refused: {it.detail}"]
-
-    def change(self, found: Found, it: Verification) -> Verification:
-        """There is nothing to change: `settle` waits."""
-        return it
-
-    def delete(self, found: Found, it: Verification) -> None:
-        """Nothing: `kept` says why."""
-
-    def kept(self, found: Found, it: Verification) -> str:
-        """Always."""
-        return "goes with what it is about"
-
-
 def snowflake_steps(
     administrator: SnowflakeConnection,
     secrets: Secrets,
@@ -130,11 +69,12 @@ def snowflake_steps(
     deployment: Deployment,
     warehouse: str | None,
     clock: Clock = REAL,
+    rest_catalog: Callable[[], RestCatalog] | None = None,
 ) -> list[Step]:
     """All steps in Snowflake, in order.
 
     Parameters: an open session of an administrator; where the service user's key is kept; the warehouse that queries
-    run in, or None to make one.
+    run in, or None to make one; what gives the environment's REST catalog, where it has one.
     """
     admin = Administrator(administrator, deployment.name)
     comment, arn = admin.comment, names.role_arn("snowflake")
@@ -158,7 +98,7 @@ def snowflake_steps(
         external_id=names.external_id("volume"),
         comment=comment,
     )
-    creation_of_integration = sql.create_glue_rest_integration(
+    creation_of_integration = integrations.create_glue_rest_integration(
         glue,
         role_arn=arn,
         external_id=names.external_id("catalog"),
@@ -172,7 +112,13 @@ def snowflake_steps(
         "STORAGE_AWS_ROLE_ARN": arn,
         "STORAGE_AWS_EXTERNAL_ID": names.external_id("volume"),
     }
-    into_glue = {"CATALOG_NAMESPACE": config.namespace, "API_AWS_EXTERNAL_ID": names.external_id("catalog")}
+    into_glue = {
+        "CATALOG_NAMESPACE": config.namespace,
+        "API_AWS_EXTERNAL_ID": names.external_id("catalog"),
+        "SIGV4_IAM_ROLE": arn,
+        "SIGV4_SIGNING_REGION": names.region,
+        REFRESH: str(integrations.REFRESH_SECONDS),
+    }
     objects: list[Step] = [
         Object("snowflake/role/security", admin, "ROLE", (security,), sql.create_role(security, comment=comment)),
         Object("snowflake/role/system", admin, "ROLE", (role,), sql.create_role(role, comment=comment)),
@@ -192,7 +138,7 @@ def snowflake_steps(
             "snowflake/integration", admin, "CATALOG INTEGRATION", (glue,), creation_of_integration, wanted=into_glue
         ),
     ]
-    wanted = (
+    wanted = [
         membership(security, "ROLE", "SYSADMIN"),
         membership(role, "ROLE", "SYSADMIN"),
         membership(role, "USER", user),
@@ -204,7 +150,27 @@ def snowflake_steps(
         privilege("USAGE", "EXTERNAL VOLUME", (volume,), role),
         privilege("USAGE", "INTEGRATION", (glue,), role),
         reading(database, schema, role),
-    )
+    ]
+    rest, rest_schema = names.snowflake("REST"), _rest(schema)
+    if rest_catalog:
+        creation_of_schema = sql.create_schema(database, rest_schema, comment=comment)
+        objects += [
+            Holder(
+                "snowflake/rest_schema",
+                admin,
+                "SCHEMA",
+                (database, rest_schema),
+                creation_of_schema,
+                needs=("snowflake/database",),
+            ),
+            RestIntegration("snowflake/rest_integration", admin, rest, rest_catalog, config.namespace),
+        ]
+        wanted += [
+            privilege("USAGE", "SCHEMA", (database, rest_schema), role),
+            privilege("CREATE ICEBERG TABLE", "SCHEMA", (database, rest_schema), role),
+            privilege("USAGE", "INTEGRATION", (rest,), role),
+            reading(database, rest_schema, role),
+        ]
 
     def service_user() -> ServiceUser:
         return ServiceUser(
@@ -217,9 +183,9 @@ def snowflake_steps(
             address=_address(administrator),
         )
 
-    return [
+    steps = [
         *objects,
-        Grants("snowflake/grants", admin, wanted, needs=tuple(step.name for step in objects)),
+        Grants("snowflake/grants", admin, tuple(wanted), needs=tuple(step.name for step in objects)),
         Key(
             "snowflake/key",
             f"key pair of Snowflake user '{user}'",
@@ -238,44 +204,86 @@ def snowflake_steps(
             "snowflake/integration_verified",
             admin,
             f"Snowflake's access to Glue in {names.region}",
-            sql.verify_catalog_integration(glue),
+            integrations.verify_catalog_integration(glue),
             needs=("snowflake/integration", "aws/role/snowflake"),
             clock=clock,
         ),
-        *_tables(admin, names, config, schema, warehouse),
     ]
+    if rest_catalog:
+        steps.append(
+            RestVerified(
+                "snowflake/rest_verified",
+                admin,
+                "Snowflake's access to the REST catalog",
+                integrations.verify_catalog_integration(rest),
+                needs=("snowflake/rest_integration",),
+                clock=clock,
+                integration=rest,
+                rest_catalog=rest_catalog,
+            )
+        )
+    return [*steps, *_tables(admin, names, config, warehouse, rest_catalog)]
 
 
-def _tables(admin: Administrator, names: Names, config: Config, schema: str, warehouse: str) -> list[Step]:
-    """Tables of Spark's topics, and of Tableflow's, which are in a Glue database that has the Kafka cluster's id."""
-
-    def step(name: str, topics: list[Topic], glue_database: Callable[[Found], str], *needs: str) -> Step:
-        return IcebergTables(
-            name,
-            admin,
-            Glue(region=names.region, catalog_id=names.account),
-            glue_database,
-            tuple(Source(naming.snowflake_name(topic.table), glue_name(topic)) for topic in topics),
-            database=names.snowflake("DATABASE"),
-            schema=schema,
-            role=names.snowflake("ROLE"),
-            warehouse=warehouse,
-            volume=names.snowflake("VOLUME"),
-            integration=names.snowflake("GLUE"),
-            # Not the verifications, though they come before: whoever cannot be let in any more can be taken away.
-            needs=("snowflake/schema", "snowflake/volume", "snowflake/integration", *needs),
+def _tables(
+    admin: Administrator,
+    names: Names,
+    config: Config,
+    warehouse: str,
+    rest_catalog: Callable[[], RestCatalog] | None,
+) -> Iterator[Step]:
+    """Tables of Spark's topics, and of Tableflow's, which are in a Glue database that has the Kafka cluster's id; and
+    of Spark's once more, as the REST catalog shows them."""
+    glue, schema = Glue(region=names.region, catalog_id=names.account), naming.snowflake_name(config.namespace)
+    # Not the verifications, though they come before: whoever cannot be let in any more can be taken away.
+    on_glue = ("snowflake/schema", "snowflake/volume", "snowflake/integration")
+    own = {
+        "administrator": admin,
+        "database": names.snowflake("DATABASE"),
+        "role": names.snowflake("ROLE"),
+        "warehouse": warehouse,
+        "volume": names.snowflake("VOLUME"),
+    }
+    of_glue = own | {
+        "schema": schema,
+        "integration": names.snowflake("GLUE"),
+        "is_registered": lambda database, table: glue.registration(database, table) is not None,
+    }
+    topics = config.topics.values()
+    of_spark = tuple(_source(each, each.table) for each in topics if each.engine == "spark")
+    of_tableflow = tuple(_source(each, each.topic) for each in topics if each.engine == "tableflow")
+    yield IcebergTables(
+        "snowflake/tables", sources=of_spark, namespace=lambda found: config.namespace, needs=on_glue, **of_glue
+    )
+    if of_tableflow:
+        cluster = "confluent/cluster"
+        yield IcebergTables(
+            "snowflake/tableflow_tables",
+            sources=of_tableflow,
+            namespace=lambda found: found[cluster].id,
+            needs=(*on_glue, cluster),
+            **of_glue,
+        )
+    if rest_catalog:
+        yield IcebergTables(
+            "snowflake/rest_tables",
+            sources=of_spark,
+            namespace=lambda found: config.namespace,
+            needs=("snowflake/rest_schema", "snowflake/volume", "snowflake/rest_integration"),
+            schema=_rest(schema),
+            integration=names.snowflake("REST"),
+            is_registered=lambda namespace, table: rest_catalog().registered(namespace, table) is not None,
+            **own,
         )
 
-    def glue_name(topic: Topic) -> str:
-        return topic.table if topic.engine == "spark" else topic.topic
 
-    spark = [topic for topic in config.topics.values() if topic.engine == "spark"]
-    tableflow = [topic for topic in config.topics.values() if topic.engine == "tableflow"]
-    steps = [step("snowflake/tables", spark, lambda found: config.namespace)]
-    if tableflow:
-        cluster = "confluent/cluster"
-        steps.append(step("snowflake/tableflow_tables", tableflow, lambda found: found[cluster].id, cluster))
-    return steps
+def _source(topic: Topic, catalog_table: str) -> Source:
+    return Source(naming.snowflake_name(topic.table), catalog_table)
+
+
+def _rest(schema: str) -> str:
+    """The schema of the same tables over the REST catalog."""
+    return f"{schema}_REST"
 
 
 def _address(session: SnowflakeConnection) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The Iceberg tables of a deployment in Snowflake, over those that Glue has."""
+"""The Iceberg tables of a deployment in Snowflake, over those that a catalog has: Glue, or a REST catalog."""
 
 from __future__ import annotations
 
@@ -9,28 +9,24 @@ from lakehouse.cloud.snowflake_session import Administrator
 from lakehouse.cloud.step import Found, Step
 from lakehouse.errors import UnclearState
 from resources import snowflake_sql as sql
-from resources.aws import Glue
 
 
 @dataclass(frozen=True)
 class Source:
-    """A table in Glue, and the name that it gets in Snowflake."""
+    """A table in the catalog, and the name that it gets in Snowflake."""
 
     name: str
-    glue_table: str
+    catalog_table: str
 
 
-@dataclass(frozen=True)
-class Tables:
-    """What there is: full names of the deployment's tables in Snowflake, and what Glue has that Snowflake lacks."""
-
-    there: tuple[tuple[str, str, str], ...]
-    lacking: tuple[Source, ...]
+Tables = tuple[tuple[str, str, str], ...]
+"""Full names of the deployment's tables in Snowflake."""
 
 
 @dataclass(frozen=True)
 class IcebergTables(Step):
-    """A table for each declared topic that Glue has by now. The others are left to the lakehouse when it runs.
+    """A table for each declared topic that the catalog has by now. The others come with the next `create`, or with the
+    lakehouse when it runs.
 
     The deployment's tables are those on its external volume, also those that the lakehouse made: a volume cannot be
     dropped while one of them is there.
@@ -38,8 +34,10 @@ class IcebergTables(Step):
 
     name: str
     administrator: Administrator
-    glue: Glue
-    glue_database: Callable[[Found], str]
+    is_registered: Callable[[str, str], bool]
+    """Whether the catalog has a table, by its namespace and name."""
+    namespace: Callable[[Found], str]
+    """In the catalog."""
     sources: tuple[Source, ...]
     database: str
     schema: str
@@ -71,28 +69,21 @@ class IcebergTables(Step):
                     f"Snowflake has an Iceberg table {self.database}.{self.schema}.{source.name} that is not on the "
                     f"external volume {self.volume}. It was left untouched. Rename or drop it"
                 )
-        there = tuple(sorted(name for name, ours in on_volume.items() if ours))
-        glue_database = self.glue_database(found)
-        lacking = tuple(
-            source
-            for source in self.sources
-            if (self.database, self.schema, source.name) not in there
-            and self.glue.registration(glue_database, source.glue_table)
-        )
-        return Tables(there, lacking)
+        return tuple(sorted(name for name, ours in on_volume.items() if ours))
 
     def create(self, found: Found) -> Tables:
-        """Make those that Glue has."""
+        """Make those that the catalog has."""
         return self.change(found, self.find(found))
 
     def differences(self, found: Found, it: Tables) -> list[str]:
-        """Those that Glue has and Snowflake lacks."""
-        return [f"{source.name} is missing" for source in it.lacking]
+        """Those that the catalog has and Snowflake lacks."""
+        return [f"{source.name} is missing" for source in self._lacking(found, it)]
 
     def change(self, found: Found, it: Tables) -> Tables:
         """Make those that are missing."""
+        lacking = self._lacking(found, it)
         with self.administrator.acting_as(self.role, self.warehouse):
-            for source in it.lacking:
+            for source in lacking:
                 self.administrator.change(
                     sql.create_iceberg_table(
                         self.database,
@@ -100,8 +91,8 @@ class IcebergTables(Step):
                         source.name,
                         volume=self.volume,
                         integration=self.integration,
-                        glue_database=self.glue_database(found),
-                        glue_table=source.glue_table,
+                        namespace=self.namespace(found),
+                        catalog_table=source.catalog_table,
                         auto_refresh=True,
                         comment=self.administrator.comment,
                     )
@@ -109,10 +100,20 @@ class IcebergTables(Step):
         return self.find(found)
 
     def delete(self, found: Found, it: Tables) -> None:
-        """Drop all on the volume; Glue and the files stay as they are."""
-        for name in it.there:
+        """Drop all on the volume; the catalog and the files stay as they are."""
+        for name in it:
             self.administrator.change(sql.drop("ICEBERG TABLE", *name))
 
     def kept(self, found: Found, it: Tables) -> str:
         """There may be none."""
-        return "" if it.there else "there are none"
+        return "" if it else "there are none"
+
+    def _lacking(self, found: Found, it: Tables) -> list[Source]:
+        # Not asked by `find`: a catalog that does not answer must not keep a deletion from finding the tables.
+        namespace = self.namespace(found)
+        return [
+            source
+            for source in self.sources
+            if (self.database, self.schema, source.name) not in it
+            and self.is_registered(namespace, source.catalog_table)
+        ]

@@ -23,10 +23,14 @@ class Step(ABC):
     """The thing as people call it: `Kafka cluster 'lakehouse-production'`."""
     needs: tuple[str, ...] = ()
     """Names of the steps whose things must be there first. Only these are in `found`."""
-    stands_alone: ClassVar[bool] = False
-    """Whether its thing is still there, and found and taken away by its own name, when what it needs is gone."""
     holds_data: ClassVar[bool] = False
     """Whether deleting it deletes what cannot be made again; `delete` keeps it unless it is told otherwise."""
+
+    @property
+    def lives_in(self) -> tuple[str, ...]:
+        """Names of those of `needs` that its thing goes with, or cannot be asked for without. When others are gone it
+        is still found and taken away: `find`, `kept` and `delete` use no others."""
+        return self.needs
 
     @abstractmethod
     def find(self, found: Found) -> Any | None:
@@ -53,6 +57,10 @@ class Step(ABC):
     def change(self, found: Found, it: Any) -> Any:
         """Remove the differences, and return it as `find` does."""
         raise NotImplementedError(f"{self.name} has no differences")
+
+    def remark(self, found: Found, it: Any) -> str:
+        """What about it is not as declared, and may stay so. Empty when there is nothing to say."""
+        return ""
 
     @abstractmethod
     def delete(self, found: Found, it: Any) -> None:

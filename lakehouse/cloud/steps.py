@@ -23,7 +23,16 @@ def deployment_steps(config: Config, access: Access, clock: Clock = REAL) -> lis
         [
             *aws_steps(access.session, names, config, deployment, clock),
             *confluent_steps(access.confluent, access.secrets, names, config, deployment, clock),
-            *snowflake_steps(access.administrator, access.secrets, names, config, deployment, access.warehouse, clock),
+            *snowflake_steps(
+                access.administrator,
+                access.secrets,
+                names,
+                config,
+                deployment,
+                access.warehouse,
+                clock,
+                access.rest_catalog,
+            ),
         ]
     )
 

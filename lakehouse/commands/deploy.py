@@ -85,19 +85,22 @@ def _access(environment: str, **given: Any) -> Access:
     from setproctitle import setproctitle
 
     from lakehouse import config
+    from resources.build import opener
 
     # A secret may have been given as an option: the list of processes need not show it any longer.
     setproctitle("lakehouse deploy")
     # Every client then finds it, also those that others make.
     if given["profile"]:
         os.environ["AWS_PROFILE"] = given["profile"]
+    declared = config.load()
     return Access(
-        config.load().deployment(environment),
+        declared.deployment(environment),
         confluent_key=given["confluent_api_key"],
         confluent_secret=given["confluent_api_secret"],
         confluent_url=given["confluent_url"],
         admin_secret=given["admin_secret"],
         warehouse=given["snowflake_warehouse"],
+        rest_catalog=opener(declared, environment, "rest_catalog"),
     )
 
 

@@ -46,7 +46,7 @@ def prepare(config: Config, topic: Topic, kafka: Kafka, registry: SchemaRegistry
     """Ensure the topic and its subject, as materializing `kafka/<topic>` does, and how much it lacks at the start."""
     assert isinstance(topic.source, Datagen)
     schema = config.text(topic.source.schema_file)
-    kafka.ensure_topic(topic.topic, topic.partitions)
+    kafka.ensure_topic(topic.topic, topic.partitions, topic.retention.records)
     schema_id = registry.register(topic.subject("value"), schema)
     held = sum(o.end - o.start for o in kafka.offsets([topic.topic])[topic.topic].values())
     missing = max(0, topic.source.initial_records - held)

@@ -8,6 +8,8 @@ from urllib.parse import quote
 
 from resources.confluent.plane import Plane
 
+RETENTION = "retention.ms"
+
 
 @dataclass(frozen=True)
 class Topic:
@@ -38,13 +40,27 @@ class Topics:
         answer = self.plane.find(f"{self._path}/{quote(name, safe='')}")
         return answer and Topic.of(answer)
 
-    def create(self, name: str, partitions: int) -> Topic:
+    def create(self, name: str, partitions: int, retention_ms: int | None = None) -> Topic:
         """Make one.
 
+        Parameters: how long records are kept, in milliseconds; None leaves it to the cluster.
         Raises: Conflict when there is one of that name, or one that is still being deleted.
         """
-        body = {"topic_name": name, "partitions_count": partitions, "configs": []}
+        configs = [] if retention_ms is None else [{"name": RETENTION, "value": str(retention_ms)}]
+        body = {"topic_name": name, "partitions_count": partitions, "configs": configs}
         return Topic.of(self.plane.call("POST", self._path, body=body))
+
+    def retention_ms(self, name: str) -> int:
+        """How long records of a topic are kept, in milliseconds; -1 is for ever.
+
+        Raises: Gone when there is no such topic.
+        """
+        return int(self.plane.call("GET", f"{self._path}/{quote(name, safe='')}/configs/{RETENTION}")["value"])
+
+    def set_retention(self, name: str, retention_ms: int) -> None:
+        """Keep records so long. Older ones go when it becomes shorter."""
+        path = f"{self._path}/{quote(name, safe='')}/configs/{RETENTION}"
+        self.plane.call("PUT", path, body={"value": str(retention_ms)})
 
     def delete(self, name: str) -> None:
         """Begin to delete it: `wait_gone`."""

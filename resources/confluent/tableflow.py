@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -76,13 +77,19 @@ class CatalogIntegration:
     name: str
     phase: str
     detail: str
+    provider_integration_id: str
 
     @staticmethod
     def of(answer: dict[str, Any]) -> CatalogIntegration:
         """Read an answer."""
-        status = answer["status"]
-        name = answer["spec"]["display_name"]
-        return CatalogIntegration(answer["id"], name, status["phase"], status.get("error_message") or "")
+        spec, status = answer["spec"], answer["status"]
+        return CatalogIntegration(
+            id=answer["id"],
+            name=spec["display_name"],
+            phase=status["phase"],
+            detail=status.get("error_message") or "",
+            provider_integration_id=spec["config"].get("provider_integration_id") or "",
+        )
 
 
 @dataclass(frozen=True)
@@ -136,6 +143,10 @@ class TableflowTopic:
     detail: str
     table_path: str
     synced: bool
+    bucket: str
+    provider_integration_id: str
+    config: Mapping[str, Any]
+    """As the API's."""
 
     @staticmethod
     def of(answer: dict[str, Any]) -> TableflowTopic:
@@ -148,6 +159,9 @@ class TableflowTopic:
             detail=status.get("error_message") or "",
             table_path=spec["storage"].get("table_path") or "",
             synced=bool(catalogs) and all(each.get("sync_status") == "SYNCED" for each in catalogs),
+            bucket=spec["storage"].get("bucket_name") or "",
+            provider_integration_id=spec["storage"].get("provider_integration_id") or "",
+            config=spec.get("config") or {},
         )
 
 
@@ -188,6 +202,16 @@ class TableflowTopics:
             "config": config,
         }
         return TableflowTopic.of(self.plane.call("POST", "/tableflow/v1/tableflow-topics", body={"spec": spec}))
+
+    def change(self, name: str, config: dict[str, Any]) -> TableflowTopic:
+        """Set what is in `config`, and leave the rest of its settings."""
+        spec = {
+            "environment": {"id": self.environment_id},
+            "kafka_cluster": {"id": self.cluster_id},
+            "config": config,
+        }
+        path = f"/tableflow/v1/tableflow-topics/{quote(name, safe='')}"
+        return TableflowTopic.of(self.plane.call("PATCH", path, body={"spec": spec}))
 
     def delete(self, name: str) -> None:
         """Stop keeping it. Files and the catalog's table stay, and for a while more may be written."""

@@ -90,7 +90,7 @@ def list_registries(state: State, request: Request):
 
 
 def list_regions(state: State, request: Request):
-    regions = ("us-east-1", "us-east-2", "us-west-2")
+    regions = ("eu-west-1", "us-east-1", "us-east-2", "us-west-2")
     documents = [
         {
             "api_version": "fcpm/v2",

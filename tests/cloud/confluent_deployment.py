@@ -49,6 +49,7 @@ class Elsewhere(Step):
     things: set[str]
     needs: tuple[str, ...] = ()
     what: str = "a thing of AWS"
+    lives_in = ()
 
     def find(self, found):
         return self.name if self.name in self.things else None

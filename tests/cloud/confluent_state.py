@@ -50,6 +50,7 @@ class State:
         self.keys: dict[str, Document] = {}
         self.secrets: dict[str, str] = {}
         self.topics: dict[str, Document] = {}
+        self.topic_configs: dict[str, dict[str, str]] = {}
         self.acls: dict[str, Document] = {}
         self.connectors: dict[str, Document] = {}
         self.integrations: dict[str, Document] = {}

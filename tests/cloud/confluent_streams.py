@@ -44,7 +44,37 @@ def create_topic(state: State, request: Request, cluster_id: str):
     if there:
         reason = "is marked for deletion" if there.get("deleting") else "already exists"
         raise Problem(400, f"Topic '{said['topic_name']}' {reason}.", 40002, shape="error_code")
+    given = {each["name"]: each["value"] for each in said.get("configs", ())}
+    state.topic_configs[f"{cluster_id}/{said['topic_name']}"] = {"retention.ms": "604800000"} | given
     return 201, new_topic(state, cluster_id, said["topic_name"], said.get("partitions_count", 6))
+
+
+def config_of(state: State, cluster_id: str, name: str, setting: str) -> dict:
+    path = f"{state.url}/kafka/v3/clusters/{cluster_id}/topics/{name}/configs/{setting}"
+    return {
+        "kind": "KafkaTopicConfig",
+        "metadata": {"self": path, "resource_name": f"crn:///kafka={cluster_id}/topic={name}/config={setting}"},
+        "cluster_id": cluster_id,
+        "topic_name": name,
+        "name": setting,
+        "value": state.topic_configs[f"{cluster_id}/{name}"][setting],
+        "is_default": False,
+        "is_read_only": False,
+        "is_sensitive": False,
+        "source": "DYNAMIC_TOPIC_CONFIG",
+        "synonyms": [],
+    }
+
+
+def get_config(state: State, request: Request, cluster_id: str, name: str, setting: str):
+    get_topic(state, request, cluster_id, name)
+    return 200, config_of(state, cluster_id, name, setting)
+
+
+def put_config(state: State, request: Request, cluster_id: str, name: str, setting: str):
+    get_topic(state, request, cluster_id, name)
+    state.topic_configs[f"{cluster_id}/{name}"][setting] = request.json["value"]
+    return 204, None
 
 
 def get_topic(state: State, request: Request, cluster_id: str, name: str):
@@ -263,6 +293,8 @@ RULES = [
     Rule(f"{KAFKA}/topics", methods=["POST"], endpoint=create_topic),
     Rule(f"{KAFKA}/topics/<name>", methods=["GET"], endpoint=get_topic),
     Rule(f"{KAFKA}/topics/<name>", methods=["DELETE"], endpoint=delete_topic),
+    Rule(f"{KAFKA}/topics/<name>/configs/<setting>", methods=["GET"], endpoint=get_config),
+    Rule(f"{KAFKA}/topics/<name>/configs/<setting>", methods=["PUT"], endpoint=put_config),
     Rule(f"{KAFKA}/acls", methods=["GET"], endpoint=list_acls),
     Rule(f"{KAFKA}/acls", methods=["POST"], endpoint=create_acl),
     Rule(f"{KAFKA}/acls", methods=["DELETE"], endpoint=delete_acls),

@@ -8,6 +8,7 @@ from confluent_state import ORGANIZATION, Problem, State
 from werkzeug.routing import Rule
 from werkzeug.wrappers import Request
 
+NAMING = "metadata_column_naming_scheme"
 CATALOGS, TOPICS = "/tableflow/v1/catalog-integrations", "/tableflow/v1/tableflow-topics"
 
 
@@ -165,6 +166,18 @@ def get_topic(state: State, request: Request, thing_id: str):
     return 200, state.tableflow_topics[topic_id]
 
 
+def change_topic(state: State, request: Request, thing_id: str):
+    said = request.json["spec"]
+    topic_id = f"{said['kafka_cluster']['id']}/{thing_id}"
+    if topic_id not in state.tableflow_topics:
+        raise Problem(404, "Not Found", "resource_not_found")
+    config = state.tableflow_topics[topic_id]["spec"].setdefault("config", {})
+    if said["config"].get(NAMING, config.get(NAMING)) != config.get(NAMING):
+        raise Problem(400, f"{NAMING} cannot be changed", "invalid_field")
+    config |= said["config"]
+    return 200, state.tableflow_topics[topic_id]
+
+
 def delete_topic(state: State, request: Request, thing_id: str):
     get_topic(state, request, thing_id)
     state.vanish(state.tableflow_topics, f"{request.args['spec.kafka_cluster']}/{thing_id}")
@@ -182,5 +195,6 @@ RULES = [
     Rule(TOPICS, methods=["GET"], endpoint=list_topics),
     Rule(TOPICS, methods=["POST"], endpoint=create_topic),
     Rule(f"{TOPICS}/<thing_id>", methods=["GET"], endpoint=get_topic),
+    Rule(f"{TOPICS}/<thing_id>", methods=["PATCH"], endpoint=change_topic),
     Rule(f"{TOPICS}/<thing_id>", methods=["DELETE"], endpoint=delete_topic),
 ]

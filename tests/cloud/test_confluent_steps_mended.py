@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
 
 import boto3
 import pytest
 from confluent_deployment import LARGE, REGION, SMALL, Lake, account, inventory, left, verbs
 
+from lakehouse.cloud.perform import plan
 from lakehouse.errors import LakehouseError, UnclearState
 from resources.confluent.api_keys import Scope
 from resources.confluent.waiting import Failed
@@ -131,6 +133,47 @@ def test_a_topic_with_too_few_partitions_is_for_somebody_to_decide(lake: Lake):
     lake.topics = LARGE | {"orders": LARGE["orders"] | {"partitions": 12}}
     with pytest.raises(UnclearState, match="'orders' has 6 partitions and lakehouse.yaml declares 12"):
         verbs(lake)
+
+
+def test_a_topics_retention_is_set_as_declared_and_its_partitions_stay(lake: Lake):
+    lake.topics, lake.flink = SMALL | {"orders": {"retention": {"records": "30d"}}}, {}
+    lake.create()
+    [cluster] = lake.vendor.state.clusters
+    configs = lake.vendor.state.topic_configs
+    month, week = str(30 * 86_400_000), str(7 * 86_400_000)
+    assert configs[f"{cluster}/orders"] == {"retention.ms": month}
+    configs[f"{cluster}/orders"]["retention.ms"] = week
+    configs[f"{cluster}/stock_trades"]["retention.ms"] = "1"
+    assert verbs(lake) == {"confluent/topic/orders": f"retention.ms is {week} instead of {month}"}
+    lake.topics["orders"]["partitions"] = 3
+    lake.create()
+    assert configs[f"{cluster}/orders"] == {"retention.ms": month}
+    assert configs[f"{cluster}/stock_trades"] == {"retention.ms": "1"}, "nothing is declared of it"
+    said = {action.step.name: action.why for action in plan(lake.steps)}
+    assert said["confluent/topic/orders"] == "has 6 partitions, not 3: Kafka takes none away, and all are read"
+
+
+def test_what_is_declared_of_a_tableflow_table_is_changed_in_place_or_refused(lake: Lake):
+    lake.topics, lake.flink, days = SMALL, {}, 86_400_000
+    lake.create()
+    table = SMALL["stock_trades"] | {"retention": {"snapshots": "3d", "rows": "60d"}, "errors": "skip"}
+    lake.topics = {"stock_trades": table}
+    assert verbs(lake) == {
+        "confluent/tableflow/stock_trades": f"retention_ms is '{7 * days}' instead of '{3 * days}'; "
+        "error_handling is {'mode': 'SUSPEND'} instead of {'mode': 'SKIP'}; "
+        f"data_retention_ms is None instead of '{60 * days}'"
+    }
+    lake.create()
+    assert verbs(lake) == {}
+    [kept] = lake.vendor.state.tableflow_topics.values()
+    assert kept["spec"]["config"]["error_handling"] == {"mode": "SKIP"}
+
+    before, naming = copy.deepcopy(kept), "metadata_column_naming_scheme"
+    lake.topics = {"stock_trades": table | {"metadata": {"naming": "confluent"}, "errors": "suspend"}}
+    assert f"{naming} is 'PORTABLE' instead of 'DEFAULT'" in verbs(lake)["confluent/tableflow/stock_trades"]
+    with pytest.raises(LakehouseError, match=f"differs in {naming}, .*left as it is.*turn Tableflow off"):
+        lake.create()
+    assert kept == before
 
 
 def test_tableflow_of_a_topic_without_a_schema(lake: Lake):

@@ -30,6 +30,7 @@ from lakehouse.config import Config
 from lakehouse.deployment import Deployment
 from lakehouse.topic import Topic
 from resources.confluent.waiting import REAL, Clock
+from resources.rest_catalog import RestCatalog
 
 ACCOUNT = "123456789012"
 KINDS = ("ROLE", "USER", "WAREHOUSE", "DATABASE", "EXTERNAL VOLUME", "CATALOG INTEGRATION")
@@ -95,6 +96,7 @@ class Deployed:
     names: Names
     warehouse: str | None = None
     clock: Clock = REAL
+    rest_catalog: Callable[[], RestCatalog] | None = None
 
     @classmethod
     def new(cls, server: Server, folder: Path, **settings: Any) -> Deployed:
@@ -122,6 +124,7 @@ class Deployed:
             Deployment(name=self.names.deployment, account=ACCOUNT, region=self.names.region),
             self.warehouse,
             self.clock,
+            self.rest_catalog,
         )
         at = [step.name for step in steps].index("snowflake/integration") + 1
         return [*steps[:at], TrustingRole(self.names.role("snowflake")), *steps[at:]]

@@ -3,110 +3,33 @@ should be, used, its keys replaced, taken away."""
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
 import re
-from collections.abc import Iterator
+import traceback
 from typing import Any
 
+import psutil
 import pytest
-from aws_world import ACCOUNT, REGION, World, world
+from aws_world import REGION, Given
 from click.testing import CliRunner
-from confluent_server import ADMIN, ConfluentServer
-from sleepless import Sleepless
-from snowflake_fixtures import Server, key_pair, started
+from clouds import Clouds
+from confluent_server import ADMIN
+from dagster._utils.error import serializable_error_info_from_exc_info
+from failing import KINDS, Failing
 
 from lakehouse import config as configuration
 from lakehouse.cli import main
-from lakehouse.cloud import perform
-from lakehouse.cloud.access import ADMIN_SECRET, Access
+from lakehouse.cloud import perform, policies
+from lakehouse.cloud.access import Access
 from lakehouse.cloud.rotation import Policy, rotate
 from lakehouse.cloud.settings import settings
 from lakehouse.cloud.step import Step
-from lakehouse.cloud.steps import deployment_steps
-from lakehouse.config import Config
-from lakehouse.deployment import Deployment
-from lakehouse.local.snowflake.storage import IAM_USER_ARN
+from lakehouse.errors import LakehouseError
 from resources.snowflake import Snowflake
 
+pytest_plugins = ["clouds", "failing"]
 pytestmark = pytest.mark.stack
-TOPICS = {
-    "stock_trades": {"source": {"type": "datagen", "schema_file": "schemas/stock_trades.avsc"}},
-    "users": {"mode": "upsert", "key": "userid"},
-}
-
-
-class Clouds:
-    """The three clouds, and an administrator's access to them."""
-
-    def __init__(self, aws: World, confluent: ConfluentServer, snowflake: Server):
-        self.aws, self.confluent, self.snowflake = aws, confluent, snowflake
-        self.sleepless = Sleepless()
-        self.told: list[perform.Action] = []
-
-    def access(self, name: str = "production") -> Access:
-        spark = (f"arn:aws:iam::{ACCOUNT}:user/spark",)
-        return Access(
-            Deployment(name=name, account=ACCOUNT, region=REGION, spark_principals=spark),
-            confluent_key=ADMIN,
-            confluent_secret=self.confluent.admin_secret,
-            confluent_url=self.confluent.url,
-        )
-
-    def config(self, namespace: str = "trading") -> Config:
-        return Config.model_validate(
-            {
-                "namespace": namespace,
-                "topics": {name: {**topic, "name": name, "table": name} for name, topic in TOPICS.items()},
-                "environments": {},
-            }
-        )
-
-    def steps(self, name: str = "production", namespace: str = "trading") -> list[Step]:
-        return deployment_steps(self.config(namespace), self.access(name), self.sleepless.clock)
-
-    def secrets(self) -> list[str]:
-        """Every value that may show nowhere."""
-        client = self.aws.strict.client("secretsmanager", region=REGION)
-        names = [each["Name"] for each in client.list_secrets()["SecretList"]]
-        answers = [client.get_secret_value(SecretId=name, VersionStage="AWSCURRENT") for name in names]
-        values = [json.loads(answer["SecretString"]) for answer in answers]
-        hidden = ("sasl.password", "private_key", "snowflake_rsa_private_key_1_pem", "api.key.secret")
-        found = [value[field] for value in values for field in hidden if field in value]
-        return [*found, self.confluent.admin_secret, self.snowflake.admin_password]
-
-
-@pytest.fixture(scope="module")
-def clouds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clouds]:
-    folder = tmp_path_factory.mktemp("clouds")
-    with pytest.MonkeyPatch.context() as patch, world(patch) as aws:
-        patch.delenv("AWS_ENDPOINT_URL_S3", raising=False)
-        patch.setenv("AWS_REGION", REGION)
-        patch.setenv("AWS_DEFAULT_REGION", REGION)
-        aws.reset()
-        vendor = IAM_USER_ARN.split(":")[4]
-        aws.strict.client("iam", account=vendor).create_user(UserName=IAM_USER_ARN.rpartition("/")[2])
-        with ConfluentServer() as confluent, started(folder) as snowflake:
-            key, public = key_pair(folder, "administrator.p8")
-            snowflake.admin(
-                "CREATE USER DEPLOYER TYPE = SERVICE DEFAULT_ROLE = ACCOUNTADMIN",
-                "GRANT ROLE ACCOUNTADMIN TO USER DEPLOYER",
-                f"ALTER USER DEPLOYER SET RSA_PUBLIC_KEY = '{public}'",
-            )
-            administrator = {
-                "snowflake_account_identifier": "LOCAL",
-                "admin_service_user": "DEPLOYER",
-                "active_key_number": "1",
-                "snowflake_rsa_private_key_1_pem": base64.b64encode(key.read_bytes()).decode(),
-            }
-            aws.strict.client("secretsmanager", region=REGION).create_secret(
-                Name=ADMIN_SECRET, SecretString=json.dumps(administrator)
-            )
-            for name, value in {"HOST": "127.0.0.1", "PORT": str(snowflake.port), "PROTOCOL": "http"}.items():
-                patch.setenv(f"SNOWFLAKE_{name}", value)
-            yield Clouds(aws, confluent, snowflake)
-        assert not confluent.violations
 
 
 def verbs(steps: list[Step]) -> dict[str, str]:
@@ -197,6 +120,90 @@ def test_a_plan_shows_each_cloud_that_can_be_asked(clouds: Clouds, monkeypatch: 
     assert planned.exit_code == 1
     assert "+ environment 'lakehouse-production': is not there" in planned.output
     assert "does not answer" in planned.output
+
+
+HOLDING_SECRETS = (
+    "confluent/environment",
+    "confluent/key/app_manager/kafka",
+    "confluent/key/schema_registry/schema_registry",
+    "confluent/key/app_manager/tableflow",
+    "snowflake/role/security",
+    "snowflake/key",
+    "snowflake/rest_integration",
+    "snowflake/rest_tables",
+)
+"""Steps that make one or send one; the first of Confluent and of Snowflake enter with one."""
+
+
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_whatever_fails_no_secret_shows(
+    clouds: Clouds, failing: Failing, every: bool, caplog: Any, capfd: Any, monkeypatch: pytest.MonkeyPatch
+):
+    """Each step in turn meets each failure: at its first request, and at each of its first changes."""
+    table = {**clouds.topics["stock_trades"], "key": "userid", "engine": "tableflow"}
+    totals = "CREATE TABLE totals AS SELECT quantity * price AS total FROM `stock_trades`"
+    monkeypatch.setattr(clouds, "topics", {"stock_trades": table})
+    monkeypatch.setattr(clouds, "flink", {"totals": totals} if every else {})
+    found: dict[str, Any] = {}
+    hidden, seen, unexplained = set(clouds.secrets()), [], []
+    caplog.set_level(logging.DEBUG)
+    name = "every" if every else "canaries"
+    for step in clouds.steps(name, name):
+        alone = [*(Given(needed, found[needed]) for needed in step.needs), step]
+        for kind, changing, first in MOMENTS if every or step.name in HOLDING_SECRETS else ():
+            failing.begin(kind, changing=changing, first=first)
+            try:
+                perform.create(alone, clouds.told.append)
+            except Exception as error:
+                seen.append(everything_of(error))
+                if not isinstance(error, LakehouseError):
+                    unexplained.append(f"{step.name}, {kind}: {error!r}")
+            failing.end()
+            # Also those that an answer had which was not understood.
+            hidden |= {*clouds.confluent.state.secrets.values()}
+        found[step.name] = perform.create(alone, clouds.told.append)[step.name]
+        if step.name == "confluent/provider_integration":
+            _is_there(clouds, found[step.name].iam_role_arn)
+    hidden |= {*clouds.secrets()}
+    processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    text = "\n".join([*seen, repr((clouds.told, found)), caplog.text, *capfd.readouterr(), *map(arguments, processes)])
+    assert len(hidden) > 12 and len(seen) > (400 if every else 60)
+    assert "OAUTH_CLIENT_SECRET = '***'" in text
+    assert not [secret for secret in hidden if shows(secret, text)]
+    assert not unexplained
+
+
+MOMENTS = [
+    *((kind, False, 1) for kind in KINDS),
+    *((kind, True, first) for first in (1, 2, 3) for kind in KINDS),
+]
+"""Kind of failure, whether changes alone meet it, and which is the first that does."""
+
+
+def _is_there(clouds: Clouds, role: str) -> None:
+    """Confluent's own role: AWS lets nobody be trusted who does not exist."""
+    iam = clouds.aws.strict.client("iam", account=role.split(":")[4])
+    trust = json.dumps(policies.own_trust(role))
+    iam.create_role(RoleName=role.rpartition("/")[2], AssumeRolePolicyDocument=trust)
+
+
+def arguments(process: psutil.Process) -> str:
+    return " ".join(process.cmdline())
+
+
+def everything_of(error: BaseException) -> str:
+    """What an error says, also as the command line and as Dagster's events have it, and what it holds."""
+    told = serializable_error_info_from_exc_info((type(error), error, error.__traceback__))
+    said = [*traceback.format_exception(error), str(told)]
+    while error is not None:
+        said.append(f"{error!r} {vars(error)} {error.args}")
+        error = error.__cause__ or error.__context__
+    return "\n".join(said)
+
+
+def shows(secret: str, text: str) -> bool:
+    """Whether it is there, or a line of it where it is a PEM."""
+    return any(line in text for line in secret.splitlines()[1:-1] or [secret])
 
 
 def test_credentials_of_another_account_change_nothing(clouds: Clouds):

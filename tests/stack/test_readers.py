@@ -18,6 +18,7 @@ from assets.snowflake import show
 from lakehouse.cli import main
 from lakehouse.config import PROJECT, load
 from lakehouse.definitions import defs
+from lakehouse.naming import snowflake_identifier
 from resources.rest_catalog import RestCatalog
 
 pytest_plugins = ["rest_fixtures"]
@@ -66,9 +67,7 @@ def test_a_command_prints_what_the_oracle_says(block, trades, monkeypatch):
 @pytest.mark.parametrize("block", recipes("python"))
 def test_a_program_prints_what_the_oracle_says(block, trades, polaris):
     stream, name, count, total, _ = trades
-    login = {"client_id": CLIENT_ID, "client_secret": SECRET}
-    rest_catalog = RestCatalog(uri=polaris.address, warehouse=WAREHOUSE, **login)
-    publish(stream.config, stream.topic, stream.resources.catalog, rest_catalog)
+    publish(stream.config, stream.topic, stream.resources.catalog, rest_catalog(polaris))
     rest = {"URI": polaris.address, "WAREHOUSE": WAREHOUSE, "CREDENTIAL": f"{CLIENT_ID}:{SECRET}"}
     # Where S3 is not AWS, pyiceberg takes its address from variables of its own (PyIceberg, Configuration).
     s3 = {f"PYICEBERG_CATALOG__{c}__S3__ENDPOINT": os.environ["AWS_ENDPOINT_URL_S3"] for c in ("GLUE", "POLARIS")}
@@ -79,6 +78,34 @@ def test_a_program_prints_what_the_oracle_says(block, trades, polaris):
 
     assert done.returncode == 0, done.stderr
     assert set(map(int, re.findall(r"\b\d+\b", done.stdout))) == {count, total}, done.stdout
+
+
+@pytest.mark.parametrize("block", recipes("sql"))
+def test_statements_in_snowflake_say_what_the_oracle_says(block, trades, polaris):
+    """As the administrator: the last statement's one row."""
+    stream, name, count, total, _ = trades
+    publish(stream.config, stream.topic, stream.resources.catalog, rest_catalog(polaris))
+    namespace, table = name.split(".")
+    for theirs, ours in {
+        "https://polaris.example/api/catalog": polaris.address,
+        "'lake'": f"'{WAREHOUSE}'",
+        "<id>": CLIENT_ID,
+        "<secret>": SECRET,
+        "trading.stock_trades": name,
+        "'trading'": f"'{namespace}'",
+        "'stock_trades'": f"'{table}'",
+    }.items():
+        block = block.replace(theirs, ours)
+
+    with stream.resources.snowflake.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(f"USE SCHEMA {snowflake_identifier(namespace.upper())}")
+        rows = [cursor.execute(statement).fetchall() for statement in block.split(";") if statement.strip()]
+
+    assert rows[-1] == [(count, total)]
+
+
+def rest_catalog(polaris):
+    return RestCatalog(uri=polaris.address, warehouse=WAREHOUSE, client_id=CLIENT_ID, client_secret=SECRET)
 
 
 @pytest.mark.parametrize("block", recipes("yaml"))

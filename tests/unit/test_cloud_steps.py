@@ -167,13 +167,13 @@ def test_delete_goes_backward_and_keeps_data_unless_told(cloud, steps):
 
 @dataclass(frozen=True)
 class Alone(Thing):
-    stands_alone = True
+    lives_in = ()
 
     def find(self, found):
         return self.cloud.things.get(self.name)
 
 
-def test_what_stands_alone_is_taken_away_when_what_it_needed_is_gone(cloud):
+def test_what_lives_in_nothing_is_taken_away_when_what_it_needed_is_gone(cloud):
     steps = [Thing(cloud, "volume"), Alone(cloud, "role", ("volume",)), Thing(cloud, "verified", ("role", "volume"))]
     create(steps, quiet)
     del cloud.things["volume"], cloud.things["verified"]

@@ -14,9 +14,12 @@ from lakehouse import config as configuration
 from lakehouse.cli import main
 from lakehouse.cloud.access import Access
 from lakehouse.cloud.settings import settings
+from lakehouse.cloud.snowflake_integrations import client_of
 from lakehouse.cloud.steps import deployment_steps, ordered
 from lakehouse.deployment import Deployment
-from resources.build import build_resources
+from lakehouse.errors import ConfigError
+from lakehouse.setting import EnvRef
+from resources.build import build_resources, opener
 
 CANARY = "canary-51aa"
 
@@ -102,6 +105,25 @@ def test_dagster_shows_each_step_and_what_it_stands_on_without_a_connection(decl
     assert len(shown) == len(steps)
     assert shown["deployment/confluent/cluster"] == {"deployment/confluent/environment"}
     assert "deployment/aws/role_snowflake" in shown["deployment/snowflake/volume_verified"]
+
+
+def test_a_rest_catalog_of_the_environment_is_snowflakes_too_and_its_variables_are_read_when_it_is_asked(
+    declared, monkeypatch
+):
+    assert opener(declared, "aws", "rest_catalog") is None and opener(declared, "not declared", "kafka") is None
+    credential = EnvRef(env="REST_CATALOG_CREDENTIAL")
+    settings = {"uri": "https://polaris.example/api/catalog", "warehouse": "lake", "credential": credential}
+    environments = {"aws": {**declared.environments["aws"], "rest_catalog": settings}}
+    rest_catalog = opener(declared.model_copy(update={"environments": environments}), "aws", "rest_catalog")
+    monkeypatch.delenv("REST_CATALOG_CREDENTIAL", raising=False)
+    steps = deployment_steps(declared, Access.from_environment(declared.deployment("aws"), rest_catalog))
+    added = {"snowflake/rest_schema", "snowflake/rest_integration", "snowflake/rest_verified", "snowflake/rest_tables"}
+    assert added < {step.name for step in steps}
+    with pytest.raises(ConfigError, match="aws.rest_catalog: REST_CATALOG_CREDENTIAL not set. Nothing was changed"):
+        rest_catalog()
+    monkeypatch.setenv("REST_CATALOG_CREDENTIAL", f"reader:{CANARY}")
+    assert client_of(rest_catalog()).client_secret == CANARY
+    assert CANARY not in repr((steps, rest_catalog()))
 
 
 def test_keys_are_looked_at_every_night(declared, monkeypatch):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import json
+from collections.abc import Callable
 
 import pytest
 
 from lakehouse.local.snowflake.statements import Alter, Create, parse
+from resources import snowflake_integrations as integrations
 from resources import snowflake_sql as sql
 
 STATEMENTS = {
@@ -45,19 +48,31 @@ STATEMENTS = {
     "create_external_volume:comment": sql.create_external_volume(
         "VOLUME", location="s3://bucket/", role_arn="arn:aws:iam::123456789012:role/r", external_id="id", comment="ours"
     ),
-    "create_catalog_integration": sql.create_catalog_integration(
+    "create_catalog_integration": integrations.create_catalog_integration(
         "GLUE", role_arn="arn:aws:iam::123456789012:role/snowflake", catalog_id="123456789012", region="eu-west-1"
     ),
-    "create_rest_catalog_integration": sql.create_rest_catalog_integration(
+    "create_rest_catalog_integration": integrations.create_rest_catalog_integration(
         "POLARIS",
-        sql.RestSource.POLARIS,
+        integrations.RestSource.POLARIS,
         uri="https://polaris.example/api/catalog",
         catalog="lake",
         namespace="trading",
         client_id="id",
         client_secret="hidden",
     ),
-    "create_glue_rest_integration": sql.create_glue_rest_integration(
+    "create_rest_catalog_integration:other": integrations.create_rest_catalog_integration(
+        "REST",
+        integrations.RestSource.ICEBERG_REST,
+        uri="https://rest.example",
+        catalog="lake",
+        namespace="trading",
+        client_id="id",
+        client_secret="hidden",
+        scopes=["catalog", "all"],
+        token_uri="https://login.example/token",
+        comment="ours",
+    ),
+    "create_glue_rest_integration": integrations.create_glue_rest_integration(
         "GLUE",
         role_arn="arn:aws:iam::123456789012:role/snowflake",
         external_id="lakehouse-production-123456789012-catalog",
@@ -66,10 +81,12 @@ STATEMENTS = {
         namespace="trading",
         comment="ours",
     ),
+    "set_refresh_interval": integrations.set_refresh_interval("GLUE"),
+    "set_client_secret": integrations.set_client_secret("POLARIS", "hidden"),
     "verify_external_volume": sql.verify_external_volume("VOLUME"),
-    "verify_catalog_integration": sql.verify_catalog_integration("GLUE"),
+    "verify_catalog_integration": integrations.verify_catalog_integration("GLUE"),
     "create_iceberg_table": sql.create_iceberg_table(
-        "DB", "S", "T", volume="VOLUME", integration="GLUE", glue_database="db", glue_table="t"
+        "DB", "S", "T", volume="VOLUME", integration="GLUE", namespace="db", catalog_table="t"
     ),
     "create_iceberg_table:comment": sql.create_iceberg_table(
         "DB",
@@ -77,8 +94,8 @@ STATEMENTS = {
         "T",
         volume="VOLUME",
         integration="GLUE",
-        glue_database="db",
-        glue_table="t",
+        namespace="db",
+        catalog_table="t",
         auto_refresh=True,
         comment="ours",
     ),
@@ -117,12 +134,11 @@ SQLFLUFF_DOES_NOT_KNOW = {
     "show:CATALOG INTEGRATION": "docs.snowflake.com/sql-reference/sql/show-catalog-integrations",
     "describe:CATALOG INTEGRATION": "docs.snowflake.com/sql-reference/sql/desc-catalog-integration",
     "drop:CATALOG INTEGRATION": "docs.snowflake.com/sql-reference/sql/drop-catalog-integration",
+    "set_refresh_interval": "docs.snowflake.com/sql-reference/sql/alter-catalog-integration",
+    "set_client_secret": "docs.snowflake.com/sql-reference/sql/alter-catalog-integration",
     "stop_auto_refresh": "docs.snowflake.com/user-guide/tables-iceberg-auto-refresh",
     "refresh_iceberg_table": "docs.snowflake.com/sql-reference/sql/alter-iceberg-table-refresh",
 }
-
-ELSEWHERE = {"iceberg_table_information", "count_rows", "create_rest_catalog_integration"}
-"""Queries, and what the local server does not have: it reads Glue only."""
 
 AWKWARD = "a'b\\c\"d"
 
@@ -134,9 +150,13 @@ def violations(statement: str) -> list[object]:
 
 
 def test_every_generator_is_tested():
-    functions = inspect.getmembers(sql, inspect.isfunction)
-    generators = {name for name, function in functions if function.__module__ == sql.__name__ and name[0] != "_"}
-    assert generators - {"literal", "redacted"} == {name.partition(":")[0] for name in STATEMENTS}
+    generators = {
+        name
+        for module in (sql, integrations)
+        for name, function in inspect.getmembers(module, inspect.isfunction)
+        if function.__module__ == module.__name__
+    }
+    assert generators - {"literal", "commented", "redacted"} == {name.partition(":")[0] for name in STATEMENTS}
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
@@ -160,7 +180,7 @@ def test_sqlfluff_would_notice(faulty: str):
 QUERIES = {name for name, statement in STATEMENTS.items() if statement.startswith("SELECT")} | {"show_objects"}
 
 
-@pytest.mark.parametrize("name", sorted(STATEMENTS.keys() - QUERIES - ELSEWHERE))
+@pytest.mark.parametrize("name", sorted(STATEMENTS.keys() - QUERIES))
 def test_the_local_server_takes_it_with_all_required_options(name: str):
     assert parse(STATEMENTS[name]) is not None
 
@@ -178,7 +198,7 @@ def test_names_and_texts_cannot_break_out():
         sql.unset_public_key("U", "COMMENT")
     table = parse(
         sql.create_iceberg_table(
-            AWKWARD, "S", "T", volume=AWKWARD, integration="C", glue_database=AWKWARD, glue_table=AWKWARD
+            AWKWARD, "S", "T", volume=AWKWARD, integration="C", namespace=AWKWARD, catalog_table=AWKWARD
         )
     )
     assert isinstance(table, Create)
@@ -189,9 +209,9 @@ def test_names_and_texts_cannot_break_out():
 
 
 def test_a_rest_catalog_with_another_token_endpoint_and_scopes():
-    statement = sql.create_rest_catalog_integration(
+    statement = integrations.create_rest_catalog_integration(
         "REST",
-        sql.RestSource.ICEBERG_REST,
+        integrations.RestSource.ICEBERG_REST,
         uri="https://rest.example",
         catalog=AWKWARD,
         namespace="ns",
@@ -199,26 +219,31 @@ def test_a_rest_catalog_with_another_token_endpoint_and_scopes():
         client_secret=AWKWARD,
         scopes=["catalog", "all"],
         token_uri="https://login.example/token",
-        refresh_seconds=60,
     )
     assert not violations(statement)
-    assert "CATALOG_SOURCE = ICEBERG_REST" in statement and "REFRESH_INTERVAL_SECONDS = 60" in statement
+    assert "CATALOG_SOURCE = ICEBERG_REST" in statement and "REFRESH_INTERVAL_SECONDS = 30" in statement
     assert "OAUTH_TOKEN_URI = 'https://login.example/token'" in statement
     assert "OAUTH_ALLOWED_SCOPES = ('catalog', 'all')" in statement
     with pytest.raises(ValueError):
-        sql.create_rest_catalog_integration(
+        integrations.create_rest_catalog_integration(
             "R", "HIVE", uri="u", catalog="c", namespace="n", client_id="i", client_secret="s"
         )
 
 
 @pytest.mark.parametrize("secret", ["hidden", "it's hidden", AWKWARD, "hidden\\", "'", "hidden' ENABLED = FALSE"])
 def test_a_secret_is_not_shown(secret: str):
-    statement = sql.create_rest_catalog_integration(
-        "R", sql.RestSource.POLARIS, uri="u", catalog="c", namespace="n", client_id="i", client_secret=secret
+    statement = integrations.create_rest_catalog_integration(
+        "R", integrations.RestSource.POLARIS, uri="u", catalog="c", namespace="n", client_id="i", client_secret=secret
     )
-    shown = sql.redacted(f"syntax error in: {statement}")
+    shown = integrations.redacted(f"syntax error in: {statement}")
     assert sql.literal(secret) in statement and sql.literal(secret) not in shown
     assert "OAUTH_CLIENT_SECRET = '***' OAUTH_ALLOWED_SCOPES" in shown
+
+
+@pytest.mark.parametrize("quoted", [repr, json.dumps, lambda statement: repr({"message": f"refused: {statement}"})])
+def test_a_secret_is_not_shown_where_a_statement_is_quoted(quoted: Callable[[str], str]):
+    statement = integrations.set_client_secret("R", "hidden")
+    assert "hidden" in quoted(statement) and "hidden" not in integrations.redacted(quoted(statement))
 
 
 def test_a_location_ends_in_a_slash():

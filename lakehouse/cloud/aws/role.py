@@ -34,7 +34,7 @@ class Role(AwsStep):
     """`aws/role/<purpose>`. What it is for says whom it trusts and what it may do."""
 
     purpose: ClassVar[str]
-    stands_alone = True
+    lives_in = ()
 
     @property
     def name(self) -> str:

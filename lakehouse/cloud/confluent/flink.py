@@ -93,6 +93,10 @@ class StatementStep(Step):
             *self.after,
         )
 
+    @property
+    def lives_in(self) -> tuple[str, ...]:
+        return ("confluent/environment", FLINK_KEY)
+
     def find(self, found: Found) -> list[Statement] | None:
         pattern = re.compile(rf"{re.escape(self.given)}-[0-9a-f]{{12}}")
         return [each for each in self._statements(found).list() if pattern.fullmatch(each.name)] or None
@@ -158,11 +162,18 @@ class FlinkTopicStep(TopicStep):
     def needs(self) -> tuple[str, ...]:
         return (*super().needs, self.statement)
 
+    @property
+    def lives_in(self) -> tuple[str, ...]:
+        return super().needs
+
     def create(self, found: Found) -> Topic:
         return wait_there(self.what, lambda: self.find(found), deadline_seconds=TOPIC_SECONDS, clock=self.clock)
 
     def differences(self, found: Found, it: Topic) -> list[str]:
         return []
+
+    def remark(self, found: Found, it: Topic) -> str:
+        return ""
 
 
 def table_made(sql: str) -> str | None:

@@ -33,6 +33,8 @@ class TopicStep(Step):
     holds_data: bool = False
     """Whether others fill it."""
     clock: Clock = REAL
+    retention_ms: int | None = None
+    """How long records are kept; None leaves it to the cluster."""
 
     @property
     def name(self) -> str:
@@ -51,7 +53,7 @@ class TopicStep(Step):
 
     def create(self, found: Found) -> Topic:
         def make() -> Topic:
-            return self._topics(found).create(self.topic, self.partitions)
+            return self._topics(found).create(self.topic, self.partitions, self.retention_ms)
 
         return when_allowed(self.what, make, deadline_seconds=GRANTED_SECONDS, clock=self.clock)
 
@@ -65,7 +67,19 @@ class TopicStep(Step):
                 f"Topic '{self.topic}' has {it.partitions} partitions and lakehouse.yaml declares {self.partitions}. "
                 f"Nothing was changed. Set 'partitions: {it.partitions}', or add partitions yourself (keys will move)"
             )
-        return []
+        if self.retention_ms is None:
+            return []
+        kept_ms = self._topics(found).retention_ms(self.topic)
+        return [] if kept_ms == self.retention_ms else [f"retention.ms is {kept_ms} instead of {self.retention_ms}"]
+
+    def change(self, found: Found, it: Topic) -> Topic:
+        self._topics(found).set_retention(self.topic, self.retention_ms)
+        return it
+
+    def remark(self, found: Found, it: Topic) -> str:
+        if it.partitions <= self.partitions:
+            return ""
+        return f"has {it.partitions} partitions, not {self.partitions}: Kafka takes none away, and all are read"
 
     def delete(self, found: Found, it: Topic) -> None:
         self._topics(found).delete(self.topic)
@@ -109,6 +123,10 @@ class DatagenStep(Step):
             f"confluent/topic/{self.entry}",
             REGISTRY_KEY,
         )
+
+    @property
+    def lives_in(self) -> tuple[str, ...]:
+        return ("confluent/cluster",)
 
     def find(self, found: Found) -> Connector | None:
         connectors = self.cloud.connectors(found["confluent/cluster"]).list()

@@ -26,6 +26,7 @@ TABLE_SECONDS = 60 * 60
 TABLE_GONE_SECONDS = 30 * 60
 TABLEFLOW_KEY = "confluent/key/app_manager/tableflow"
 INTEGRATION = "confluent/provider_integration"
+NAMING = "metadata_column_naming_scheme"
 BEGUN = frozenset({"PENDING", "CONNECTED", "RUNNING"})
 
 
@@ -85,6 +86,10 @@ class CatalogIntegrationStep(Step):
     def what(self) -> str:
         return f"catalog integration '{self.names.confluent}' with AWS Glue"
 
+    @property
+    def lives_in(self) -> tuple[str, ...]:
+        return ("confluent/cluster", TABLEFLOW_KEY)
+
     def find(self, found: Found) -> CatalogIntegration | None:
         return self._catalogs(found).find(self.names.confluent)
 
@@ -96,6 +101,15 @@ class CatalogIntegrationStep(Step):
 
     def settle(self, found: Found, it: CatalogIntegration) -> CatalogIntegration:
         return wait(self.what, lambda: self.find(found), BEGUN, deadline_seconds=LISTED_SECONDS, clock=self.clock)
+
+    def differences(self, found: Found, it: CatalogIntegration) -> list[str]:
+        uses, right = it.provider_integration_id, found[INTEGRATION].id
+        return [] if uses == right else [f"it goes through provider integration '{uses}' instead of '{right}'"]
+
+    def change(self, found: Found, it: CatalogIntegration) -> CatalogIntegration:
+        # None can be moved to another one; Glue keeps what it was told.
+        self.delete(found, it)
+        return self.create(found)
 
     def delete(self, found: Found, it: CatalogIntegration) -> None:
         catalogs = self._catalogs(found)
@@ -144,6 +158,10 @@ class TableflowTopicStep(Step):
             *self.after,
         )
 
+    @property
+    def lives_in(self) -> tuple[str, ...]:
+        return ("confluent/cluster", TABLEFLOW_KEY)
+
     def find(self, found: Found) -> TableflowTopic | None:
         return self._tables(found).find(self.topic)
 
@@ -170,9 +188,48 @@ class TableflowTopicStep(Step):
             return now
         return wait_there(f"Glue's table of {self.what}", synced, deadline_seconds=TABLE_SECONDS, clock=self.clock)
 
+    def differences(self, found: Found, it: TableflowTopic) -> list[str]:
+        return [
+            f"{setting} is {found_now!r} instead of {value!r}"
+            for setting, (found_now, value) in {**self._fixed(found, it), **self._settings(it)}.items()
+        ]
+
+    def change(self, found: Found, it: TableflowTopic) -> TableflowTopic:
+        """Raises: LakehouseError when what differs cannot be changed of a table that is there."""
+        if fixed := self._fixed(found, it):
+            raise LakehouseError(
+                f"{self.what} differs in {', '.join(fixed)}, which Confluent sets once for a table. It was left as it "
+                f"is. Set it right in lakehouse.yaml; or turn Tableflow off for the topic, by hand, and run this "
+                f"again: a new table is then made of what the topic still holds"
+            )
+        changed = {setting: value for setting, (_, value) in self._settings(it).items()}
+        return self._tables(found).change(self.topic, changed)
+
+    def _fixed(self, found: Found, it: TableflowTopic) -> dict[str, tuple[Any, Any]]:
+        """What differs and cannot be changed: what it is, and what it should be."""
+        now = {"bucket_name": it.bucket, "provider_integration_id": it.provider_integration_id}
+        now[NAMING] = it.config.get(NAMING, "DEFAULT")
+        right = {"bucket_name": self.names.bucket, "provider_integration_id": found[INTEGRATION].id}
+        right[NAMING] = self.config[NAMING]
+        return {setting: (now[setting], right[setting]) for setting in right if now[setting] != right[setting]}
+
+    def _settings(self, it: TableflowTopic) -> dict[str, tuple[Any, Any]]:
+        """As `_fixed`, of what can be changed. Confluent adds defaults to what it is told of errors."""
+        return {
+            setting: (it.config.get(setting), value)
+            for setting, value in self.config.items()
+            if setting != NAMING and not _comprises(it.config.get(setting), value)
+        }
+
     def delete(self, found: Found, it: TableflowTopic) -> None:
         self._tables(found).delete(self.topic)
         wait_gone(self.what, lambda: self.find(found), deadline_seconds=TABLE_GONE_SECONDS, clock=self.clock)
 
     def _tables(self, found: Found) -> TableflowTopics:
         return self.cloud.tableflow_topics(found["confluent/cluster"], found[TABLEFLOW_KEY])
+
+
+def _comprises(found: Any, wanted: Any) -> bool:
+    if isinstance(wanted, Mapping):
+        return isinstance(found, Mapping) and all(found.get(name) == value for name, value in wanted.items())
+    return found == wanted

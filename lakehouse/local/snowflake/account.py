@@ -47,10 +47,11 @@ class Entity:
 class IcebergTable(Entity):
     """A table over an external catalog, pinned to the snapshot of its last refresh."""
 
-    glue_database: str = ""
+    namespace: str = ""
+    """In the external catalog."""
     metadata_location: str = ""
     looked_at: float = 0.0
-    """When Glue was last asked for a newer snapshot, of time.monotonic."""
+    """When the catalog was last asked for a newer snapshot, of time.monotonic."""
 
 
 class Account:

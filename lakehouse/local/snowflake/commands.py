@@ -31,7 +31,7 @@ KEY_OPTIONS = ("RSA_PUBLIC_KEY", "RSA_PUBLIC_KEY_2")
 """A user has two keys, so that one can be replaced while the other is in use."""
 
 _CREATE_PRIVILEGE = {"CATALOG INTEGRATION": "CREATE INTEGRATION"}
-_ALTERED = ("USER", "ROLE", "WAREHOUSE", "DATABASE", "SCHEMA")
+_ALTERED = ("USER", "ROLE", "WAREHOUSE", "DATABASE", "SCHEMA", "CATALOG INTEGRATION")
 _SUCCESS = "Statement executed successfully."
 
 
@@ -92,6 +92,8 @@ def _create(session: Session, statement: Create) -> Result:
     options = dict(statement.options)
     if kind == "USER":
         options |= _fingerprints(options)
+    elif kind == "CATALOG INTEGRATION":
+        storage.check(options)
     elif kind == "EXTERNAL VOLUME":
         options = storage.with_external_ids(account, name[0], options)
     elif kind in ("DATABASE", "SCHEMA"):
@@ -110,6 +112,8 @@ def _alter(session: Session, statement: Alter) -> Result:
     entity = _owned(session, statement.kind, statement.name, statement.if_exists)
     if entity:
         options = dict(statement.options)
+        if statement.kind == "CATALOG INTEGRATION":
+            options = storage.altered(entity, options)
         entity.options |= options | (_fingerprints(options) if statement.kind == "USER" else {})
     return status(_SUCCESS)
 

@@ -1,4 +1,4 @@
-"""Iceberg tables found through AWS Glue, and their rows copied into DuckDB.
+"""Iceberg tables found through AWS Glue or a REST catalog, and their rows copied into DuckDB.
 
 A copy is what makes a table stand still between two refreshes, as Snowflake's do. pyiceberg reads it, with its deletes
 applied: position deletes and deletion vectors; equality deletes it refuses, as Snowflake does.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from duckdb import DuckDBPyConnection
 
@@ -16,6 +16,7 @@ from lakehouse.local.snowflake import errors
 from lakehouse.local.snowflake.tokens import Name
 
 if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyiceberg.types import NestedField
 
@@ -45,22 +46,38 @@ class Lake:
             secret_access_key=env["AWS_SECRET_ACCESS_KEY"],
         )
 
-    def table(self, database: str, name: str, *, catalog_id: str, region: str | None) -> Table:
+    def table(self, integration: Mapping[str, Any], namespace: str, name: str) -> Table:
         """The table's current metadata.
 
-        Raises: ProgrammingError when Glue has no such Iceberg table, or Glue or S3 cannot be read.
+        Parameters: the options of the catalog integration.
+        Raises: ProgrammingError when the catalog has no such Iceberg table, or it or S3 cannot be read.
         """
         from botocore.exceptions import BotoCoreError, ClientError
-        from pyiceberg.catalog.glue import GlueCatalog
-        from pyiceberg.exceptions import NoSuchIcebergTableError, NoSuchPropertyException, NoSuchTableError
+        from pyiceberg import exceptions
+        from requests import RequestException
 
-        properties = self._properties(catalog_id, region or self.region)
         try:
-            return GlueCatalog("glue", **properties).load_table((database, name))
-        except (NoSuchTableError, NoSuchIcebergTableError, NoSuchPropertyException) as error:
-            raise errors.failed(f"AWS Glue has no Iceberg table '{database}.{name}': {error}") from None
-        except (BotoCoreError, ClientError, OSError) as error:
-            raise errors.failed(f"Table '{database}.{name}' cannot be read from Glue or S3: {error}") from None
+            return self._catalog(integration).load_table((namespace, name))
+        except (
+            exceptions.NoSuchTableError,
+            exceptions.NoSuchIcebergTableError,
+            exceptions.NoSuchPropertyException,
+        ) as error:
+            raise errors.failed(f"The catalog has no Iceberg table '{namespace}.{name}': {error}") from None
+        except (BotoCoreError, ClientError, OSError, RequestException, exceptions.RESTError) as error:
+            said = f"Table '{namespace}.{name}' cannot be read from the catalog or S3: {error}"
+            raise errors.failed(said) from None
+
+    def closed(self, integration: Mapping[str, Any]) -> str:
+        """Why a REST catalog does not let an integration with OAuth in; empty when it does."""
+        from pyiceberg.exceptions import RESTError
+        from requests import RequestException
+
+        try:
+            self._catalog(integration)
+        except (RequestException, RESTError) as error:
+            return str(error)
+        return ""
 
     def refusal(self, role_arn: str, principal: str, external_id: str) -> str:
         """Why the principal may not assume the IAM role with this external id; empty when it may."""
@@ -87,18 +104,36 @@ class Lake:
         }
         return "" if trusted in role["AssumeRolePolicyDocument"]["Statement"] else refused
 
-    def _properties(self, catalog_id: str, region: str) -> dict[str, str]:
-        return {
-            "glue.endpoint": self.glue_endpoint,
-            "glue.id": catalog_id,
-            "glue.region": region,
-            "glue.access-key-id": self.access_key_id,
-            "glue.secret-access-key": self.secret_access_key,
+    def _catalog(self, integration: Mapping[str, Any]) -> Catalog:
+        from pyiceberg.catalog.glue import GlueCatalog
+        from pyiceberg.catalog.rest import RestCatalog
+
+        rest, login = integration.get("REST_CONFIG", {}), integration.get("REST_AUTHENTICATION", {})
+        region = login.get("SIGV4_SIGNING_REGION") or integration.get("GLUE_REGION") or self.region
+        s3 = {
             "s3.endpoint": self.s3_endpoint,
             "s3.region": region,
             "s3.access-key-id": self.access_key_id,
             "s3.secret-access-key": self.secret_access_key,
         }
+        if login.get("TYPE") == "OAUTH":
+            entrance = {
+                "uri": rest["CATALOG_URI"],
+                "warehouse": rest["CATALOG_NAME"],
+                "credential": f"{login['OAUTH_CLIENT_ID']}:{login['OAUTH_CLIENT_SECRET']}",
+                "scope": " ".join(login["OAUTH_ALLOWED_SCOPES"]),
+                "oauth2-server-uri": login.get("OAUTH_TOKEN_URI") or f"{rest['CATALOG_URI']}/v1/oauth/tokens",
+            }
+            return RestCatalog("rest", **entrance, **s3)
+        # Glue's REST endpoint is not emulated: Glue itself is asked, which has the same tables.
+        glue = {
+            "glue.endpoint": self.glue_endpoint,
+            "glue.id": rest["CATALOG_NAME"] if rest else integration["GLUE_CATALOG_ID"],
+            "glue.region": region,
+            "glue.access-key-id": self.access_key_id,
+            "glue.secret-access-key": self.secret_access_key,
+        }
+        return GlueCatalog("glue", **glue, **s3)
 
 
 def copy(table: Table, duckdb: DuckDBPyConnection, target: Name) -> None:

@@ -16,11 +16,12 @@ from lakehouse.local.snowflake.tokens import TokenReader
 @dataclass(frozen=True)
 class Option:
     """
-    type: `text` is a string literal; `name` an identifier or a string; `word` one of `choices`, bare or as a string;
-    `locations` a list of parenthesised storage locations; `group` options in parentheses, which are `keys`.
+    type: `text` is a string literal, `texts` some in parentheses; `name` an identifier or a string; `word` one of
+    `choices`, bare or as a string; `locations` a list of parenthesised storage locations; `group` options in
+    parentheses, which are `keys`.
     """
 
-    type: Literal["text", "name", "word", "number", "boolean", "locations", "group"]
+    type: Literal["text", "texts", "name", "word", "number", "boolean", "locations", "group"]
     required: bool = False
     choices: tuple[str, ...] = ()
     keys: dict[str, Option] = field(default_factory=dict)
@@ -39,15 +40,19 @@ STORAGE_LOCATION: dict[str, Option] = {
 
 REST_CONFIG: dict[str, Option] = {
     "CATALOG_URI": REQUIRED_TEXT,
-    "CATALOG_API_TYPE": Option("word", required=True, choices=("AWS_GLUE",)),
+    "CATALOG_API_TYPE": Option("word", choices=("AWS_GLUE",)),
     "CATALOG_NAME": REQUIRED_TEXT,
 }
 
-SIGV4: dict[str, Option] = {
-    "TYPE": Option("word", required=True, choices=("SIGV4",)),
-    "SIGV4_IAM_ROLE": REQUIRED_TEXT,
+REST_AUTHENTICATION: dict[str, Option] = {
+    "TYPE": Option("word", required=True, choices=("SIGV4", "OAUTH")),
+    "SIGV4_IAM_ROLE": TEXT,
     "SIGV4_SIGNING_REGION": TEXT,
     "SIGV4_EXTERNAL_ID": TEXT,
+    "OAUTH_TOKEN_URI": TEXT,
+    "OAUTH_CLIENT_ID": TEXT,
+    "OAUTH_CLIENT_SECRET": TEXT,
+    "OAUTH_ALLOWED_SCOPES": Option("texts"),
 }
 
 OPTIONS: dict[str, dict[str, Option]] = {
@@ -77,13 +82,13 @@ OPTIONS: dict[str, dict[str, Option]] = {
         "COMMENT": TEXT,
     },
     "CATALOG INTEGRATION": {
-        "CATALOG_SOURCE": Option("word", required=True, choices=("GLUE", "ICEBERG_REST")),
+        "CATALOG_SOURCE": Option("word", required=True, choices=("GLUE", "ICEBERG_REST", "POLARIS")),
         "TABLE_FORMAT": Option("word", required=True, choices=("ICEBERG",)),
         "GLUE_AWS_ROLE_ARN": TEXT,
         "GLUE_CATALOG_ID": TEXT,
         "GLUE_REGION": TEXT,
         "REST_CONFIG": Option("group", keys=REST_CONFIG),
-        "REST_AUTHENTICATION": Option("group", keys=SIGV4),
+        "REST_AUTHENTICATION": Option("group", keys=REST_AUTHENTICATION),
         "CATALOG_NAMESPACE": TEXT,
         "ENABLED": Option("boolean", required=True),
         "REFRESH_INTERVAL_SECONDS": NUMBER,
@@ -99,11 +104,23 @@ OPTIONS: dict[str, dict[str, Option]] = {
     },
 }
 
-OF_SOURCE = {
-    "GLUE": {"GLUE_AWS_ROLE_ARN": True, "GLUE_CATALOG_ID": True, "GLUE_REGION": False},
-    "ICEBERG_REST": {"REST_CONFIG": True, "REST_AUTHENTICATION": True},
+ONLY_WITH: dict[str, dict[str, dict[str, bool]]] = {
+    "CATALOG_SOURCE": {
+        "GLUE": {"GLUE_AWS_ROLE_ARN": True, "GLUE_CATALOG_ID": True, "GLUE_REGION": False},
+        "ICEBERG_REST": {"REST_CONFIG": True, "REST_AUTHENTICATION": True},
+        "POLARIS": {"REST_CONFIG": True, "REST_AUTHENTICATION": True},
+    },
+    "TYPE": {
+        "SIGV4": {"SIGV4_IAM_ROLE": True, "SIGV4_SIGNING_REGION": False, "SIGV4_EXTERNAL_ID": False},
+        "OAUTH": {
+            "OAUTH_TOKEN_URI": False,
+            "OAUTH_CLIENT_ID": True,
+            "OAUTH_CLIENT_SECRET": True,
+            "OAUTH_ALLOWED_SCOPES": True,
+        },
+    },
 }
-"""Of each CATALOG_SOURCE the options that it alone has, and whether it needs them."""
+"""Of an option's value the options that go with it, and whether it needs them; another value refuses them."""
 
 
 def read_options(tokens: TokenReader, known: dict[str, Option], *, complete: bool, until: str = "") -> dict[str, Any]:
@@ -120,13 +137,14 @@ def read_options(tokens: TokenReader, known: dict[str, Option], *, complete: boo
         if key in found:
             raise invalid_option(f"duplicate property '{key}'")
         tokens.expect("=")
-        found[key] = _read_value(tokens, key, known[key])
+        found[key] = _read_value(tokens, key, known[key], complete)
     needed = {key for key, option in known.items() if option.required}
-    for source, keys in OF_SOURCE.items() if "CATALOG_SOURCE" in found else ():
-        if source == found["CATALOG_SOURCE"]:
-            needed |= {key for key, required in keys.items() if required}
-        elif foreign := [key for key in keys if key in found]:
-            raise invalid_option(f"invalid property '{foreign[0]}' for CATALOG_SOURCE {found['CATALOG_SOURCE']}")
+    for chooser, values in ONLY_WITH.items():
+        if chooser in found and (own := values.get(found[chooser])) is not None:
+            needed |= {key for key, required in own.items() if required}
+            others = {key for keys in values.values() for key in keys} - own.keys()
+            if foreign := [key for key in found if key in others]:
+                raise invalid_option(f"invalid property '{foreign[0]}' for {chooser} {found[chooser]}")
     lacking = [key for key in known if key in needed and key not in found]
     if complete and lacking:
         raise invalid_option(f"Missing option(s): {lacking}")
@@ -146,10 +164,12 @@ def read_keys(tokens: TokenReader, known: dict[str, Option]) -> dict[str, None]:
             return found
 
 
-def _read_value(tokens: TokenReader, key: str, option: Option) -> Any:
+def _read_value(tokens: TokenReader, key: str, option: Option, complete: bool) -> Any:
     match option.type:
         case "text":
             return tokens.string()
+        case "texts":
+            return _read_texts(tokens)
         case "name":
             return tokens.string().upper() if tokens.at_string() else tokens.identifier()
         case "number":
@@ -168,9 +188,19 @@ def _read_value(tokens: TokenReader, key: str, option: Option) -> Any:
             return _read_locations(tokens)
         case "group":
             tokens.expect("(")
-            group = read_options(tokens, option.keys, complete=True, until=")")
+            group = read_options(tokens, option.keys, complete=complete, until=")")
             tokens.expect(")")
             return group
+
+
+def _read_texts(tokens: TokenReader) -> list[str]:
+    """`('a', 'b')`."""
+    tokens.expect("(")
+    texts = [tokens.string()]
+    while tokens.take(","):
+        texts.append(tokens.string())
+    tokens.expect(")")
+    return texts
 
 
 def _read_locations(tokens: TokenReader) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from lakehouse.local.snowflake.account import Account, Entity
+from lakehouse.local.snowflake.errors import invalid_option
 from lakehouse.local.snowflake.session import Result, Session
 from lakehouse.local.snowflake.statements import Describe
 
@@ -19,6 +20,8 @@ IAM_USER_ARN = "arn:aws:iam::999999999999:user/local-snowflake"
 
 REFRESH_SECONDS = 30
 """How often Snowflake looks for new snapshots, where the integration does not say."""
+
+CLIENT_SECRET = "OAUTH_CLIENT_SECRET"
 
 
 def with_external_ids(account: Account, volume: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -53,21 +56,61 @@ def _volume(volume: Entity) -> Result:
     return Result(["parent_property", "property", "property_type", "property_value", "property_default"], rows)
 
 
+def check(options: dict[str, Any]) -> None:
+    """What the options of an integration say of each other.
+
+    Raises: ProgrammingError when a REST catalog's kind and login do not go together.
+    """
+    rest, login = options.get("REST_CONFIG"), options.get("REST_AUTHENTICATION")
+    if rest and login:
+        is_glue, signs = rest.get("CATALOG_API_TYPE") == "AWS_GLUE", login["TYPE"] == "SIGV4"
+        if is_glue != signs or (signs and options["CATALOG_SOURCE"] == "POLARIS"):
+            raise invalid_option(f"REST_AUTHENTICATION of TYPE {login['TYPE']} does not go with this catalog")
+
+
+def altered(integration: Entity, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of ALTER CATALOG INTEGRATION ... SET, with what it cannot set as it was.
+
+    Raises: ProgrammingError for any but the refresh interval, the comment and a client's secret.
+    """
+    login = options.get("REST_AUTHENTICATION", {})
+    if options.keys() - {"REFRESH_INTERVAL_SECONDS", "COMMENT", "REST_AUTHENTICATION"} or login.keys() - {
+        CLIENT_SECRET
+    }:
+        raise invalid_option(f"ALTER CATALOG INTEGRATION cannot set {', '.join([*options, *login])}")
+    if login and integration.options.get("REST_AUTHENTICATION", {}).get("TYPE") != "OAUTH":
+        raise invalid_option(f"{integration.label} has no {CLIENT_SECRET}")
+    return options | ({"REST_AUTHENTICATION": integration.options["REST_AUTHENTICATION"] | login} if login else {})
+
+
 def _integration(account: Account, integration: Entity) -> Result:
-    by = "API" if "REST_CONFIG" in integration.options else "GLUE"
     properties = {
         "CATALOG_NAMESPACE": "",
         "COMMENT": "",
         "REFRESH_INTERVAL_SECONDS": REFRESH_SECONDS,
         **integration.options,
-        f"{by}_AWS_IAM_USER_ARN": IAM_USER_ARN,
-        f"{by}_AWS_EXTERNAL_ID": assumed(account, integration)[1],
     }
+    if not _by_oauth(integration):
+        by = "API" if "REST_CONFIG" in integration.options else "GLUE"
+        properties[f"{by}_AWS_IAM_USER_ARN"] = IAM_USER_ARN
+        properties[f"{by}_AWS_EXTERNAL_ID"] = assumed(account, integration)[1]
     rows = [
-        (key, "Boolean" if isinstance(value, bool) else "String", _boolean(value), "")
+        (key, "Boolean" if isinstance(value, bool) else "String", _shown(value), "")
         for key, value in properties.items()
     ]
     return Result(["property", "property_type", "property_value", "property_default"], rows)
+
+
+def _by_oauth(integration: Entity) -> bool:
+    return integration.options.get("REST_AUTHENTICATION", {}).get("TYPE") == "OAUTH"
+
+
+def _shown(value: Any) -> str:
+    """A group as `{KEY=value, KEY=[a, b]}`, without what Snowflake keeps to itself."""
+    if isinstance(value, dict):
+        told = {key: each for key, each in value.items() if key not in (CLIENT_SECRET, "SIGV4_EXTERNAL_ID")}
+        return f"{{{', '.join(f'{key}={_shown(each)}' for key, each in told.items())}}}"
+    return f"[{', '.join(value)}]" if isinstance(value, list) else _boolean(value)
 
 
 def assumed(account: Account, entity: Entity) -> tuple[str, str]:
@@ -82,7 +125,8 @@ def assumed(account: Account, entity: Entity) -> tuple[str, str]:
 
 
 def verify(session: Session, kind: str, name: str) -> str:
-    """SYSTEM$VERIFY_EXTERNAL_VOLUME (the owner's) and SYSTEM$VERIFY_CATALOG_INTEGRATION: whether IAM lets it in.
+    """SYSTEM$VERIFY_EXTERNAL_VOLUME (the owner's) and SYSTEM$VERIFY_CATALOG_INTEGRATION: whether IAM lets it in, or a
+    REST catalog its client.
 
     Nothing is read: of a read-only volume Snowflake's own function verifies no more.
     """
@@ -91,8 +135,12 @@ def verify(session: Session, kind: str, name: str) -> str:
         entity = account.get(kind, (name,), session.role)
         if kind == "EXTERNAL VOLUME":
             account.require_ownership(entity, session.role)
-        role_arn, external_id = assumed(account, entity)
-    refusal = session.lake.refusal(role_arn, IAM_USER_ARN, external_id)
+        by_oauth = _by_oauth(entity)
+        role_arn, external_id = ("", "") if by_oauth else assumed(account, entity)
+    if by_oauth:
+        refusal = session.lake.closed(entity.options)
+    else:
+        refusal = session.lake.refusal(role_arn, IAM_USER_ARN, external_id)
     return json.dumps({"success": not refusal} | ({"errorCode": "0", "errorMessage": refusal} if refusal else {}))
 
 

@@ -1,4 +1,4 @@
-"""Iceberg tables over AWS Glue: created and refreshed to the snapshot that Glue shows at that moment."""
+"""Iceberg tables over AWS Glue or a REST catalog: made and refreshed to the snapshot that it shows then."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def create(session: Session, statement: Create) -> Result:
             namespace = options.get("CATALOG_NAMESPACE") or integration.options.get("CATALOG_NAMESPACE")
             if not namespace:
                 raise errors.invalid_option("Missing option(s): ['CATALOG_NAMESPACE']")
-            table = IcebergTable("ICEBERG TABLE", name, session.role, dict(options), glue_database=namespace)
+            table = IcebergTable("ICEBERG TABLE", name, session.role, dict(options), namespace=namespace)
         _load(session, table)
         with account.lock:
             if existing:
@@ -161,20 +161,11 @@ def _owned(session: Session, name: Name) -> IcebergTable:
 
 
 def _load(session: Session, table: IcebergTable) -> None:
-    """Copy the snapshot that Glue shows now, if it is another than the table's."""
+    """Copy the snapshot that the catalog shows now, if it is another than the table's."""
     account, options = session.account, table.options
     integration = _integration(account, options)
     table.looked_at = time.monotonic()
-    # Glue's REST endpoint is not emulated: Glue itself is asked, which has the same tables.
-    by_rest = integration.options.get("REST_CONFIG")
-    found = session.lake.table(
-        table.glue_database,
-        options["CATALOG_TABLE_NAME"],
-        catalog_id=by_rest["CATALOG_NAME"] if by_rest else integration.options["GLUE_CATALOG_ID"],
-        region=integration.options.get("REST_AUTHENTICATION", {}).get("SIGV4_SIGNING_REGION")
-        if by_rest
-        else integration.options.get("GLUE_REGION"),
-    )
+    found = session.lake.table(integration.options, table.namespace, options["CATALOG_TABLE_NAME"])
     volume = account.find("EXTERNAL VOLUME", _used(options, "EXTERNAL VOLUME"))
     bases = [location["STORAGE_BASE_URL"] for location in volume.options["STORAGE_LOCATIONS"]] if volume else []
     if not any(found.metadata_location.startswith(base.rstrip("/") + "/") for base in bases):
@@ -212,7 +203,7 @@ def _shown(table: IcebergTable) -> tuple[Any, ...]:
         options["CATALOG"].upper(),
         "UNMANAGED",
         options["CATALOG_TABLE_NAME"],
-        table.glue_database,
+        table.namespace,
         "",
         "Y",
         options.get("COMMENT", ""),
