@@ -57,6 +57,8 @@ class ConnectSink:
             "offset.storage.file.filename": self._folder / "offsets",
             "plugin.path": self._folder / "plugins",
             "plugin.discovery": "service_load",
+            # A task whose topic stands still is called this often: 60 s by default, and a commit waits for every task.
+            "offset.flush.interval.ms": 1000,
             "consumer.auto.offset.reset": "earliest",
             "consumer.isolation.level": "read_committed",
             "consumer.max.poll.records": 5000,
