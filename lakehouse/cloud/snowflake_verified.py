@@ -56,8 +56,13 @@ class Verified(Step):
         """
         if it.phase == "verified":
             return it
-        look = lambda: self.find(found)  # noqa: E731
-        return wait(self.what, look, ("verified",), deadline_seconds=VERIFIED_WITHIN_SECONDS, clock=self.clock)
+        return wait(
+            self.what,
+            lambda: self.find(found),
+            ("verified",),
+            deadline_seconds=VERIFIED_WITHIN_SECONDS,
+            clock=self.clock,
+        )
 
     def differences(self, found: Found, it: Verification) -> list[str]:
         """That it is refused."""
