@@ -37,7 +37,8 @@ def stack(tmp_path_factory):
     home = Home(tmp_path_factory.mktemp("stack") / "home")
     before = dict(os.environ)
     # Nothing here runs long enough to be worth Java's second compiler, which takes a fifth of the time.
-    os.environ["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1"
+    # Without it the first has a fifth of the room for what it compiles, and Spark ends when that is full.
+    os.environ["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
     try:
         local_stack.up(home, SERVERS)
         os.environ.update(environment(home), LAKEHOUSE_HOME=str(home.path))
