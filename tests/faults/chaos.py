@@ -51,6 +51,7 @@ class Ingester:
     def start(self) -> None:
         """Start one (more)."""
         self.folder.mkdir(exist_ok=True)
+        self.log.touch()
         to = {"output": self.log, "errors": self.folder / "stderr"}
         config, environment = self.stream.declare(self.folder), {**os.environ, **self.environment}
         self.started.append(fork(keep_ingesting, str(config), self.stream.name, environment=environment, **to))

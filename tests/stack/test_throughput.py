@@ -19,7 +19,7 @@ def filled(resources, records):
     stream = Stream(resources, partitions=6)
     schema_id = stream.schema()
     values = [framed(schema_id, TRADES, trade(number)) for number in range(2_000)]
-    stream.produce([{"value": value} for value in islice(cycle(values), records)], linger_ms=50)
+    stream.produce([{"value": value} for value in islice(cycle(values), records)], **{"linger.ms": 50})
     return stream
 
 
