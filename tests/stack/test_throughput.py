@@ -12,7 +12,7 @@ from spark.records import read_range
 
 RECORDS = 200_000
 LEAST = 0.1
-"""Of the rate of reading. A quiet machine of two cores shows three times as much; half of that would be news."""
+"""Of the rate of reading. A quiet machine of two cores shows 0.36 (docs/performance.md)."""
 
 
 def filled(resources, records):
