@@ -47,8 +47,8 @@ SETTINGS = MappingProxyType(
 """What a Spark Connect server needs to serve lakehouse, wherever it runs (docs/clusters.md). Catalogs are set by each
 session."""
 
-# Decoding and writing makes garbage all the time. In a heap as tight as that of an idle server it is collected twice as
-# often, and all else with it: an append takes a third longer (docs/performance.md).
+# Decoding and writing makes garbage all the time. In a heap as tight as that of an idle server an append takes a third
+# longer (docs/performance.md).
 _ROOM = ("-Xmn600m", "-XX:MinHeapFreeRatio=30", "-XX:MaxHeapFreeRatio=50")
 
 # What Spark reflects upon: org.apache.spark.launcher.JavaModuleOptions of Spark 4.1.
