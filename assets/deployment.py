@@ -6,7 +6,6 @@ import dagster as dg
 
 from assets.failures import RETRY, explained
 from assets.rest import SYSTEM as REST_CATALOG
-from assets.step import read_once
 from lakehouse.cloud import perform
 from lakehouse.cloud.access import Access
 from lakehouse.cloud.rotation import Policy, rotate
@@ -68,7 +67,6 @@ def _asset(steps: list[Step], step: Step, access: Access) -> dg.AssetsDefinition
     )
 
     @dg.multi_asset(name=spec.key.to_python_identifier(), specs=[spec], pool="deployment")
-    @read_once
     def ensure(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         done: list[perform.Action] = []
         with explained():

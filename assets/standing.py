@@ -1,13 +1,16 @@
 """Checks that need no run of their asset: what a pipeline can ask for at any time, and what runs with each run."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
 
 from assets.failures import explained
-from assets.step import read_once
+from assets.step import NOTHING_IN
 from lakehouse.automation import with_the_asset
+
+OPTIONAL_OUT = dg.Out(dg.Nothing, is_required=False)
+"""A run may ask for some of the checks."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +41,7 @@ def standing_checks(asset: Sequence[str], checks: Sequence[Standing]) -> dg.Asse
         for check in checks
     ]
 
-    @dg.multi_asset_check(
-        name=f"{key.to_python_identifier()}_checks",
-        specs=specs,
-        can_subset=True,
-        required_resource_keys=set().union(*(check.needs for check in checks)),
-    )
-    @read_once
-    def run_checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+    def run_checks(context: dg.AssetCheckExecutionContext, _: Mapping[str, object]) -> Iterator[dg.AssetCheckResult]:
         failures = []
         for check in checks:
             if dg.AssetCheckKey(key, check.name) not in context.selected_asset_check_keys:
@@ -58,4 +54,16 @@ def standing_checks(asset: Sequence[str], checks: Sequence[Standing]) -> dg.Asse
         if failures:
             raise failures[0]
 
-    return run_checks
+    node = dg.OpDefinition(
+        run_checks,
+        f"{key.to_python_identifier()}_checks",
+        ins={key.to_python_identifier(): NOTHING_IN},
+        outs={spec.get_python_identifier(): OPTIONAL_OUT for spec in specs},
+        required_resource_keys=set().union(*(check.needs for check in checks)),
+    )
+    return dg.AssetChecksDefinition.create(
+        node_def=node,
+        keys_by_input_name={key.to_python_identifier(): key},
+        check_specs_by_output_name={spec.get_python_identifier(): spec for spec in specs},
+        can_subset=True,
+    )
