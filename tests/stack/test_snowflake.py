@@ -10,6 +10,7 @@ import time
 
 import pyarrow as pa
 import pytest
+from pyiceberg.expressions import LessThan
 from snowflake_fixtures import BIG, TRADES, Lake, Server, trades
 
 from lakehouse.errors import LakehouseError
@@ -125,6 +126,37 @@ def test_a_new_column_and_deleted_rows_arrive_by_refresh(server: Server, lake: L
     names, rows = snowflake.query(f"select * from DB.{lake.database}.evolves")
     assert "VENUE" in names and "PARCELS" in names and "LOTS" not in names
     assert len(rows) == 6
+
+
+def test_each_refresh_brings_the_rows_that_the_table_has_then(server: Server, lake: Lake):
+    table = lake.create("steps", trades(10))
+    snowflake = server.resource()
+    snowflake.ensure_iceberg_table(lake.database, "steps", lake.database, "steps")
+
+    def appended_twice():
+        table.append(trades(5, start=10))
+        table.append(trades(5, start=15))
+
+    def deleted_and_appended():
+        table.delete(LessThan("$$offset", 3))
+        table.append(trades(2, start=20))
+
+    def appended_to_what_is_forgotten():
+        table.append(trades(2, start=22))
+        known = [snapshot.snapshot_id for snapshot in table.snapshots()[:-1]]
+        table.maintenance.expire_snapshots().by_ids(known).commit()
+        table.append(trades(2, start=24))
+
+    def rolled_back():
+        table.manage_snapshots().rollback_to_snapshot(table.snapshots()[0].snapshot_id).commit()
+
+    for change in (appended_twice, deleted_and_appended, appended_to_what_is_forgotten, rolled_back, appended_twice):
+        change()
+        lake.promote(table)
+        snowflake.refresh(lake.database, "steps")
+        _, rows = snowflake.query(f'select "$$OFFSET" from DB.{lake.database}.steps')
+        held = table.scan().to_arrow()["$$offset"].to_pylist()
+        assert sorted(offset for (offset,) in rows) == sorted(held), change.__name__
 
 
 def test_position_deletes_are_applied(server: Server, lake: Lake):

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lakehouse.local.snowflake import errors
+from lakehouse.local.snowflake.iceberg import Copied
 from lakehouse.local.snowflake.tokens import Name
 
 ADMIN_USER = "ADMIN"
@@ -52,6 +53,7 @@ class IcebergTable(Entity):
     metadata_location: str = ""
     looked_at: float = 0.0
     """When the catalog was last asked for a newer snapshot, of time.monotonic."""
+    copied: Copied | None = None
 
 
 class Account:

@@ -136,9 +136,18 @@ class Lake:
         return GlueCatalog("glue", **glue, **s3)
 
 
-def copy(table: Table, duckdb: DuckDBPyConnection, target: Name) -> None:
-    """Put the rows of the table's current snapshot in place of the DuckDB table `target`, in one transaction.
+@dataclass(frozen=True)
+class Copied:
+    """What a DuckDB table holds of an Iceberg table."""
 
+    snapshot_id: int | None
+    schema_id: int
+
+
+def copy(table: Table, duckdb: DuckDBPyConnection, target: Name, held: Copied | None) -> Copied:
+    """Make the DuckDB table `target` hold the rows of the table's current snapshot, in one transaction.
+
+    Parameters: `held` is what it holds so far. Where rows were only appended since, the new ones are added.
     Raises: ProgrammingError when a type has no counterpart here, two columns differ in case only, the table has
     equality deletes, or a file cannot be read.
     """
@@ -147,12 +156,33 @@ def copy(table: Table, duckdb: DuckDBPyConnection, target: Name) -> None:
     if twice := {name for name in names if names.count(name) > 1}:
         raise errors.failed(f"Column names differ in case only, and Snowflake has one case: {sorted(twice)}")
     columns = ", ".join(f"{_value(field)} AS {quote(field.name.upper())}" for field in fields)
+    if held and held.schema_id == table.schema().schema_id and _only_appended(table, held.snapshot_id):
+        statement = f"INSERT INTO {quote(*target)}"
+        scan = table.incremental_append_scan(from_snapshot_id_exclusive=held.snapshot_id)
+    else:
+        statement, scan = f"CREATE OR REPLACE TABLE {quote(*target)} AS", table.scan()
     try:
-        duckdb.register("iceberg_rows", table.scan().to_arrow_batch_reader())
-        duckdb.execute(f"CREATE OR REPLACE TABLE {quote(*target)} AS SELECT {columns} FROM iceberg_rows")
+        duckdb.register("iceberg_rows", scan.to_arrow_batch_reader())
+        duckdb.execute(f"{statement} SELECT {columns} FROM iceberg_rows")
         duckdb.unregister("iceberg_rows")
     except (OSError, ValueError) as error:
         raise errors.failed(f"The data files of '{'.'.join(target)}' cannot be read: {error}") from None
+    return Copied(table.metadata.current_snapshot_id, table.schema().schema_id)
+
+
+def _only_appended(table: Table, since: int | None) -> bool:
+    """Whether every snapshot after that one appended rows, or rewrote files without changing rows.
+
+    Source: Iceberg specification, Snapshots, operation.
+    """
+    from pyiceberg.table.snapshots import Operation, ancestors_of
+
+    for snapshot in ancestors_of(table.current_snapshot(), table.metadata):
+        if snapshot.snapshot_id == since:
+            return True
+        if snapshot.summary is None or snapshot.summary.operation not in (Operation.APPEND, Operation.REPLACE):
+            return False
+    return False
 
 
 def quote(*parts: str) -> str:

@@ -173,7 +173,7 @@ def _load(session: Session, table: IcebergTable) -> None:
         raise errors.failed(f"{found.metadata_location} is outside {where}")
     if found.metadata_location != table.metadata_location:
         with session.duckdb as duckdb:
-            iceberg.copy(found, duckdb, table.name)
+            table.copied = iceberg.copy(found, duckdb, table.name, table.copied)
         table.metadata_location = found.metadata_location
 
 
