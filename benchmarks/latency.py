@@ -77,7 +77,7 @@ def prepared(systems: Any, topics: list[str]) -> list[tuple[bytes, bytes]]:
 
 
 @contextmanager
-def streaming(folder: Path, namespace: str, topics: list[str]) -> Iterator[None]:
+def streaming(folder: Path, namespace: str, topics: list[str]) -> Iterator[subprocess.Popen[bytes]]:
     """`lakehouse stream` in a process of its own."""
     environments = yaml.safe_load(configuration.config_path().read_text())["environments"]
     file = folder / "lakehouse.yaml"
@@ -86,7 +86,7 @@ def streaming(folder: Path, namespace: str, topics: list[str]) -> Iterator[None]
     command = [str(Path(sys.executable).with_name("lakehouse")), "stream"]
     stream = subprocess.Popen(command, env={**os.environ, "LAKEHOUSE_CONFIG": str(file)}, stdout=subprocess.DEVNULL)
     try:
-        yield
+        yield stream
     finally:
         stream.send_signal(signal.SIGTERM)
         stream.wait()

@@ -1,8 +1,8 @@
-"""Bars as SVG, written by hand: no library for drawing is needed."""
+"""Bars and curves as SVG, written by hand: no library for drawing is needed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 
@@ -46,3 +46,28 @@ def _bars(title: str, bars: list[tuple[str, float]], format_: str) -> str:
             f'<text x="{LEFT + length + 6:.1f}" {text}>{value:{format_}}</text>',
         ]
     return "\n".join([*lines, "</svg>", ""])
+
+
+def curve(title: str, along: str, xs: Sequence[float], ys: Sequence[float]) -> str:
+    """A line from left to right, above zero; the highest point is told."""
+    height, bottom = 220, 190
+    most, last = max(ys) or 1, max(xs) or 1
+    points = " ".join(
+        f"{LEFT + (WIDTH - LEFT - RIGHT) * x / last:.1f},{bottom - (bottom - TOP) * y / most:.1f}"
+        for x, y in zip(xs, ys, strict=True)
+    )
+    end = WIDTH - RIGHT
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" font-family="sans-serif">',
+            f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
+            f'<text x="8" y="20" font-size="14" font-weight="bold">{escape(title)}</text>',
+            f'<path d="M{LEFT},{TOP} V{bottom} H{end}" fill="none" stroke="{OTHERS}"/>',
+            f'<text x="{LEFT - 8}" y="{TOP + 5}" font-size="13" text-anchor="end">{most:,.0f}</text>',
+            f'<text x="{LEFT - 8}" y="{bottom}" font-size="13" text-anchor="end">0</text>',
+            f'<text x="{end}" y="{bottom + 18}" font-size="13" text-anchor="end">{last:,.0f} {along}</text>',
+            f'<polyline points="{points}" fill="none" stroke="{OURS}" stroke-width="2"/>',
+            "</svg>",
+            "",
+        ]
+    )
