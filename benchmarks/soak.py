@@ -97,12 +97,14 @@ CURVES = {
 
 def look(systems: Any, namespace: str, topics: list[str], stream: int, minute: float) -> Seen:
     """What there is now. Parameters: `stream` is the process that streams."""
-    catalog, offsets = own_catalog(), systems.kafka.offsets(topics)
+    catalog = own_catalog()
     held = [name for name in topics if catalog.table_exists((namespace, name))]
     tables = [catalog.load_table((namespace, name)) for name in held]
-    sizes = [size(table) for table in tables]
-    there = sum(o.end for topic in topics for o in offsets[topic].values())
+    sizes = [size(table) for table in tables if table.current_snapshot()]
     rows = sum(int(table.current_snapshot().summary["total-records"]) for table in tables if table.current_snapshot())
+    # Asked after the tables: what came in between waits, too.
+    offsets = systems.kafka.offsets(topics)
+    there = sum(o.end for topic in topics for o in offsets[topic].values())
     files = sum(one.data_files for one in sizes)
     spark = next(server.resident_bytes for server in stack.status(Home.default()) if server.name == "spark")
     return Seen(
