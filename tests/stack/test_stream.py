@@ -15,17 +15,21 @@ import dagster as dg
 import oracle
 import pytest
 import yaml
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 from proxied import ProxiedStream, proxied
 from proxy import REGISTRY_ERROR, S3_SLOW_DOWN, Fault
-from support import Stream
+from support import Stream, admin, consume
 
 from assets import stream as streams
 from assets.failures import HEALS
 from assets.stream import Commit, SetAside
-from assets.streaming import Streaming
+from assets.streaming import Streaming, chosen
+from lakehouse import naming
 from lakehouse.config import PROJECT, Config
 from lakehouse.errors import BadRecords
+from lakehouse.topic import Route, Topic
 
+HOPS = ("iceberg", "glue", "snowflake")
 SECONDS = 300
 """How long anything may take on a busy machine."""
 
@@ -148,10 +152,7 @@ def test_each_commit_is_in_dagster_and_shown_in_glue_and_snowflake(resources):
     said: list[str] = []
     with dg.instance_for_test() as instance:
         errors = Streaming(stream.config, [stream.topic], resources, said.append, instance, once=True).run()
-        events = {
-            hop: instance.get_latest_materialization_event(dg.AssetKey([hop, stream.name]))
-            for hop in ("iceberg", "glue", "snowflake")
-        }
+        events = {hop: instance.get_latest_materialization_event(dg.AssetKey([hop, stream.name])) for hop in HOPS}
 
     assert errors == {} and any("70 records → 70 rows" in line for line in said)
     snapshot = stream.table().current_snapshot()
@@ -164,6 +165,70 @@ def test_each_commit_is_in_dagster_and_shown_in_glue_and_snowflake(resources):
         stream.table().metadata_location
     )
     assert resources.snowflake.table_state(stream.namespace, stream.topic.table).row_count == 70
+
+
+def test_the_topics_of_a_route_are_partitions_in_dagster(resources):
+    one, other = together(resources, {}, {})
+    one.produce_trades(range(3))
+    other.produce_trades(range(4))
+    names = {stream.name: stream for stream in (one, other)}
+    settings = {"name": "both", "pattern": f"(?P<of>{'|'.join(names)})", "table": "of_{of}", "key": "userid"}
+    config = Config(
+        namespace=one.namespace, topics={}, routes={"both": Route.model_validate(settings)}, environments={}
+    )
+    with dg.instance_for_test() as instance:
+        there = [*names, "of_somebody_else"]
+        Streaming(config, chosen(config, [], there), resources, [].append, instance, once=True).run()
+        told = {hop: instance.get_materialized_partitions(dg.AssetKey([hop, "both"])) for hop in HOPS}
+
+    assert told == dict.fromkeys(HOPS, set(names))
+    tables = {name: one.table(f"of_{naming.table_name(name)}").scan().to_arrow() for name in names}
+    assert {name: len(table) for name, table in tables.items()} == {one.name: 3, other.name: 4}
+
+
+def test_dead_letters_are_in_their_topic_too(resources):
+    stream = Stream(resources)
+    letters = f"{stream.name}-letters"
+    stream.topic = stream.topic.model_copy(update={"dead_letter_topic": letters})
+    stream.produce_trades(range(3))
+    stream.produce([{"value": b"no Avro"}, {"value": b"neither"}])
+
+    list(streams.Stream(stream.config, [stream.topic], stream.systems, once=True).run())
+
+    partitions = len(admin().list_topics(letters).topics[letters].partitions)
+    assert sorted(message.value for message in consume(letters, partitions)) == [b"neither", b"no Avro"]
+    assert len(stream.rows()) == 3
+
+
+def test_a_check_that_blocks_is_told_when_it_fails_and_when_it_holds_again(resources):
+    users, stream = together(resources, {"mode": "upsert"}, {})
+    known = {"type": "references", "column": "userid", "table": users.topic.table}
+    stream.topic = Topic.model_validate({**stream.settings, "name": stream.name, "checks": {"known": known}})
+    users.produce_trades(range(3))
+    users.ingest()
+    stream.produce_trades(range(9))
+    check = dg.AssetCheckKey(dg.AssetKey(["iceberg", stream.name]), "known")
+    with dg.instance_for_test() as instance:
+
+        def verdicts():
+            records = instance.event_log_storage.get_asset_check_execution_history(check, limit=100)
+            return [record.status == AssetCheckExecutionRecordStatus.SUCCEEDED for record in reversed(records)]
+
+        streaming = Streaming(stream.config, [stream.topic], resources, [].append, instance)
+        thread = threading.Thread(target=streaming.run)
+        thread.start()
+        try:
+            until(lambda: False in verdicts())
+            assert stream.rows() == []
+            users.produce_trades(range(9))
+            users.ingest()
+            until(lambda: True in verdicts())
+        finally:
+            streaming.stream.stop()
+            thread.join(SECONDS)
+        assert not thread.is_alive()
+        assert verdicts() == sorted(verdicts()) and verdicts().count(True) == 1
+    oracle.judge(stream)
 
 
 def test_small_files_are_merged_while_it_runs(resources, monkeypatch):
