@@ -186,9 +186,8 @@ class Ending:
     `changes` are the calls that were carried out, `struck` those that it ended at.
     """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, lost: bool = False, every: bool = False):
-        """Parameters: whether the answer of a call is lost, instead of all that comes before or after it; whether that
-        happens at every call, or only at the first of each kind."""
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, lost: bool = False):
+        """Parameters: whether the answer of a call is lost, instead of all that comes before or after it."""
         self.lost, self.changes = lost, []
         self.moments: tuple[str, ...] = ("after",) if lost else ("before", "after")
         self.struck: set[tuple[str, str]] = set()
@@ -196,14 +195,13 @@ class Ending:
 
         def request(method: str, url: str, **given: Any) -> Any:
             path = "/" + url.partition("//")[2].partition("/")[2]
-            kind = f"{method} {'/'.join(re.findall('(?<=/)[a-z-]+(?=/|$)', path))}"
-            change = f"{method} {path} {given.get('json')} {given.get('params')}" if every else kind
+            change = f"{method} {path} {given.get('json')} {given.get('params')}"
             changes = method != "GET" and not path.endswith("/validate")
             do = lambda: send(method, url, **given)  # noqa: E731
             return self._around(change, do, requests.ConnectionError()) if changes else do()
 
         def api_call(client: BaseClient, operation: str, given: dict[str, Any]) -> Any:
-            change = f"{operation} {given.get('SecretId') or given.get('Name')}" if every else operation
+            change = f"{operation} {given.get('SecretId') or given.get('Name')}"
             do = lambda: call(client, operation, given)  # noqa: E731
             changes = not operation.startswith(("Get", "List", "Describe"))
             return self._around(change, do, ConnectionClosedError(endpoint_url="")) if changes else do()

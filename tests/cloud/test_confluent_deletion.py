@@ -59,14 +59,7 @@ def removed(lake: Lake, name: str, it: Any) -> None:
             raise AssertionError(f"not of Confluent: {name}")
 
 
-def one_of_each_kind(names: list[str]) -> list[str]:
-    """The first of each; of keys one more: without Tableflow's, its plane cannot be asked."""
-    kinds = {name.split("/")[1]: name for name in reversed(names)}
-    return [*kinds.values(), "confluent/key/app_manager/tableflow"]
-
-
-@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_whatever_was_removed_by_hand_nothing_of_ours_is_left(lake: Lake, every: bool):
+def test_whatever_was_removed_by_hand_nothing_of_ours_is_left(lake: Lake):
     lake.topics = SMALL
     lake.create()
     lake.create()
@@ -75,7 +68,7 @@ def test_whatever_was_removed_by_hand_nothing_of_ours_is_left(lake: Lake, every:
     found = {name: it for name, it in all_found(lake.steps).items() if name.startswith("confluent/")}
     assert len(found) == len([step for step in lake.steps if step.name.startswith("confluent/")])
     client = boto3.client("secretsmanager", region_name=REGION)
-    for name in found if every else one_of_each_kind(list(found)):
+    for name in found:
         removed(lake, name, found[name])
         began = lake.sleepless.clock.now()
 

@@ -1,4 +1,4 @@
-"""A deployment in Confluent Cloud that is ended before and after its changes, and begun again."""
+"""A deployment in Confluent Cloud that is ended before and after each of its changes, and begun again."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from resources.confluent import plane
 
 pytest_plugins = ["confluent_fixtures", "confluent_lakes"]
 pytestmark = pytest.mark.stack
-
-EVERY = [False, pytest.param(True, marks=pytest.mark.long)]
-"""Changes: the first of each kind, or every single one."""
 
 
 @pytest.fixture
@@ -34,9 +31,8 @@ def expected(small: Lake) -> list[str]:
     return expected
 
 
-@pytest.mark.parametrize("every", EVERY)
-def test_ended_at_changes_it_ends_as_if_nothing_had_happened(small: Lake, expected, every, monkeypatch):
-    ending = Ending(monkeypatch, every=every)
+def test_ended_at_any_change_it_ends_as_if_nothing_had_happened(small: Lake, expected, monkeypatch):
+    ending = Ending(monkeypatch)
     for step in small.steps:
         ending.again_and_again(lambda step=step: create(closure(small.steps, step.name), small.told.append))
     small.create()
@@ -44,13 +40,12 @@ def test_ended_at_changes_it_ends_as_if_nothing_had_happened(small: Lake, expect
     assert_keys_are_stored(small)
     ending.again_and_again(small.delete)
     assert left(small.vendor) == [] and not small.secrets() and not small.things
-    assert len(ending.struck) > (180 if every else 45)
+    assert len(ending.struck) > 180
 
 
-@pytest.mark.parametrize("every", EVERY)
-def test_answers_that_were_lost_make_nothing_twice(small: Lake, expected, every, monkeypatch):
+def test_answers_that_were_lost_make_nothing_twice(small: Lake, expected, monkeypatch):
     monkeypatch.setattr(plane, "FIRST_PAUSE_SECONDS", 0)
-    ending = Ending(monkeypatch, lost=True, every=every)
+    ending = Ending(monkeypatch, lost=True)
     for step in small.steps:
         ending.again_and_again(lambda step=step: create(closure(small.steps, step.name), small.told.append))
     assert {action.verb for action in plan(small.steps)} == {"keep"}
@@ -59,7 +54,7 @@ def test_answers_that_were_lost_make_nothing_twice(small: Lake, expected, every,
     assert_keys_are_stored(small)
     ending.again_and_again(small.delete)
     assert left(small.vendor) == [] and not small.secrets()
-    assert len(ending.struck) > (80 if every else 20)
+    assert len(ending.struck) > 80
 
 
 def assert_keys_are_stored(lake: Lake) -> None:

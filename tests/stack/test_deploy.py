@@ -122,35 +122,20 @@ def test_a_plan_shows_each_cloud_that_can_be_asked(clouds: Clouds, monkeypatch: 
     assert "does not answer" in planned.output
 
 
-HOLDING_SECRETS = (
-    "confluent/environment",
-    "confluent/key/app_manager/kafka",
-    "confluent/key/schema_registry/schema_registry",
-    "confluent/key/app_manager/tableflow",
-    "snowflake/role/security",
-    "snowflake/key",
-    "snowflake/rest_integration",
-    "snowflake/rest_tables",
-)
-"""Steps that make one or send one; the first of Confluent and of Snowflake enter with one."""
-
-
-@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_whatever_fails_no_secret_shows(
-    clouds: Clouds, failing: Failing, every: bool, caplog: Any, capfd: Any, monkeypatch: pytest.MonkeyPatch
+    clouds: Clouds, failing: Failing, caplog: Any, capfd: Any, monkeypatch: pytest.MonkeyPatch
 ):
     """Each step in turn meets each failure: at its first request, and at each of its first changes."""
     table = {**clouds.topics["stock_trades"], "key": "userid", "engine": "tableflow"}
     totals = "CREATE TABLE totals AS SELECT quantity * price AS total FROM `stock_trades`"
     monkeypatch.setattr(clouds, "topics", {"stock_trades": table})
-    monkeypatch.setattr(clouds, "flink", {"totals": totals} if every else {})
+    monkeypatch.setattr(clouds, "flink", {"totals": totals})
     found: dict[str, Any] = {}
     hidden, seen, unexplained = set(clouds.secrets()), [], []
     caplog.set_level(logging.DEBUG)
-    name = "every" if every else "canaries"
-    for step in clouds.steps(name, name):
+    for step in clouds.steps("canaries", "canaries"):
         alone = [*(Given(needed, found[needed]) for needed in step.needs), step]
-        for kind, changing, first in MOMENTS if every or step.name in HOLDING_SECRETS else ():
+        for kind, changing, first in MOMENTS:
             failing.begin(kind, changing=changing, first=first)
             try:
                 perform.create(alone, clouds.told.append)
@@ -167,7 +152,7 @@ def test_whatever_fails_no_secret_shows(
     hidden |= {*clouds.secrets()}
     processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
     text = "\n".join([*seen, repr((clouds.told, found)), caplog.text, *capfd.readouterr(), *map(arguments, processes)])
-    assert len(hidden) > 12 and len(seen) > (400 if every else 60)
+    assert len(hidden) > 12 and len(seen) > 400
     assert "OAUTH_CLIENT_SECRET = '***'" in text
     assert not [secret for secret in hidden if shows(secret, text)]
     assert not unexplained
