@@ -12,7 +12,7 @@ from lakehouse.batch import Batch
 from lakehouse.checks import Severity
 from lakehouse.errors import LakehouseError
 from lakehouse.topic import Topic
-from resources.catalog import batch_of
+from resources.snapshots import batch_of
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -17,8 +17,8 @@ from lakehouse.batch import REPLAYS, Batch, Positions, split
 from lakehouse.config import Config
 from lakehouse.errors import ConfigError, UnclearState
 from lakehouse.topic import Derived, Topic
-from resources.catalog import last_batch
 from resources.kafka import Bookmark
+from resources.snapshots import last_batch
 
 if TYPE_CHECKING:
     import pyarrow as pa

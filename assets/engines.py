@@ -14,7 +14,8 @@ from lakehouse.lag import snapshots_behind
 from lakehouse.ledger_page import markdown
 from lakehouse.topic import Topic
 from lakehouse.truth import Answer, differences, summed
-from resources.catalog import commits, published_table
+from resources.catalog import published_table
+from resources.snapshots import commits
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -15,7 +15,8 @@ from lakehouse.freshness import Hop
 from lakehouse.lag import snapshots_behind
 from lakehouse.topic import Topic
 from resources.aws import Glue
-from resources.catalog import Catalog, commits, published_table, snapshot_at
+from resources.catalog import Catalog, published_table, snapshot_at
+from resources.snapshots import commits
 
 REGISTRATION = "points_at_published_snapshot"
 

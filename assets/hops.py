@@ -14,7 +14,8 @@ from lakehouse.freshness import Hop
 from lakehouse.lag import Behind, Lag, lag, pending, snapshots_behind
 from lakehouse.topic import Derived, Topic
 from resources.build import is_configured
-from resources.catalog import commits, snapshot_at
+from resources.catalog import snapshot_at
+from resources.snapshots import commits
 
 NEEDS = {
     "kafka": {"kafka", "catalog"},

@@ -19,9 +19,10 @@ from lakehouse.config import Config
 from lakehouse.counts import OUTCOMES
 from lakehouse.ledger_page import markdown
 from lakehouse.topic import Topic
-from resources.catalog import Catalog, live_rows
+from resources.catalog import Catalog
 from resources.kafka import Kafka
 from resources.schema_registry import SchemaRegistry
+from resources.snapshots import live_rows
 from resources.spark import Spark
 
 if TYPE_CHECKING:

@@ -21,9 +21,10 @@ from lakehouse.columns import table_schema
 from lakehouse.errors import BadRecords, CommitConflict, DoesNotFit, UnclearState
 from lakehouse.lag import Lag, lag, pending
 from lakehouse.topic import Topic
-from resources.catalog import CONTINUED, Catalog, last_batch
+from resources.catalog import CONTINUED, Catalog
 from resources.kafka import Kafka
 from resources.schema_registry import SchemaRegistry
+from resources.snapshots import last_batch
 from resources.spark import Spark
 
 if TYPE_CHECKING:

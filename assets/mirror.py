@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import naming
 from lakehouse.topic import Topic
-from resources.catalog import last_batch
 from resources.kafka import Bookmark, Message
+from resources.snapshots import last_batch
 
 if TYPE_CHECKING:
     import pyarrow as pa

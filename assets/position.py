@@ -16,8 +16,9 @@ from lakehouse import naming
 from lakehouse.batch import DECISION, TOKEN, Batch, Log
 from lakehouse.errors import LakehouseError, UnclearState
 from lakehouse.topic import Topic
-from resources.catalog import CONTINUED, RECREATED, batch_of, last_batch
+from resources.catalog import CONTINUED, RECREATED
 from resources.kafka import Kafka
+from resources.snapshots import batch_of, last_batch
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

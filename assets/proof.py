@@ -11,7 +11,8 @@ from lakehouse import ledger, naming
 from lakehouse.batch import Batch, Log
 from lakehouse.ledger import Entry, Finding, Held, Range
 from lakehouse.topic import Topic
-from resources.catalog import Catalog, batch_of, lineage
+from resources.catalog import Catalog
+from resources.snapshots import batch_of, lineage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,7 +11,8 @@ from lakehouse.batch import Positions
 from lakehouse.checks import LONGEST_HISTORY, Check, References, RowCount, Scope
 from lakehouse.errors import LakehouseError
 from lakehouse.topic import Topic
-from resources.catalog import CONTINUED, Catalog, counts_by_snapshot, history
+from resources.catalog import CONTINUED, Catalog
+from resources.snapshots import counts_by_snapshot, history
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -21,7 +21,8 @@ from lakehouse.checks import RowCount
 from lakehouse.counts import Counts
 from lakehouse.errors import LakehouseError, UnclearState
 from lakehouse.topic import Topic
-from resources.catalog import RECREATED, Catalog, last_batch
+from resources.catalog import RECREATED, Catalog
+from resources.snapshots import last_batch
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -14,8 +14,9 @@ from lakehouse.config import Config
 from lakehouse.errors import LakehouseError, UnclearState
 from lakehouse.lag import snapshots_behind
 from lakehouse.topic import Topic
-from resources.catalog import Catalog, commits, published_table
+from resources.catalog import Catalog, published_table
 from resources.rest_catalog import Registered, RestCatalog
+from resources.snapshots import commits
 
 SYSTEM = "rest_catalog"
 """The system of an environment that makes these assets."""

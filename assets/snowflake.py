@@ -15,7 +15,8 @@ from lakehouse.freshness import Hop
 from lakehouse.lag import snapshots_behind
 from lakehouse.naming import snowflake_name
 from lakehouse.topic import Topic
-from resources.catalog import Catalog, commits, live_rows_at, published_table, snapshot_at
+from resources.catalog import Catalog, published_table, snapshot_at
+from resources.snapshots import commits, live_rows_at
 from resources.snowflake import Snowflake, TableState
 
 SAME = "same_as_iceberg"

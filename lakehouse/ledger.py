@@ -119,7 +119,7 @@ class Coverage:
 def read(table: Table) -> list[Entry]:
     """The commits of main, oldest first: as far back as snapshots were not expired."""
     from assets.audit import committed_rows
-    from resources.catalog import batch_of, lineage
+    from resources.snapshots import batch_of, lineage
 
     counted = json.loads(table.properties.get(COUNTS, "{}"))
     entries = []

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar
 
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from lakehouse.errors import LakehouseError, UnclearState, Unreachable
+from resources.election import POLL_SECONDS, TIMEOUT_SECONDS, electing, when_elected
 from resources.secret import values
 
 if TYPE_CHECKING:
@@ -24,13 +25,9 @@ _LOG = logging.getLogger("lakehouse.librdkafka")
 # librdkafka repeats on stderr, line by line, what the exception says once.
 _LOG.setLevel(logging.CRITICAL)
 
-TIMEOUT_SECONDS = 10
-POLL_SECONDS = 0.05
 SETTLE_SECONDS = 60
 """How long a committed transaction may take until read_committed consumers see its end."""
 
-
-Answer = TypeVar("Answer")
 
 Headers = Sequence[tuple[str, bytes | None]]
 Message = tuple[bytes | None, bytes | None] | tuple[bytes | None, bytes | None, Headers]
@@ -273,7 +270,7 @@ class Kafka(dg.ConfigurableResource):
 
         partitions = [TopicPartition(topic, p) for p in range(self.describe([topic])[topic].partitions)]
         with self._explained(), closing(self._consumer(group)) as consumer:
-            answer = _when_elected(lambda: consumer.committed(partitions, timeout=TIMEOUT_SECONDS))
+            answer = when_elected(lambda: consumer.committed(partitions, timeout=TIMEOUT_SECONDS))
         found = [one for one in answer if one.offset >= 0]
         return Bookmark({one.partition: one.offset for one in found}, next((one.metadata or "" for one in found), ""))
 
@@ -346,7 +343,7 @@ class Kafka(dg.ConfigurableResource):
             return {(tp.topic, tp.partition): answer.result().offset for tp, answer in answers.items()}
 
         with self._explained():
-            return _when_elected(offsets)
+            return when_elected(offsets)
 
     def _admin(self) -> AdminClient:
         """One client: its answers are lost with it."""
@@ -377,7 +374,7 @@ class Kafka(dg.ConfigurableResource):
             KafkaError._RESOLVE,
             KafkaError._AUTHENTICATION,
             KafkaError.REQUEST_TIMED_OUT,
-            *_electing(),
+            *electing(),
         )
         try:
             yield
@@ -391,34 +388,3 @@ class Kafka(dg.ConfigurableResource):
                 check = "that the broker is up (`lakehouse status`), the address, and the API key"
                 raise Unreachable("Kafka", self.servers, check, cause.str()) from error
             raise
-
-
-def _electing() -> tuple[int, ...]:
-    """What brokers say for a moment of a topic or group that was just made, or after one of them came back."""
-    from confluent_kafka import KafkaError
-
-    return (
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    )
-
-
-def _when_elected(ask: Callable[[], Answer]) -> Answer:
-    """The answer of the broker that leads or coordinates, once there is one.
-
-    Raises: KafkaException when there is none within TIMEOUT_SECONDS, and for every other reason at once.
-    """
-    from confluent_kafka import KafkaException
-
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while True:
-        try:
-            return ask()
-        except KafkaException as error:
-            if error.args[0].code() not in _electing() or time.monotonic() > deadline:
-                raise
-            time.sleep(POLL_SECONDS)

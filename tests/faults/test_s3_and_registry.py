@@ -11,7 +11,7 @@ from support import TRADES, framed, register, trade
 
 from assets.position import resume
 from lakehouse.errors import UnclearState, Unreachable
-from resources.catalog import last_batch
+from resources.snapshots import last_batch
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from support import Stream
 from assets import ingestion
 from assets.maintenance import maintain, size
 from lakehouse.errors import ConfigError
-from resources.catalog import live_rows
+from resources.snapshots import live_rows
 
 
 def maintained(stream, **changes):

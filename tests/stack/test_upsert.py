@@ -5,7 +5,7 @@ import random
 from support import TRADES, Stream, framed, trade
 
 from lakehouse.config import PROJECT
-from resources.catalog import commits, live_rows
+from resources.snapshots import commits, live_rows
 
 
 def newest(stream):
