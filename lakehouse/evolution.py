@@ -111,7 +111,8 @@ def refusals(found: Sequence[Change], table: str) -> None:
     if refused := [str(change) for change in found if not change.accepted]:
         raise DoesNotFit(
             f"The newest schema does not fit table {table}: {'; '.join(refused)}. The table was left as it is. "
-            f"Register a compatible schema, or set 'on_incompatible'"
+            f"Register a compatible schema, or set 'on_incompatible': 'dead_letter' keeps the columns and sets records "
+            f"aside that do not fit them, 'new_table' goes on in a table beside"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
@@ -81,7 +82,10 @@ def _dagster(tool: str, *arguments: str) -> tuple[str, ...]:
 
 
 def _env(context: Context) -> dict[str, str]:
-    return {**context.environment, "LAKEHOUSE_CONFIG": str(config_path().resolve()), "PYTHONUNBUFFERED": "1"}
+    """Dagster gives up a run that its code server did not start within 60 s, which a busy laptop needs now and then."""
+    patience = {"DAGSTER_GRPC_TIMEOUT_SECONDS": os.environ.get("DAGSTER_GRPC_TIMEOUT_SECONDS", "180")}
+    config = {"LAKEHOUSE_CONFIG": str(config_path().resolve())}
+    return {**context.environment, **patience, **config, "PYTHONUNBUFFERED": "1"}
 
 
 def _workspace(context: Context) -> Path:

@@ -41,7 +41,7 @@ def servers(states: list[stack.State], console: Console | None = None) -> None:
         memory = f"{state.resident_bytes >> 20}" if state.resident_bytes else ""
         table.add_row(state.name, state.state, state.address, memory)
     console.print(table)
-    if ui := next((state.address for state in states if state.name == "dagster"), ""):
+    if ui := next((state.address for state in states if (state.name, state.state) == ("dagster", "ready")), ""):
         console.print(f"The UI: {ui}/asset-groups")
     for folder in {state.log.parent for state in states}:
         console.print(f"Logs: {escape(str(folder))}/<server>.log", soft_wrap=True)
