@@ -48,8 +48,8 @@ class Server:
     """The ports it listens on, by their names in `ports.USUAL`."""
     after: tuple[str, ...] = ()
     """The servers that must be ready before this one starts."""
-    seconds: float = 60
-    """How long it may take to become ready, where it need not share the processors: see `wait_until_ready`."""
+    seconds: float = 300
+    """How long it may take to become ready: seconds, and minutes on a machine that is busy with something else."""
     prepare: Callable[[], None] = lambda: None
     """Runs before it starts; safe to run again after any interruption."""
     provision: Callable[[Mapping[str, str]], None] = lambda env: None
@@ -168,26 +168,15 @@ def wait_until_ready(server: Server, process: psutil.Process, home: Home, cancel
     Parameters: the server, the process that it is, its state folder, and an event that ends the wait early.
     Raises: LakehouseError when it ended, did not become ready in time, or the wait was cancelled.
     """
-    began = time.monotonic()
+    deadline = time.monotonic() + server.seconds
     while not (_listens(process, set(server.ports.values())) and server.ready()):
         if not is_alive(process):
             raise LakehouseError(f"{server.name} ended while it started. {last_words(home.log(server.name))}")
-        waited, crowd = time.monotonic() - began, _crowd()
-        if waited > server.seconds * crowd:
-            busy = f" of a machine that has {crowd:.0f} times the work it has processors for" if crowd >= 2 else ""
-            raise LakehouseError(
-                f"{server.name} was not ready after {waited:.0f} s{busy}. {last_words(home.log(server.name))}"
-            )
+        if time.monotonic() > deadline:
+            said = last_words(home.log(server.name))
+            raise LakehouseError(f"{server.name} was not ready after {server.seconds:.0f} s. {said}")
         if cancelled.wait(POLL_SECONDS):
             raise LakehouseError(f"{server.name} was given up because another server failed")
-
-
-def _crowd() -> float:
-    """How many want each processor: on a machine busy with other things a server that starts gets only its share.
-
-    Six at most: what takes longer is stuck.
-    """
-    return min(max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)), 6.0)
 
 
 def is_alive(process: psutil.Process) -> bool:

@@ -35,6 +35,5 @@ def server(context: Context) -> Server:
         ready=lambda: probe.answers(f"{api}/subjects"),
         env={},
         ports={"registry": context.ports["registry"]},
-        seconds=90,
         provision=lambda env: probe.request_json(f"{api}/config", {"compatibility": "BACKWARD"}, method="PUT"),
     )

@@ -108,7 +108,6 @@ def server(context: Context, settings: Mapping[str, str] = MappingProxyType({}))
         ready=lambda: _ready(port),
         env={**context.environment, **spark_environment()},
         ports={"spark": port},
-        seconds=120,
     )
 
 

@@ -91,15 +91,8 @@ def test_a_server_that_ends_while_starting_is_reported_with_its_last_words(home)
         start(described, home)
 
 
-def test_a_server_that_does_not_get_ready_in_time_is_reported(home, monkeypatch):
-    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
-    with pytest.raises(LakehouseError, match=r"not ready after 1 s\. "):
-        start(server(home, SLEEPER, ready=lambda: False, seconds=1), home)
-
-
-def test_a_server_on_a_busy_machine_has_more_time_and_the_error_says_why(home, monkeypatch):
-    monkeypatch.setattr(os, "getloadavg", lambda: (3.0 * os.cpu_count(), 0.0, 0.0))
-    with pytest.raises(LakehouseError, match="not ready after 3 s of a machine that has 3 times the work"):
+def test_a_server_that_does_not_get_ready_in_time_is_reported(home):
+    with pytest.raises(LakehouseError, match="not ready after 1 s"):
         start(server(home, SLEEPER, ready=lambda: False, seconds=1), home)
 
 
