@@ -7,7 +7,8 @@ import dagster as dg
 
 from assets.failures import explained
 from assets.step import NOTHING_IN
-from lakehouse.automation import with_the_asset
+from lakehouse.automation import hourly, with_the_asset
+from lakehouse.topic import Topic
 
 OPTIONAL_OUT = dg.Out(dg.Nothing, is_required=False)
 """A run may ask for some of the checks."""
@@ -24,19 +25,20 @@ class Standing:
     blocking: bool = False
 
 
-def standing_checks(asset: Sequence[str], checks: Sequence[Standing]) -> dg.AssetChecksDefinition:
-    """The checks of one asset, in one step: a step each would cost a third of the time that definitions take to load.
+def standing_checks(entry: Topic, system: str, checks: Sequence[Standing]) -> dg.AssetChecksDefinition:
+    """The checks of the asset `system/<entry>`, in one step: a step each would cost a third of the time that
+    definitions take to load.
 
     One that cannot be run does not keep the others from reporting.
     """
-    key = dg.AssetKey(asset)
+    key = dg.AssetKey([system, entry.name])
     specs = [
         dg.AssetCheckSpec(
             check.name,
             asset=key,
             description=check.description,
             blocking=check.blocking,
-            automation_condition=with_the_asset(),
+            automation_condition=hourly() if entry.continuous else with_the_asset(),
         )
         for check in checks
     ]

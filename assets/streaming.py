@@ -76,9 +76,9 @@ class Streaming:
                 self._followers[0].note(topic, published.snapshot_id)
                 self._say(f"{said(topic, published)}, {event.behind:,} behind, {event.waited:.1f} s after they came")
                 self._report(topic, "iceberg", published.snapshot_id, _numbers(event))
-                self._checked(
-                    topic, [one for one in published.findings if one.check in self._failing.get(topic.name, ())]
-                )
+                failing = self._failing.get(topic.name)
+                # All at first: what Dagster never heard of a check that blocks holds up whatever stands on the table.
+                self._checked(topic, [one for one in published.findings if failing is None or one.check in failing])
             case SetAside(name, error, seconds):
                 self._say(f"{name or 'Kafka'}: {error} ({type(error).__name__}). It is tried again in {seconds:.0f} s")
                 if isinstance(error, AuditFailed):
@@ -111,7 +111,7 @@ class Streaming:
                 self._instance.report_runless_asset_event(event)
 
     def _checked(self, topic: Topic, findings: list[Finding]) -> None:
-        """Tell of a blocking check when it fails, and when it holds again."""
+        """Tell of checks: of all with the first commit, of one that blocks when it fails and when it holds again."""
         self._failing[topic.name] = [finding.check for finding in findings if not finding.passed]
         if self._instance and not self._route(topic):
             for result in check_results(findings):

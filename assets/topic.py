@@ -59,6 +59,6 @@ def topic_definitions(config: Config, topic: Topic) -> dg.Definitions:
 def _checks(config: Config, entry: Topic, further: Mapping[str, list[Standing]]) -> list[dg.AssetChecksDefinition]:
     """The checks of each hop's asset: whether it is fresh, and those of its own."""
     return [
-        standing_checks([hop, entry.name], [freshness_check(config, entry, hop), *further.get(hop, ())])
+        standing_checks(entry, hop, [freshness_check(config, entry, hop), *further.get(hop, ())])
         for hop in hops_of(config, entry)
     ]

@@ -46,3 +46,9 @@ def with_the_asset() -> dg.AutomationCondition:
     check without a condition would never run, so that nothing after it would either.
     """
     return AC.any_deps_updated().with_label("with_the_asset")
+
+
+@cache
+def hourly() -> dg.AutomationCondition:
+    """For a check of a table that a stream commits to every few seconds: each would cost more than the commit."""
+    return AC.cron_tick_passed("17 * * * *").with_label("hourly")

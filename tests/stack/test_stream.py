@@ -24,10 +24,12 @@ from assets import stream as streams
 from assets.failures import HEALS
 from assets.stream import Commit, SetAside
 from assets.streaming import Streaming, chosen
+from assets.topic import topic_definitions
 from lakehouse import naming
-from lakehouse.config import PROJECT, Config
+from lakehouse.config import PROJECT, Config, load
 from lakehouse.errors import BadRecords
 from lakehouse.topic import Route, Topic
+from resources.build import build_resources
 
 HOPS = ("iceberg", "glue", "snowflake")
 SECONDS = 300
@@ -165,6 +167,28 @@ def test_each_commit_is_in_dagster_and_shown_in_glue_and_snowflake(resources):
         stream.table().metadata_location
     )
     assert resources.snowflake.table_state(stream.namespace, stream.topic.table).row_count == 70
+
+
+def test_what_stands_on_a_streamed_table_is_asked_for(resources):
+    source = Stream(resources, settings={"continuous": True})
+    source.produce_trades(range(3))
+    flagged = {"source": {"type": "derived", "from": source.name, "transform": "spark.flags:flagged"}}
+    derived = Topic.model_validate({**flagged, "name": f"{source.name}-flagged"})
+    config = config_of(source).model_copy(update={"topics": {one.name: one for one in (source.topic, derived)}})
+    built = build_resources(load(PROJECT / "lakehouse.yaml"), "local")
+    chains = (topic_definitions(config, topic) for topic in config.topics.values())
+    definitions = dg.Definitions.merge(*chains, dg.Definitions(resources=built))
+    with dg.instance_for_test() as instance:
+        before = dg.evaluate_automation_conditions(definitions, instance)
+        Streaming(config, [source.topic], resources, [].append, instance, once=True).run()
+        after = dg.evaluate_automation_conditions(definitions, instance, cursor=before.cursor)
+
+    key = dg.AssetKey(["kafka", derived.name])
+    assert (before.get_num_requested(key), after.get_num_requested(key)) == (0, 1)
+    checks = {
+        result.key for result in after.results if isinstance(result.key, dg.AssetCheckKey) and result.true_subset.size
+    }
+    assert not [check for check in checks if check.asset_key == dg.AssetKey(["iceberg", source.name])]
 
 
 def test_the_topics_of_a_route_are_partitions_in_dagster(resources):
