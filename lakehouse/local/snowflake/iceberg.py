@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from duckdb import DuckDBPyConnection
@@ -105,17 +106,10 @@ class Lake:
         return "" if trusted in role["AssumeRolePolicyDocument"]["Statement"] else refused
 
     def _catalog(self, integration: Mapping[str, Any]) -> Catalog:
-        from pyiceberg.catalog.glue import GlueCatalog
         from pyiceberg.catalog.rest import RestCatalog
 
         rest, login = integration.get("REST_CONFIG", {}), integration.get("REST_AUTHENTICATION", {})
         region = login.get("SIGV4_SIGNING_REGION") or integration.get("GLUE_REGION") or self.region
-        s3 = {
-            "s3.endpoint": self.s3_endpoint,
-            "s3.region": region,
-            "s3.access-key-id": self.access_key_id,
-            "s3.secret-access-key": self.secret_access_key,
-        }
         if login.get("TYPE") == "OAUTH":
             entrance = {
                 "uri": rest["CATALOG_URI"],
@@ -124,16 +118,33 @@ class Lake:
                 "scope": " ".join(login["OAUTH_ALLOWED_SCOPES"]),
                 "oauth2-server-uri": login.get("OAUTH_TOKEN_URI") or f"{rest['CATALOG_URI']}/v1/oauth/tokens",
             }
-            return RestCatalog("rest", **entrance, **s3)
+            return RestCatalog("rest", **entrance, **self.s3(region))
         # Glue's REST endpoint is not emulated: Glue itself is asked, which has the same tables.
-        glue = {
-            "glue.endpoint": self.glue_endpoint,
-            "glue.id": rest["CATALOG_NAME"] if rest else integration["GLUE_CATALOG_ID"],
-            "glue.region": region,
-            "glue.access-key-id": self.access_key_id,
-            "glue.secret-access-key": self.secret_access_key,
+        return _glue(self, rest["CATALOG_NAME"] if rest else integration["GLUE_CATALOG_ID"], region)
+
+    def s3(self, region: str) -> dict[str, str]:
+        """Where files are read and by whom, as pyiceberg takes it."""
+        return {
+            "s3.endpoint": self.s3_endpoint,
+            "s3.region": region,
+            "s3.access-key-id": self.access_key_id,
+            "s3.secret-access-key": self.secret_access_key,
         }
-        return GlueCatalog("glue", **glue, **s3)
+
+
+@cache
+def _glue(lake: Lake, id_: str, region: str) -> Catalog:
+    """Kept: to make its client takes longer than to refresh a table."""
+    from pyiceberg.catalog.glue import GlueCatalog
+
+    glue = {
+        "glue.endpoint": lake.glue_endpoint,
+        "glue.id": id_,
+        "glue.region": region,
+        "glue.access-key-id": lake.access_key_id,
+        "glue.secret-access-key": lake.secret_access_key,
+    }
+    return GlueCatalog("glue", **glue, **lake.s3(region))
 
 
 @dataclass(frozen=True)
