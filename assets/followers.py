@@ -18,8 +18,9 @@ from lakehouse.pacing import Turns, pause
 from lakehouse.topic import Topic
 from resources.build import another
 
-EVERY_SECONDS = 3.0
-"""How often a table is shown at most: a commit that comes meanwhile is shown with the next."""
+REFRESH_SECONDS = 3.0
+"""How far apart Snowflake's refreshes of a table begin, which cost credits: a commit that comes meanwhile is shown with
+the next."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,18 @@ class NotShown:
 class Follower:
     """One system that shows tables, and what waits to be shown by it.
 
-    Parameters: `act` shows a topic's table and returns metadata; `tell` takes what happened, from this one's thread.
+    Parameters: `act` shows a topic's table and returns metadata; `tell` takes what happened, from this one's thread;
+    `apart` are the seconds from the beginning of one showing of a table to the next.
     """
 
     def __init__(
-        self, hop: str, act: Callable[[Topic], dict[str, object]], tell: Callable[[Shown | NotShown], None]
+        self,
+        hop: str,
+        act: Callable[[Topic], dict[str, object]],
+        tell: Callable[[Shown | NotShown], None],
+        apart: float = 0.0,
     ) -> None:
-        self.hop, self._act, self._tell = hop, act, tell
+        self.hop, self._act, self._tell, self._apart = hop, act, tell, apart
         self._waiting: dict[str, tuple[Topic, int]] = {}
         self._failures: dict[str, int] = {}
         self._turns = Turns([])
@@ -109,7 +115,7 @@ class Follower:
             return
         with self._changed:
             self._failures[topic.name] = 0
-            self._turns.give_back(topic.name, began + EVERY_SECONDS)
+            self._turns.give_back(topic.name, began + self._apart)
         self._tell(Shown(self.hop, topic, snapshot_id, metadata, time.monotonic() - began))
 
 
@@ -149,5 +155,5 @@ def followers(config: Config, systems: Any, tell: Callable[[Shown | NotShown], N
             second.note(what.topic, what.snapshot_id)
         tell(what)
 
-    second = Follower("snowflake", refreshed, tell)
+    second = Follower("snowflake", refreshed, tell, REFRESH_SECONDS)
     return Follower("glue", registered, told), second
