@@ -42,11 +42,10 @@ IN_PROGRESS = (
 
 @dataclass
 class _Cursor:
-    """What a tick leaves to the next: the last entry it measured; by asset, the verdict and when it was told; by topic,
-    when a run was asked for. Times are seconds since the epoch."""
+    """What a tick leaves to the next: the last entry it measured; by topic, when a run was asked for, in seconds since
+    the epoch."""
 
     after: str = ""
-    told: dict[str, tuple[bool, float]] = field(default_factory=dict)
     asked: dict[str, float] = field(default_factory=dict)
 
 
@@ -68,7 +67,7 @@ def freshness_sensor(config: Config) -> dg.SensorDefinition:
                 for hop in hops_of(config, entry)
             ]
             hops = hops_of(config, entry)
-            events += _news(cursor, entry, hops, found)
+            events += _news(entry, hops, found, context.instance)
             requests += _mending(cursor, entry, hops, found, context.instance)
             cursor.after = name
             if time.monotonic() - began > BUDGET_SECONDS:
@@ -101,26 +100,36 @@ def freshness_sensor(config: Config) -> dg.SensorDefinition:
     return sensor(with_rest_catalog if is_configured(config, REST_CATALOG) else without)
 
 
-def _news(cursor: _Cursor, entry: Topic, hops: list[str], found: list[Hop]) -> Iterator[AssetCheckEvaluation]:
-    """Verdicts that changed, and those that were not told for a while."""
-    now = time.time()
+def _news(
+    entry: Topic, hops: list[str], found: list[Hop], instance: dg.DagsterInstance
+) -> Iterator[AssetCheckEvaluation]:
+    """Verdicts that Dagster does not show, and those that were not told for a while."""
     for hop in hops:
         here = [one for one in found if one.asset == hop]
-        if not here:
-            continue
-        passed, key = all(one.fresh for one in here), f"{hop}/{entry.name}"
-        before, told = cursor.told.get(key, (None, 0.0))
-        if passed == before and now - told < REPEAT_SECONDS:
-            continue
-        cursor.told[key] = (passed, now)
-        yield AssetCheckEvaluation(
-            asset_key=dg.AssetKey([hop, entry.name]),
-            check_name=CHECK,
-            passed=passed,
-            severity=dg.AssetCheckSeverity.ERROR,
-            description=summary(here),
-            metadata=numbers(entry, here),
-        )
+        key, passed = dg.AssetCheckKey(dg.AssetKey([hop, entry.name]), CHECK), all(one.fresh for one in here)
+        if here and not _is_shown(instance, key, passed):
+            yield AssetCheckEvaluation(
+                asset_key=key.asset_key,
+                check_name=CHECK,
+                passed=passed,
+                severity=dg.AssetCheckSeverity.ERROR,
+                description=summary(here),
+                metadata=numbers(entry, here),
+            )
+
+
+def _is_shown(instance: dg.DagsterInstance, key: dg.AssetCheckKey, passed: bool) -> bool:
+    """Whether Dagster shows this verdict of late, or a run is about to tell one.
+
+    A run that ends before it comes to a check that it planned leaves it as failed, with no word about why.
+    """
+    record = instance.get_latest_asset_check_evaluation_record(key)
+    if record is None:
+        return False
+    if record.status.value == "PLANNED":
+        run = instance.get_run_by_id(record.run_id)
+        return run is not None and not run.is_finished
+    return (record.status.value == "SUCCEEDED") is passed and time.time() - record.create_timestamp < REPEAT_SECONDS
 
 
 def _mending(
