@@ -20,6 +20,9 @@ from lakehouse.topic import Topic
 END_SECONDS = 30
 """What Glue and Snowflake get to show the last commits in. What they miss, the next stream or run shows."""
 
+MOST_NAMED = 10
+"""Topics that the first line of the log names."""
+
 Say = Callable[[str], None]
 
 
@@ -60,6 +63,9 @@ class Streaming:
 
     def run(self) -> Mapping[str, Exception]:
         """Serve until the stream ends; returns the errors of topics that it could not bring to their ends."""
+        names = list(self.stream.topics)
+        more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+        self._say(f"Taking {', '.join(names[:MOST_NAMED])}{more}; each commit is told as it comes")
         for follower in self._followers:
             follower.start()
         try:

@@ -157,6 +157,7 @@ def test_each_commit_is_in_dagster_and_shown_in_glue_and_snowflake(resources):
         events = {hop: instance.get_latest_materialization_event(dg.AssetKey([hop, stream.name])) for hop in HOPS}
 
     assert errors == {} and any("70 records → 70 rows" in line for line in said)
+    assert said[0].startswith(f"Taking {stream.name};")
     snapshot = stream.table().current_snapshot()
     found = {hop: event.asset_materialization for hop, event in events.items()}
     assert {m.tags["dagster/data_version"] for m in found.values()} == {str(snapshot.snapshot_id)}
