@@ -9,6 +9,7 @@ from typing import Any
 
 import dagster as dg
 from dagster import AssetCheckEvaluation
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from assets.entry import partitions, topics_of
 from assets.freshness import numbers
@@ -68,7 +69,7 @@ def freshness_sensor(config: Config) -> dg.SensorDefinition:
                 for hop in hops_of(config, entry)
             ]
             hops = hops_of(config, entry)
-            events += _news(cursor, entry, hops, found)
+            events += _news(cursor, entry, hops, found, context.instance)
             requests += _mending(cursor, entry, hops, found, context.instance)
             cursor.after = name
             if time.monotonic() - began > BUDGET_SECONDS:
@@ -101,16 +102,18 @@ def freshness_sensor(config: Config) -> dg.SensorDefinition:
     return sensor(with_rest_catalog if is_configured(config, REST_CATALOG) else without)
 
 
-def _news(cursor: _Cursor, entry: Topic, hops: list[str], found: list[Hop]) -> Iterator[AssetCheckEvaluation]:
-    """Verdicts that changed, and those that were not told for a while."""
-    now = time.time()
+def _news(
+    cursor: _Cursor, entry: Topic, hops: list[str], found: list[Hop], instance: dg.DagsterInstance
+) -> Iterator[AssetCheckEvaluation]:
+    """Verdicts that changed, those that were not told for a while, and those that a failed run hides."""
+    now, hidden = time.time(), _hidden(entry, hops, instance)
     for hop in hops:
         here = [one for one in found if one.asset == hop]
         if not here:
             continue
         passed, key = all(one.fresh for one in here), f"{hop}/{entry.name}"
         before, told = cursor.told.get(key, (None, 0.0))
-        if passed == before and now - told < REPEAT_SECONDS:
+        if passed == before and now - told < REPEAT_SECONDS and hop not in hidden:
             continue
         cursor.told[key] = (passed, now)
         yield AssetCheckEvaluation(
@@ -121,6 +124,22 @@ def _news(cursor: _Cursor, entry: Topic, hops: list[str], found: list[Hop]) -> I
             description=summary(here),
             metadata=numbers(entry, here),
         )
+
+
+def _hidden(entry: Topic, hops: list[str], instance: dg.DagsterInstance) -> set[str]:
+    """Hops whose check a run was to evaluate and did not come to: Dagster shows it as failed, whatever was told."""
+    keys = {dg.AssetCheckKey(dg.AssetKey([hop, entry.name]), CHECK): hop for hop in hops}
+    newest = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(keys))
+    # A check that was planned stays planned when its run fails; the run's status says which it is.
+    planned = {
+        key: found.run_id for key, found in newest.items() if found.status == AssetCheckExecutionRecordStatus.PLANNED
+    }
+    runs = (
+        {run.run_id: run for run in instance.get_runs(dg.RunsFilter(run_ids=list(set(planned.values()))))}
+        if planned
+        else {}
+    )
+    return {keys[key] for key, run_id in planned.items() if run_id not in runs or runs[run_id].is_finished}
 
 
 def _mending(
