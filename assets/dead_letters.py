@@ -22,7 +22,8 @@ def dead_letters_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         entry,
         "dead_letters",
         deps=[["iceberg", entry.name]],
-        description=f"Records of {entry.name} that could not be decoded. Materialize to decode them again.",
+        description=f"Records of {entry.name} that could not be decoded, or fail a check that quarantines them: "
+        f"`lakehouse dead-letters` lists them. When the reason is gone, materialize this to try them again.",
         kinds={"iceberg", "spark"},
         metadata={"dagster/table_name": f"{config.namespace}.{naming.dead_letter_table(group(entry))}"},
     )

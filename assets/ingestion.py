@@ -183,6 +183,28 @@ def ensure_table(
     return table
 
 
+def fitting(
+    catalog: Catalog, namespace: str, topic: Topic, known: Formats, existing: Table | None = None
+) -> tuple[Table, Formats]:
+    """The table, with columns for the newest schema; or, by policy, for the newest that fits it. And what reads by it.
+
+    Raises: DoesNotFit; SchemaError; CommitConflict.
+    """
+    from assets.codecs import before_newest
+
+    try:
+        return ensure_table(catalog, namespace, topic, known, existing), known
+    except DoesNotFit:
+        if topic.on_incompatible != "dead_letter":
+            raise
+        for older in before_newest(known):
+            try:
+                return ensure_table(catalog, namespace, topic, older, existing), older
+            except DoesNotFit:
+                continue
+        raise
+
+
 class _Run:
     """One batch on its way from the topic to main.
 
@@ -242,22 +264,9 @@ class _Run:
 
         Raises: DoesNotFit; SchemaError; UnclearState; CommitConflict.
         """
-        from assets.codecs import before_newest
-
         fingerprints.check(self.table, self.topic, self.formats)
-        try:
-            return ensure_table(self.catalog, self.namespace, self.topic, self.formats, self.table)
-        except DoesNotFit:
-            if self.topic.on_incompatible != "dead_letter":
-                raise
-            for older in before_newest(self.formats):
-                try:
-                    table = ensure_table(self.catalog, self.namespace, self.topic, older, self.table)
-                except DoesNotFit:
-                    continue
-                self.formats = older
-                return table
-            raise
+        table, self.formats = fitting(self.catalog, self.namespace, self.topic, self.formats, self.table)
+        return table
 
     def _declared(self, table: Table, branch: str, written: Written) -> list[Finding]:
         """What the checks in lakehouse.yaml find in the batch.

@@ -48,7 +48,7 @@ def findings(
     }
     scope = checks.scope(path, snapshot_id, since, topic.metadata.names, others)
     results = run(spark, declared, scope, {name: _shown(topic, check, table) for name, check in declared.items()})
-    return [_finding(name, check, results[name], table) for name, check in declared.items()]
+    return [_finding(topic, name, check, results[name], table) for name, check in declared.items()]
 
 
 def quarantine(
@@ -67,7 +67,7 @@ def quarantine(
         sql = checks.in_quarantine(letters, name, since)
         columns = _shown(topic, check, table)
         found[name] = set_aside(decoded, name, columns, topic.metadata.names, sql, checked, bool(quarantined))
-    return [_finding(name, check, found[name], table) for name, check in topic.quarantine.items()]
+    return [_finding(topic, name, check, found[name], table) for name, check in topic.quarantine.items()]
 
 
 def fit(spark: SparkSession, namespace: str, topic: Topic) -> None:
@@ -105,7 +105,7 @@ def _shown(topic: Topic, check: Check, table: Table) -> list[str]:
     return list(dict.fromkeys([*origin, *topic.key, *(c for c in looked_at if c not in topic.sensitive)]))
 
 
-def _finding(name: str, check: Check, result: Result, table: Table) -> Finding:
+def _finding(topic: Topic, name: str, check: Check, result: Result, table: Table) -> Finding:
     numbers = {"rows_checked": result.checked, "failing_rows": result.failing}
     said, passed = f"{result.failing:,} of {result.checked:,} rows fail", result.failing == 0
     if isinstance(check, RowCount):
@@ -115,6 +115,7 @@ def _finding(name: str, check: Check, result: Result, table: Table) -> Finding:
         numbers = {"rows_checked": result.checked}
     elif check.severity == "quarantine":
         said = f"{result.failing:,} of {result.checked:,} rows are in quarantine"
+        said += "" if passed else f": `lakehouse dead-letters {topic.name}` lists them"
     return Finding(name, passed, said, numbers, check.severity, result)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from assets import fingerprints, quality
-from assets.ingestion import Systems, ensure_table, read_log
+from assets.ingestion import Systems, ensure_table, fitting, read_log
 from assets.position import at
 from assets.staging import Staging
 from lakehouse import naming
@@ -61,13 +61,11 @@ def replay(namespace: str, topic: Topic, systems: Systems, since: str, branch: s
     Raises: LakehouseError when nothing was ingested yet, or `since` is unclear; UnclearState when the log no longer has
     the range; CommitConflict when another writer publishes meanwhile.
     """
-    from assets.codecs import formats
-
     topic = systems.catalog.current(namespace, topic)
     log, position = _ingested(namespace, topic, systems, in_place=branch is None)
     start = at(log, systems.kafka, since).end
     wanted = replace(position, start={p: min(start.get(p, o), o) for p, o in position.end.items()})
-    known = formats(systems.schema_registry, topic)
+    known = _formats(namespace, topic, systems)
     return again(namespace, topic, systems, known, _within(wanted, log), branch)
 
 
@@ -76,7 +74,7 @@ def redrive(namespace: str, topic: Topic, systems: Systems) -> Redriven:
 
     Raises: UnclearState when a table with one row a key would need records that the log no longer has.
     """
-    from assets.codecs import formats, with_foreign_writers
+    from assets.codecs import with_foreign_writers
     from spark import dead_letters
     from spark.decode import decode
 
@@ -90,7 +88,7 @@ def redrive(namespace: str, topic: Topic, systems: Systems) -> Redriven:
     spark = systems.spark.session(systems.catalog.spark_settings())
     # One snapshot for every step: a letter that comes meanwhile must not be marked as landed.
     letters = dead_letters.waiting(spark, namespace, name, snapshot.snapshot_id, topic)
-    known = formats(systems.schema_registry, topic)
+    known = _formats(namespace, topic, systems)
     known = with_foreign_writers(systems.schema_registry, known, decode(letters, known.decoding()))
     decoded = decode(letters, known.decoding())
     first = dead_letters.first_offsets(decoded)
@@ -104,6 +102,14 @@ def redrive(namespace: str, topic: Topic, systems: Systems) -> Redriven:
     if tried:
         dead_letters.mark(decoded, namespace, name, topic)
     return Redriven(tried, landing)
+
+
+def _formats(namespace: str, topic: Topic, systems: Systems) -> Formats:
+    """What reads the topic's records. A schema that the table does not take, by policy, reads none of them."""
+    from assets.codecs import formats
+
+    known = formats(systems.schema_registry, topic)
+    return fitting(systems.catalog, namespace, topic, known)[1] if topic.on_incompatible == "dead_letter" else known
 
 
 def _ingested(namespace: str, topic: Topic, systems: Systems, in_place: bool) -> tuple[Log, Batch]:

@@ -52,7 +52,8 @@ class BadRecords(LakehouseError):
             f"{counted(count, 'record')} of '{topic}' cannot be decoded ({named}{more}). Nothing of the batch was "
             f"published, and the position is as before. If the reason can be mended, as by registering a schema, mend "
             f"it and run again. Otherwise set 'errors: log', which keeps such records as dead letters (`lakehouse "
-            f"redrive` decodes them again later), or 'errors: skip' to drop them; and mend the producer"
+            f"redrive` decodes them again later), or 'errors: skip' to drop them, on the topic in lakehouse.yaml, "
+            f"reload and run again (docs/checks.md, When a record cannot be decoded); and mend the producer"
         )
 
 

@@ -43,6 +43,7 @@ def variables(home: Home, known: Mapping[str, int], credentials: Credentials) ->
         "SCHEMA_REGISTRY_URL": f"{url('registry')}/apis/ccompat/v7",
         "AWS_ENDPOINT_URL": url("aws"),
         "AWS_ENDPOINT_URL_S3": url("s3"),
+        "PYICEBERG_CATALOG__GLUE__S3__ENDPOINT": url("s3"),  # pyiceberg does not read AWS's: docs/readers.md
         "AWS_ACCESS_KEY_ID": credentials.aws_access_key_id,
         "AWS_SECRET_ACCESS_KEY": credentials.aws_secret_access_key,
         "AWS_SESSION_TOKEN": "",  # the user's own, of another account, must not come along

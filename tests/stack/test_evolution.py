@@ -6,6 +6,7 @@ from decimal import Decimal
 import pytest
 from support import Stream, framed, register, registry
 
+from assets.replay import Redriven, redrive, replay
 from lakehouse.errors import DoesNotFit
 
 
@@ -132,6 +133,21 @@ def test_records_of_a_schema_that_does_not_fit_are_dead_letters_by_policy(resour
     put(stream, fixed, {"a": 2**40, "b": "w"})
     stream.ingest()
     assert values(stream, "a", "b") == [(1, "x"), (3, "z"), (2**40, "w")]
+
+
+def test_dead_letters_and_ranges_are_read_again_by_the_schema_that_fits(resources):
+    positive = {"type": "range", "column": "a", "min": 1, "severity": "quarantine"}
+    settings = {"on_incompatible": "dead_letter", "errors": "log", "checks": {"positive": positive}}
+    stream = stream_of(resources, "NONE", **settings)
+    put(stream, V1, {"a": 0, "b": "x"}, {"a": 1, "b": "y"})
+    stream.ingest()
+    put(stream, schema(("a", "string"), ("b", "string")), {"a": "one", "b": "z"})
+    stream.ingest()
+    assert (values(stream, "a", "b"), len(stream.dead_letters())) == ([(1, "y")], 2)
+
+    assert redrive(stream.namespace, stream.topic, stream.systems) == Redriven(tried=2, landed=0)
+    replay(stream.namespace, stream.topic, stream.systems, "earliest")
+    assert values(stream, "a", "b") == [(1, "y")]
 
 
 def test_a_schema_of_another_subject_does_not_bring_back_one_that_does_not_fit(resources):

@@ -69,8 +69,8 @@ def test_a_program_prints_what_the_oracle_says(block, trades, polaris):
     stream, name, count, total, _ = trades
     publish(stream.config, stream.topic, stream.resources.catalog, rest_catalog(polaris))
     rest = {"URI": polaris.address, "WAREHOUSE": WAREHOUSE, "CREDENTIAL": f"{CLIENT_ID}:{SECRET}"}
-    # Where S3 is not AWS, pyiceberg takes its address from variables of its own (PyIceberg, Configuration).
-    s3 = {f"PYICEBERG_CATALOG__{c}__S3__ENDPOINT": os.environ["AWS_ENDPOINT_URL_S3"] for c in ("GLUE", "POLARIS")}
+    # Where S3 is not AWS, pyiceberg takes its address from a variable of its own; Glue's comes with the stack.
+    s3 = {"PYICEBERG_CATALOG__POLARIS__S3__ENDPOINT": os.environ["AWS_ENDPOINT_URL_S3"]}
     environment = {**os.environ, **s3, **{f"REST_CATALOG_{key}": value for key, value in rest.items()}}
     program = block.replace("trading.stock_trades", name)
 
