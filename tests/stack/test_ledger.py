@@ -400,7 +400,7 @@ def materialize(stream):
     """Run the ledger's asset and the table's check in this process; the asset's metadata and the checks' results."""
     defs = dg.Definitions(
         assets=[ledger_asset(stream.config, stream.topic)],
-        asset_checks=[standing_checks(["iceberg", stream.name], [ledger_check(stream.config, stream.topic)])],
+        asset_checks=[standing_checks(stream.topic, "iceberg", [ledger_check(stream.config, stream.topic)])],
         resources=build_resources(load(PROJECT / "lakehouse.yaml"), "local"),
         jobs=[dg.define_asset_job("all", dg.AssetSelection.all() | dg.AssetSelection.all_asset_checks())],
     )
