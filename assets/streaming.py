@@ -82,13 +82,11 @@ class Streaming:
                 self._followers[0].note(topic, published.snapshot_id)
                 self._say(f"{said(topic, published)}, {event.behind:,} behind, {event.waited:.1f} s after they came")
                 self._report(topic, "iceberg", published.snapshot_id, _numbers(event))
-                failing = self._failing.get(topic.name)
-                # All at first: what Dagster never heard of a check that blocks holds up whatever stands on the table.
-                self._checked(topic, [one for one in published.findings if failing is None or one.check in failing])
+                self._checked(topic, published.findings)
             case SetAside(name, error, seconds):
                 self._say(f"{name or 'Kafka'}: {error} ({type(error).__name__}). It is tried again in {seconds:.0f} s")
                 if isinstance(error, AuditFailed):
-                    self._checked(self.stream.topics[name], [one for one in error.findings if not one.passed])
+                    self._checked(self.stream.topics[name], error.findings)
             case Healed(name, failures):
                 self._say(f"{name}: goes on, after {failures} failures")
             case Tidied(name, done):
@@ -117,10 +115,13 @@ class Streaming:
                 self._instance.report_runless_asset_event(event)
 
     def _checked(self, topic: Topic, findings: list[Finding]) -> None:
-        """Tell of checks: of all with the first commit, of one that blocks when it fails and when it holds again."""
+        """Tell of checks whose verdict turned; of all at first: a check that blocks, and that Dagster never heard of,
+        holds up whatever stands on the table."""
+        before = self._failing.get(topic.name)
         self._failing[topic.name] = [finding.check for finding in findings if not finding.passed]
+        turned = [one for one in findings if before is None or one.passed == (one.check in before)]
         if self._instance and not self._route(topic):
-            for result in check_results(findings):
+            for result in check_results(turned):
                 evaluation = AssetCheckEvaluation(
                     asset_key=dg.AssetKey(["iceberg", topic.name]),
                     check_name=result.check_name,
