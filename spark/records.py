@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import secrets
 from collections.abc import Mapping
 from functools import reduce
 
@@ -18,8 +20,10 @@ READ = {
     # The source asks the broker for both ends of the log after every poll: make polls large.
     "kafka.max.poll.records": "20000",
     # After a poll the consumer already fetches what follows, at the end of the log for half a second by default, and
-    # those questions wait behind it: a second and a half for six partitions on two cores.
-    "kafka.fetch.max.wait.ms": "10",
+    # those questions wait behind it.
+    "kafka.fetch.max.wait.ms": "1",
+    # Else each consumer asks the broker which of its metrics to send there (KIP-714).
+    "kafka.enable.metrics.push": "false",
     "failOnDataLoss": "true",
 }
 """Spark, Structured Streaming + Kafka Integration Guide; Kafka consumer configuration."""
@@ -27,6 +31,11 @@ READ = {
 RECORDS_A_TASK = 50_000
 """Fewer are not worth a task: one of a few hundred records works as long to begin and to end as on a hundred thousand,
 and each leaves a file."""
+
+PARTITIONS_A_TASK = 100
+"""A task holds a consumer for each of its partitions until it ends: about 0.7 MB."""
+
+_PROCESS = secrets.token_bytes(16)
 
 
 def read_range(spark: SparkSession, kafka: Mapping[str, str], batch: Batch, *, headers: bool = False) -> DataFrame:
@@ -37,14 +46,24 @@ def read_range(spark: SparkSession, kafka: Mapping[str, str], batch: Batch, *, h
     Parameters: `kafka` holds connection options (`kafka.bootstrap.servers` …).
     """
     reader = spark.read.format("kafka").options(**kafka, **READ)
+    reader = reader.option("kafka.group.id", _group(kafka, batch.topic_id))
     bounds = {"startingOffsets": batch.start, "endingOffsets": batch.end}
     for option, offsets in bounds.items():
         reader = reader.option(option, json.dumps({batch.topic: {str(p): o for p, o in offsets.items()}}))
     # The partitions of the batch, and not those that the topic has by now.
     reader = reader.option("assign", json.dumps({batch.topic: sorted(batch.end)}))
     records = reader.option("includeHeaders", str(headers).lower()).load()
-    tasks = math.ceil(batch.offsets / RECORDS_A_TASK)
+    tasks = max(math.ceil(batch.offsets / RECORDS_A_TASK), math.ceil(len(batch.end) / PARTITIONS_A_TASK))
     return records.coalesce(tasks) if 0 < tasks < len(batch.end) else records
+
+
+def _group(kafka: Mapping[str, str], topic_id: str) -> str:
+    """The name by which Spark's executors keep consumers for the next batch, and records that those fetched ahead.
+
+    Another topic of the same name, other credentials and another process have others.
+    """
+    options = json.dumps(dict(kafka), sort_keys=True).encode()
+    return f"lakehouse-{topic_id}-{hashlib.blake2b(options, key=_PROCESS, digest_size=8).hexdigest()}"
 
 
 def is_new(since: Positions) -> Column:

@@ -38,6 +38,11 @@ SETTINGS = MappingProxyType(
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         # 200 by default, for clusters: a MERGE of 1,000 keys into 3 million rows takes 8 s then, and 2 s with 4.
         "spark.sql.shuffle.partitions": "4",
+        # All but Kafka. By its old interface each record becomes a row of Python's kind and back: reading takes half
+        # as long again.
+        "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",
+        # Consumers that executors keep, of 64 by default: a stream of some topics needs one for each partition.
+        "spark.kafka.consumer.cache.capacity": "256",
         "spark.sql.sources.v2.bucketing.enabled": "true",
         "spark.sql.iceberg.planning.preserve-data-grouping": "true",
         # Executors are JVMs of their own, except in the embedded server.

@@ -30,6 +30,18 @@ def test_every_record_is_a_row_with_its_values_and_position(resources):
     assert len(stream.rows()) == 20_000
 
 
+@pytest.mark.parametrize("most, files", [(100, 1), (2, 3)])
+def test_a_small_batch_leaves_one_file_for_the_partitions_of_a_task(resources, monkeypatch, most, files):
+    monkeypatch.setattr("spark.records.PARTITIONS_A_TASK", most)
+    stream = Stream(resources, partitions=6)
+    stream.produce_trades(range(600))
+
+    [published] = stream.ingest()
+
+    assert published.data_files == files
+    assert stream.rows() == stream.expected_rows() and len(stream.rows()) == 600
+
+
 def test_glue_itself_can_be_the_catalog(resources):
     from dataclasses import replace
 

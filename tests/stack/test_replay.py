@@ -4,6 +4,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from support import TRADES, Stream, admin, framed, recreate, register, trade
 
+from assets.ingestion import ingest
 from assets.position import resume
 from assets.replay import redrive, replay
 from lakehouse.errors import BadRecords, LakehouseError, UnclearState
@@ -161,6 +162,20 @@ def test_a_decision_goes_on_with_a_recreated_topic(resources):
     assert published.counts.rows == 30 and len(stream.rows()) == 50
     with pytest.raises(UnclearState, match="recreated since"):
         again(stream, "earliest")
+
+
+def test_what_was_fetched_ahead_from_a_topic_that_was_recreated_is_not_read(resources):
+    stream = Stream(resources, partitions=1, settings={"max_records_per_batch": 10})
+    stream.produce_trades(range(30))
+    next(ingest(stream.namespace, stream.topic, stream.systems))
+    recreate(stream)
+    stream.produce_trades(range(100, 130))
+    resume(stream.systems, stream.namespace, stream.topic, "0:10", "recreated on purpose")
+
+    stream.ingest()
+
+    since = [row["quantity"] for row in stream.rows()][10:]
+    assert since == [trade(number)["quantity"] for number in range(110, 130)]
 
 
 @pytest.mark.parametrize("start, first", [("latest", 10), ("earliest", 0), ("2099-01-01T00:00:00Z", 10)])
