@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import secrets
 from collections.abc import Mapping
 from functools import reduce
 
@@ -35,8 +34,6 @@ and each leaves a file."""
 PARTITIONS_A_TASK = 100
 """A task holds a consumer for each of its partitions until it ends: about 0.7 MB."""
 
-_PROCESS = secrets.token_bytes(16)
-
 
 def read_range(spark: SparkSession, kafka: Mapping[str, str], batch: Batch, *, headers: bool = False) -> DataFrame:
     """The records of a batch: key, value, topic, partition, offset, timestamp (and headers).
@@ -46,7 +43,7 @@ def read_range(spark: SparkSession, kafka: Mapping[str, str], batch: Batch, *, h
     Parameters: `kafka` holds connection options (`kafka.bootstrap.servers` …).
     """
     reader = spark.read.format("kafka").options(**kafka, **READ)
-    reader = reader.option("kafka.group.id", _group(kafka, batch.topic_id))
+    reader = reader.option("kafka.group.id", _group(spark, kafka, batch.topic_id))
     bounds = {"startingOffsets": batch.start, "endingOffsets": batch.end}
     for option, offsets in bounds.items():
         reader = reader.option(option, json.dumps({batch.topic: {str(p): o for p, o in offsets.items()}}))
@@ -57,13 +54,14 @@ def read_range(spark: SparkSession, kafka: Mapping[str, str], batch: Batch, *, h
     return records.coalesce(tasks) if 0 < tasks < len(batch.end) else records
 
 
-def _group(kafka: Mapping[str, str], topic_id: str) -> str:
+def _group(spark: SparkSession, kafka: Mapping[str, str], topic_id: str) -> str:
     """The name by which Spark's executors keep consumers for the next batch, and records that those fetched ahead.
 
-    Another topic of the same name, other credentials and another process have others.
+    Another topic of the same name and other credentials have others; and so has another session, which whoever tries
+    again after a failure opens: a consumer that fetched broken bytes goes on to have them.
     """
     options = json.dumps(dict(kafka), sort_keys=True).encode()
-    return f"lakehouse-{topic_id}-{hashlib.blake2b(options, key=_PROCESS, digest_size=8).hexdigest()}"
+    return f"lakehouse-{topic_id}-{hashlib.blake2b(options, key=spark.session_id.encode(), digest_size=8).hexdigest()}"
 
 
 def is_new(since: Positions) -> Column:
