@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import secrets
 from collections.abc import Mapping
 from functools import reduce
 
@@ -35,6 +36,9 @@ PARTITIONS_A_TASK = 100
 """A task holds a consumer for each of its partitions until it ends: about 0.7 MB."""
 
 
+_KEY = secrets.token_bytes(16)
+
+
 def read_range(spark: SparkSession, kafka: Mapping[str, str], batch: Batch, *, headers: bool = False) -> DataFrame:
     """The records of a batch: key, value, topic, partition, offset, timestamp (and headers).
 
@@ -60,8 +64,9 @@ def _group(spark: SparkSession, kafka: Mapping[str, str], topic_id: str) -> str:
     Another topic of the same name and other credentials have others; and so has another session, which whoever tries
     again after a failure opens: a consumer that fetched broken bytes goes on to have them.
     """
-    options = json.dumps(dict(kafka), sort_keys=True).encode()
-    return f"lakehouse-{topic_id}-{hashlib.blake2b(options, key=spark.session_id.encode(), digest_size=8).hexdigest()}"
+    # The key keeps whoever reads the name in a log from guessing passwords by it.
+    known = json.dumps([spark.session_id, dict(kafka)], sort_keys=True).encode()
+    return f"lakehouse-{topic_id}-{hashlib.blake2b(known, key=_KEY, digest_size=8).hexdigest()}"
 
 
 def is_new(since: Positions) -> Column:

@@ -211,8 +211,10 @@ def rotten(stack, stream):
         file.seek(at)
         whole = file.read(1)
         os.pwrite(file.fileno(), bytes([whole[0] ^ 0xFF]), at)
-        yield
-        os.pwrite(file.fileno(), whole, at)
+        try:
+            yield
+        finally:
+            os.pwrite(file.fileno(), whole, at)
 
 
 def test_a_batch_whose_bytes_rotted_stops_the_run(stack, resources):
