@@ -33,12 +33,14 @@ class Side:
 
 @dataclass(frozen=True)
 class Formats:
-    """Both sides of a topic's messages, and the schema ids of record types that are not this topic's."""
+    """Both sides of a topic's messages, and schema ids: `others` of record types that are not this topic's, `unfit` of
+    versions that do not say what the columns are."""
 
     topic: Topic
     value: Side
     key: Side | None
     others: frozenset[int] = frozenset()
+    unfit: frozenset[int] = frozenset()
 
     @property
     def struct(self) -> StructType:
@@ -84,6 +86,7 @@ class Formats:
             mode=self.topic.mode,
             registered=self.topic.value_format in REGISTERED,
             others=self.others,
+            unfit=self.unfit,
             several=bool(self.topic.record),
             metadata=tuple(self.topic.metadata.names),
             quarantine=self._quarantine(),
@@ -147,7 +150,7 @@ def before_newest(known: Formats) -> Iterator[Formats]:
     versions = known.value.versions
     for count in range(len(versions) - 1, 0, -1):
         older = side(known.topic.value_format, versions, known.topic.record, versions[:count])
-        yield replace(known, value=older)
+        yield replace(known, value=older, unfit=frozenset(version.id for version in versions[count:]))
 
 
 def side(

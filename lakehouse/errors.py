@@ -46,7 +46,10 @@ class BadRecords(LakehouseError):
         Parameters: the entry of lakehouse.yaml, how many records of the batch cannot be decoded, and the first of them
         as (partition, offset, reason).
         """
-        named = "; ".join(f"partition {partition} offset {offset}: {reason}" for partition, offset, reason in first)
+        places: dict[str, list[str]] = {}
+        for partition, offset, reason in first:
+            places.setdefault(reason, []).append(f"partition {partition} offset {offset}")
+        named = "; ".join(f"{', '.join(found)}: {reason}" for reason, found in places.items())
         more = f", and {count - len(first):,} more" if count > len(first) else ""
         super().__init__(
             f"{counted(count, 'record')} of '{topic}' cannot be decoded ({named}{more}). Nothing of the batch was "

@@ -37,8 +37,9 @@ REASONS = {
     "poison": "Decoding the record ended the work that tried it",
     "unknown_operation": "The change event's operation is none that changes one row",
     "check": "The row fails a check that quarantines it",
+    "unfit_schema": "The value does not decode, and its schema is one that does not fit the table",
 }
-"""Why a record is a dead letter: a stable code and a sentence."""
+"""Why a record is a dead letter: a stable code and a sentence. New ones go last: tables hold their numbers."""
 
 
 class Codec(Protocol):
@@ -129,8 +130,8 @@ class Decoding:
 
     `key` is the codec of message keys where they are decoded. `key_columns` must not be null. `columns` are the
     table's own columns. `several` says that the topic holds records of other types too, `others` are those of their
-    schema ids that are known. `metadata` are metadata columns by their internal names. `quarantine` are checks by name:
-    conditions in SQL under which a row is no row.
+    schema ids that are known. `unfit` are those of versions that do not fit the table. `metadata` are metadata columns
+    by their internal names. `quarantine` are checks by name: conditions in SQL under which a row is no row.
     """
 
     value: Codec
@@ -140,6 +141,7 @@ class Decoding:
     mode: Mode
     registered: bool = True
     others: frozenset[int] = frozenset()
+    unfit: frozenset[int] = frozenset()
     several: bool = False
     metadata: tuple[str, ...] = ("kafka_partition", "kafka_offset", "kafka_timestamp", "kafka_schema_id")
     quarantine: Mapping[str, str] = field(default_factory=dict)
@@ -297,12 +299,15 @@ def _fields(decoded: DataFrame, path: str) -> set[str]:
 
 def _value_faults(how: Decoding, data: Column) -> list[tuple[Column, str]]:
     """What can be wrong with a value's bytes, in the order in which it is told."""
-    unknown = [(F.col("kafka_schema_id").isNull(), "unknown_schema")] if how.registered else []
+    schema_id, undecoded = F.col("kafka_schema_id"), _undecoded(how.value, "v")
+    unknown = [(schema_id.isNull(), "unknown_schema")] if how.registered else []
+    unfit = [(schema_id.isin(*how.unfit) & undecoded, "unfit_schema")] if how.unfit else []
     return [
         (data.isNull(), "null_value"),
         (~how.value.framed(data), "not_framed"),
         *unknown,
-        (_undecoded(how.value, "v"), "undecodable"),
+        *unfit,
+        (undecoded, "undecodable"),
     ]
 
 

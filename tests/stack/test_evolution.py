@@ -128,7 +128,7 @@ def test_records_of_a_schema_that_does_not_fit_are_dead_letters_by_policy(resour
     stream.ingest()
 
     assert values(stream, "a", "b") == [(1, "x"), (3, "z")]
-    assert [letter["error_reason"] for letter in stream.dead_letters()] == ["undecodable"]
+    assert [letter["error_reason"] for letter in stream.dead_letters()] == ["unfit_schema"]
     fixed = schema(("a", "long"), ("b", "string"))
     put(stream, fixed, {"a": 2**40, "b": "w"})
     stream.ingest()
