@@ -5,6 +5,7 @@ from __future__ import annotations
 import dagster as dg
 from pydantic import Field
 
+from resources.confluent import URL
 from resources.confluent.api_keys import ApiKeys
 from resources.confluent.clusters import Cluster, Clusters, SchemaRegistryCluster, SchemaRegistryClusters, Subjects
 from resources.confluent.connectors import Connectors
@@ -13,8 +14,6 @@ from resources.confluent.kafka import Acls, Topics
 from resources.confluent.organization import Environment, Environments, RoleBindings, ServiceAccounts
 from resources.confluent.plane import Key, Plane
 from resources.confluent.tableflow import CatalogIntegrations, ProviderIntegrations, TableflowTopics
-
-URL = "https://api.confluent.cloud"
 
 
 class ConfluentCloud(dg.ConfigurableResource):

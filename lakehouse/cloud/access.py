@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.cloud.names import Names
 from lakehouse.cloud.secrets import Secrets
-from lakehouse.deployment import Deployment
 from lakehouse.errors import ConfigError, LakehouseError, Unreachable
-from resources.confluent_cloud import URL, ConfluentCloud
+from resources.confluent import URL
 
 if TYPE_CHECKING:
     import boto3
     from snowflake.connector import SnowflakeConnection
     from snowflake.connector.cursor import SnowflakeCursor
 
+    from lakehouse.deployment import Deployment
+    from resources.confluent_cloud import ConfluentCloud
     from resources.rest_catalog import RestCatalog
 
 ADMIN_SECRET = "/snowflake_admin_credentials"
@@ -66,6 +67,8 @@ class Access:
     @cached_property
     def confluent(self) -> ConfluentCloud:
         """Confluent Cloud, by its Cloud API key."""
+        from resources.confluent_cloud import ConfluentCloud
+
         return ConfluentCloud(api_key=self.confluent_key, api_secret=self.confluent_secret, url=self.confluent_url)
 
     @cached_property

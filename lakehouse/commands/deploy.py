@@ -11,7 +11,7 @@ import click
 
 from lakehouse.cloud.access import ADMIN_SECRET, Access
 from lakehouse.errors import ConfigError, LakehouseError
-from resources.confluent_cloud import URL
+from resources.confluent import URL
 
 if TYPE_CHECKING:
     from lakehouse.cloud.perform import Action

@@ -12,11 +12,12 @@ from confluent_server import ADMIN, ConfluentServer, Fault
 from sleepless import Sleepless
 
 from lakehouse.errors import UnclearState, Unreachable
+from resources.confluent import URL
 from resources.confluent.api_keys import Scope
 from resources.confluent.errors import Conflict, ConfluentError, Gone, Limited, Refused, Rejected, Unsure
 from resources.confluent.organization import Environments, ServiceAccounts
 from resources.confluent.plane import Key, Plane
-from resources.confluent_cloud import URL, ConfluentCloud
+from resources.confluent_cloud import ConfluentCloud
 
 pytest_plugins = ["confluent_fixtures"]
 
