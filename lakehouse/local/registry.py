@@ -19,6 +19,7 @@ def server(context: Context) -> Server:
         "quarkus.management.port": 0,  # any: nobody asks it
         "quarkus.log.console.darken": 0,
         "quarkus.console.color": "false",
+        "quarkus.http.access-log.enabled": "false",  # six lines a batch
         "apicurio.datasource.url": f"jdbc:h2:file:{folder}/registry;DB_CLOSE_ON_EXIT=FALSE",
     }
     return Server(

@@ -102,6 +102,7 @@ def server(context: Context, settings: Mapping[str, str] = MappingProxyType({}))
             options=(
                 *_ROOM,
                 f"-Djava.io.tmpdir={scratch}",
+                f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
                 *AVRO_LIMITS,
                 *(f"-D{name}={value}" for name, value in {**embedded, **SETTINGS, **settings}.items()),
             ),

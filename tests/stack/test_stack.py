@@ -13,6 +13,7 @@ import pytest
 from botocore.config import Config
 from confluent_kafka.admin import AdminClient, NewTopic
 from conftest import SERVERS
+from support import Stream
 
 from lakehouse.local import process
 from lakehouse.local import stack as local_stack
@@ -172,3 +173,13 @@ def test_no_secret_is_in_a_command_line_or_a_log(stack):
     for name, server in running.items():
         said = stack.log(name).read_text(errors="replace") + " ".join(server.leader.cmdline())
         assert not any(secret in said for secret in hidden), name
+
+
+def test_a_batch_leaves_nothing_in_the_logs_which_a_stream_would_fill(stack, resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(10))
+    stream.ingest()
+
+    spark, registry = (stack.log(name).read_text(errors="replace") for name in ("spark", "registry"))
+    assert " INFO " not in spark and "kafka.group.id" not in spark
+    assert f"/subjects/{stream.name}" not in registry
