@@ -183,36 +183,47 @@ class Stream:
             _close(systems)
 
     def _keep_tidy(self) -> None:
-        """Merge the small files of one table after another. Its topic waits meanwhile, the others are served."""
+        """Merge the small files of one table after another."""
         systems: Systems | None = None
+        failures = 0
         while not self._stopping.is_set():
             with self._lock:
-                name = self._turns.take(math.inf, self._is_next_to_tidy)
+                name = self._next_to_tidy()
             if name is None:
                 if self.once and self._is_done():
                     break
                 self._stopping.wait(POLL_SECONDS)
                 continue
+            event: Event
             try:
                 systems = systems or self._connections()
                 done = keep_pace(self.config.namespace, self.topics[name], systems.catalog, systems.spark)
+                failures, event = 0, Tidied(name, done)
             except Exception as error:
+                failures += 1
+                event = SetAside(name, error, pause(failures, heals=True))
                 systems = _close(systems) if systems else None
-                with self._lock:
-                    self._untidy.popleft()
-                self._set_aside(name, error)
-                continue
             with self._lock:
-                self._files[name] = done.after.data_files
                 self._untidy.popleft()
-                self._turns.give_back(name, 0.0)
-            self._events.put(Tidied(name, done))
+                if isinstance(event, Tidied):
+                    self._files[name] = event.maintained.after.data_files
+                if self.topics[name].replaces:
+                    self._turns.give_back(name, 0.0)
+            self._events.put(event)
+            if isinstance(event, SetAside):
+                self._stopping.wait(event.seconds)
         if systems:
             _close(systems)
 
-    def _is_next_to_tidy(self, name: str) -> bool:
-        """Whether a topic has its turn when its table is merged, and none before."""
-        return bool(self._untidy) and name == self._untidy[0]
+    def _next_to_tidy(self) -> str | None:
+        """The topic whose files are merged now. Where batches replace rows it leaves the row for that time, or one of
+        both would fail; others are served, and at most repeat the batch in which the merged files come."""
+        if not self._untidy or not self.topics[self._untidy[0]].replaces:
+            return self._untidy[0] if self._untidy else None
+        return self._turns.take(math.inf, self._waits_to_be_tidy)
+
+    def _waits_to_be_tidy(self, name: str) -> bool:
+        return bool(self._untidy) and name == self._untidy[0] and self.topics[name].replaces
 
     def _connections(self) -> Systems:
         given = self._systems
@@ -227,7 +238,7 @@ class Stream:
                 self._poll(kafka, self.topics)
                 self._polled = time.monotonic()
             return self._turns.take(
-                time.monotonic(), lambda name: self._is_ready(name) and not self._is_next_to_tidy(name)
+                time.monotonic(), lambda name: self._is_ready(name) and not self._waits_to_be_tidy(name)
             )
 
     def _poll(self, kafka: Kafka, names: Iterable[str]) -> None:

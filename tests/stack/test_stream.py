@@ -272,10 +272,11 @@ def test_small_files_are_merged_while_it_runs(resources, monkeypatch):
     oracle.judge(stream)
 
 
-def test_while_small_files_of_one_table_are_merged_the_other_topics_are_served(resources, monkeypatch):
-    one, other = together(resources, {}, {})
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_while_small_files_are_merged_topics_are_served_but_one_whose_rows_are_replaced(resources, monkeypatch, mode):
+    one, other = together(resources, {"mode": mode}, {})
     running = streams.Stream(config_of(one, other), [one.topic, other.topic], one.systems, workers=1)
-    served, tidied = threading.Event(), []
+    served, happened = threading.Event(), []
 
     def slow(*given):
         if not served.wait(SECONDS):
@@ -284,19 +285,28 @@ def test_while_small_files_of_one_table_are_merged_the_other_topics_are_served(r
 
     monkeypatch.setattr(streams, "MANY_FILES", 1)
     monkeypatch.setattr(streams, "keep_pace", slow)
+    commit, tidied = ("commit", one.name), ("tidied", one.name)
     one.produce_trades(range(10))
     for event in running.run():
         match event:
-            case Commit(topic) if topic.name == one.name and not tidied:
-                other.produce_trades(range(5))
-            case Commit(topic) if topic.name == other.name:
-                served.set()
+            case Commit(topic):
+                happened.append(("commit", topic.name))
             case streams.Tidied(name):
-                tidied.append(name)
-                running.stop()
+                happened.append(("tidied", name))
+            case SetAside(_, error):
+                raise error
+        if happened == [commit]:
+            one.produce_trades(range(10, 20))
+            other.produce_trades(range(5))
+        if ("commit", other.name) in happened and happened.count(commit) == (2 if mode == "append" else 1):
+            served.set()
+        if tidied in happened and happened.count(commit) == 2:
+            running.stop()
 
-    assert served.is_set() and tidied[0] == one.name
-    assert (len(one.rows()), len(other.rows())) == (10, 5)
+    both = [what for what in happened if what in (commit, tidied)]
+    assert both[:3] == ([commit, commit, tidied] if mode == "append" else [commit, tidied, commit])
+    oracle.judge(one)
+    oracle.judge(other)
 
 
 def test_a_derived_topic_follows_its_source(resources, tmp_path):
