@@ -1,6 +1,7 @@
 """The asset of a Glue registration: the published metadata of a table, where Athena and Snowflake find it."""
 
 import time
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
@@ -15,8 +16,11 @@ from lakehouse.freshness import Hop
 from lakehouse.lag import snapshots_behind
 from lakehouse.topic import Topic
 from resources.aws import Glue
-from resources.catalog import Catalog, published_table, snapshot_at
+from resources.catalog import Catalog, snapshot_at
 from resources.snapshots import commits
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 REGISTRATION = "points_at_published_snapshot"
 
@@ -53,8 +57,14 @@ def register(config: Config, topic: Topic, catalog: Catalog, glue: Glue) -> str:
 
     Raises: LakehouseError when nothing was published yet; CommitConflict; Unreachable.
     """
-    topic = catalog.current(config.namespace, topic)
-    table = published_table(catalog, config.namespace, topic.table)
+    return point_at(config, *catalog.published(config.namespace, topic), catalog, glue)
+
+
+def point_at(config: Config, topic: Topic, table: "Table", catalog: Catalog, glue: Glue) -> str:
+    """Point Glue at the metadata of a topic's table as it was loaded; returns the metadata location.
+
+    Raises: CommitConflict; Unreachable.
+    """
     expected = glue.registration(config.namespace, topic.table)
     if expected is None:
         glue.ensure_database(config.namespace, f"{catalog.warehouse}/{config.namespace}")
@@ -76,11 +86,10 @@ def registration_check(config: Config, topic: Topic) -> Standing:
 
     def points_at_published_snapshot(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         catalog = context.resources.catalog
-        current = catalog.current(config.namespace, topic).table
-        table = published_table(catalog, config.namespace, current)
-        found = context.resources.glue.registration(config.namespace, current)
+        current, table = catalog.published(config.namespace, topic)
+        found = context.resources.glue.registration(config.namespace, current.table)
         if found is None:
-            name = f"{config.namespace}.{current}"
+            name = f"{config.namespace}.{current.table}"
             raise LakehouseError(f"Glue has no table {name}. Materialize glue/{topic.name}")
         shown = snapshot_at(catalog, found.metadata_location)
         behind = snapshots_behind(commits(table), shown, int(time.time() * 1000))

@@ -233,13 +233,13 @@ class _Run:
         began = time.monotonic()
         table = self._table()
         quality.fit(self.spark, self.namespace, self.topic)
-        branch, written = self._stage()
+        branch, written = self._stage(table)
         if written.unknown_schema:
             known = self.formats
             self.formats = with_foreign_writers(self.registry, known, self._decoded())
             if self.formats != known:
                 fingerprints.check(table, self.topic, self.formats)
-                branch, written = self._stage()
+                branch, written = self._stage(table.refresh())
         counts = self._with_policy(written)
         self._check_topic()
         table = table.refresh()
@@ -305,11 +305,14 @@ class _Run:
         records = read_range(self.spark, self.kafka_options, self.batch, headers=headers or how.needs_headers)
         return refused(records, how, "poison") if self.poison else decode(records, how)
 
-    def _stage(self) -> tuple[str, Written]:
-        """Write the batch to a branch of its own, in place of whatever an interrupted batch left."""
+    def _stage(self, table: Table) -> tuple[str, Written]:
+        """Write the batch to a branch of its own, in place of whatever an interrupted batch left.
+
+        Parameters: `table` as it was loaded just now.
+        """
         from spark import write
 
-        branch = self.staging.branch(self.topic.table)
+        branch = self.staging.branch(table)
         target = self._target(self.topic.table, branch, self.batch)
         with self.staging.undisturbed(self.topic.table, branch):
             return branch, write.rows(self._decoded(), target, self.topic.mode, self.topic.key, empty=self.base is None)
@@ -358,7 +361,7 @@ class _Run:
         if not rest.offsets:
             return
         base = table.current_snapshot()
-        branch = self.staging.branch(name)
+        branch = self.staging.branch(table)
         with self.staging.undisturbed(name, branch):
             target = self._target(name, branch, rest)
             dead_letters.append(self._decoded(headers=True), target, self.topic, self.topic.table, rest.start)

@@ -156,7 +156,7 @@ def record(
     spark = systems.spark.session(catalog.spark_settings())
     base = table.current_snapshot()
     staging = Staging(catalog, spark, namespace)
-    branch = staging.branch(topic.table)
+    branch = staging.branch(table)
     decision = {"reason": reason, "by": getuser(), "at": datetime.now(UTC).isoformat(timespec="seconds")}
     with staging.undisturbed(topic.table, branch):
         nothing(

@@ -188,7 +188,7 @@ def _publish(
     table = ensure_table(catalog, namespace, topic, known)
     base = table.current_snapshot()
     staging = Staging(catalog, spark, namespace)
-    staged = staging.branch(topic.table) if branch is None else staging.kept(topic.table, branch)
+    staged = staging.branch(table) if branch is None else staging.kept(table, branch)
     target = write.Target(namespace, topic.table, staged, {REPLAY: json.dumps(said)}, topic.metadata.names)
     written = write.Written(Counts())
     with staging.undisturbed(topic.table, staged):

@@ -14,7 +14,7 @@ from lakehouse.config import Config
 from lakehouse.errors import LakehouseError, UnclearState
 from lakehouse.lag import snapshots_behind
 from lakehouse.topic import Topic
-from resources.catalog import Catalog, published_table
+from resources.catalog import Catalog
 from resources.rest_catalog import Registered, RestCatalog
 from resources.snapshots import commits
 
@@ -54,8 +54,7 @@ def publish(config: Config, topic: Topic, catalog: Catalog, rest_catalog: RestCa
     Raises: LakehouseError when nothing was published yet, or the catalog refuses; UnclearState when it shows what this
     table never was; CommitConflict; Unreachable.
     """
-    topic = catalog.current(config.namespace, topic)
-    table = published_table(catalog, config.namespace, topic.table)
+    topic, table = catalog.published(config.namespace, topic)
     shown = rest_catalog.registered(config.namespace, topic.table)
     ours = str(table.metadata.table_uuid)
     if shown and shown.table_uuid == ours:
@@ -78,12 +77,11 @@ def rest_check(config: Config, topic: Topic) -> Standing:
 
     def points_at_published_snapshot(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         catalog = context.resources.catalog
-        current = catalog.current(config.namespace, topic).table
-        table = published_table(catalog, config.namespace, current)
-        shown = context.resources.rest_catalog.registered(config.namespace, current)
+        current, table = catalog.published(config.namespace, topic)
+        shown = context.resources.rest_catalog.registered(config.namespace, current.table)
         if shown is None:
             raise LakehouseError(
-                f"The REST catalog has no table {config.namespace}.{current}. Materialize rest/{topic.name}"
+                f"The REST catalog has no table {config.namespace}.{current.table}. Materialize rest/{topic.name}"
             )
         behind = snapshots_behind(commits(table), shown.snapshot_id, int(time.time() * 1000))
         said = behind.said() if behind else f"snapshot {shown.snapshot_id} was never published"

@@ -15,7 +15,7 @@ from lakehouse.freshness import Hop
 from lakehouse.lag import snapshots_behind
 from lakehouse.naming import snowflake_name
 from lakehouse.topic import Topic
-from resources.catalog import Catalog, published_table, snapshot_at
+from resources.catalog import Catalog, snapshot_at
 from resources.snapshots import commits, live_rows_at
 from resources.snowflake import Snowflake, TableState
 
@@ -84,8 +84,7 @@ def snowflake_check(config: Config, topic: Topic) -> Standing:
 
     def same_as_iceberg(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         catalog = context.resources.catalog
-        current = catalog.current(config.namespace, topic)
-        table = published_table(catalog, config.namespace, current.table)
+        current, table = catalog.published(config.namespace, topic)
         state = shown(config, current, context.resources.snowflake)
         snapshot_id = snapshot_at(catalog, state.metadata_location)
         behind = snapshots_behind(commits(table), snapshot_id, int(time.time() * 1000))

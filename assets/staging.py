@@ -13,6 +13,7 @@ from lakehouse.errors import CommitConflict
 from resources.catalog import Catalog
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
 
@@ -24,25 +25,27 @@ class Staging:
     spark: SparkSession
     namespace: str
 
-    def branch(self, name: str) -> str:
-        """A new branch at main's head, in place of whatever an interrupted writer left; returns its name."""
+    def branch(self, table: Table) -> str:
+        """A new branch at main's head, in place of whatever an interrupted writer left; returns its name.
+
+        Parameters: `table` as it was loaded just now.
+        """
         from spark.write import create_branch
 
-        table = self.catalog.load(self.namespace, name)
-        assert table is not None
         self.catalog.drop_staging(table)
         branch = f"{naming.STAGING_PREFIX}{uuid.uuid4().hex[:12]}"
-        create_branch(self.spark, self.namespace, name, branch)
+        create_branch(self.spark, self.namespace, table.name()[-1], branch)
         return branch
 
-    def kept(self, name: str, branch: str) -> str:
-        """A branch for somebody to look at: made at main's head where it is missing; returns its name."""
+    def kept(self, table: Table, branch: str) -> str:
+        """A branch for somebody to look at: made at main's head where it is missing; returns its name.
+
+        Parameters: `table` as it was loaded just now.
+        """
         from spark.write import create_branch
 
-        table = self.catalog.load(self.namespace, name)
-        assert table is not None
         if branch not in table.metadata.refs:
-            create_branch(self.spark, self.namespace, name, branch)
+            create_branch(self.spark, self.namespace, table.name()[-1], branch)
         return branch
 
     @contextmanager

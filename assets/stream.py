@@ -6,8 +6,10 @@ what runs of `ingest` are. docs/streaming.md has the reasons.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -88,7 +90,8 @@ class Stream:
     """Serves topics until it is told to stop; or, `once`, until each table has what its topic held at the beginning.
 
     `errors` are, by topic, why a stream that ended could not bring it there. Workers are threads, each with connections
-    and a Spark session of its own. When `stopping` is set, as `stop` does, no further batch begins.
+    and a Spark session of its own; one more merges small files. When `stopping` is set, as `stop` does, no further
+    batch begins.
     """
 
     def __init__(
@@ -105,7 +108,8 @@ class Stream:
         self.topics = {topic.name: topic for topic in topics}
         self.errors: dict[str, Exception] = {}
         self._systems = systems
-        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(workers)]
+        targets = [self._work] * workers + [self._keep_tidy]
+        self._threads = [threading.Thread(target=target, daemon=True) for target in targets]
         self._stopping = stopping or threading.Event()
         self._events: Queue[Event] = Queue(MOST_EVENTS)
         # What follows belongs to who has the lock.
@@ -118,6 +122,7 @@ class Stream:
         self._bounds: dict[str, int] = {}
         self._failures: dict[str, int] = {}
         self._files: dict[str, int] = {}
+        self._untidy: deque[str] = deque()
         self._snapshots: dict[str, int | None] = {}
         self._derived: dict[str, int | None] = {}
 
@@ -177,6 +182,38 @@ class Stream:
         if systems:
             _close(systems)
 
+    def _keep_tidy(self) -> None:
+        """Merge the small files of one table after another. Its topic waits meanwhile, the others are served."""
+        systems: Systems | None = None
+        while not self._stopping.is_set():
+            with self._lock:
+                name = self._turns.take(math.inf, self._is_next_to_tidy)
+            if name is None:
+                if self.once and self._is_done():
+                    break
+                self._stopping.wait(POLL_SECONDS)
+                continue
+            try:
+                systems = systems or self._connections()
+                done = keep_pace(self.config.namespace, self.topics[name], systems.catalog, systems.spark)
+            except Exception as error:
+                systems = _close(systems) if systems else None
+                with self._lock:
+                    self._untidy.popleft()
+                self._set_aside(name, error)
+                continue
+            with self._lock:
+                self._files[name] = done.after.data_files
+                self._untidy.popleft()
+                self._turns.give_back(name, 0.0)
+            self._events.put(Tidied(name, done))
+        if systems:
+            _close(systems)
+
+    def _is_next_to_tidy(self, name: str) -> bool:
+        """Whether a topic has its turn when its table is merged, and none before."""
+        return bool(self._untidy) and name == self._untidy[0]
+
     def _connections(self) -> Systems:
         given = self._systems
         return Systems(
@@ -189,7 +226,9 @@ class Stream:
             if time.monotonic() - self._polled > POLL_SECONDS and not (self.once and self._polled):
                 self._poll(kafka, self.topics)
                 self._polled = time.monotonic()
-            return self._turns.take(time.monotonic(), self._is_ready)
+            return self._turns.take(
+                time.monotonic(), lambda name: self._is_ready(name) and not self._is_next_to_tidy(name)
+            )
 
     def _poll(self, kafka: Kafka, names: Iterable[str]) -> None:
         """Note where topics end."""
@@ -231,7 +270,8 @@ class Stream:
 
     def _is_done(self) -> bool:
         with self._lock:
-            return len(self._turns.row) == len(self.topics) and not any(map(self._is_ready, self.topics))
+            waits = not self._polled or self._untidy or len(self._turns.row) < len(self.topics)
+            return not waits and not any(map(self._is_ready, self.topics))
 
     def _turn(self, name: str, systems: Systems) -> None:
         """One bounded batch of a topic, and what belongs to it."""
@@ -258,11 +298,12 @@ class Stream:
                 self._snapshots[name] = published.snapshot_id
                 taken = published.batch.offsets
                 self._bounds[name] = next_bound(bound, taken, now - began, topic.max_records_per_batch)
+                if published.data_files - self._files.get(name, 0) >= MANY_FILES and name not in self._untidy:
+                    self._untidy.append(name)
         if failures:
             self._events.put(Healed(name, failures))
         if published:
             self._events.put(Commit(topic, published, behind, now - noticed))
-            self._tidy(topic, published, systems)
         # What is a whole batch behind waits for nobody but the others.
         waits = behind < bound and not self.once
         with self._lock:
@@ -279,14 +320,6 @@ class Stream:
         with self._lock:
             self._derived[topic.name] = snapshot
             self._poll(systems.kafka, [topic.name])
-
-    def _tidy(self, topic: Topic, published: Published, systems: Systems) -> None:
-        """Merge small files when many came."""
-        if published.data_files - self._files.get(topic.name, 0) < MANY_FILES:
-            return
-        done = keep_pace(self.config.namespace, topic, systems.catalog, systems.spark)
-        self._files[topic.name] = done.after.data_files
-        self._events.put(Tidied(topic.name, done))
 
     def _set_aside(self, name: str, error: Exception) -> None:
         """Let a topic wait whose turn failed, longer each time; the others go on."""

@@ -13,12 +13,14 @@ from assets.audit import AuditFailed, Finding
 from assets.followers import NotShown, Shown, followers
 from assets.iceberg import check_results, said
 from assets.ingestion import Systems
+from assets.reporting import Reporter
 from assets.stream import Commit, Event, Healed, SetAside, Stream, Tidied
 from lakehouse.config import Config
 from lakehouse.topic import Topic
 
 END_SECONDS = 30
-"""What Glue and Snowflake get to show the last commits in. What they miss, the next stream or run shows."""
+"""What Glue and Snowflake get to show the last commits in, and then Dagster to be told. What they miss, the next stream
+or run shows."""
 
 MOST_NAMED = 10
 """Topics that the first line of the log names."""
@@ -56,9 +58,9 @@ class Streaming:
     ):
         own = Systems(systems.kafka, systems.schema_registry, systems.spark, systems.catalog)
         self.stream = Stream(config, topics, own, once=once, stopping=stopping)
-        self._config, self._say, self._instance = config, say, instance
+        self._config, self._say = config, say
         self._failing: dict[str, list[str]] = {}
-        self._telling = threading.Lock()
+        self._reporter = Reporter(instance, say)
         self._followers = followers(config, systems, self._told)
 
     def run(self) -> Mapping[str, Exception]:
@@ -66,14 +68,15 @@ class Streaming:
         names = list(self.stream.topics)
         more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
         self._say(f"Taking {', '.join(names[:MOST_NAMED])}{more}; each commit is told as it comes")
-        for follower in self._followers:
-            follower.start()
+        for thread in (*self._followers, self._reporter):
+            thread.start()
         try:
             for event in self.stream.run():
                 self._tell(event)
         finally:
             for follower in self._followers:
                 follower.end(None if self.stream.once else END_SECONDS)
+            self._reporter.end(END_SECONDS)
         return self.stream.errors
 
     def _tell(self, event: Event) -> None:
@@ -81,7 +84,7 @@ class Streaming:
             case Commit(topic, published):
                 self._followers[0].note(topic, published.snapshot_id)
                 self._say(f"{said(topic, published)}, {event.behind:,} behind, {event.waited:.1f} s after they came")
-                self._report(topic, "iceberg", published.snapshot_id, _numbers(event))
+                self._reporter.each(self._shown("iceberg", topic, published.snapshot_id, _numbers(event)))
                 self._checked(topic, published.findings)
             case SetAside(name, error, seconds):
                 self._say(f"{name or 'Kafka'}: {error} ({type(error).__name__}). It is tried again in {seconds:.0f} s")
@@ -99,20 +102,20 @@ class Streaming:
             return
         self._say(f"{what.hop}/{what.topic.name}: shows snapshot {what.snapshot_id} ({what.seconds:.1f} s)")
         numbers = {"seconds": round(what.seconds, 2), "snapshot_id": str(what.snapshot_id)}
-        self._report(what.topic, what.hop, what.snapshot_id, what.metadata | numbers)
+        event = self._shown(what.hop, what.topic, what.snapshot_id, what.metadata | numbers)
+        self._reporter.newest(f"{what.hop}/{what.topic.name}", event)
 
-    def _report(self, topic: Topic, hop: str, snapshot_id: int, metadata: Mapping[str, object]) -> None:
+    def _shown(
+        self, hop: str, topic: Topic, snapshot_id: int, metadata: Mapping[str, object]
+    ) -> dg.AssetMaterialization:
         """A materialization without a run: the log of a run that never ends would grow without end, too."""
         route = self._route(topic)
-        event = dg.AssetMaterialization(
+        return dg.AssetMaterialization(
             asset_key=[hop, route or topic.name],
             partition=topic.name if route else None,
             metadata=dict(metadata),
             tags={"dagster/data_version": str(snapshot_id)},
         )
-        if self._instance:
-            with self._telling:
-                self._instance.report_runless_asset_event(event)
 
     def _checked(self, topic: Topic, findings: list[Finding]) -> None:
         """Tell of checks whose verdict turned; of all at first: a check that blocks, and that Dagster never heard of,
@@ -120,7 +123,7 @@ class Streaming:
         before = self._failing.get(topic.name)
         self._failing[topic.name] = [finding.check for finding in findings if not finding.passed]
         turned = [one for one in findings if before is None or one.passed == (one.check in before)]
-        if self._instance and not self._route(topic):
+        if not self._route(topic):
             for result in check_results(turned):
                 evaluation = AssetCheckEvaluation(
                     asset_key=dg.AssetKey(["iceberg", topic.name]),
@@ -130,8 +133,7 @@ class Streaming:
                     description=result.description,
                     metadata=result.metadata,
                 )
-                with self._telling:
-                    self._instance.report_runless_asset_event(evaluation)
+                self._reporter.each(evaluation)
 
     def _route(self, topic: Topic) -> str | None:
         """The route that the topic comes from, where it has no entry of its own."""

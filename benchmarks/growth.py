@@ -6,6 +6,7 @@
 Tables are filled by INSERT … SELECT and then take real batches from Kafka: staged, audited, published. Each round
 visits every size, so that whatever else the machine does hits all sizes alike; a first round that warms Spark up is
 not counted. Keys drawn from the whole table spare no file of it; the newest keys, as of orders or sessions, spare most.
+What was found is written to `benchmarks/results/`, with bars as SVG.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import fastavro
+from peers import plots
 from rich.console import Console
 from rich.table import Table
 
@@ -60,24 +64,62 @@ def main() -> None:
     arguments.add_argument("--merged", type=int, default=1_000, help="keys in a batch that is merged")
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--consecutive", type=int, default=50, help="batches into one table, one after another")
+    arguments.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
     given = arguments.parse_args()
+    curves: list[Curve] = []
     with connected(configuration.load()) as found:
         systems = Systems(found.kafka, found.schema_registry, found.spark, found.catalog)
         if given.append:
             subjects = [Subject(systems, "append", rows) for rows in given.append]
-            growth("append", subjects, lambda s: s.new(given.appended), given.rounds)
+            title = f"Append of {given.appended:,} records, by rows in the table"
+            curves.append(growth("append_rows", title, subjects, lambda s: s.new(given.appended), given.rounds))
         if given.partitions:
             subjects = [Subject(systems, "append", 1_000, partitions) for partitions in given.partitions]
-            growth("append, partitions", subjects, lambda s: s.new(given.appended), given.rounds)
+            title = f"Append of {given.appended:,} records, by partitions of the topic"
+            curves.append(growth("append_partitions", title, subjects, lambda s: s.new(given.appended), given.rounds))
         if given.upsert:
             subjects = [Subject(systems, "upsert", rows) for rows in given.upsert]
-            growth("upsert, keys from the whole table", subjects, lambda s: s.spread(given.merged), given.rounds)
-            growth("upsert, newest keys", subjects, lambda s: s.newest(given.merged), given.rounds)
+            title = f"Upsert of {given.merged:,} keys"
+            spread, newest = f"{title} from the whole table, by its rows", f"{title}, the newest, by rows of the table"
+            curves.append(growth("upsert_spread", spread, subjects, lambda s: s.spread(given.merged), given.rounds))
+            curves.append(growth("upsert_newest", newest, subjects, lambda s: s.newest(given.merged), given.rounds))
         if given.consecutive:
-            merged = Subject(systems, "upsert", 1_000_000)
-            consecutive("upsert", merged, lambda s: s.spread(given.merged), given.consecutive)
-            appended = Subject(systems, "append", 1_000)
-            consecutive("append", appended, lambda s: s.new(given.merged), given.consecutive)
+            appended, merged = Subject(systems, "append", 1_000), Subject(systems, "upsert", 1_000_000)
+            title = f"Append of {given.merged:,} records, batch after batch"
+            curves.append(
+                consecutive("append_commits", title, appended, lambda s: s.new(given.merged), given.consecutive)
+            )
+            title = f"Upsert of {given.merged:,} keys from a million rows, batch after batch"
+            curves.append(
+                consecutive("upsert_commits", title, merged, lambda s: s.spread(given.merged), given.consecutive)
+            )
+    given.results.mkdir(exist_ok=True)
+    (given.results / "growth.json").write_text(json.dumps([asdict(curve) for curve in curves], indent=1) + "\n")
+    for curve in curves:
+        bars = [(point.at, point.seconds) for point in curve.points]
+        drawn = plots.bars(f"{curve.title}: seconds", bars, ".2f", ours=len(bars))
+        (given.results / f"growth_{curve.name}.svg").write_text(drawn)
+
+
+@dataclass(frozen=True)
+class Point:
+    """Equal batches at one size: the median of their seconds, the least and the most; the table's metadata file."""
+
+    at: str
+    seconds: float
+    least: float
+    most: float
+    metadata_kb: float
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Points from small to large, and the memory that Spark's server has after them."""
+
+    name: str
+    title: str
+    spark_mb: float
+    points: list[Point]
 
 
 class Subject:
@@ -136,37 +178,53 @@ class Subject:
         return body.getvalue()
 
 
-def growth(title: str, subjects: list[Subject], ids: Callable[[Subject], Iterable[int]], rounds: int) -> None:
-    """Print the median seconds of each subject's batches, and its ratio to the first subject's."""
-    seconds = {subject: [] for subject in subjects}
+def growth(
+    name: str, title: str, subjects: list[Subject], ids: Callable[[Subject], Iterable[int]], rounds: int
+) -> Curve:
+    """What each subject's batches take."""
+    seconds: dict[Subject, list[float]] = {subject: [] for subject in subjects}
     for _ in range(rounds + 1):
         for subject in subjects:
             seconds[subject].append(subject.ingest(ids(subject)))
-    columns = ("seconds for an equal batch", "least to most", "ratio to the first", "metadata KB")
-    table = Table("rows in table", "partitions", *columns, title=f"{title} (Spark: {spark_megabytes():,.0f} MB)")
-    first = statistics.median(seconds[subjects[0]][1:])
-    for subject in subjects:
-        measured = seconds[subject][1:]
-        middle = statistics.median(measured)
-        spread = f"{min(measured):.2f} to {max(measured):.2f}"
-        size = f"{subject.metadata_bytes() / 1e3:,.0f}"
-        table.add_row(
-            f"{subject.rows:,}", f"{subject.partitions:,}", f"{middle:.2f}", spread, f"{middle / first:.2f}", size
+    by_partitions = len({subject.partitions for subject in subjects}) > 1
+    return shown(
+        name,
+        title,
+        [
+            point(f"{s.partitions:,} partitions" if by_partitions else f"{s.rows:,} rows", seconds[s][1:], s)
+            for s in subjects
+        ],
+    )
+
+
+def consecutive(
+    name: str, title: str, subject: Subject, ids: Callable[[Subject], Iterable[int]], batches: int
+) -> Curve:
+    """How the time of a batch changes while snapshots, and position deletes, pile up: a point for each tenth."""
+    points, step = [], max(1, batches // 10)
+    for start in range(1, batches + 1, step):
+        end = min(start + step - 1, batches)
+        points.append(
+            point(f"{start} to {end}", [subject.ingest(ids(subject)) for _ in range(start, end + 1)], subject)
         )
-    Console().print(table)
+    return shown(name, title, points)
 
 
-def consecutive(title: str, subject: Subject, ids: Callable[[Subject], Iterable[int]], batches: int) -> None:
-    """Print how the time of a batch changes while snapshots, and position deletes, pile up."""
-    table = Table("batches", "median seconds", "ratio to the first", "metadata KB", title=f"{title}, one after another")
-    first = None
-    for start in range(1, batches + 1, 10):
-        end = min(start + 9, batches)
-        middle = statistics.median(subject.ingest(ids(subject)) for _ in range(start, end + 1))
-        first = first or middle
-        size = f"{subject.metadata_bytes() / 1e3:,.0f}"
-        table.add_row(f"{start} to {end}", f"{middle:.2f}", f"{middle / first:.2f}", size)
+def point(at: str, seconds: list[float], subject: Subject) -> Point:
+    return Point(at, statistics.median(seconds), min(seconds), max(seconds), subject.metadata_bytes() / 1e3)
+
+
+def shown(name: str, title: str, points: list[Point]) -> Curve:
+    """The curve, after it was printed."""
+    curve = Curve(name, title, spark_megabytes(), points)
+    columns = ("seconds for an equal batch", "least to most", "ratio to the first", "metadata KB")
+    table = Table("at", *columns, title=f"{title} (Spark: {curve.spark_mb:,.0f} MB)")
+    for one in points:
+        ratio = one.seconds / points[0].seconds
+        spread = f"{one.least:.2f} to {one.most:.2f}"
+        table.add_row(one.at, f"{one.seconds:.2f}", spread, f"{ratio:.2f}", f"{one.metadata_kb:,.0f}")
     Console().print(table)
+    return curve
 
 
 def spark_megabytes() -> float:

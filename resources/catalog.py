@@ -191,9 +191,20 @@ class Catalog(dg.ConfigurableResource):
 
         Raises: Unreachable.
         """
+        return self._current(namespace, topic)[0]
+
+    def published(self, namespace: str, topic: Topic) -> tuple[Topic, Table]:
+        """As `current`, and that table, which has a published snapshot.
+
+        Raises: LakehouseError when it has none, so nothing can be registered or compared; Unreachable.
+        """
+        topic, table = self._current(namespace, topic)
+        return topic, _with_snapshot(table, namespace, topic.table)
+
+    def _current(self, namespace: str, topic: Topic) -> tuple[Topic, Table | None]:
         while (table := self.load(namespace, topic.table)) and (name := table.properties.get(CONTINUED)):
             topic = topic.model_copy(update={"table_name": name})
-        return topic
+        return topic, table
 
     def publish(
         self,
@@ -280,7 +291,10 @@ def published_table(catalog: Catalog, namespace: str, table: str) -> Table:
 
     Raises: LakehouseError when there is none, so nothing can be registered or compared.
     """
-    found = catalog.load(namespace, table)
+    return _with_snapshot(catalog.load(namespace, table), namespace, table)
+
+
+def _with_snapshot(found: Table | None, namespace: str, table: str) -> Table:
     if found is None or found.current_snapshot() is None:
         raise LakehouseError(f"Table {namespace}.{table} has nothing published yet. Materialize iceberg/{table} first")
     return found

@@ -25,11 +25,12 @@ def draw(results: list[Result], folder: Path) -> None:
         ),
     }
     for name, (title, value, format_) in measures.items():
-        bars = [(result.contender, value(result)) for result in results]
-        (folder / f"against_peers_{name}.svg").write_text(_bars(title, bars, format_))
+        found = [(result.contender, value(result)) for result in results]
+        (folder / f"against_peers_{name}.svg").write_text(bars(title, found, format_))
 
 
-def _bars(title: str, bars: list[tuple[str, float]], format_: str) -> str:
+def bars(title: str, bars: list[tuple[str, float]], format_: str, ours: int = 1) -> str:
+    """A bar for each name and value; the first `ours` of them are ours."""
     most = max(value for _, value in bars) or 1
     height = TOP + len(bars) * (BAR + GAP) + GAP
     lines = [
@@ -39,10 +40,10 @@ def _bars(title: str, bars: list[tuple[str, float]], format_: str) -> str:
     ]
     for number, (name, value) in enumerate(bars):
         y, length = TOP + number * (BAR + GAP), (WIDTH - LEFT - RIGHT) * value / most
-        text = f'y="{y + BAR * 0.7:.0f}" font-size="13"'
+        text, colour = f'y="{y + BAR * 0.7:.0f}" font-size="13"', OURS if number < ours else OTHERS
         lines += [
             f'<text x="{LEFT - 8}" {text} text-anchor="end">{escape(name)}</text>',
-            f'<rect x="{LEFT}" y="{y}" width="{length:.1f}" height="{BAR}" fill="{OTHERS if number else OURS}"/>',
+            f'<rect x="{LEFT}" y="{y}" width="{length:.1f}" height="{BAR}" fill="{colour}"/>',
             f'<text x="{LEFT + length + 6:.1f}" {text}>{value:{format_}}</text>',
         ]
     return "\n".join([*lines, "</svg>", ""])

@@ -22,6 +22,7 @@ from support import Stream, admin, consume
 
 from assets import stream as streams
 from assets.failures import HEALS
+from assets.maintenance import keep_pace
 from assets.stream import Commit, SetAside
 from assets.streaming import Streaming, chosen
 from assets.topic import topic_definitions
@@ -269,6 +270,33 @@ def test_small_files_are_merged_while_it_runs(resources, monkeypatch):
     [tidied] = [event for event in events if isinstance(event, streams.Tidied)]
     assert tidied.maintained.before.data_files >= 5 and tidied.maintained.after.data_files == 1
     oracle.judge(stream)
+
+
+def test_while_small_files_of_one_table_are_merged_the_other_topics_are_served(resources, monkeypatch):
+    one, other = together(resources, {}, {})
+    running = streams.Stream(config_of(one, other), [one.topic, other.topic], one.systems, workers=1)
+    served, tidied = threading.Event(), []
+
+    def slow(*given):
+        if not served.wait(SECONDS):
+            running.stop()
+        return keep_pace(*given)
+
+    monkeypatch.setattr(streams, "MANY_FILES", 1)
+    monkeypatch.setattr(streams, "keep_pace", slow)
+    one.produce_trades(range(10))
+    for event in running.run():
+        match event:
+            case Commit(topic) if topic.name == one.name and not tidied:
+                other.produce_trades(range(5))
+            case Commit(topic) if topic.name == other.name:
+                served.set()
+            case streams.Tidied(name):
+                tidied.append(name)
+                running.stop()
+
+    assert served.is_set() and tidied[0] == one.name
+    assert (len(one.rows()), len(other.rows())) == (10, 5)
 
 
 def test_a_derived_topic_follows_its_source(resources, tmp_path):
