@@ -35,7 +35,7 @@ MERGED_PARTS = 8
 """While a table is streamed into, files below this part of the target size are merged; the rest is for the night."""
 
 MOST_SNAPSHOTS = 500
-"""Of a table that is streamed into: a quarter of an hour and more, and half a megabyte of metadata."""
+"""Of a table that is streamed into: a quarter of an hour and more, and up to a megabyte of metadata."""
 
 
 @dataclass(frozen=True)

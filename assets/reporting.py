@@ -31,6 +31,7 @@ class Reporter:
     def __init__(self, instance: dg.DagsterInstance | None, say: Callable[[str], None]):
         self._instance, self._say = instance, say
         self._each: deque[Event] = deque(maxlen=MOST_WAITING)
+        self._dropped = 0
         self._newest: dict[str, Event] = {}
         self._turns = Turns([])
         self._changed = threading.Condition()
@@ -44,6 +45,7 @@ class Reporter:
         """Report this event soon."""
         if self._instance:
             with self._changed:
+                self._dropped += len(self._each) == MOST_WAITING
                 self._each.append(event)
                 self._changed.notify()
 
@@ -62,7 +64,7 @@ class Reporter:
             self._ending.set()
             self._changed.notify()
         self._thread.join(seconds)
-        if left := len(self._each) + len(self._newest):
+        if left := self._dropped + len(self._each) + len(self._newest):
             self._say(f"Dagster was not told of {left:,} events. The tables have all that was published")
 
     def _work(self) -> None:

@@ -218,9 +218,10 @@ class Stream:
     def _next_to_tidy(self) -> str | None:
         """The topic whose files are merged now. Where batches replace rows it leaves the row for that time, or one of
         both would fail; others are served, and at most repeat the batch in which the merged files come."""
-        if not self._untidy or not self.topics[self._untidy[0]].replaces:
-            return self._untidy[0] if self._untidy else None
-        return self._turns.take(math.inf, self._waits_to_be_tidy)
+        if not self._untidy:
+            return None
+        name = self._untidy[0]
+        return self._turns.take(math.inf, self._waits_to_be_tidy) if self.topics[name].replaces else name
 
     def _waits_to_be_tidy(self, name: str) -> bool:
         return bool(self._untidy) and name == self._untidy[0] and self.topics[name].replaces

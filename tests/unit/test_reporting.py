@@ -90,3 +90,15 @@ def test_a_dagster_that_stays_away_keeps_nobody_from_ending(instance, reporter, 
 
     assert said[-1].startswith("Dagster was not told of 2 events.")
     assert told(instance, "iceberg") == told(instance, "glue") == []
+
+
+def test_what_is_dropped_because_too_much_waits_is_told(instance, said, monkeypatch):
+    monkeypatch.setattr("assets.reporting.MOST_WAITING", 2)
+    few = Reporter(instance, said.append)
+    for number in range(5):
+        few.each(event("iceberg", number))
+    few.start()
+    few.end(SECONDS)
+
+    assert told(instance, "iceberg") == [3, 4]
+    assert said[-1].startswith("Dagster was not told of 3 events.")
