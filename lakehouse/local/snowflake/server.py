@@ -35,18 +35,17 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 def application(
-    *, account: str, admin_password: str, lake: Lake, folder: Path, validity: Validity | None = None
+    *, account: str, admin_password: str, lake: Lake, folder: Path, sessions: Sessions | None = None
 ) -> Starlette:
     """The server of one account.
 
     Parameters: the account's name; the password of its user ADMIN; where Glue and S3 are; a folder for the data, which
-    is emptied; how long tokens are good for.
+    is emptied; its sessions, if they are not to be of Snowflake's usual length.
     """
-    validity = validity or Validity()
+    sessions = sessions or Sessions(fakesnow.server.sessions)
     state = Account(account)
     instance = Instance(state, lake, folder)
     authenticator = Authenticator(state, admin_password)
-    sessions = Sessions(fakesnow.server.sessions, validity)
     _teach_statements()
 
     async def login(request: Request) -> JSONResponse:
@@ -66,7 +65,7 @@ def application(
             database, schema = namespace[0] or None, schema or (namespace[1] if len(namespace) > 1 else None)
         connection = await run_in_threadpool(instance.open, user, role, warehouse, database, schema)
         session = sessions.open(connection)
-        answer = _login_answer(session, validity, user, role, warehouse, database, schema)
+        answer = _login_answer(session, sessions.validity, user, role, warehouse, database, schema)
         return JSONResponse({"success": True, "data": answer})
 
     async def renew(request: Request) -> JSONResponse:
@@ -75,9 +74,9 @@ def application(
             return _failure("390114", "Authentication token has expired.  The user must authenticate again.")
         data = {
             "sessionToken": session.token,
-            "validityInSecondsST": validity.token_seconds,
+            "validityInSecondsST": sessions.validity.token_seconds,
             "masterToken": session.master_token,
-            "validityInSecondsMT": validity.master_seconds,
+            "validityInSecondsMT": sessions.validity.master_seconds,
         }
         return JSONResponse({"success": True, "data": data})
 

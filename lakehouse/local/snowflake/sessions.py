@@ -43,11 +43,12 @@ class Sessions:
     def __init__(
         self,
         connections: MutableMapping[str, FakeSnowflakeConnection],
-        validity: Validity,
+        validity: Validity | None = None,
         limit: int = MAX_SESSIONS,
         clock: Callable[[], float] = time.monotonic,
     ):
-        self._connections, self._validity, self._limit, self._clock = connections, validity, limit, clock
+        self.validity = validity or Validity()
+        self._connections, self._limit, self._clock = connections, limit, clock
         self._sessions: dict[str, Session] = {}
         self._lock = threading.Lock()
 
@@ -93,8 +94,8 @@ class Sessions:
         session = Session(
             secrets.token_urlsafe(32),
             secrets.token_urlsafe(32),
-            now + self._validity.token_seconds,
-            now + self._validity.master_seconds,
+            now + self.validity.token_seconds,
+            now + self.validity.master_seconds,
             now,
         )
         self._sessions[session.token] = session
