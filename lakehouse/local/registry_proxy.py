@@ -26,8 +26,8 @@ from lakehouse.local.context import LOOPBACK
 from lakehouse.local.guard import App, Hosts, Receive, Scope, Send
 
 MAX_BODY_BYTES = 16 * 1024**2
-SECONDS = {"connect": 5.0, "read": 60.0, "write": 30.0, "pool": 30.0}
-"""How long each part of a request may take until the client is told that the registry does not answer."""
+SECONDS = 60
+"""How long the registry may take to connect, to read, and to write a part of its answer."""
 POLL_SECONDS = 0.1
 
 _OF_ONE_CONNECTION = {
@@ -57,8 +57,9 @@ class ProxyLine(httpcore2.AsyncNetworkBackend):
         return stream
 
 
-def proxy(port: int) -> App:
+def proxy(port: int, seconds: float = SECONDS) -> App:
     """Return the application that passes requests on to the registry behind a port."""
+    timeouts = dict.fromkeys(("connect", "read", "write", "pool"), seconds)
     pool = httpcore2.AsyncConnectionPool(network_backend=ProxyLine(), max_connections=64, keepalive_expiry=30)
 
     async def passed_on(scope: Scope, receive: Receive, send: Send) -> None:
@@ -78,7 +79,7 @@ def proxy(port: int) -> App:
                 httpcore2.URL(scheme=b"http", host=LOOPBACK.encode(), port=port, target=_target(scope)),
                 headers=[*_kept(scope["headers"], b"content-length"), *_length(scope["method"], body)],
                 content=body,
-                extensions={"timeout": SECONDS},
+                extensions={"timeout": timeouts},
             ) as answer:
                 started = True
                 headers = list(_kept(answer.headers))
