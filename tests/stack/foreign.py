@@ -1,7 +1,9 @@
 """Requests as a browser sends them on behalf of a page: of another site, or of the server's own."""
 
 import http.client
+import json
 from dataclasses import dataclass, field
+from urllib.parse import quote
 
 EVIL = "https://evil.example"
 FOREIGN = {
@@ -58,3 +60,27 @@ def assert_refused(answer: Answer) -> None:
     """It was refused, and no page may read why."""
     assert answer.status == 403 and "nothing was done" in answer.text, answer
     assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+def hostile_page(dagster: str, mutation: str) -> str:
+    """A page that sends Dagster a mutation in each way it can; `attack()` tells what came of those that tell."""
+    by_get = f"{dagster}/graphql?query={quote(mutation)}"
+    return f"""
+        <a href="{dagster}/assets">an alert</a>
+        <img src="{by_get}">
+        <form method="post" enctype="text/plain" target="frame" action="{by_get}"><input name="a"></form>
+        <iframe name="frame"></iframe>
+        <script>
+          const body = JSON.stringify({{query: {json.dumps(mutation)}}})
+          const send = (type, mode) =>
+            fetch("{dagster}/graphql", {{
+              method: "POST", body, mode, headers: {{"Content-Type": type}}, credentials: "include",
+            }}).then((answer) => answer.type, () => "refused")
+          const listen = () => new Promise((done) => {{
+            const socket = new WebSocket("{dagster.replace("http:", "ws:")}/graphql", "graphql-ws")
+            socket.onopen = () => done("open")
+            socket.onerror = () => done("refused")
+          }})
+          document.forms[0].submit()
+          window.attack = () => Promise.all([send("text/plain", "no-cors"), send("application/json", "cors"), listen()])
+        </script>"""
