@@ -6,7 +6,7 @@ from lakehouse.commands import deploy, pipeline, reading, stack, streaming, tabl
 from lakehouse.errors import LakehouseError
 
 COMMANDS = (
-    *(stack.demo, stack.up, stack.down, stack.run, stack.doctor),
+    *(stack.demo, stack.up, stack.down, stack.ui, stack.run, stack.doctor),
     *(reading.status, reading.query),
     streaming.stream,
     *(tables.ledger, tables.dead_letters, tables.redrive, tables.replay, tables.resume, tables.maintain),
@@ -31,7 +31,7 @@ def main() -> None:
 
     \b
     See it work:         lakehouse demo
-    Work with it:        lakehouse up, then open the UI it names
+    Work with it:        lakehouse up, then open the link it prints
     Take what comes:     lakehouse stream
     See how far it is:   lakehouse status
     See that all came:   lakehouse ledger stock_trades

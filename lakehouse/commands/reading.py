@@ -22,7 +22,8 @@ def status() -> None:
         from lakehouse.local import show, stack
         from lakehouse.local.home import Home
 
-        show.servers(stack.status(Home.default()))
+        home = Home.default()
+        show.servers(stack.status(home), home)
     declared = config.load()
     with connected(declared) as systems:
         console.console.print(console.topics(status(declared, systems)))
