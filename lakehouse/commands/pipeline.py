@@ -88,6 +88,7 @@ def rehearse(topics: tuple[str, ...], records: int, as_json: bool, junit: Path |
     from assets.ingestion import Systems
     from assets.rehearsal import rehearse
     from lakehouse import config, gate
+    from lakehouse.sensitive import unquoted
     from lakehouse.systems import connected
 
     outcomes: list[gate.Outcome] = []
@@ -99,7 +100,8 @@ def rehearse(topics: tuple[str, ...], records: int, as_json: bool, junit: Path |
             for topic in chosen:
                 asset = f"iceberg/{topic.name}"
                 try:
-                    done = rehearse(known.namespace, topic, systems, records)
+                    with unquoted(topic):
+                        done = rehearse(known.namespace, topic, systems, records)
                     outcomes += gate.of_findings(asset, done.findings)
                 except LakehouseError as error:
                     outcomes.append(gate.Outcome(asset, "rehearsal", "not run", str(error)))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lakehouse.sensitive import unquoted
 from lakehouse.terminal import echo
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def ledger(topic: str, deep: bool, log: bool, as_json: bool) -> None:
 
     declared = config.load()
     found = declared.topic(topic)
-    with connected(declared) as r:
+    with connected(declared) as r, unquoted(found):
         if deep or log:
             systems = Systems(r.kafka, r.schema_registry, r.spark, r.catalog)
             proof = prove(declared.namespace, found, systems, whole_log=log)
@@ -57,7 +58,7 @@ def dead_letters(topic: str, newest: int, as_json: bool) -> None:
     from lakehouse.systems import connected
 
     declared = config.load()
-    with connected(declared) as systems:
+    with connected(declared) as systems, unquoted(declared.topic(topic)):
         found = waiting(systems.catalog, declared.namespace, declared.topic(topic), newest)
     if as_json:
         echo(json.dumps(asdict(found), indent=2, default=str))
@@ -80,7 +81,7 @@ def redrive(topic: str) -> None:
     from lakehouse.systems import connected
 
     declared = config.load()
-    with connected(declared) as systems:
+    with connected(declared) as systems, unquoted(declared.topic(topic)):
         done = redrive(declared.namespace, declared.topic(topic), systems)
         echo(f"{done.tried:,} dead letters decoded again, {done.landed:,} are rows now")
         if done.landed:
@@ -100,7 +101,7 @@ def replay(topic: str, since: str, branch: str | None) -> None:
     from lakehouse.systems import connected
 
     declared = config.load()
-    with connected(declared) as systems:
+    with connected(declared) as systems, unquoted(declared.topic(topic)):
         done = replay(declared.namespace, declared.topic(topic), systems, since, branch)
         echo(f"{done.counts.consumed:,} records read again, {done.counts.rows:,} rows in {branch or 'main'}")
         if done.snapshot_id and not branch:
@@ -142,8 +143,9 @@ def maintain(topics: tuple[str, ...]) -> None:
     declared = config.load()
     with connected(declared) as systems:
         for name in topics or declared.by_spark:
-            for done in maintain(declared.namespace, declared.topic(name), systems.catalog, systems.spark):
-                echo(f"{done.table}: {', '.join(done.done) or 'nothing to do'} ({done.seconds:.1f} s)")
+            with unquoted(declared.topic(name)):
+                for done in maintain(declared.namespace, declared.topic(name), systems.catalog, systems.spark):
+                    echo(f"{done.table}: {', '.join(done.done) or 'nothing to do'} ({done.seconds:.1f} s)")
 
 
 def _show_readers(declared: Config, topic: str, systems: Any) -> None:
