@@ -14,6 +14,7 @@ from lakehouse.config import Config
 from lakehouse.errors import LakehouseError, UnclearState
 from lakehouse.freshness import Hop
 from lakehouse.lag import snapshots_behind
+from lakehouse.markdown import escaped
 from lakehouse.topic import Topic
 from resources.aws import Glue
 from resources.catalog import Catalog, snapshot_at
@@ -40,7 +41,7 @@ def registration_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
 
     @step(spec, pool=f"glue_{group(entry)}")
     def glue_registration(context: dg.AssetExecutionContext, catalog: Catalog, glue: Glue) -> dg.MaterializeResult:
-        with explained():
+        with explained(entry):
             topic = topic_of(entry, context)
             registered = register(config, topic, catalog, glue)
             snapshot_id = snapshot_at(catalog, registered)
@@ -125,7 +126,7 @@ def registration_check(config: Config, topic: Topic) -> Standing:
             check_name=REGISTRATION,
             asset_key=["glue", topic.name],
             passed=hop.fresh,
-            description=hop.said,
+            description=escaped(hop.said),
             metadata={
                 "glue_snapshot_id": str(shown),
                 "iceberg_snapshot_id": str(table.metadata.current_snapshot_id),

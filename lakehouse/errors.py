@@ -60,6 +60,24 @@ class BadRecords(LakehouseError):
         )
 
 
+class Unforeseen(LakehouseError):
+    """An error that nobody foresaw, in work on a topic whose values must not be shown: its text may quote them."""
+
+    def __init__(self, topic: str, error: Exception):
+        """
+        Args:
+            topic: The entry of lakehouse.yaml.
+            error: What happened; only its type and Spark's name for it are kept.
+        """
+        named = getattr(error, "getCondition", lambda: None)()
+        what = f"{type(error).__name__} {named}" if named else type(error).__name__
+        super().__init__(
+            f"Work on topic '{topic}' ended with {what}. Its text is not shown, since it may quote values of columns "
+            f"that are sensitive; what was published before stays. Run it again; if it fails again, look into it with "
+            f"a copy of the topic without such values"
+        )
+
+
 class CommitConflict(LakehouseError):
     """Another writer published first: this batch was not published and may be tried again from the new offsets."""
 

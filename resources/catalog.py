@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pydantic import PrivateAttr
 
-from lakehouse import evolution, layout, naming
+from lakehouse import evolution, layout, naming, sensitive
 from lakehouse.batch import COUNTS
 from lakehouse.errors import CommitConflict, ConfigError, LakehouseError, Unreachable
 from lakehouse.schema import Shape
@@ -148,7 +148,7 @@ class Catalog(dg.ConfigurableResource):
         from pyiceberg.exceptions import CommitFailedException
 
         for attempt in range(1, ALTER_ATTEMPTS + 1):
-            existing = existing or self.load(namespace, table) or self._create(namespace, table, schema)
+            existing = existing or self.load(namespace, table) or self._create(namespace, table, schema, former)
             found = evolution.changes(existing.schema(), Shape(schema.as_struct(), former or {}))
             evolution.refusals(found, f"{namespace}.{table}")
             if not any(change.ddl for change in found):
@@ -165,11 +165,14 @@ class Catalog(dg.ConfigurableResource):
                 existing = None
         raise AssertionError("the last attempt returns or raises")
 
-    def _create(self, namespace: str, table: str, schema: Schema) -> Table:
+    def _create(
+        self, namespace: str, table: str, schema: Schema, former: Mapping[str, tuple[str, ...]] | None
+    ) -> Table:
+        properties = PROPERTIES | ({sensitive.FORMER: json.dumps(former)} if former else {})
         for attempt in range(CREATE_ATTEMPTS):
             try:
                 self.iceberg().create_namespace_if_not_exists(namespace)
-                return self.iceberg().create_table((namespace, table), schema, properties=PROPERTIES)
+                return self.iceberg().create_table((namespace, table), schema, properties=properties)
             except Exception:
                 # Another writer may have made either first; catalogs say so in different ways.
                 existing = self.load(namespace, table)
