@@ -7,12 +7,12 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from lakehouse.errors import CommitConflict, LakehouseError, Unreachable
+from lakehouse.errors import CommitConflict, LakehouseError, Stalled, Unreachable
 
 RETRY = dg.RetryPolicy(max_retries=3, delay=5, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
 """For systems that come back. What cannot heal by itself is raised with `allow_retries=False`."""
 
-HEALS = (Unreachable, CommitConflict)
+HEALS = (Unreachable, Stalled, CommitConflict)
 
 
 @contextmanager
