@@ -7,14 +7,14 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from lakehouse.errors import CommitConflict, LakehouseError, Unforeseen, Unreachable
+from lakehouse.errors import CommitConflict, LakehouseError, Stalled, Unforeseen, Unreachable
 from lakehouse.sensitive import unquoted
 from lakehouse.topic import Topic
 
 RETRY = dg.RetryPolicy(max_retries=3, delay=5, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
 """For systems that come back. What cannot heal by itself is raised with `allow_retries=False`."""
 
-HEALS = (Unreachable, CommitConflict, Unforeseen)
+HEALS = (Unreachable, Stalled, CommitConflict, Unforeseen)
 
 
 @contextmanager

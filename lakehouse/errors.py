@@ -34,6 +34,24 @@ class Unreachable(LakehouseError):
         self.system, self.where = system, where
 
 
+class Stalled(LakehouseError):
+    """A system took work and stopped making progress, or stopped answering; the work was given up."""
+
+    def __init__(self, system: str, where: str, problem: str):
+        """
+        Args:
+            system: The system's name.
+            where: The address, never with credentials.
+            problem: What it did not do, and for how long.
+        """
+        super().__init__(
+            f"{system} at {where} {problem}. The operation was cancelled, and nothing that it had not committed is "
+            f"kept. Check that the server is up and has executors (`lakehouse status`, its log), then run it again; "
+            f"if the work is legitimate, raise 'stall_seconds' of that system in lakehouse.yaml"
+        )
+        self.system, self.where, self.problem = system, where, problem
+
+
 class UnclearState(LakehouseError):
     """Going on could lose or duplicate data: stopped, with nothing changed, until somebody decides."""
 
