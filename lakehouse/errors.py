@@ -62,3 +62,21 @@ class BadRecords(LakehouseError):
 
 class CommitConflict(LakehouseError):
     """Another writer published first: this batch was not published and may be tried again from the new offsets."""
+
+
+class ClockSkew(LakehouseError):
+    """The clock of this machine is behind a table's history: a commit would make the table unreadable for Java."""
+
+    def __init__(self, table: str, newest: str, now: str, behind_seconds: float):
+        """
+        Args:
+            table: The table's name with its namespace.
+            newest: The time (UTC) of the newest entry in its history.
+            now: This machine's time (UTC).
+            behind_seconds: By how much the latter is earlier.
+        """
+        super().__init__(
+            f"This machine's clock shows {now} UTC, {behind_seconds:.0f} s before the newest entry in the history of "
+            f"{table} ({newest} UTC). Nothing was committed, because Spark and Athena could no longer read the table. "
+            f"Synchronize the clocks of all machines that write (`timedatectl`, `chronyc tracking`) and run it again"
+        )

@@ -69,10 +69,15 @@ class Catalog(dg.ConfigurableResource):
             from pyiceberg.catalog import load_catalog
             from sqlalchemy.exc import OperationalError
 
-            kind = {"sql": {"type": "sql", "uri": self.uri or ""}, "glue": {"type": "glue"}}.get(self.type)
-            if kind is None:
+            implementations = {"sql": "ClockCheckedSqlCatalog", "glue": "ClockCheckedGlueCatalog"}
+            if self.type not in implementations:
                 raise ConfigError(f"Catalog type '{self.type}' is not known. Use 'sql' or 'glue' in lakehouse.yaml")
-            settings = kind | {"warehouse": self.warehouse} | self.file_io()
+            settings = {
+                "py-catalog-impl": f"resources.clock_checked.{implementations[self.type]}",
+                "warehouse": self.warehouse,
+                **({"uri": self.uri} if self.uri else {}),
+                **self.file_io(),
+            }
             try:
                 self._catalog = load_catalog(naming.CATALOG, **settings)
             except OperationalError:
