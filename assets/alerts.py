@@ -6,7 +6,7 @@ without a run. Messages hold names, sentences and counts, never the message of a
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from urllib.parse import quote, urlencode
 
 import dagster as dg
@@ -25,6 +25,38 @@ MOST_FAILING = 1000
 """Checks remembered as failing. Of more, the oldest are forgotten, and told of again when they fail again."""
 MOST_LISTED = 10
 """Steps, assets or numbers in one message."""
+
+
+class Sending:
+    """The messages of one tick, of which those that were taken are never sent again.
+
+    Attributes: `sent` counts them.
+    """
+
+    def __init__(self, context: dg.SensorEvaluationContext, alerts: Webhook) -> None:
+        self.sent = 0
+        self._context, self._alerts = context, alerts
+        self._until = time.monotonic() + MOST_SECONDS
+
+    def took(self, headline: str, lines: Sequence[str], path: str) -> bool:
+        """Send a message; whether it was taken. Where not, the rest waits for the next tick.
+
+        Raises: Unreachable when it is the first, so that the tick fails and its cursor stays.
+        """
+        try:
+            self._alerts.send(headline, lines, path)
+        except Unreachable as error:
+            if not self.sent:
+                raise
+            self._context.log.error(f"{self.sent} messages were sent, the rest waits for the next tick. {error}")
+            return False
+        self.sent += 1
+        return True
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the rest has to wait for the next tick."""
+        return time.monotonic() > self._until
 
 
 @dg.run_failure_sensor(
@@ -77,23 +109,17 @@ def alert_failed_checks(context: dg.SensorEvaluationContext, alerts: Webhook) ->
     after, failing = seen["after"], dict.fromkeys(seen["failing"])
     # Not instance.get_event_records: over SQLite it cannot read checks of all runs by id, and it is deprecated.
     events = log.get_logs_for_all_runs_by_log_id(after, dg.DagsterEventType.ASSET_CHECK_EVALUATION, MOST_EVENTS)
-    sent, until = 0, time.monotonic() + MOST_SECONDS
+    sending = Sending(context, alerts)
     for storage_id, entry in events.items():
         evaluation = entry.get_dagster_event().asset_check_evaluation_data
         if _is_ours(context, evaluation) and _turned(evaluation, failing):
-            try:
-                alerts.send(*_verdict(evaluation))
-            except Unreachable as error:
-                if not sent:
-                    raise
-                context.log.error(f"{sent} messages were sent, the rest waits for the next tick. {error}")
+            if not sending.took(*_verdict(evaluation)):
                 break
-            sent += 1
             _remember(evaluation, failing)
         after = storage_id
-        if time.monotonic() > until:
+        if sending.is_late:
             break
-    return _result(after, failing, f"Messages sent: {sent}" if sent else "No check changed")
+    return _result(after, failing, f"Messages sent: {sending.sent}" if sending.sent else "No check changed")
 
 
 def _result(after: int, failing: dict[str, None], said: str) -> dg.SensorResult:

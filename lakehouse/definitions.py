@@ -9,11 +9,13 @@ import dagster as dg
 from assets.alerts import alert_failed_checks, alert_failed_runs
 from assets.deployment import deployment_definitions
 from assets.freshness_sensor import freshness_sensor
+from assets.heartbeat import heartbeat
 from assets.open_lineage import lineage_sensor
 from assets.rest import SYSTEM as REST_CATALOG
 from assets.schedules import nightly
 from assets.sensors import topic_offsets_sensor
 from assets.stream_job import stream_definitions
+from assets.tick_alerts import alert_failed_ticks
 from assets.topic import route_definitions, topic_definitions
 from lakehouse import config as configuration
 from lakehouse.config import Config
@@ -58,6 +60,8 @@ def _all(config: Config) -> dg.Definitions:
             automation,
             alert_failed_runs,
             alert_failed_checks,
+            alert_failed_ticks,
+            heartbeat,
         ],
         resources=build_resources(config, environment_name()),
         executor=dg.in_process_executor,

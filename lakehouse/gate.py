@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -13,8 +14,10 @@ from assets.audit import Finding
 from assets.entry import partitions
 from lakehouse.checks import RowCount
 from lakehouse.config import Config
-from lakehouse.errors import LakehouseError
+from lakehouse.errors import reason, trace
 from lakehouse.topic import Topic
+
+_LOG = logging.getLogger(__name__)
 
 Verdict = Literal["passed", "warned", "failed", "not run"]
 
@@ -91,8 +94,10 @@ def declared(config: Config, topics: Sequence[Topic], systems: Any) -> Iterator[
             found = quality.findings(
                 spark, systems.catalog, config.namespace, current, checks, table, snapshot.snapshot_id, {}
             )
-        except LakehouseError as error:
-            yield from (Outcome(asset, name, "not run", str(error)) for name in checks)
+        except Exception as error:
+            if where := trace(error):
+                _LOG.error("The checks of %s could not be run. %s", asset, where)
+            yield from (Outcome(asset, name, "not run", reason(error)) for name in checks)
             continue
         yield from of_findings(asset, found)
 

@@ -39,9 +39,9 @@ def test_upkeep_and_proof_come_every_day_and_not_with_every_run(loaded):
     assert {(s.job_name, s.default_status) for s in loaded.schedules} == {("ledger", running), ("maintenance", running)}
 
 
-def test_failed_runs_and_checks_are_alerted_of_from_the_start(loaded):
+def test_what_fails_is_alerted_of_from_the_start(loaded):
     sensors = {sensor.name: sensor.default_status for sensor in loaded.sensors}
-    for name in ("alert_failed_runs", "alert_failed_checks"):
+    for name in ("freshness", "alert_failed_runs", "alert_failed_checks", "alert_failed_ticks", "heartbeat"):
         assert sensors[name] == dg.DefaultSensorStatus.RUNNING
 
 
