@@ -129,9 +129,12 @@ def _result(after: int, failing: dict[str, None], said: str) -> dg.SensorResult:
 
 
 def _is_ours(context: dg.SensorEvaluationContext, evaluation: dg.AssetCheckEvaluation) -> bool:
-    """Whether the check is of this code location: other projects may share the instance, and so the log."""
+    """Whether the asset is of this code location: other projects may share the instance, and so the log.
+
+    Not whether the check is: a stream also reports of topics that are not declared as `continuous`.
+    """
     repository = context.repository_def
-    return repository is None or evaluation.asset_check_key in repository.asset_graph.asset_check_keys
+    return repository is None or repository.asset_graph.has(evaluation.asset_key)
 
 
 def _turned(evaluation: dg.AssetCheckEvaluation, failing: dict[str, None]) -> bool:

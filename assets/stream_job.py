@@ -7,6 +7,7 @@ import dagster as dg
 from assets.failures import explained
 from assets.freshness_sensor import IN_PROGRESS
 from assets.streaming import Streaming, chosen
+from assets.streaming_check import kafka_check
 from lakehouse.config import Config
 from resources.aws import Glue
 from resources.catalog import Catalog
@@ -80,4 +81,5 @@ def stream_definitions(config: Config) -> dg.Definitions:
             return dg.SkipReason(f"Run {running[0].run_id} takes the topics")
         return dg.RunRequest()
 
-    return dg.Definitions(jobs=[job], sensors=[keep_streaming])
+    made = dg.Definitions(jobs=[job], sensors=[keep_streaming])
+    return dg.Definitions.merge(made, kafka_check()) if continuous else made

@@ -15,6 +15,7 @@ from assets.entry import partitions
 from lakehouse.checks import RowCount
 from lakehouse.config import Config
 from lakehouse.errors import reason, trace
+from lakehouse.streamed import CHECK as STREAMING
 from lakehouse.topic import Topic
 
 _LOG = logging.getLogger(__name__)
@@ -61,6 +62,9 @@ def standing(config: Config, names: Collection[str], there: Collection[str]) -> 
     failures = {event.step_key: event.step_failure_data for event in done.filter_events(lambda e: e.is_step_failure)}
     for check in chosen:
         for key in check.check_keys:
+            if key.name == STREAMING:
+                # The instance of this run knows of no stream: lakehouse/streamed.py asks the one that does.
+                continue
             asset = key.asset_key.to_user_string()
             if key not in reported:
                 yield Outcome(asset, key.name, "not run", _reason(failures.get(check.op.name)))

@@ -183,13 +183,15 @@ class Kafka(dg.ConfigurableResource):
         Returns: as `offsets`; and by topic, why it could not be read.
         Raises: Unreachable.
         """
+        if not topics:
+            return {}, {}
         try:
             return self.offsets(list(self.describe(topics))), {}
         except Unreachable:
             raise
         except Exception as error:
-            if len(topics) < 2:
-                return {}, dict.fromkeys(topics, error)
+            if len(topics) == 1:
+                return {}, {topics[0]: error}
         # One bad topic among many costs a few requests more, and not one a topic.
         half = len(topics) // 2
         found, faults = self.readable(topics[:half])

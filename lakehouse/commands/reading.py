@@ -12,7 +12,7 @@ def status() -> None:
     """Show each server, and per topic how far it has come: end offset, ingested offset, lag, Glue, Snowflake."""
     from rich.markup import escape
 
-    from lakehouse import config, console
+    from lakehouse import config, console, streamed
     from lakehouse.last_run import failures
     from lakehouse.status import status
     from lakehouse.systems import connected
@@ -28,6 +28,8 @@ def status() -> None:
         console.console.print(console.topics(status(declared, systems)))
         for topic, reason in failures([*declared.topics]).items():
             console.console.print(f"[red]✗[/] {topic}: the last run failed. {escape(reason)}")
+        for (asset, check), reason in streamed.failures(declared, [*declared.topics, *declared.routes]).items():
+            console.console.print(f"[red]✗[/] {asset}: a stream reports that '{check}' fails. {escape(reason)}")
 
 
 @click.command(short_help="Run SQL in Snowflake, or another engine.")

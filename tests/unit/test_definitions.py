@@ -76,6 +76,8 @@ def test_a_continuous_topic_is_left_to_the_stream_which_is_kept_running(tmp_path
     for hop in ("iceberg", "glue", "snowflake"):
         assert graph.get(dg.AssetKey([hop, "theirs"])).automation_condition is None
         assert graph.get(dg.AssetKey([hop, "users"])).automation_condition is not None
+    streamed = {check.asset_key.to_user_string() for check in graph.asset_check_keys if check.name == "streaming"}
+    assert streamed == {"iceberg/theirs", "glue/theirs", "snowflake/theirs", "stream/kafka"}
     status = {dg.DefaultSensorStatus.STOPPED: loaded, dg.DefaultSensorStatus.RUNNING: with_stream}
     for expected, found in status.items():
         sensor = found.get_repository_def().get_sensor_def("keep_streaming")
