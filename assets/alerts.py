@@ -26,6 +26,11 @@ MOST_FAILING = 1000
 MOST_LISTED = 10
 """Steps, assets or numbers in one message."""
 
+RESTARTED = "lakehouse/restarted"
+"""The tag of runs that a sensor starts again whenever one ends."""
+LASTING_SECONDS = 600
+"""Such a run that lasted so long worked."""
+
 
 class Sending:
     """The messages of one tick, of which those that were taken are never sent again.
@@ -76,6 +81,8 @@ def alert_failed_runs(context: dg.RunFailureSensorContext, alerts: Webhook) -> d
     if not alerts.url:
         return dg.SkipReason(OFF)
     run = context.dagster_run
+    if _fails_again(context.instance, run):
+        return dg.SkipReason(f"Run {run.run_id} failed as the one before it did, of which a message was sent")
     assets = _listed(sorted(key.to_user_string() for key in run.asset_selection or ()))
     hidden = run.job_name.startswith("__")  # Dagster's own name for a selection of assets
     lines = [*_failures(context), *([f"Assets: {assets}"] if assets and not hidden else []), f"Run {run.run_id}"]
@@ -169,6 +176,16 @@ def _numbers(evaluation: dg.AssetCheckEvaluation) -> str:
     kinds = (dg.IntMetadataValue, dg.FloatMetadataValue)
     numbers = {name: value.value for name, value in evaluation.metadata.items() if isinstance(value, kinds)}
     return _listed([f"{name} {number:,}" for name, number in numbers.items() if number is not None])
+
+
+def _fails_again(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Whether a run that is started again for ever failed soon, after one that failed: nothing worked in between."""
+    if RESTARTED not in run.tags:
+        return False
+    [record] = instance.get_run_records(dg.RunsFilter(run_ids=[run.run_id]))
+    lasted = (record.end_time or time.time()) - record.start_time if record.start_time else 0.0
+    before = instance.get_runs(dg.RunsFilter(job_name=run.job_name), cursor=run.run_id, limit=1)
+    return lasted < LASTING_SECONDS and bool(before) and before[0].status == dg.DagsterRunStatus.FAILURE
 
 
 def _failures(context: dg.RunFailureSensorContext) -> Iterator[str]:

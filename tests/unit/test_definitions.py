@@ -92,6 +92,12 @@ def test_one_run_of_the_stream_is_enough(loaded):
         assert run.run_id in keep(context).skip_message
         instance.report_run_failed(run)
         assert isinstance(keep(context), dg.RunRequest)
+        # What fails again and again is not started each time that somebody looks.
+        again = instance.add_run(dg.DagsterRun("stream", status=dg.DagsterRunStatus.STARTED))
+        instance.report_run_failed(again)
+        assert keep(context).skip_message.startswith("The last runs failed: the next one is started in ")
+        instance.delete_run(again.run_id)
+        assert isinstance(keep(context), dg.RunRequest)
 
 
 def test_a_route_has_the_assets_of_a_topic_with_a_partition_each(tmp_path, monkeypatch):
