@@ -11,6 +11,7 @@ from assets.failures import heals
 from assets.standing import Standing
 from lakehouse.automation import hourly
 from lakehouse.errors import reason
+from lakehouse.markdown import escaped
 from lakehouse.streamed import CHECK, KAFKA, failure
 from lakehouse.topic import Topic
 
@@ -90,7 +91,7 @@ class Verdicts:
                 check_name=CHECK,
                 passed=not told,
                 severity=dg.AssetCheckSeverity.ERROR,
-                description=f"{said}{more}" if told else HOLDS,
+                description=escaped(f"{said}{more}") if told else HOLDS,
             )
         )
 
@@ -102,7 +103,7 @@ def streaming_check(entry: Topic, hop: str) -> Standing:
     def streaming(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         failing = failure(context.instance, (hop, entry.name))
         return dg.AssetCheckResult(
-            check_name=CHECK, asset_key=[hop, entry.name], passed=not failing, description=failing or HOLDS
+            check_name=CHECK, asset_key=[hop, entry.name], passed=not failing, description=escaped(failing) or HOLDS
         )
 
     return Standing(CHECK, "The stream can serve it. Where it cannot, this says why.", frozenset(), streaming)
@@ -115,6 +116,6 @@ def kafka_check() -> dg.Definitions:
     @dg.asset_check(asset=spec.key, name=CHECK, automation_condition=hourly(), description="Streams can reach Kafka.")
     def kafka_is_reached(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         failing = failure(context.instance, KAFKA)
-        return dg.AssetCheckResult(passed=not failing, description=failing or HOLDS)
+        return dg.AssetCheckResult(passed=not failing, description=escaped(failing) or HOLDS)
 
     return dg.Definitions(assets=[spec], asset_checks=[kafka_is_reached])

@@ -15,7 +15,10 @@ from assets.entry import partitions
 from lakehouse.checks import RowCount
 from lakehouse.config import Config
 from lakehouse.errors import reason, trace
+from lakehouse.markdown import plain
+from lakehouse.sensitive import unquoted
 from lakehouse.streamed import CHECK as STREAMING
+from lakehouse.terminal import visible
 from lakehouse.topic import Topic
 
 _LOG = logging.getLogger(__name__)
@@ -72,7 +75,7 @@ def standing(config: Config, names: Collection[str], there: Collection[str]) -> 
             found = reported[key]
             warns = found.severity == dg.AssetCheckSeverity.WARN
             verdict: Verdict = "passed" if found.passed else "warned" if warns else "failed"
-            yield Outcome(asset, key.name, verdict, found.description or "")
+            yield Outcome(asset, key.name, verdict, plain(found.description or ""))
 
 
 def _reason(failure: Any) -> str:
@@ -95,9 +98,10 @@ def declared(config: Config, topics: Sequence[Topic], systems: Any) -> Iterator[
             if not checks or snapshot is None:
                 continue
             spark = systems.spark.session(systems.catalog.spark_settings())
-            found = quality.findings(
-                spark, systems.catalog, config.namespace, current, checks, table, snapshot.snapshot_id, {}
-            )
+            with unquoted(topic):
+                found = quality.findings(
+                    spark, systems.catalog, config.namespace, current, checks, table, snapshot.snapshot_id, {}
+                )
         except Exception as error:
             if where := trace(error):
                 _LOG.error("The checks of %s could not be run. %s", asset, where)
@@ -134,7 +138,7 @@ def as_junit(outcomes: Sequence[Outcome]) -> str:
         case = ElementTree.SubElement(suite, "testcase", classname=outcome.asset, name=outcome.check)
         kind = {"failed": "failure", "not run": "error"}.get(outcome.verdict)
         if kind:
-            ElementTree.SubElement(case, kind, message=outcome.said)
+            ElementTree.SubElement(case, kind, message=visible(outcome.said))
         else:
-            ElementTree.SubElement(case, "system-out").text = f"{outcome.verdict}: {outcome.said}"
+            ElementTree.SubElement(case, "system-out").text = f"{outcome.verdict}: {visible(outcome.said)}"
     return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakehouse.config import Config
+from lakehouse.markdown import plain
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -40,7 +41,7 @@ def failure(instance: dg.DagsterInstance, asset: Collection[str], check: str = C
     if made is not None and made.run_id and made.timestamp > records[0].event.timestamp:
         return ""
     evaluation = records[0].event.get_dagster_event().asset_check_evaluation_data
-    return evaluation.description or "it failed"
+    return plain(evaluation.description or "it failed")
 
 
 def failures(config: Config, names: Collection[str]) -> dict[tuple[str, str], str]:

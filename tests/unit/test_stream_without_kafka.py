@@ -12,6 +12,7 @@ from assets import streaming_check
 from assets.streaming import Streaming
 from lakehouse.config import Config
 from lakehouse.errors import LakehouseError, Unreachable
+from lakehouse.markdown import plain
 from lakehouse.topic import Topic
 from resources.aws import Glue
 from resources.catalog import Catalog
@@ -89,7 +90,7 @@ def history(instance, *asset) -> list[tuple[bool, str]]:
     key = dg.AssetCheckKey(dg.AssetKey(asset), "streaming")
     records = instance.event_log_storage.get_asset_check_execution_history(key, limit=10)
     found = [one.event.get_dagster_event().asset_check_evaluation_data for one in reversed(records)]
-    return [(one.passed, one.description) for one in found]
+    return [(one.passed, plain(one.description)) for one in found]
 
 
 def until(met) -> None:

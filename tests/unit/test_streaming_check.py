@@ -7,6 +7,7 @@ from assets.streaming_check import HOLDS, Verdicts, streaming_check
 from assets.topic import topic_definitions
 from lakehouse.config import Config
 from lakehouse.errors import BadRecords, UnclearState, Unreachable
+from lakehouse.markdown import plain
 from lakehouse.streamed import CHECK, failure, failures
 from lakehouse.topic import Topic
 
@@ -34,7 +35,9 @@ def told():
 
 @pytest.fixture
 def verdicts(told, clock):
-    return Verdicts(lambda one: told.append((one.asset_key.to_user_string(), one.passed, one.description)), clock)
+    return Verdicts(
+        lambda one: told.append((one.asset_key.to_user_string(), one.passed, plain(one.description))), clock
+    )
 
 
 def test_what_needs_a_person_is_told_at_once_and_once_and_when_it_is_over(verdicts, told, clock):
@@ -152,7 +155,7 @@ def test_run_by_a_person_the_check_repeats_the_reason_and_a_run_of_the_table_end
     job = dg.define_asset_job("only_the_check", dg.AssetSelection.checks(check))
     only = dg.Definitions([table], asset_checks=[check], jobs=[job]).resolve_job_def("only_the_check")
     [found] = only.execute_in_process(instance=instance).get_asset_check_evaluations()
-    assert (found.passed, found.description) == (False, str(BAD))
+    assert (found.passed, plain(found.description)) == (False, str(BAD))
     both = dg.materialize([table, check], instance=instance)
     [found] = both.get_asset_check_evaluations()
-    assert (found.passed, found.description) == (True, HOLDS)
+    assert (found.passed, plain(found.description)) == (True, HOLDS)
