@@ -5,6 +5,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -102,6 +103,53 @@ def test_a_damaged_record_of_ports_is_replaced(home, content):
     write_atomically(home.endpoints, content)
     assert set(ports.choose(home, {})) == set(ports.USUAL)
     assert ports.recorded(home)
+
+
+HOLD = """
+import sys
+from lakehouse.local import ports
+with ports.in_turn():
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_stack_that_starts_for_too_long_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("LAKEHOUSE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(ports, "TURN_SECONDS", 0.3)
+    with subprocess.Popen([sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout.readline() == b"held\n"
+        with (
+            pytest.raises(LakehouseError, match=f"process {other.pid}.*Nothing was started.*try again"),
+            ports.in_turn(),
+        ):
+            pass
+        other.stdin.close()
+        other.wait()
+        with ports.in_turn():  # free again
+            pass
+
+
+def test_no_lock_is_where_others_can_write_or_follows_a_link(tmp_path, monkeypatch):
+    monkeypatch.setenv("LAKEHOUSE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "shared"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    (tmp_path / "shared").mkdir()
+    with ports.in_turn():
+        assert list((tmp_path / "shared").iterdir()) == []
+    (lock,) = (tmp_path / "cache").iterdir()
+    assert stat.S_IMODE(lock.stat().st_mode) == 0o600
+    lock.unlink()
+    lock.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(LakehouseError, match="symbolic link"), ports.in_turn():
+        pass
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_every_folder_of_a_state_folder_is_its_owners_only(home):
+    home.folder("a/b")
+    folders = [home.path, home.path / "a", home.path / "a" / "b"]
+    assert {stat.S_IMODE(folder.stat().st_mode) for folder in folders} == {0o700}
 
 
 def test_there_is_no_environment_without_a_stack(home):
