@@ -19,6 +19,9 @@ from lakehouse.errors import LakehouseError
 NEEDED_BYTES = 2 * 1024**3
 """Free disk space below which nothing is started: Kafka and S3 must not meet a full disk in the middle of a write."""
 
+LOW_BYTES = 1024**3
+"""Free disk space below which a running stack is in danger."""
+
 # They separate entries in Java class paths, Kafka's log.dirs and JDBC URLs, none of which can escape them.
 _FORBIDDEN = set(":;,*%#\\\n")
 
@@ -72,6 +75,15 @@ class Home:
                 f" {NEEDED_BYTES / 1024**3:.0f}. Nothing was started. Free some space, or set LAKEHOUSE_HOME to another"
                 " disk"
             )
+
+    def space_warning(self) -> str | None:
+        """Return what is wrong with the free space for a stack that runs; None while there is enough."""
+        if (free := self.free_bytes()) >= LOW_BYTES:
+            return None
+        return (
+            f"The disk of {self.path} has {free / 1024**3:.1f} GiB free. When it is full, Kafka stops and runs fail;"
+            " what was complete before stays. Free some space, then run `lakehouse up`, which starts what has stopped"
+        )
 
     def free_bytes(self) -> int:
         """Free space on the disk that holds (or would hold) this folder, in bytes."""

@@ -45,6 +45,8 @@ def servers(states: list[stack.State], console: Console | None = None) -> None:
         console.print(f"The UI: {ui}/asset-groups")
     for folder in {state.log.parent for state in states}:
         console.print(f"Logs: {escape(str(folder))}/<server>.log", soft_wrap=True)
+        if warning := Home(folder.parent).space_warning():
+            console.print(f"[red]![/] {escape(warning)}", soft_wrap=True)
 
 
 def findings(found: list[Finding]) -> None:

@@ -7,11 +7,13 @@ import subprocess
 import sys
 import tempfile
 
+import dagster as dg
 import pytest
 
+from assets.disk_space import disk_space
 from lakehouse.errors import LakehouseError
 from lakehouse.local import home as home_module
-from lakehouse.local import ports
+from lakehouse.local import ports, show, stack
 from lakehouse.local.credentials import Credentials
 from lakehouse.local.environment import environment
 from lakehouse.local.home import Home, explain_full_disk, write_atomically
@@ -41,6 +43,17 @@ def test_too_little_disk_is_refused_before_anything_is_written(home, monkeypatch
     with pytest.raises(LakehouseError, match="GiB free.*Nothing was started.*LAKEHOUSE_HOME"):
         home.require_usable()
     assert not home.path.exists()
+
+
+def test_a_disk_that_fills_is_noticed_while_the_stack_runs(home, monkeypatch, capsys):
+    monkeypatch.setenv("LAKEHOUSE_HOME", str(home.path))
+    with dg.build_sensor_context() as context:
+        assert "GiB are free" in disk_space(context).skip_message
+        monkeypatch.setattr(home_module, "LOW_BYTES", 1 << 60)
+        with pytest.raises(LakehouseError, match="GiB free.*what was complete before stays.*lakehouse up"):
+            disk_space(context)
+    show.servers(stack.status(home))
+    assert "GiB free" in capsys.readouterr().out
 
 
 def test_a_name_that_java_cannot_hold_is_refused(tmp_path):
@@ -107,7 +120,7 @@ def test_a_damaged_record_of_ports_is_replaced(home, content):
 
 HOLD = """
 import sys
-from lakehouse.local import ports
+from lakehouse.local import ports, show, stack
 with ports.in_turn():
     print("held", flush=True)
     sys.stdin.read()
