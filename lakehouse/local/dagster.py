@@ -35,7 +35,7 @@ def code_server(context: Context) -> Server:
         address=f"grpc://{LOOPBACK}:{port}",
         ready=lambda: True,  # it listens once the definitions are loaded
         env=_env(context),
-        inherits=inherited.for_project_code(),
+        inherits=inherited.for_project_code,
         ports={"dagster-code": context.ports["dagster-code"]},
         prepare=lambda: _prepare(context),
     )
@@ -52,7 +52,7 @@ def webserver(context: Context) -> Server:
         address=url,
         ready=lambda: probe.answers(f"{url}/server_info") and _definitions_loaded(url),
         env=_env(context),
-        inherits=inherited.for_project_code(),
+        inherits=inherited.for_project_code,
         ports={"dagster": context.ports["dagster"]},
         after=("dagster-code",),
     )
@@ -74,7 +74,7 @@ def daemon(context: Context) -> Server:
         address="",
         ready=lambda: _daemons_healthy(url, started),
         env=_env(context),
-        inherits=inherited.for_project_code(),
+        inherits=inherited.for_project_code,
         prepare=prepare,
         after=("kafka", "registry", "s3", "aws", "spark", "snowflake", "dagster"),
     )

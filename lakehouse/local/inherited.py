@@ -12,8 +12,7 @@ from fnmatch import fnmatchcase
 
 from lakehouse import config
 from lakehouse.errors import LakehouseError
-from lakehouse.setting import EnvRef
-from resources.build import environment_name
+from lakehouse.setting import EnvRef, environment_name
 
 EVERY_SERVER = (
     "PATH",
@@ -34,7 +33,7 @@ EVERY_SERVER = (
 )
 """Patterns of the names that every server gets: where programs, libraries and certificates are, and the language."""
 
-PROJECT_CODE = ("LAKEHOUSE_*", "DAGSTER_*", "XDG_*", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
+PROJECT_CODE = ("LAKEHOUSE_*", "DAGSTER_*", "XDG_*", "*_PROXY", "*_proxy")
 
 
 def selected(patterns: Iterable[str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -51,9 +51,9 @@ class Server:
     """What its environment has besides what it inherits."""
     env_once: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Like env, for values made anew by each `up`: a running server that has other ones is kept."""
-    inherits: tuple[str, ...] = ()
-    """Names of variables, or patterns of them, that it gets from the environment of `up` besides
-    `inherited.EVERY_SERVER`."""
+    inherits: Callable[[], Iterable[str]] = tuple
+    """Gives the names of variables, or patterns of them, that it gets from the environment of `up` besides
+    `inherited.EVERY_SERVER`. Called when it starts."""
     ports: Mapping[str, int] = field(default_factory=dict)
     """The ports it listens on, by their names in `ports.USUAL`."""
     after: tuple[str, ...] = ()
@@ -134,7 +134,7 @@ def start(server: Server, home: Home) -> Running:
     log = home.folder("logs") / home.log(server.name).name
     logs.set_aside(log)
     marks = {"LAKEHOUSE_FINGERPRINT": server.fingerprint, "LAKEHOUSE_PORTS": json.dumps(dict(server.ports))}
-    given = {**inherited.selected(server.inherits), **server.env, **server.env_once, **marks}
+    given = {**inherited.selected(server.inherits()), **server.env, **server.env_once, **marks}
     env = {**given, **_own(server.name, home, given)}
     server.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -188,7 +188,8 @@ def _own(server: str, home: Home, given: Mapping[str, str]) -> dict[str, str]:
     temporary = _temporary(server, home)
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(mode=0o700)
-    options = f"{given.get('JAVA_TOOL_OPTIONS', '')} '-Djava.io.tmpdir={temporary}'".strip()
+    quote = '"' if "'" in str(temporary) else "'"
+    options = f"{given.get('JAVA_TOOL_OPTIONS', '')} {quote}-Djava.io.tmpdir={temporary}{quote}".strip()
     marks = {"LAKEHOUSE_HOME": str(home.path), "LAKEHOUSE_SERVER": server}
     return {**marks, "TMPDIR": str(temporary), "JAVA_TOOL_OPTIONS": options}
 

@@ -110,7 +110,7 @@ def server(context: Context, settings: Mapping[str, str] = MappingProxyType({}))
         address=context.environment["SPARK_REMOTE"],
         ready=lambda: _ready(port),
         env={**context.environment, **spark_environment()},
-        inherits=inherited.for_transforms(),
+        inherits=inherited.for_transforms,
         ports={"spark": port},
     )
 

@@ -49,7 +49,7 @@ def _datagen(context: Context) -> Server:
         address="",
         ready=lambda: True,
         env={**context.environment, "LAKEHOUSE_CONFIG": str(config_path().resolve()), "PYTHONUNBUFFERED": "1"},
-        inherits=inherited.for_project_code(),
+        inherits=inherited.for_project_code,
         after=("kafka", "registry"),
     )
 
