@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 import dagster as dg
 
 from lakehouse.errors import Unreachable
+from lakehouse.markdown import plain
 from resources.webhook import Webhook
 
 OFF = "No webhook is configured (`alerts` in lakehouse.yaml): no alerts are sent"
@@ -129,7 +130,7 @@ def _name(evaluation: dg.AssetCheckEvaluation) -> str:
 def _verdict(evaluation: dg.AssetCheckEvaluation) -> tuple[str, list[str], str]:
     """Headline, lines and link of a check that turned."""
     turned = "Check holds again" if evaluation.passed else f"Check failed ({evaluation.severity.value})"
-    lines = [line for line in (evaluation.description, _numbers(evaluation)) if line]
+    lines = [line for line in (plain(evaluation.description or ""), _numbers(evaluation)) if line]
     page = urlencode({"view": "checks", "checkDetail": evaluation.check_name})
     path = "/".join(quote(part, safe="") for part in evaluation.asset_key.path)
     return f"{turned}: {_name(evaluation)}", lines, f"/assets/{path}?{page}"

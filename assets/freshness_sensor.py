@@ -16,6 +16,7 @@ from assets.hops import hops_of, measure
 from assets.rest import SYSTEM as REST_CATALOG
 from lakehouse.config import Config
 from lakehouse.freshness import CHECK, NAMES, Hop, first_stale, summary
+from lakehouse.markdown import escaped
 from lakehouse.topic import Topic
 from resources.aws import Glue
 from resources.build import is_configured
@@ -113,7 +114,7 @@ def _news(
                 check_name=CHECK,
                 passed=passed,
                 severity=dg.AssetCheckSeverity.ERROR,
-                description=summary(here),
+                description=escaped(summary(here)),
                 metadata=numbers(entry, here),
             )
 

@@ -24,6 +24,7 @@ from lakehouse.batch import Positions
 from lakehouse.config import Config
 from lakehouse.errors import LakehouseError
 from lakehouse.pacing import EVERY_SECONDS, LEAST_RECORDS, Turns, next_bound, pause
+from lakehouse.sensitive import unquoted
 from lakehouse.topic import Derived, Topic
 from resources.build import another
 from resources.kafka import Kafka
@@ -174,7 +175,8 @@ class Stream:
                 self._stopping.wait(POLL_SECONDS)
                 continue
             try:
-                self._turn(name, systems)
+                with unquoted(*self._sources(name)):
+                    self._turn(name, systems)
             except Exception as error:
                 # Whatever it was, the next turn begins with connections and credentials of its own.
                 systems = _close(systems)
@@ -197,7 +199,8 @@ class Stream:
             event: Event
             try:
                 systems = systems or self._connections()
-                done = keep_pace(self.config.namespace, self.topics[name], systems.catalog, systems.spark)
+                with unquoted(self.topics[name]):
+                    done = keep_pace(self.config.namespace, self.topics[name], systems.catalog, systems.spark)
                 failures, event = 0, Tidied(name, done)
             except Exception as error:
                 failures += 1
@@ -320,6 +323,11 @@ class Stream:
         waits = behind < bound and not self.once
         with self._lock:
             self._turns.give_back(name, began + EVERY_SECONDS if waits else now)
+
+    def _sources(self, name: str) -> list[Topic]:
+        """The topic, and the one that it is derived from: the values that a turn reads."""
+        topic = self.topics[name]
+        return [topic, *([self.config.topic(topic.source.from_topic)] if isinstance(topic.source, Derived) else [])]
 
     def _derive(self, topic: Topic, source: str, systems: Systems) -> None:
         """Compute a derived topic from what its source's table got since."""

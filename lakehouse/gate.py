@@ -14,6 +14,9 @@ from assets.entry import partitions
 from lakehouse.checks import RowCount
 from lakehouse.config import Config
 from lakehouse.errors import LakehouseError
+from lakehouse.markdown import plain
+from lakehouse.sensitive import unquoted
+from lakehouse.terminal import visible
 from lakehouse.topic import Topic
 
 Verdict = Literal["passed", "warned", "failed", "not run"]
@@ -65,7 +68,7 @@ def standing(config: Config, names: Collection[str], there: Collection[str]) -> 
             found = reported[key]
             warns = found.severity == dg.AssetCheckSeverity.WARN
             verdict: Verdict = "passed" if found.passed else "warned" if warns else "failed"
-            yield Outcome(asset, key.name, verdict, found.description or "")
+            yield Outcome(asset, key.name, verdict, plain(found.description or ""))
 
 
 def _reason(failure: Any) -> str:
@@ -88,9 +91,10 @@ def declared(config: Config, topics: Sequence[Topic], systems: Any) -> Iterator[
             if not checks or snapshot is None:
                 continue
             spark = systems.spark.session(systems.catalog.spark_settings())
-            found = quality.findings(
-                spark, systems.catalog, config.namespace, current, checks, table, snapshot.snapshot_id, {}
-            )
+            with unquoted(topic):
+                found = quality.findings(
+                    spark, systems.catalog, config.namespace, current, checks, table, snapshot.snapshot_id, {}
+                )
         except LakehouseError as error:
             yield from (Outcome(asset, name, "not run", str(error)) for name in checks)
             continue
@@ -125,7 +129,7 @@ def as_junit(outcomes: Sequence[Outcome]) -> str:
         case = ElementTree.SubElement(suite, "testcase", classname=outcome.asset, name=outcome.check)
         kind = {"failed": "failure", "not run": "error"}.get(outcome.verdict)
         if kind:
-            ElementTree.SubElement(case, kind, message=outcome.said)
+            ElementTree.SubElement(case, kind, message=visible(outcome.said))
         else:
-            ElementTree.SubElement(case, "system-out").text = f"{outcome.verdict}: {outcome.said}"
+            ElementTree.SubElement(case, "system-out").text = f"{outcome.verdict}: {visible(outcome.said)}"
     return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from lakehouse.errors import LakehouseError
+from lakehouse.terminal import echo
 
 if TYPE_CHECKING:
     from lakehouse.gate import Outcome
@@ -29,7 +30,7 @@ def validate() -> None:
         warnings.simplefilter("ignore", dg.BetaWarning)
         dg.Definitions.validate_loadable(loaded)
     graph = loaded.resolve_asset_graph()
-    click.echo(f"{len(graph.get_all_asset_keys()):,} assets, {len(graph.asset_check_keys):,} checks")
+    echo(f"{len(graph.get_all_asset_keys()):,} assets, {len(graph.asset_check_keys):,} checks")
 
 
 @click.command(short_help="Show what a new schema would do to a topic's table.")
@@ -70,7 +71,7 @@ def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_j
         raise click.UsageError(str(error)) from error
     said = [one.to_json() for one in found]
     lines = [line for one in found for line in one.lines()]
-    click.echo(json.dumps(said if len(said) > 1 else said[0], indent=2) if as_json else "\n".join(lines))
+    echo(json.dumps(said if len(said) > 1 else said[0], indent=2) if as_json else "\n".join(lines))
     raise SystemExit(0 if all(one.accepted for one in found) else 1)
 
 
@@ -87,6 +88,7 @@ def rehearse(topics: tuple[str, ...], records: int, as_json: bool, junit: Path |
     from assets.ingestion import Systems
     from assets.rehearsal import rehearse
     from lakehouse import config, gate
+    from lakehouse.sensitive import unquoted
     from lakehouse.systems import connected
 
     outcomes: list[gate.Outcome] = []
@@ -98,7 +100,8 @@ def rehearse(topics: tuple[str, ...], records: int, as_json: bool, junit: Path |
             for topic in chosen:
                 asset = f"iceberg/{topic.name}"
                 try:
-                    done = rehearse(known.namespace, topic, systems, records)
+                    with unquoted(topic):
+                        done = rehearse(known.namespace, topic, systems, records)
                     outcomes += gate.of_findings(asset, done.findings)
                 except LakehouseError as error:
                     outcomes.append(gate.Outcome(asset, "rehearsal", "not run", str(error)))
@@ -146,7 +149,7 @@ def _report(outcomes: list[Outcome], as_json: bool, junit: Path | None) -> NoRet
     if junit:
         junit.write_text(gate.as_junit(outcomes))
     if as_json:
-        click.echo(gate.as_json(outcomes))
+        echo(gate.as_json(outcomes))
     else:
         console.console.print(*console.outcomes(outcomes), sep="\n")
     raise SystemExit(gate.exit_code(outcomes))

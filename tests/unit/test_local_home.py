@@ -85,9 +85,10 @@ def test_credentials_are_made_once_and_are_their_owners_only(home):
     first = Credentials.of(home)
     assert Credentials.of(home) == first
     files = list((home.path / "secrets").iterdir())
-    assert len(files) == 3
+    assert len(files) == 4
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
-    assert first.aws_secret_access_key not in repr(first) and first.spark_token not in repr(first)
+    for secret in (first.aws_secret_access_key, first.spark_token, first.ui_token):
+        assert secret not in repr(first)
 
 
 def test_ports_stay_from_run_to_run(home):
