@@ -52,7 +52,7 @@ def test_a_disk_that_fills_is_noticed_while_the_stack_runs(home, monkeypatch, ca
         monkeypatch.setattr(home_module, "LOW_BYTES", 1 << 60)
         with pytest.raises(LakehouseError, match="GiB free.*what was complete before stays.*lakehouse up"):
             disk_space(context)
-    show.servers(stack.status(home))
+    show.servers(stack.status(home), home)
     assert "GiB free" in capsys.readouterr().out
 
 
