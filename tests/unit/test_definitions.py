@@ -36,7 +36,16 @@ def test_upkeep_and_proof_come_every_day_and_not_with_every_run(loaded):
         assert nodes(job) == {f"{job}__{topic}" for topic in configuration.load().topics}
         assert not nodes("lakehouse") & nodes(job)
     running = dg.DefaultScheduleStatus.RUNNING
-    assert {(s.job_name, s.default_status) for s in loaded.schedules} == {("ledger", running), ("maintenance", running)}
+    schedules = {(schedule.job_name, schedule.default_status) for schedule in loaded.schedules}
+    assert schedules == {("ledger", running), ("maintenance", running), ("old_runs", running)}
+
+
+def test_only_the_embedded_stack_deletes_runs_and_watches_its_disk(loaded, monkeypatch):
+    assert "disk_space" in {sensor.name for sensor in loaded.sensors}
+    monkeypatch.setenv("LAKEHOUSE_ENV", "aws")
+    elsewhere = defs()
+    assert "disk_space" not in {sensor.name for sensor in elsewhere.sensors}
+    assert "old_runs" not in {schedule.job_name for schedule in elsewhere.schedules}
 
 
 def test_what_fails_is_alerted_of_from_the_start(loaded):
