@@ -17,6 +17,11 @@ RETRY = dg.RetryPolicy(max_retries=3, delay=5, backoff=dg.Backoff.EXPONENTIAL, j
 HEALS = (Unreachable, Stalled, CommitConflict, Unforeseen)
 
 
+def heals(error: Exception) -> bool:
+    """Whether trying again may do: a system is waited for, or nobody foresaw what happened."""
+    return isinstance(error, HEALS) or not isinstance(error, LakehouseError)
+
+
 @contextmanager
 def explained(*topics: Topic) -> Iterator[None]:
     """Turn a LakehouseError into a Failure with its message; anything else passes with its traceback.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 from lakehouse.words import counted
 
 
@@ -116,3 +118,19 @@ class ClockSkew(LakehouseError):
             f"{table} ({newest} UTC). Nothing was committed, because Spark and Athena could no longer read the table. "
             f"Synchronize the clocks of all machines that write (`timedatectl`, `chronyc tracking`) and run it again"
         )
+
+
+def reason(error: BaseException) -> str:
+    """Say why something failed, in words that may be stored, shown and sent.
+
+    Only the texts of this project's errors are written to hold no row and no secret. Of any other error the type is
+    named, and whoever caught it logs the rest.
+    """
+    return str(error) if isinstance(error, LakehouseError) else f"{type(error).__name__} (unforeseen: see the log)"
+
+
+def trace(error: BaseException) -> str:
+    """List the lines of code that an unforeseen error came from, without its text; nothing for this project's own."""
+    if isinstance(error, LakehouseError):
+        return ""
+    return f"{type(error).__name__}:\n{''.join(traceback.format_tb(error.__traceback__))}"
