@@ -1,9 +1,12 @@
 """The command line: one list of all commands."""
 
+import sys
+
 import click
 
 from lakehouse.commands import deploy, pipeline, reading, stack, streaming, tables
 from lakehouse.errors import LakehouseError
+from lakehouse.terminal import print_traceback, visible
 
 COMMANDS = (
     *(stack.demo, stack.up, stack.down, stack.ui, stack.run, stack.doctor),
@@ -16,13 +19,20 @@ COMMANDS = (
 
 
 class _Commands(click.Group):
-    """Prints the project's own errors as one sentence, without a traceback, and ends with exit code 1."""
+    """Prints the project's own errors as one sentence, without a traceback, and ends with exit code 1.
+
+    What errors quote from records cannot act on the terminal.
+    """
 
     def invoke(self, ctx: click.Context) -> object:
+        sys.excepthook = print_traceback
         try:
             return super().invoke(ctx)
         except LakehouseError as error:
-            raise click.ClickException(str(error)) from error
+            raise click.ClickException(visible(str(error))) from error
+        except click.ClickException as error:
+            error.message = visible(error.message)
+            raise
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

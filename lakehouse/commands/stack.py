@@ -76,7 +76,7 @@ def run(command: tuple[str, ...]) -> None:
     found = shutil.which(command[0])
     if found is None:
         raise click.ClickException(f"There is no program '{command[0]}'. Nothing was run. Correct its name or PATH")
-    os.execve(found, command, {**os.environ, **environment()})
+    os.execve(found, command, {**os.environ, **environment()})  # noqa: S606 (the user's own command)
 
 
 @click.command(short_help="Take simulated trades all the way to Snowflake.")

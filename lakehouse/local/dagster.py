@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lakehouse.config import PROJECT, config_path
 from lakehouse.errors import LakehouseError
-from lakehouse.local import guard, probe, ui_login
+from lakehouse.local import guard, inherited, probe, ui_login
 from lakehouse.local.context import LOOPBACK, Context
 from lakehouse.local.home import Home, write_atomically
 from lakehouse.local.process import Server, run_tool
@@ -36,6 +36,7 @@ def code_server(context: Context) -> Server:
         address=f"grpc://{LOOPBACK}:{port}",
         ready=lambda: True,  # it listens once the definitions are loaded
         env=_env(context),
+        inherits=inherited.for_project_code,
         ports={"dagster-code": context.ports["dagster-code"]},
         prepare=lambda: _prepare(context),
     )
@@ -51,6 +52,7 @@ def webserver(context: Context) -> Server:
         address=url,
         ready=lambda: probe.answers(f"{url}/server_info") and _definitions_loaded(url, token),
         env={**_env(context), **guard.variables(), TOKEN_VARIABLE: token},
+        inherits=inherited.for_project_code,
         ports={"dagster": port},
         after=("dagster-code",),
     )
@@ -72,6 +74,7 @@ def daemon(context: Context) -> Server:
         address="",
         ready=lambda: _daemons_healthy(url, token, started),
         env=_env(context),
+        inherits=inherited.for_project_code,
         prepare=prepare,
         after=("kafka", "registry", "s3", "aws", "spark", "snowflake", "dagster"),
     )

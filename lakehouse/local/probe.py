@@ -31,6 +31,6 @@ def request_json(
     Raises: OSError when there is none, or a refusal (urllib.error.HTTPError).
     """
     headers = {"Content-Type": "application/json", **(headers or {})}
-    request = urllib.request.Request(url, json.dumps(body).encode(), headers, method=method)
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers, method=method)  # noqa: S310 (own servers)
     with _opener.open(request, timeout=seconds) as answer:
         return json.load(answer)

@@ -23,7 +23,8 @@ def server(context: Context) -> Server:
         "quarkus.log.console.darken": 0,
         "quarkus.console.color": "false",
         "quarkus.http.access-log.enabled": "false",  # six lines a batch
-        "java.io.tmpdir": folder,  # Vert.x makes a folder in it that everybody may write to
+        # Otherwise Vert.x makes a folder that everybody may write to.
+        "quarkus.vertx.cache-directory": context.home.folder("registry/vertx"),
         "apicurio.datasource.url": f"jdbc:h2:file:{folder}/registry;DB_CLOSE_ON_EXIT=FALSE",
     }
     return Server(

@@ -130,7 +130,7 @@ def main() -> None:
     port = int(sys.argv[1])
     hosts = Hosts.of(port)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that the registry is ended too
-    registry = subprocess.Popen(sys.argv[2:], stdin=subprocess.DEVNULL)
+    registry = subprocess.Popen(sys.argv[2:], stdin=subprocess.DEVNULL)  # noqa: S603 (the command of `up`)
     try:
         app = guard.asgi(proxy(_port_of(registry)), hosts)
 

@@ -46,6 +46,8 @@ def servers(states: list[stack.State], home: Home, console: Console | None = Non
         the_ui(ui, home, console)
     for folder in {state.log.parent for state in states}:
         console.print(f"Logs: {escape(str(folder))}/<server>.log", soft_wrap=True)
+    if warning := home.space_warning():
+        console.print(f"[red]![/] {escape(warning)}", soft_wrap=True)
 
 
 def the_ui(address: str, home: Home, console: Console | None = None) -> None:

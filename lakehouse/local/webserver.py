@@ -16,7 +16,7 @@ from lakehouse.local import guard, ui_login
 from lakehouse.local.guard import App, Hosts, Receive, Rule, Scope, Send
 from lakehouse.local.ui_login import Door
 
-TOKEN_VARIABLE = "LAKEHOUSE_UI_TOKEN"
+TOKEN_VARIABLE = "LAKEHOUSE_UI_TOKEN"  # noqa: S105 (a name)
 MAX_FORM_BYTES = 4096
 
 

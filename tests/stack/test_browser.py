@@ -25,7 +25,8 @@ PATIENCE_MS = 300_000
 @pytest.fixture(scope="module")
 def page():
     """A page in Chromium: the system's, else the one that `playwright install chromium` brought."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    names = ("chromium", "chromium-browser", "google-chrome", "chromium-shell")
+    chromium = next(filter(None, map(shutil.which, names)), None)
     with sync_api.sync_playwright() as playwright:
         if not chromium and not Path(playwright.chromium.executable_path).exists():
             pytest.skip("no Chromium; install it, or run `playwright install chromium`")
