@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import PrivateAttr
 
-from lakehouse import evolution, layout, naming
+from lakehouse import evolution, layout, naming, sensitive
 from lakehouse.batch import COUNTS
 from lakehouse.errors import CommitConflict, ConfigError, LakehouseError, Unreachable
 from lakehouse.schema import Shape
@@ -72,7 +72,7 @@ class Catalog(dg.ConfigurableResource):
             from pyiceberg.catalog import load_catalog
             from sqlalchemy.exc import OperationalError
 
-            kinds = {"sql": lambda: {"type": "sql", "uri": self.uri or ""}, "glue": _glue}
+            kinds = {"sql": self._sql, "glue": _glue}
             if self.type not in kinds:
                 raise ConfigError(f"Catalog type '{self.type}' is not known. Use 'sql' or 'glue' in lakehouse.yaml")
             settings = kinds[self.type]() | {"warehouse": self.warehouse} | self.file_io()
@@ -82,6 +82,10 @@ class Catalog(dg.ConfigurableResource):
                 # Two processes that find an empty database both make its tables: the second finds them made.
                 self._catalog = load_catalog(naming.CATALOG, **settings)
         return self._catalog
+
+    def _sql(self) -> dict[str, Any]:
+        """Properties of pyiceberg's SQL catalog."""
+        return {"py-catalog-impl": "resources.clock_checked.ClockCheckedSqlCatalog", "uri": self.uri or ""}
 
     def file_io(self) -> dict[str, str]:
         """How pyiceberg reaches the files, whatever the catalog (PyIceberg, FileIO)."""
@@ -150,7 +154,7 @@ class Catalog(dg.ConfigurableResource):
         from pyiceberg.exceptions import CommitFailedException
 
         for attempt in range(1, ALTER_ATTEMPTS + 1):
-            existing = existing or self.load(namespace, table) or self._create(namespace, table, schema)
+            existing = existing or self.load(namespace, table) or self._create(namespace, table, schema, former)
             found = evolution.changes(existing.schema(), Shape(schema.as_struct(), former or {}))
             evolution.refusals(found, f"{namespace}.{table}")
             if not any(change.ddl for change in found):
@@ -167,11 +171,14 @@ class Catalog(dg.ConfigurableResource):
                 existing = None
         raise AssertionError("the last attempt returns or raises")
 
-    def _create(self, namespace: str, table: str, schema: Schema) -> Table:
+    def _create(
+        self, namespace: str, table: str, schema: Schema, former: Mapping[str, tuple[str, ...]] | None
+    ) -> Table:
+        properties = PROPERTIES | ({sensitive.FORMER: json.dumps(former)} if former else {})
         for attempt in range(CREATE_ATTEMPTS):
             try:
                 self.iceberg().create_namespace_if_not_exists(namespace)
-                return self.iceberg().create_table((namespace, table), schema, properties=PROPERTIES)
+                return self.iceberg().create_table((namespace, table), schema, properties=properties)
             except Exception:
                 # Another writer may have made either first; catalogs say so in different ways.
                 existing = self.load(namespace, table)
@@ -310,7 +317,8 @@ def _glue() -> dict[str, Any]:
 
     session = get_session()
     session.set_default_client_config(Config(connect_timeout=TIMEOUT_SECONDS, read_timeout=TIMEOUT_SECONDS))
-    return {"type": "glue", "botocore_session": session, "glue.max-retries": GLUE_RETRIES}
+    implementation = "resources.clock_checked.ClockCheckedGlueCatalog"
+    return {"py-catalog-impl": implementation, "botocore_session": session, "glue.max-retries": GLUE_RETRIES}
 
 
 def published_table(catalog: Catalog, namespace: str, table: str) -> Table:
