@@ -51,11 +51,13 @@ class Config(Model):
     def topic(self, name: str) -> Topic:
         """The declared topic of that name.
 
-        Raises: ConfigError when there is none, with the nearest name.
+        Raises: ConfigError when there is none, with the nearest name, or when its route makes no table of it.
         """
         if name not in self.topics:
-            for topic in self.routed([name]):
-                return topic
+            for _, _, found in self.matched([name]):
+                if isinstance(found, ConfigError):
+                    raise found
+                return found
             raise ConfigError(f"Topic '{name}' is not declared in lakehouse.yaml.{did_you_mean(name, self.topics)}")
         return self.topics[name]
 
