@@ -12,6 +12,7 @@ import dagster as dg
 from pydantic import PrivateAttr
 
 from lakehouse.errors import Unreachable
+from resources.spark_logs import silence_failed_queries
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,6 +89,7 @@ class Spark(dg.ConfigurableResource):
 
         address = urlsplit(self.remote.partition(";")[0])
         check = "that the server is up (`lakehouse status`), and its address"
+        silence_failed_queries()
         try:
             socket.create_connection((address.hostname or "", address.port or 15002), TIMEOUT_SECONDS).close()
             session = (
