@@ -66,7 +66,7 @@ def _in_spark(config: Config, topic: Topic, answer: Answer, systems: Any) -> Ans
     quoted = {column: naming.spark_identifier(column) for column in answer.scales}
     sums = "".join(f", SUM(CAST({quoted[column]} AS DECIMAL(38,{n})))" for column, n in answer.scales.items())
     table = f"{naming.spark_table(config.namespace, topic.table)} VERSION AS OF {answer.snapshot_id}"
-    row = systems.spark.session(systems.catalog.spark_settings()).sql(f"SELECT COUNT(*){sums} FROM {table}").first()
+    row = systems.spark.session(systems.catalog.spark_settings()).sql(f"SELECT COUNT(*){sums} FROM {table}").first()  # noqa: S608 (all quoted)
     return Answer.of("Spark", answer.snapshot_id, answer.scales, tuple(row))
 
 
@@ -87,7 +87,7 @@ def _through_glue(config: Config, topic: Topic, systems: Any) -> Answer:
     sums = "".join(f', SUM("{_doubled(column)}"::DECIMAL(38,{scale}))' for column, scale in scales.items())
     with duckdb.connect() as connection:
         connection.register("stream", stream)
-        row = connection.execute(f"SELECT COUNT(*){sums} FROM stream").fetchone()
+        row = connection.execute(f"SELECT COUNT(*){sums} FROM stream").fetchone()  # noqa: S608 (all quoted)
     assert row is not None
     return Answer.of("DuckDB through Glue", snapshot_id, scales, row)
 
@@ -108,7 +108,7 @@ def _in_snowflake(config: Config, topic: Topic, systems: Any) -> Answer:
         scales = _scales(config, topic, systems, table)
         quoted = {column: naming.snowflake_identifier(naming.snowflake_name(column)) for column in scales}
         sums = "".join(f", SUM({quoted[column]}::NUMBER(38,{scale}))" for column, scale in scales.items())
-        _, [row] = snowflake.query(f"SELECT COUNT(*){sums} FROM {name}")
+        _, [row] = snowflake.query(f"SELECT COUNT(*){sums} FROM {name}")  # noqa: S608 (all quoted)
         after = snowflake.table_state(config.namespace, topic.table)
         if after and after.metadata_location == state.metadata_location:
             return Answer.of("Snowflake", snapshot_id, scales, row)

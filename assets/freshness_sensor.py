@@ -62,12 +62,10 @@ def freshness_sensor(config: Config) -> dg.SensorDefinition:
         order = sorted(entries, key=lambda name: (name <= cursor.after, name))
         for name in order:
             entry = entries[name]
-            found = [
-                measure(hop, config, topic, systems)
-                for topic in topics_of(entry, context.instance)
-                for hop in hops_of(config, entry)
-            ]
             hops = hops_of(config, entry)
+            found = [
+                measure(hop, config, topic, systems) for topic in topics_of(entry, context.instance) for hop in hops
+            ]
             events += _news(entry, hops, found, context.instance)
             requests += _mending(cursor, entry, hops, found, context.instance)
             cursor.after = name

@@ -9,7 +9,7 @@ from lakehouse.errors import LakehouseError
 from lakehouse.terminal import print_traceback, visible
 
 COMMANDS = (
-    *(stack.demo, stack.up, stack.down, stack.run, stack.doctor),
+    *(stack.demo, stack.up, stack.down, stack.ui, stack.run, stack.doctor),
     *(reading.status, reading.query),
     streaming.stream,
     *(tables.ledger, tables.dead_letters, tables.redrive, tables.replay, tables.resume, tables.maintain),
@@ -41,7 +41,7 @@ def main() -> None:
 
     \b
     See it work:         lakehouse demo
-    Work with it:        lakehouse up, then open the UI it names
+    Work with it:        lakehouse up, then open the link it prints
     Take what comes:     lakehouse stream
     See how far it is:   lakehouse status
     See that all came:   lakehouse ledger stock_trades

@@ -36,6 +36,9 @@ def topics(statuses: Sequence[TopicStatus]) -> Table:
     table = Table("topic", "end offset", "ingested", *(NAMES[asset] for asset in shown), title="Freshness")
     for found in statuses:
         hops = {hop.asset: hop for hop in found.hops}
+        if found.failure:
+            table.add_row(found.topic, f"[red]{plain(found.failure)}[/]", "–", *(_hop(hops.get(a)) for a in shown))
+            continue
         if found.end_offset is None:
             table.add_row(found.topic, "the topic does not exist yet")
             continue

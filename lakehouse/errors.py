@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 from lakehouse.words import counted
 
 
@@ -32,6 +34,24 @@ class Unreachable(LakehouseError):
         said = f": {cause}" if cause else ""
         super().__init__(f"{system} does not answer at {where}{said}. Nothing was changed. Check {check}")
         self.system, self.where = system, where
+
+
+class Stalled(LakehouseError):
+    """A system took work and stopped making progress, or stopped answering; the work was given up."""
+
+    def __init__(self, system: str, where: str, problem: str):
+        """
+        Args:
+            system: The system's name.
+            where: The address, never with credentials.
+            problem: What it did not do, and for how long.
+        """
+        super().__init__(
+            f"{system} at {where} {problem}. The operation was cancelled, and nothing that it had not committed is "
+            f"kept. Check that the server is up and has executors (`lakehouse status`, its log), then run it again; "
+            f"if the work is legitimate, raise 'stall_seconds' of that system in lakehouse.yaml"
+        )
+        self.system, self.where, self.problem = system, where, problem
 
 
 class UnclearState(LakehouseError):
@@ -80,3 +100,37 @@ class Unforeseen(LakehouseError):
 
 class CommitConflict(LakehouseError):
     """Another writer published first: this batch was not published and may be tried again from the new offsets."""
+
+
+class ClockSkew(LakehouseError):
+    """The clock of this machine is behind a table's history: a commit would make the table unreadable for Java."""
+
+    def __init__(self, table: str, newest: str, now: str, behind_seconds: float):
+        """
+        Args:
+            table: The table's name with its namespace.
+            newest: The time (UTC) of the newest entry in its history.
+            now: This machine's time (UTC).
+            behind_seconds: By how much the latter is earlier.
+        """
+        super().__init__(
+            f"This machine's clock shows {now} UTC, {behind_seconds:.0f} s before the newest entry in the history of "
+            f"{table} ({newest} UTC). Nothing was committed, because Spark and Athena could no longer read the table. "
+            f"Synchronize the clocks of all machines that write (`timedatectl`, `chronyc tracking`) and run it again"
+        )
+
+
+def reason(error: BaseException) -> str:
+    """Say why something failed, in words that may be stored, shown and sent.
+
+    Only the texts of this project's errors are written to hold no row and no secret. Of any other error the type is
+    named, and whoever caught it logs the rest.
+    """
+    return str(error) if isinstance(error, LakehouseError) else f"{type(error).__name__} (unforeseen: see the log)"
+
+
+def trace(error: BaseException) -> str:
+    """List the lines of code that an unforeseen error came from, without its text; nothing for this project's own."""
+    if isinstance(error, LakehouseError):
+        return ""
+    return f"{type(error).__name__}:\n{''.join(traceback.format_tb(error.__traceback__))}"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import dagster as dg
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr
 
-from lakehouse.errors import Unreachable
+from lakehouse.errors import Stalled, Unreachable
 from resources.spark_logs import silence_failed_queries
 
 if TYPE_CHECKING:
@@ -50,6 +50,10 @@ class Spark(dg.ConfigurableResource):
     remote: str
     """Address as `sc://host:port`, with `;token=…` where the server asks for one (Spark Connect, client connection)."""
 
+    stall_seconds: int = Field(
+        600, ge=1, description="How long an operation may make no progress (no task ends) before it is cancelled."
+    )
+
     _session: SparkSession | None = PrivateAttr(default=None)
     _settings: dict[str, str] = PrivateAttr(default_factory=dict)
     _say: Callable[[str], None] | None = PrivateAttr(default=None)
@@ -58,7 +62,7 @@ class Spark(dg.ConfigurableResource):
     def apart(self) -> Spark:
         """The same server by a session of its own, which another thread may use: what is set for a write is set for
         all of its session."""
-        other = Spark(remote=self.remote)
+        other = Spark(remote=self.remote, stall_seconds=self.stall_seconds)
         other._shared = False
         return other
 
@@ -82,21 +86,23 @@ class Spark(dg.ConfigurableResource):
         return self._session
 
     def _connect(self) -> SparkSession:
-        from dagster_pyspark import LazyPySparkResource
         from pyspark.errors import PySparkException
-        from pyspark.sql import SparkSession
+        from pyspark.sql.connect.client import DefaultChannelBuilder
         from pyspark.sql.connect.client.retries import DefaultPolicy
+        from pyspark.sql.connect.session import SparkSession
+
+        from resources.deadlines import Deadlines
 
         address = urlsplit(self.remote.partition(";")[0])
         check = "that the server is up (`lakehouse status`), and its address"
         silence_failed_queries()
+        session = None
         try:
             socket.create_connection((address.hostname or "", address.port or 15002), TIMEOUT_SECONDS).close()
-            session = (
-                LazyPySparkResource(spark_config={"spark.remote": self.remote}).spark_session
-                if self._shared
-                else SparkSession.builder.remote(self.remote).create()
-            )
+            channel = DefaultChannelBuilder(self.remote)
+            channel.add_interceptor(Deadlines(address.netloc, self.stall_seconds))
+            builder = SparkSession.builder.channelBuilder(channel)
+            session = builder.getOrCreate() if self._shared else builder.create()
             # By default the client tries for ten minutes, also to say goodbye to a server that is gone.
             session.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES, max_backoff=MAX_WAIT_MS)])
             if self._say:
@@ -104,8 +110,12 @@ class Spark(dg.ConfigurableResource):
             session.conf.set("spark.sql.redaction.string.regex", HIDDEN)
             session.version  # noqa: B018  the session is lazy: this is the first round trip
             return session
-        except (OSError, PySparkException) as error:
-            raise Unreachable("Spark Connect", address.netloc, check, error) from error
+        except (OSError, PySparkException, Stalled) as error:
+            if session is not None:
+                # Otherwise the end of the process waits for this server once more.
+                session.client.close()
+            cause = error.problem if isinstance(error, Stalled) else error
+            raise Unreachable("Spark Connect", address.netloc, check, cause) from error
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """Free what the server keeps for this session."""

@@ -118,12 +118,13 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
     """Run the checks of these topics, or of all, in the environment of LAKEHOUSE_ENV: as the UI would, without it.
 
     Those of lakehouse.yaml look at every published row; the others say whether each hop is fresh and shows what was
-    published, and whether the ledger adds up. A table whose last run failed is named, where there is a Dagster to ask.
+    published, and whether the ledger adds up. A table whose last run failed, or that a stream cannot serve, is named,
+    where there is a Dagster to ask.
 
     \b
     Exit code 0: none failed (warnings allowed). 1: one failed. 2: not every check could be run.
     """
-    from lakehouse import config, gate
+    from lakehouse import config, gate, streamed
     from lakehouse.last_run import failures
     from lakehouse.systems import connected
 
@@ -138,6 +139,8 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
             outcomes = [*gate.standing(known, names, there), *gate.declared(known, ours, systems)]
             for topic, reason in failures([name for name in names if name in known.topics]).items():
                 outcomes.append(gate.Outcome(f"iceberg/{topic}", "last_run", "failed", reason))
+            for (asset, failing), reason in streamed.failures(known, names).items():
+                outcomes.append(gate.Outcome(asset, failing, "failed", reason))
     except LakehouseError as error:
         raise click.UsageError(str(error)) from error
     _report(outcomes, as_json, junit)
