@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 from dagster_stack import DAGSTER, dagster_of
 from support import Stream, framed, register
-from test_browser import page  # noqa: F401
+from test_browser import log_in, page, token  # noqa: F401
 
 from assets.shown import as_table
 from lakehouse.config import PROJECT, load
@@ -76,8 +76,9 @@ def materialize(instance, assets):
 
 
 @pytest.fixture
-def asked(page):  # noqa: F811
-    """The addresses that the page asks for."""
+def asked(page, token, stream):  # noqa: F811
+    """The addresses that the page asks for, once it is logged in."""
+    log_in(page, token)
     found = []
 
     def note(request):
