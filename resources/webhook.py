@@ -13,6 +13,7 @@ import dagster as dg
 from pydantic import Field
 
 from lakehouse.errors import Unreachable
+from resources.hidden import hidden
 
 TIMEOUT_SECONDS = 10
 RETRIES = 2
@@ -30,7 +31,7 @@ class Webhook(dg.ConfigurableResource):
     https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
     """
 
-    url: str = Field("", repr=False, json_schema_extra={"dagster__is_secret": True})
+    url: str = hidden("")
     ui_url: str = Field("", description="Address of Dagster's UI as readers reach it; messages link to it.")
 
     def send(self, headline: str, lines: Sequence[str] = (), path: str = "") -> None:
