@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -25,17 +26,20 @@ def home_folder(home: Home) -> Path:
 
 
 def code_server(context: Context) -> Server:
-    """Loads lakehouse.definitions, and again when the UI is asked to reload them. Starts the runs."""
-    port = str(context.ports["dagster-code"])
+    """Loads lakehouse.definitions, and again when the UI is asked to reload them. Starts the runs.
+
+    Whoever reaches it runs code as its user, and it asks nobody who they are: so it has no port.
+    """
+    socket = _socket(context)
     definitions = ("-m", "lakehouse.definitions", "-d", str(PROJECT), "--location-name", LOCATION)
     return Server(
         name="dagster-code",
-        command=_dagster("dagster", "code-server", "start", "-h", LOOPBACK, "-p", port, *definitions),
+        command=_dagster("dagster", "code-server", "start", "--socket", str(socket), *definitions),
         folder=PROJECT,
-        address=f"grpc://{LOOPBACK}:{port}",
-        ready=lambda: True,  # it listens once the definitions are loaded
-        env=_env(context),
-        ports={"dagster-code": context.ports["dagster-code"]},
+        address=f"unix:{socket}",
+        ready=lambda: probe.accepts(socket),  # it listens once the definitions are loaded
+        # It starts another server on a socket in the folder of temporary files.
+        env={**_env(context), "TMPDIR": str(socket.parent)},
         prepare=lambda: _prepare(context),
     )
 
@@ -88,6 +92,10 @@ def _env(context: Context) -> dict[str, str]:
     return {**context.environment, **patience, **config, "PYTHONUNBUFFERED": "1"}
 
 
+def _socket(context: Context) -> Path:
+    return context.home.sockets() / "dagster-code"
+
+
 def _workspace(context: Context) -> Path:
     return context.home.path / "workspace.yaml"
 
@@ -109,8 +117,7 @@ def _prepare(context: Context) -> None:
     write_atomically(folder / "dagster.yaml", settings)
     write_atomically(
         _workspace(context),
-        "load_from:\n"
-        f"  - grpc_server: {{host: {LOOPBACK}, port: {context.ports['dagster-code']}, location_name: {LOCATION}}}\n",
+        f"load_from:\n  - grpc_server: {{socket: {json.dumps(str(_socket(context)))}, location_name: {LOCATION}}}\n",
     )
 
 

@@ -83,6 +83,7 @@ def server(context: Context, settings: Mapping[str, str] = MappingProxyType({}))
     """
     folder = context.home.folder("spark")
     scratch = context.home.folder("spark/tmp")
+    sockets = context.home.sockets()
     port = context.ports["spark"]
     embedded = {
         "spark.app.name": "lakehouse",
@@ -92,23 +93,29 @@ def server(context: Context, settings: Mapping[str, str] = MappingProxyType({}))
         "spark.driver.bindAddress": LOOPBACK,
         "spark.driver.host": LOOPBACK,
         "spark.ui.enabled": "false",
+        # Whoever reaches a driver's other ports makes it deserialize Java objects: of this process only.
+        "spark.authenticate": "true",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": str(sockets),
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
+    command = spark_java(
+        "org.apache.spark.sql.connect.service.SparkConnectServer",
+        options=(
+            *_ROOM,
+            f"-Djava.io.tmpdir={scratch}",
+            f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
+            *AVRO_LIMITS,
+            *(f"-D{name}={value}" for name, value in {**embedded, **SETTINGS, **settings}.items()),
+        ),
+        libraries=jars.paths("spark"),
+        heap="2g",
+    )
     return Server(
         name="spark",
-        command=spark_java(
-            "org.apache.spark.sql.connect.service.SparkConnectServer",
-            options=(
-                *_ROOM,
-                f"-Djava.io.tmpdir={scratch}",
-                f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
-                *AVRO_LIMITS,
-                *(f"-D{name}={value}" for name, value in {**embedded, **SETTINGS, **settings}.items()),
-            ),
-            libraries=jars.paths("spark"),
-            heap="2g",
-        ),
+        # Whoever is led to `localhost`, as PySpark's own channel is, would send the token to a listener on [::1] first.
+        command=(sys.executable, "-P", "-m", "lakehouse.local.reserved", str(port), *command),
         folder=folder,
         address=context.environment["SPARK_REMOTE"],
         ready=lambda: _ready(port),
