@@ -45,6 +45,11 @@ SETTINGS = MappingProxyType(
         "spark.kafka.consumer.cache.capacity": "256",
         "spark.sql.sources.v2.bucketing.enabled": "true",
         "spark.sql.iceberg.planning.preserve-data-grouping": "true",
+        # Plans name the password of Kafka, and each session the keys of its catalog. What is not written needs no
+        # redaction; that of resources/spark.py is for who turns these on.
+        "spark.ui.enabled": "false",
+        "spark.eventLog.enabled": "false",
+        "spark.redaction.regex": "(?i)secret|password|token|credential|access[.-]?key|jaas",
         # Executors are JVMs of their own, except in the embedded server.
         "spark.executor.extraJavaOptions": " ".join(AVRO_LIMITS),
     }
@@ -92,7 +97,6 @@ def server(context: Context, settings: Mapping[str, str] = MappingProxyType({}))
         "spark.connect.grpc.binding.port": str(port),
         "spark.driver.bindAddress": LOOPBACK,
         "spark.driver.host": LOOPBACK,
-        "spark.ui.enabled": "false",
         # Whoever reaches a driver's other ports makes it deserialize Java objects: of this process only.
         "spark.authenticate": "true",
         "spark.python.unix.domain.socket.enabled": "true",
