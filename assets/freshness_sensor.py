@@ -16,6 +16,7 @@ from assets.hops import hops_of, measure
 from assets.rest import SYSTEM as REST_CATALOG
 from lakehouse.config import Config
 from lakehouse.freshness import CHECK, NAMES, Hop, first_stale, summary
+from lakehouse.markdown import escaped
 from lakehouse.topic import Topic
 from resources.aws import Glue
 from resources.build import is_configured
@@ -61,12 +62,10 @@ def freshness_sensor(config: Config) -> dg.SensorDefinition:
         order = sorted(entries, key=lambda name: (name <= cursor.after, name))
         for name in order:
             entry = entries[name]
-            found = [
-                measure(hop, config, topic, systems)
-                for topic in topics_of(entry, context.instance)
-                for hop in hops_of(config, entry)
-            ]
             hops = hops_of(config, entry)
+            found = [
+                measure(hop, config, topic, systems) for topic in topics_of(entry, context.instance) for hop in hops
+            ]
             events += _news(entry, hops, found, context.instance)
             requests += _mending(cursor, entry, hops, found, context.instance)
             cursor.after = name
@@ -113,7 +112,7 @@ def _news(
                 check_name=CHECK,
                 passed=passed,
                 severity=dg.AssetCheckSeverity.ERROR,
-                description=summary(here),
+                description=escaped(summary(here)),
                 metadata=numbers(entry, here),
             )
 

@@ -8,6 +8,7 @@ import dagster as dg
 from assets.entry import partitions
 from assets.kafka import data_version, offset_metadata
 from lakehouse.config import Config
+from lakehouse.errors import reason, trace
 from lakehouse.topic import Topic
 from resources.kafka import Kafka, Offsets
 
@@ -29,7 +30,10 @@ def topic_offsets_sensor(config: Config) -> dg.SensorDefinition:
         seen: dict[str, str] = json.loads(context.cursor or "{}")
         entries = [(topic, None, topic.topic) for topic in config.topics.values()]
         entries += _routed(config, kafka.topics() if config.routes else [])
-        there = kafka.offsets(list(kafka.describe(list({topic for _, _, topic in entries}))))
+        there, unread = kafka.readable(sorted({topic for _, _, topic in entries}))
+        for topic, error in unread.items():
+            said = f"Topic '{topic}' is left out, and looked at again by the next tick: {reason(error)}"
+            context.log.error(f"{said}\n{trace(error)}")
         events, new = [], []
         for entry, partition, topic in entries:
             version = _news(seen, partition or entry.name, there.get(topic, {}))

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib.util import find_spec
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal
 
 from lakehouse.columns import distinct
 from lakehouse.errors import SchemaError
+from lakehouse.protobuf_compiler import compile_sources, require_plain_names
 from lakehouse.schema import RegisteredSchema, Shape
 
 if TYPE_CHECKING:
@@ -27,14 +23,11 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from pyiceberg.types import IcebergType, StructType
 
-MAX_BYTES = 1_000_000
-"""Of a schema's text, before anything reads it."""
-
-ROOT = "lakehouse_root.proto"
-"""What the schema itself is called among the files it imports."""
-
 JSON = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue")
 WRAPPERS = "BoolValue BytesValue DoubleValue FloatValue Int32Value Int64Value StringValue UInt32Value UInt64Value"
+
+MAX_CHARACTERS = 1_000_000
+"""Of a schema's text together with its references, before anything reads it."""
 
 Kind = Literal[
     "int", "long", "decimal", "float", "double", "boolean", "string", "binary", "enum", "struct", "timestamp", "json",
@@ -127,8 +120,11 @@ def message(schema: RegisteredSchema, record: str = "") -> Descriptor:
     from google.protobuf.descriptor_pool import DescriptorPool
 
     pool, files = DescriptorPool(), compiled(schema)
-    for file in files.file:
-        pool.Add(file)
+    try:
+        for file in files.file:
+            pool.Add(file)
+    except TypeError as error:
+        raise SchemaError(f"The Protobuf schema contradicts itself: {error}. Register its source again") from error
     try:
         if record:
             return pool.FindMessageTypeByName(record)
@@ -171,52 +167,24 @@ def compiled(schema: RegisteredSchema) -> FileDescriptorSet:
 @lru_cache(maxsize=256)
 def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> FileDescriptorSet:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+    from google.protobuf.message import DecodeError
 
-    if len(text) > MAX_BYTES:
-        raise SchemaError(f"The Protobuf schema has {len(text):,} characters; at most {MAX_BYTES:,} are read")
+    characters = len(text) + sum(len(referenced) for _, referenced in references)
+    if characters > MAX_CHARACTERS:
+        raise SchemaError(
+            f"The Protobuf schema has {characters:,} characters with its references; at most {MAX_CHARACTERS:,} are"
+            " compiled. Split it, or remove comments"
+        )
     try:
         # A client may register the descriptor itself in place of its source.
         root = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
-    except (binascii.Error, ValueError):
-        return _protoc({**dict(references), ROOT: text})
-    imported = _protoc({**dict(references), ROOT: 'syntax = "proto3";' + "".join(map(_import, root.dependency))})
+    except (binascii.Error, ValueError, DecodeError):
+        return compile_sources(text, dict(references))
+    dependencies = list(root.dependency)
+    require_plain_names(dependencies)
+    imports = "".join(f'import "{name}";' for name in dependencies)
+    imported = compile_sources(f'syntax = "proto3";{imports}', dict(references))
     return FileDescriptorSet(file=[*imported.file[:-1], root])
-
-
-def _import(name: str) -> str:
-    return f'import "{name}";'
-
-
-def _protoc(files: dict[str, str]) -> FileDescriptorSet:
-    """Compile the file ROOT, which may import the others and what Google publishes."""
-    from google.protobuf.descriptor_pb2 import FileDescriptorSet
-
-    with TemporaryDirectory() as folder:
-        home = Path(folder)
-        for name, text in files.items():
-            path = (home / name).resolve()
-            if not path.is_relative_to(home.resolve()):
-                raise SchemaError(f"The Protobuf schema imports '{name}', which is outside of its folder")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        compiler = [sys.executable, "-m", "grpc_tools.protoc", "--include_imports", "--descriptor_set_out=out"]
-        includes = [folder, *(str(path) for path in _published())]
-        done = subprocess.run(
-            [*compiler, *(f"-I{include}" for include in includes), ROOT], cwd=folder, capture_output=True, text=True
-        )
-        if done.returncode:
-            raise SchemaError(f"The Protobuf schema does not compile: {done.stderr.strip().replace(ROOT, 'line')}")
-        return FileDescriptorSet.FromString((home / "out").read_bytes())
-
-
-def _published() -> list[Path]:
-    """Where the sources of google/protobuf and google/type are."""
-    tools, rpc = find_spec("grpc_tools"), find_spec("google.rpc")
-    assert tools and tools.origin
-    found = [Path(tools.origin).parent / "_proto"]
-    if rpc and rpc.submodule_search_locations:
-        found.append(Path(rpc.submodule_search_locations[0]).parent.parent)
-    return found
 
 
 def _varint(n: int) -> bytes:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import dagster as dg
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr
 
-from lakehouse.errors import Unreachable
+from lakehouse.errors import Stalled, Unreachable
 from resources.hidden import hidden
 
 if TYPE_CHECKING:
@@ -61,6 +61,10 @@ class Spark(dg.ConfigurableResource):
         description="Address as `sc://host:port`, with `/;use_ssl=true;token=…` where the server asks for a token."
     )
 
+    stall_seconds: int = Field(
+        600, ge=1, description="How long an operation may make no progress (no task ends) before it is cancelled."
+    )
+
     _session: SparkSession | None = PrivateAttr(default=None)
     _settings: dict[str, str] = PrivateAttr(default_factory=dict)
     _say: Callable[[str], None] | None = PrivateAttr(default=None)
@@ -69,7 +73,7 @@ class Spark(dg.ConfigurableResource):
     def apart(self) -> Spark:
         """The same server by a session of its own, which another thread may use: what is set for a write is set for
         all of its session."""
-        other = Spark(remote=self.remote)
+        other = Spark(remote=self.remote, stall_seconds=self.stall_seconds)
         other._shared = False
         return other
 
@@ -95,13 +99,22 @@ class Spark(dg.ConfigurableResource):
     def _connect(self) -> SparkSession:
         from pyspark.errors import PySparkException
         from pyspark.sql.connect.client.retries import DefaultPolicy
+        from pyspark.sql.connect.session import SparkSession
+
+        from resources.deadlines import Deadlines
 
         channel = self._channel()
-        host, _, port = channel.endpoint.rpartition(":")
+        where = channel.endpoint
+        host, _, port = where.rpartition(":")
         check = "that the server is up (`lakehouse status`), and its address"
+        session = None
         try:
             socket.create_connection((host.strip("[]"), int(port)), TIMEOUT_SECONDS).close()
-            session = self._open(channel)
+            channel.add_interceptor(Deadlines(where, self.stall_seconds))
+            # As PySpark's other builder does, which takes no channel: functions then make expressions of Spark Connect.
+            os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+            builder = SparkSession.builder.channelBuilder(channel)
+            session = builder.getOrCreate() if self._shared else builder.create()
             # By default the client tries for ten minutes, also to say goodbye to a server that is gone.
             session.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES, max_backoff=MAX_WAIT_MS)])
             if self._say:
@@ -110,8 +123,12 @@ class Spark(dg.ConfigurableResource):
                 session.conf.set(name, pattern)
             session.version  # noqa: B018  the session is lazy: this is the first round trip
             return session
-        except (OSError, PySparkException) as error:
-            raise Unreachable("Spark Connect", f"{host}:{port}", check, error) from error
+        except (OSError, PySparkException, Stalled) as error:
+            if session is not None:
+                # Otherwise the end of the process waits for this server once more.
+                session.client.close()
+            cause = error.problem if isinstance(error, Stalled) else error
+            raise Unreachable("Spark Connect", where, check, cause) from error
 
     def _channel(self) -> Channel:
         """The way to the server.
@@ -131,19 +148,6 @@ class Spark(dg.ConfigurableResource):
             "a `=` in the token is written %3D"
         )
         raise Unreachable("Spark Connect", host or "its address", check, "PySpark cannot parse the address")
-
-    def _open(self, channel: Channel) -> SparkSession:
-        """The session that all of this process share, made with the first, or one of its own."""
-        from dagster_pyspark import LazyPySparkResource
-        from pyspark.sql.connect.session import SparkSession
-
-        # As PySpark's other builder does, which takes no channel: functions then make expressions of Spark Connect.
-        os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
-        builder = SparkSession.builder.channelBuilder(channel)
-        if not self._shared:
-            return builder.create()
-        builder.getOrCreate()
-        return LazyPySparkResource(spark_config={"spark.remote": self.remote}).spark_session  # finds that session
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """Free what the server keeps for this session."""

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from lakehouse.config import PROJECT, config_path
 from lakehouse.errors import LakehouseError
-from lakehouse.local import probe
-from lakehouse.local.context import LOOPBACK, Context
+from lakehouse.local import guard, inherited, probe, ui_login
+from lakehouse.local.context import Context
 from lakehouse.local.home import Home, write_atomically
 from lakehouse.local.process import Server, run_tool
+from lakehouse.local.webserver import TOKEN_VARIABLE
 
 LOCATION = "lakehouse"
 """Name of the code location. Dagster stores the state of sensors by it."""
@@ -38,31 +39,31 @@ def code_server(context: Context) -> Server:
         folder=PROJECT,
         address=f"unix:{socket}",
         ready=lambda: probe.accepts(socket),  # it listens once the definitions are loaded
-        # It starts another server on a socket in the folder of temporary files.
-        env={**_env(context), "TMPDIR": str(socket.parent)},
+        env=_env(context),
+        inherits=inherited.for_project_code,
         prepare=lambda: _prepare(context),
     )
 
 
 def webserver(context: Context) -> Server:
-    """The UI."""
-    url = context.url("dagster")
-    at = ("-h", LOOPBACK, "-p", str(context.ports["dagster"]))
+    """The UI, for whoever is logged in (lakehouse.local.webserver)."""
+    url, port, token = context.url("dagster"), context.ports["dagster"], context.credentials.ui_token
     return Server(
         name="dagster",
-        command=_dagster("dagster-webserver", *at, "-w", str(_workspace(context))),
+        command=(sys.executable, "-m", "lakehouse.local.webserver", str(port), str(_workspace(context))),
         folder=PROJECT,
         address=url,
-        ready=lambda: probe.answers(f"{url}/server_info") and _definitions_loaded(url),
-        env=_env(context),
-        ports={"dagster": context.ports["dagster"]},
+        ready=lambda: probe.answers(f"{url}/server_info") and _definitions_loaded(url, token),
+        env={**_env(context), **guard.variables(), TOKEN_VARIABLE: token},
+        inherits=inherited.for_project_code,
+        ports={"dagster": port},
         after=("dagster-code",),
     )
 
 
 def daemon(context: Context) -> Server:
     """Sensors, schedules, automation and the run queue. Last, because it acts at once."""
-    url = context.url("dagster")
+    url, token = context.url("dagster"), context.credentials.ui_token
     started = 0.0
 
     def prepare() -> None:
@@ -74,8 +75,9 @@ def daemon(context: Context) -> Server:
         command=_dagster("dagster-daemon", "run", "-w", str(_workspace(context))),
         folder=PROJECT,
         address="",
-        ready=lambda: _daemons_healthy(url, started),
+        ready=lambda: _daemons_healthy(url, token, started),
         env=_env(context),
+        inherits=inherited.for_project_code,
         prepare=prepare,
         after=("kafka", "registry", "s3", "aws", "spark", "snowflake", "dagster"),
     )
@@ -121,30 +123,31 @@ def _prepare(context: Context) -> None:
     )
 
 
-def _definitions_loaded(url: str) -> bool:
+def _definitions_loaded(url: str, token: str) -> bool:
     """Whether the webserver has the definitions.
 
     Raises: LakehouseError with Dagster's reason when they cannot be loaded.
     """
     query = """{ workspaceOrError { ... on Workspace { locationEntries { loadStatus
         locationOrLoadError { ... on PythonError { message } } } } } }"""
-    entries = _graphql(url, query).get("workspaceOrError", {}).get("locationEntries", [])
+    entries = _graphql(url, token, query).get("workspaceOrError", {}).get("locationEntries", [])
     for entry in entries:
         if message := (entry["locationOrLoadError"] or {}).get("message"):
             raise LakehouseError(f"Dagster cannot load lakehouse.definitions: {message.strip()}")
     return bool(entries) and all(entry["loadStatus"] == "LOADED" for entry in entries)
 
 
-def _daemons_healthy(url: str, since: float) -> bool:
+def _daemons_healthy(url: str, token: str, since: float) -> bool:
     """Whether each daemon works and was heard since a time (Unix seconds): an earlier one's heartbeats look healthy."""
     query = "{ instance { daemonHealth { allDaemonStatuses { required healthy lastHeartbeatTime } } } }"
-    daemons = _graphql(url, query).get("instance", {}).get("daemonHealth", {}).get("allDaemonStatuses", [])
+    daemons = _graphql(url, token, query).get("instance", {}).get("daemonHealth", {}).get("allDaemonStatuses", [])
     required = [daemon for daemon in daemons if daemon["required"]]
     return bool(required) and all(daemon["healthy"] and daemon["lastHeartbeatTime"] > since for daemon in required)
 
 
-def _graphql(url: str, query: str) -> dict:
+def _graphql(url: str, token: str, query: str) -> dict:
     try:
-        return probe.request_json(f"{url}/graphql", {"query": query}).get("data") or {}
+        answer = probe.request_json(f"{url}/graphql", {"query": query}, headers=ui_login.bearer(token))
+        return answer.get("data") or {}
     except OSError:
         return {}

@@ -44,8 +44,8 @@ def client_variables(home: Home, credentials: Credentials) -> dict[str, str]:
     return {
         "KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT" if sasl else "PLAINTEXT",
         "KAFKA_SASL_MECHANISM": MECHANISM if sasl else "",
-        "KAFKA_API_KEY": USER if sasl else "",
-        "KAFKA_API_SECRET": credentials.kafka_password if sasl else "",
+        "KAFKA_SASL_USERNAME": USER if sasl else "",
+        "KAFKA_SASL_PASSWORD": credentials.kafka_password if sasl else "",
     }
 
 
@@ -57,16 +57,16 @@ def server(context: Context) -> Server:
     properties = folder / "server.properties"
     libs = class_path(jars.paths("kafka"))
 
-    password = context.credentials.kafka_password if uses_sasl(context.home) else None
-    settings = _properties(folder / "data", *ports.values(), password)
+    password, sasl = context.credentials.kafka_password, uses_sasl(context.home)
+    settings = _properties(folder / "data", *ports.values(), password if sasl else None)
 
     def prepare() -> None:
-        _format(context.home, libs, context.credentials.kafka_password)
-        if password and USER.encode() not in (folder / "data" / "bootstrap.checkpoint").read_bytes():
+        _format(context.home, libs, password)
+        if sasl and not _knows(context.home, password):
             raise LakehouseError(
-                f"Kafka's data folder {folder / 'data'} was made by an earlier version, without a user that could log"
-                " in. Nothing was changed. Use another LAKEHOUSE_HOME with --kafka-sasl, or run `lakehouse up"
-                " --no-kafka-sasl`"
+                f"Kafka's data in {folder / 'data'} was made by an earlier version, or with another password: nobody"
+                " could log in. Kafka was not started. Use another LAKEHOUSE_HOME with --kafka-sasl, or run"
+                " `lakehouse up --no-kafka-sasl`"
             )
         write_atomically(properties, settings)
 
@@ -178,6 +178,20 @@ def _format(home: Home, libs: str, password: str) -> None:
     tool = ("kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "--config", str(properties), f"@{user}")
     run_tool("kafka", home, java("-XX:TieredStopAtLevel=1", "-cp", libs, *tool, heap="128m"))
     user.unlink()
+    write_atomically(_known(home), _digest(password))
     if data.exists():
         data.rmdir()
     fresh.rename(data)
+
+
+def _known(home: Home) -> Path:
+    """The file that says with which password the data folder was formatted."""
+    return home.folder("kafka") / "password.sha256"
+
+
+def _knows(home: Home, password: str) -> bool:
+    return _known(home).exists() and _known(home).read_text() == _digest(password)
+
+
+def _digest(password: str) -> str:
+    return hashlib.sha256(password.encode()).hexdigest()

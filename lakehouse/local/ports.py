@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
-from lakehouse.local import reserved
+from lakehouse.local import jars, reserved
 from lakehouse.local.context import LOOPBACK
-from lakehouse.local.home import Home, write_atomically
+from lakehouse.local.home import Home, hold, write_atomically
 
 USUAL = {
     "kafka": 9092,
@@ -25,6 +22,9 @@ USUAL = {
     "snowflake": 8084,
     "dagster": 3000,
 }
+
+TURN_SECONDS = 300
+"""How long to wait for another stack of this user that starts: as long as one server may take."""
 
 
 def is_free(port: int) -> bool:
@@ -46,9 +46,22 @@ def is_free(port: int) -> bool:
 
 @contextmanager
 def in_turn() -> Iterator[None]:
-    """One stack at a time: two that choose before the servers of either listen would choose the same ports."""
-    with (Path(tempfile.gettempdir()) / f"lakehouse-ports-{os.getuid()}.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    """Let one stack of this user start at a time: two that choose before the servers of either listen would choose the
+    same ports.
+
+    Raises:
+        LakehouseError: Another one has not finished after `TURN_SECONDS`.
+    """
+    cache = jars.cache()
+    cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with hold(
+        cache / f"ports-{os.getuid()}.lock",
+        lambda holder: (
+            f"Another `lakehouse up` ({holder}) has been starting servers for {TURN_SECONDS / 60:.0f} minutes."
+            " Nothing was started. Wait for it to end, or stop it, then try again"
+        ),
+        TURN_SECONDS,
+    ):
         yield
 
 

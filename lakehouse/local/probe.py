@@ -6,6 +6,7 @@ import json
 import socket
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +36,14 @@ def accepts(path: Path, seconds: float = 2) -> bool:
     return True
 
 
-def request_json(url: str, body: Any, method: str = "POST", seconds: float = 5) -> Any:
+def request_json(
+    url: str, body: Any, method: str = "POST", seconds: float = 5, headers: Mapping[str, str] | None = None
+) -> Any:
     """Send JSON and return the JSON of the answer.
 
     Raises: OSError when there is none, or a refusal (urllib.error.HTTPError).
     """
-    headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(url, json.dumps(body).encode(), headers, method=method)
+    headers = {"Content-Type": "application/json", **(headers or {})}
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers, method=method)  # noqa: S310 (own servers)
     with _opener.open(request, timeout=seconds) as answer:
         return json.load(answer)

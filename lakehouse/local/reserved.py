@@ -45,7 +45,7 @@ def main() -> None:
         sys.exit(f"Error: port {port} of [::1] is taken by another program ({error.strerror})")
     if reservation is not None:
         reservation.set_inheritable(True)
-    os.execv(command[0], command)
+    os.execv(command[0], command)  # noqa: S606  the command is that of the stack's own description
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 
-from lakehouse.local import jars
+from lakehouse.local import inherited, jars
 from lakehouse.local.context import LOOPBACK, Context
 from lakehouse.local.java import class_path, java
 from lakehouse.local.process import Server
@@ -87,7 +87,6 @@ def server(context: Context, settings: Mapping[str, str] = MappingProxyType({}))
     Parameters: `settings` go before those of the embedded server: another master makes it the driver of a cluster.
     """
     folder = context.home.folder("spark")
-    scratch = context.home.folder("spark/tmp")
     sockets = context.home.sockets()
     port = context.ports["spark"]
     embedded = {
@@ -101,14 +100,12 @@ def server(context: Context, settings: Mapping[str, str] = MappingProxyType({}))
         "spark.authenticate": "true",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": str(sockets),
-        "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
     command = spark_java(
         "org.apache.spark.sql.connect.service.SparkConnectServer",
         options=(
             *_ROOM,
-            f"-Djava.io.tmpdir={scratch}",
             f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
             *AVRO_LIMITS,
             *(f"-D{name}={value}" for name, value in {**embedded, **SETTINGS, **settings}.items()),
@@ -124,6 +121,7 @@ def server(context: Context, settings: Mapping[str, str] = MappingProxyType({}))
         address=context.environment["SPARK_REMOTE"],
         ready=lambda: _ready(port),
         env={**context.environment, **spark_environment()},
+        inherits=inherited.for_transforms,
         ports={"spark": port},
     )
 

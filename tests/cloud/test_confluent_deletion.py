@@ -85,5 +85,5 @@ def test_whatever_was_removed_by_hand_nothing_of_ours_is_left(lake: Lake):
             setattr(state, kind, things_of_it)
         lake.things |= things
         for secret in secrets.keys() - kept.keys():
-            client.create_secret(Name=secret, SecretString=secrets[secret], Tags=[{"Key": TAG, "Value": ""}])
+            client.restore_secret(SecretId=secret)
     assert json.dumps(lake.secrets(), sort_keys=True) == json.dumps(secrets, sort_keys=True)

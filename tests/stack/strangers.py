@@ -25,7 +25,7 @@ def exchange(port: int, sent: bytes, wanted: int = 1 << 16) -> bytes:
         while len(received) < wanted:
             try:
                 part = connection.recv(1 << 16)
-            except ConnectionResetError:
+            except (ConnectionResetError, TimeoutError):
                 break
             if not part:
                 break
@@ -120,9 +120,23 @@ def dagster(port: int) -> bool:
     return status == 200
 
 
-def no_http(port: int) -> bool:
-    """What a browser could send to a server that speaks something else."""
-    return exchange(port, b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", wanted=12).startswith(b"HTTP/")
+def get(port: int, path: str, *headers: str) -> bytes:
+    """A request as its bytes."""
+    lines = (f"GET {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", *headers, "Connection: close", "", "")
+    return "\r\n".join(lines).encode()
+
+
+def registry_behind_the_guard(port: int) -> bool:
+    """The subjects, by a program that knows about the PROXY line."""
+    request = b"PROXY UNKNOWN\r\n" + get(port, "/apis/ccompat/v7/subjects")
+    return exchange(port, request, wanted=12).startswith(b"HTTP/1.1 200")
+
+
+def page(port: int, path: str) -> bool:
+    """What a browser sends for a page of another site: whether anything but a refusal comes back."""
+    foreign = ("Origin: https://evil.example", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors")
+    answer = exchange(port, get(port, path, *foreign), wanted=12)
+    return answer.startswith(b"HTTP/") and answer[9:10] not in b"45"
 
 
 def as_nobody(action) -> bool:

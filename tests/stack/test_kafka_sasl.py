@@ -128,7 +128,7 @@ def test_nobody_enters_without_the_password(home):
 
 
 def test_the_password_is_in_no_command_line(home):
-    password = os.environ["KAFKA_API_SECRET"]
+    password = os.environ["KAFKA_SASL_PASSWORD"]
     assert len(password) > 20
     for running in process.running(home).values():
         assert password not in " ".join(running.leader.cmdline())
@@ -175,7 +175,7 @@ def test_no_password_is_in_what_spark_writes_down(home, ui, systems, odd):
     assert {"/connect/", "/environment/", "/SQL/"} <= set(pages) and any(path.startswith("/api/") for path in pages)
     assert "SparkListenerConnectOperationStarted" in told and "kafka.sasl.jaas.config" in told
     texts += [*pages.values(), told, home.log("spark").read_text(errors="replace")]
-    secrets = ("canary-7f3a", os.environ["KAFKA_API_SECRET"], S3_KEY, os.environ["AWS_SECRET_ACCESS_KEY"])
+    secrets = ("canary-7f3a", os.environ["KAFKA_SASL_PASSWORD"], S3_KEY, os.environ["AWS_SECRET_ACCESS_KEY"])
     shown = [
         (secret, text[max(0, text.find(secret) - 200) :][:400])
         for secret in secrets

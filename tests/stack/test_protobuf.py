@@ -136,6 +136,27 @@ def test_what_does_not_decode_is_a_dead_letter_and_the_rest_is_rows(resources):
     assert letters == sorted(value for n in range(40) for value in bad if n % 13 == 0)
 
 
+def test_reference_named_like_a_python_module_is_not_imported(resources, tmp_path):
+    """A record may name a schema of any subject, and whoever registers schemas chooses the names of references."""
+    stream = Stream(resources, partitions=1, settings={"key": [], "value_format": "protobuf"})
+    text, marker = 'syntax = "proto3"; message Order { int64 id = 1; }', tmp_path / "marker"
+    code = f"open('{marker}', 'w')"  # Protobuf reads it as a comment, Python as an expression
+    module = f'syntax = "proto3" // exec("{code}") or """\n;\nmessage Dep {{ string a = 1; }}\n// """\n'
+    foreign = 'syntax = "proto3"; import "grpc_tools.py"; message Order { int64 id = 1; Dep dep = 2; }'
+    order = message_class(text, "Order")(id=7)
+    own = register(f"{stream.name}-value", text)
+    register(f"{stream.name}-module", module)
+    reference = SchemaReference("grpc_tools.py", f"{stream.name}-module", 1)
+    hostile = register(f"{stream.name}-foreign", foreign, [reference])
+    stream.produce([{"value": framed(own, order)}, {"value": framed(hostile, order)}])
+
+    stream.ingest()
+
+    assert [row["id"] for row in stream.rows()] == [7]
+    assert [letter["kafka_offset"] for letter in stream.dead_letters()] == [1]
+    assert not marker.exists()
+
+
 def test_writers_of_several_versions_are_told_by_number(resources):
     stream = Stream(resources, partitions=1, settings={"key": [], "value_format": "protobuf"})
     versions = [

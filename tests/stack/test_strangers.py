@@ -9,12 +9,11 @@ import psutil
 import pytest
 import strangers
 from dagster_stack import dagster_of
+from pyspark.sql import functions
 from support import Stream
 
 from lakehouse.config import PROJECT
 from lakehouse.local import ports, process
-
-EVIL = {"Origin": "https://evil.example", "Sec_Fetch_Site": "cross-site"}
 
 
 @dataclass(frozen=True)
@@ -51,6 +50,7 @@ KNOCKS = {
     "kafka": strangers.kafka,
     "kafka controller": strangers.kafka_controller,
     "registry": strangers.registry,
+    "registry behind the guard": strangers.registry_behind_the_guard,
     "s3": strangers.s3,
     "aws": strangers.aws,
     "spark Spark Connect": strangers.spark_connect,
@@ -61,12 +61,23 @@ KNOCKS = {
 }
 """How a stranger asks to be let in, by row."""
 
+PATHS = {
+    "registry": "/apis/ccompat/v7/subjects",
+    "registry behind the guard": "/apis/ccompat/v7/subjects",
+    "aws": "/moto-api/",
+    "snowflake": "/healthz",
+    "dagster": "/server_info",
+}
+"""What a page asks for: something that a program gets an answer to."""
+
 
 @pytest.fixture(scope="module")
 def whole_stack(stack, resources, tmp_path_factory):
     """The shared stack with Dagster and a Python worker of Spark, as the servers that run in it."""
     stream = Stream(resources)
     stream.produce_trades(range(3))
+    number = functions.udf(lambda value: value + 1, "bigint")
+    assert resources.spark.session({}).range(1).select(number("id").alias("number")).collect() == [(1,)]
     with dagster_of(stream, stack, tmp_path_factory.mktemp("strangers")):
         yield stack
 
@@ -111,10 +122,9 @@ def test_another_user_is_let_in_where_the_table_says_so(row, open_ports):
     assert KNOCKS[row.name](open_ports[row.name]) == row.others
 
 
-@pytest.mark.parametrize("name", [row.name for row in ROWS if not row.pages and row.server in ("kafka", "spark")])
-def test_a_server_that_speaks_no_http_answers_no_page(name, open_ports):
-    if name in open_ports:
-        assert not strangers.no_http(open_ports[name])
+@pytest.mark.parametrize("row", [row for row in ROWS if row.port != "none"], ids=lambda row: row.name)
+def test_a_page_of_another_site_is_let_in_where_the_table_says_so(row, open_ports):
+    assert strangers.page(open_ports[row.name], PATHS.get(row.name, "/")) == row.pages
 
 
 def test_no_other_user_reaches_the_unix_sockets_and_files_of_the_stack(whole_stack, resources):

@@ -8,7 +8,6 @@ from contextlib import ExitStack, closing
 
 import grpc
 import pytest
-from pyspark.sql import SparkSession
 
 from lakehouse.errors import Unreachable
 from lakehouse.local import ports, reserved
@@ -46,10 +45,9 @@ def listen():
 
 @pytest.fixture
 def spark(monkeypatch):
-    """A resource that leads to an address with a token; the session that it leaves behind ends with the test."""
+    """A resource that leads to an address with a token."""
     monkeypatch.setenv("SPARK_CONNECT_AUTHENTICATE_TOKEN", TOKEN)
-    yield lambda remote: Spark(remote=remote).apart()
-    SparkSession.getActiveSession().stop()
+    return lambda remote: Spark(remote=remote).apart()
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])

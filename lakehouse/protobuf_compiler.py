@@ -1,0 +1,125 @@
+"""Compile Protobuf sources from a schema registry, which are untrusted, with Google's compiler.
+
+The compiler runs in a process of its own: what crashes it or keeps it busy ends that process only. No untrusted file is
+ever on the import path of that process, and it inherits no environment variable, so it holds no credentials.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from lakehouse.errors import SchemaError
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+MAX_SECONDS = 30
+"""How long the compiler may run. One of a million characters takes about a second."""
+MAX_NAME_CHARACTERS = 200
+"""Of a reference's name. File systems allow 255 bytes for each part of a path."""
+
+ROOT = "lakehouse_root.proto"
+"""The name of the schema itself among the files it imports."""
+
+_NAME = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*/)*[A-Za-z0-9_][A-Za-z0-9_.-]*\.proto")
+
+# The limits are set by the new process itself: `preexec_fn` may deadlock in a process with threads. Memory covers the
+# interpreter and the compiler; the output is at most a few times the input.
+_PROGRAM = """\
+import resource, runpy
+for limit, value in ((resource.RLIMIT_CPU, 60), (resource.RLIMIT_AS, 2**31), (resource.RLIMIT_FSIZE, 2**26)):
+    try:
+        resource.setrlimit(limit, (value, value))
+    except (OSError, ValueError):
+        pass
+runpy.run_module("grpc_tools.protoc", run_name="__main__", alter_sys=True)
+"""
+
+
+def compile_sources(root: str, references: Mapping[str, str]) -> FileDescriptorSet:
+    """Return the descriptors of a Protobuf source and of all that it imports, itself last.
+
+    Args:
+        root: The text of the source.
+        references: The texts of what it may import, by the names it imports them by. Google's own files
+            (`google/protobuf`, `google/type` …) need not be among them.
+
+    Raises:
+        SchemaError: A name is not a plain relative path of a `.proto` file, a limit is exceeded, or the source does
+            not compile.
+    """
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+    files = {**references, ROOT: root}
+    require_plain_names(files)
+    with TemporaryDirectory(prefix="lakehouse-protobuf-") as scratch:
+        sources, empty, output = (Path(scratch) / name for name in ("sources", "empty", "descriptors"))
+        empty.mkdir()
+        _write(sources, files)
+        # Google's definitions come first: columns depend on what `google.protobuf.Timestamp` means.
+        well_known, others = _published()
+        includes = [f"--proto_path={folder}" for folder in (well_known, sources, *others)]
+        # -I and -P: neither the working folder nor the environment adds to the import path.
+        command = [sys.executable, "-I", "-P", "-c", _PROGRAM, "--include_imports", f"--descriptor_set_out={output}"]
+        try:
+            done = subprocess.run(  # noqa: S603 (this interpreter, isolated; names are checked)
+                [*command, *includes, ROOT],
+                cwd=empty,
+                env={},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=MAX_SECONDS,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise SchemaError(
+                f"The Protobuf schema was not compiled within {MAX_SECONDS} seconds. Simplify it"
+            ) from error
+        if done.returncode or not output.exists():
+            message = done.stderr.decode(errors="replace").strip() or f"the compiler ended with {done.returncode}"
+            raise SchemaError(f"The Protobuf schema does not compile: {message.replace(ROOT, 'line')}")
+        return FileDescriptorSet.FromString(output.read_bytes())
+
+
+def require_plain_names(names: Mapping[str, str] | list[str]) -> None:
+    """Refuse names that are anything but relative paths of `.proto` files.
+
+    Raises:
+        SchemaError: A name has other characters, leaves its folder, or is both a file and the folder of another one.
+    """
+    for name in names:
+        if len(name) > MAX_NAME_CHARACTERS or not _NAME.fullmatch(name):
+            raise SchemaError(
+                f"The Protobuf schema has a reference named {name[:MAX_NAME_CHARACTERS]!r}, which is not the relative"
+                " path of a .proto file, such as 'acme/money.proto'. Register the reference under such a name"
+            )
+    folders = {str(folder) for name in names for folder in PurePosixPath(name).parents}
+    if clash := sorted(folders & set(names)):
+        raise SchemaError(
+            f"The Protobuf schema has a reference named {clash[0]!r} and another one in a folder of that name. Rename"
+            " one of them"
+        )
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.write_text(text, encoding="utf-8")
+        except UnicodeEncodeError as error:
+            raise SchemaError(f"The Protobuf schema is not valid UTF-8: {error.reason}. Correct its text") from error
+
+
+def _published() -> tuple[Path, list[Path]]:
+    """The folder with Google's `google/protobuf`, and those with its other published sources."""
+    compiler, common = find_spec("grpc_tools"), find_spec("google.rpc")
+    assert compiler and compiler.origin
+    others = [Path(folder).parent.parent for folder in (common.submodule_search_locations or ())[:1]] if common else []
+    return Path(compiler.origin).parent / "_proto", others

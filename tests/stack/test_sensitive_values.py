@@ -1,0 +1,262 @@
+"""A value of a sensitive column is nowhere but in the table: not in Dagster, messages, lineage, output or files."""
+
+import json
+import os
+import struct
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+from click.testing import CliRunner
+from listener import Listener
+from support import Stream, framed, register
+
+from assets.alerts import alert_failed_checks, alert_failed_runs
+from assets.open_lineage import lineage_sensor
+from lakehouse.cli import main
+from lakehouse.config import PROJECT, load
+from lakehouse.definitions import defs
+from resources.build import build_resources
+from resources.open_lineage import OpenLineage
+from resources.webhook import Webhook
+
+TEXT, NUMBER = "canary7q4x", 471_100_815
+"""Planted in every sensitive column. The number is found by its digits, however they are grouped."""
+CANARIES = tuple(text.encode() for text in (TEXT, str(NUMBER), f"{NUMBER:,}", TEXT.encode().hex(), TEXT.upper()))
+
+STREET = {"type": "record", "name": "A", "fields": [{"name": n, "type": "string"} for n in ("street", "city")]}
+PHONES = {"type": "array", "items": {"type": "record", "name": "P", "fields": [{"name": "number", "type": "string"}]}}
+
+
+def schema(secret, *aliases):
+    fields = [
+        *({"name": name, "type": "string"} for name in ("ssn", "name", "side")),
+        {"name": "account", "type": "long"},
+        {"name": "quantity", "type": "long"},
+        {"name": "address", "type": STREET},
+        {"name": "phones", "type": PHONES},
+        {"name": secret, "type": "string", "aliases": list(aliases)},
+    ]
+    return json.dumps({"type": "record", "name": "Person", "fields": fields})
+
+
+BEFORE, AFTER = schema("maiden_name"), schema("born_as", "maiden_name")
+SETTINGS = {
+    "mode": "upsert",
+    "key": "ssn",
+    "errors": "log",
+    "sensitive": ["SSN", "Name", "account", "address.STREET", "phones.number", "maiden_name"],
+    "metadata": {"columns": ["partition", "offset", "timestamp", "schema_id", "headers", "raw_key", "raw_value"]},
+    "checks": {
+        "side_known": {"type": "accepted_values", "column": "side", "values": ["BUY"], "severity": "warn"},
+        "ssn_spelt": {"type": "regex", "column": "ssn", "pattern": "[0-9]+", "severity": "warn"},
+        "all_of_it": {"type": "expression", "sql": "account < 0", "severity": "warn"},
+        "by_query": {
+            "type": "query",
+            "sql": "SELECT ssn AS side, account AS quantity, to_json(struct(*)) AS name FROM {rows}",
+            "severity": "warn",
+        },
+        "enough": {"type": "range", "column": "quantity", "min": 0, "severity": "quarantine"},
+    },
+}
+BLOCKING = {"blocked": {"type": "range", "column": "account", "max": 5}}
+BROKEN = {"broken": {"type": "expression", "sql": "CAST(name AS INT) > 0", "severity": "warn"}}
+
+
+def produce(stream, text, number, *, secret, quantity=1):
+    """A person, every sensitive part of whom is a canary; and a record that cannot be decoded."""
+    person = {
+        "ssn": f"{TEXT}-{number}",
+        "name": TEXT,
+        "side": "SELL",
+        "account": NUMBER,
+        "quantity": quantity,
+        "address": {"street": TEXT, "city": "Paris"},
+        "phones": [{"number": TEXT}],
+        secret: TEXT,
+    }
+    value = framed(register(f"{stream.name}-value", text), text, person)
+    message = {"key": person["ssn"].encode(), "headers": [(TEXT, TEXT.encode())]}
+    stream.produce([message | {"value": value}])
+    stream.produce([message | {"value": struct.pack(">bI", 0, 999_999) + TEXT.encode()}])
+
+
+class World:
+    """One topic in a Dagster of its own, and everything that was seen of it."""
+
+    def __init__(self, stream, folder, instance, listener):
+        self.stream, self.folder, self.instance = stream, folder, instance
+        self.built = build_resources(load(PROJECT / "lakehouse.yaml"), "local")
+        self.built |= {"alerts": Webhook(url=listener.address), "open_lineage": OpenLineage(url=listener.address)}
+        self.cursors = {}
+        self.seen = {}
+
+    def declare(self, **settings):
+        self.stream.settings = SETTINGS | settings
+        os.environ["LAKEHOUSE_CONFIG"] = str(self.stream.declare(self.folder))
+
+    def materialize(self):
+        """Run all of the topic's assets and checks, then the sensors that tell others."""
+        found = dg.Definitions.merge(
+            defs(), dg.Definitions(jobs=[dg.define_asset_job("whole", dg.AssetSelection.all(include_sources=False))])
+        )
+        run = found.resolve_job_def("whole").execute_in_process(
+            instance=self.instance, resources=self.built, raise_on_error=False
+        )
+        for sensor in (alert_failed_checks, lineage_sensor(load())):
+            self.tick(sensor, found)
+        if not run.success:
+            context = dg.build_run_status_sensor_context(
+                "alert_failed_runs", run.get_run_failure_event(), self.instance, run.dagster_run
+            )
+            alert_failed_runs(context.for_run_failure(), alerts=self.built["alerts"])
+        return run
+
+    def tick(self, sensor, found):
+        with dg.build_sensor_context(
+            self.instance, self.cursors.get(sensor.name), resources=self.built, definitions=found
+        ) as context:
+            self.cursors[sensor.name] = sensor.evaluate_tick(context).cursor
+
+    def command(self, *arguments):
+        """Run a command; its output, and the traceback that it would end with."""
+        done = CliRunner().invoke(main, arguments)
+        said = done.output + done.stderr + (repr(done.exception) if done.exception else "")
+        self.seen[" ".join(arguments)] = said
+        return done
+
+    def events(self):
+        return [
+            dg.serialize_value(entry)
+            for run in self.instance.get_runs()
+            for entry in self.instance.all_logs(run.run_id)
+        ]
+
+
+@pytest.fixture(scope="module")
+def world(resources, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sensitive")
+    with pytest.MonkeyPatch.context() as patch, Listener().listening() as listener:
+        patch.setenv("LAKEHOUSE_CONFIG", "")
+        with dg.instance_for_test(temp_dir=str(tmp_path_factory.mktemp("dagster"))) as instance:
+            stream = Stream(resources, partitions=1, settings=SETTINGS)
+            world = World(stream, folder, instance, listener)
+            world.declare()
+            for sensor in (alert_failed_checks, lineage_sensor(load())):
+                world.tick(sensor, defs())
+            produce(stream, BEFORE, 1, secret="maiden_name")
+            produce(stream, BEFORE, 2, secret="maiden_name", quantity=-1)
+            first = world.materialize()
+            assert first.success, [event.message for event in first.all_events if event.is_failure]
+            produce(stream, AFTER, 3, secret="born_as")
+            assert world.materialize().success
+            _commands(world)
+            _twice(stream)
+            world.materialize()
+            world.command("ledger", stream.name, "--deep")
+            for checks in (BLOCKING, BROKEN):
+                world.declare(checks=SETTINGS["checks"] | checks)
+                produce(stream, AFTER, 4, secret="born_as")
+                assert not world.materialize().success
+                world.command("rehearse", stream.name)
+                world.command("check", stream.name)
+                world.command("stream", stream.name, "--once")
+            world.seen["messages"] = "\n".join(f"{r.path} {r.body.decode()}" for r in listener.received)
+            yield world
+
+
+def _commands(world):
+    name = world.stream.name
+    for arguments in (
+        ["status"],
+        ["ledger", name, "--deep"],
+        ["ledger", name, "--json"],
+        ["dead-letters", name],
+        ["dead-letters", name, "--json"],
+        ["rehearse", name],
+        ["check", name],
+        ["redrive", name],
+        ["replay", name, "--since", "earliest"],
+        ["maintain", name],
+        ["plan"],
+        ["stream", name, "--once"],
+    ):
+        world.command(*arguments)
+
+
+def _twice(stream):
+    """Two rows of one key, as a foreign writer leaves them."""
+    spark = stream.resources.spark.session(stream.resources.catalog.spark_settings())
+    table = f"lake.`{stream.namespace}`.`{stream.topic.table}`"
+    spark.sql(f"INSERT INTO {table} SELECT * FROM {table} LIMIT 1")
+
+
+def evaluations(world, name):
+    key = dg.AssetCheckKey(dg.AssetKey(["iceberg", world.stream.name]), name)
+    records = world.instance.event_log_storage.get_asset_check_execution_history(key, limit=20)
+    return [
+        record.event.dagster_event.asset_check_evaluation_data
+        for record in records
+        if record.event and record.event.dagster_event
+    ]
+
+
+def test_the_values_are_in_the_table_and_the_dead_letters(world):
+    rows, letters = world.stream.rows(), world.stream.dead_letters()
+    assert {row["born_as"] for row in rows} == {TEXT} and {row["account"] for row in rows} == {NUMBER}
+    assert {letter["error_reason"] for letter in letters} == {"unknown_schema", "check"}
+
+
+def test_the_checks_were_evaluated_and_what_is_not_sensitive_is_shown(world):
+    [sample] = [e.metadata["sample"].value for e in evaluations(world, "side_known") if e.metadata.get("sample")][-1:]
+    assert [column.name for column in sample.schema.columns] == ["kafka_partition", "kafka_offset", "side"]
+    for check in ("ssn_spelt", "by_query", "all_of_it", "enough"):
+        shown = [e.metadata["sample"].value for e in evaluations(world, check) if e.metadata.get("sample")]
+        assert shown and {column.name for column in shown[0].schema.columns} >= {"kafka_partition", "kafka_offset"}
+
+
+def test_no_event_of_dagster_holds_a_value(world):
+    events = world.events()
+    kinds = "".join(events)
+    for expected in ("preview", "sample", "Key (sensitive) has 2 rows", "sums are the same", "ended with", "blocked"):
+        assert expected in kinds
+    assert [event[:2_000] for event in events if leaks(event.encode())] == []
+
+
+def test_no_message_output_or_lineage_holds_a_value(world):
+    assert "Run failed" in world.seen["messages"] and "columnLineage" in world.seen["messages"]
+    assert "Key (sensitive) has 2 rows" in world.seen[f"ledger {world.stream.name} --deep"]
+    assert {name: leaks(said.encode()) for name, said in world.seen.items() if leaks(said.encode())} == {}
+
+
+def test_no_file_but_the_tables_own_holds_a_value(world, stack):
+    own = {stack.path / name for name in ("kafka", "s3", "catalog")}
+    files = [file for file in stack.path.rglob("*") if file.is_file()]
+    searched = [file for file in files if not own & {*file.parents}]
+    instance = [file for file in Path(world.instance.root_directory).rglob("*") if file.is_file()]
+    assert len(searched) > 10 and len(instance) > 3
+    assert {str(file): found for file in (*searched, *instance) if (found := leaks(file.read_bytes()))} == {}
+
+
+def leaks(content):
+    return [canary for canary in CANARIES if canary in content]
+
+
+def test_a_misspelt_name_stops_the_topic_before_anything_is_shown(resources, tmp_path):
+    stream = Stream(resources, partitions=1, settings={"sensitive": ["nmae"]})
+    produce(stream, BEFORE, 1, secret="maiden_name")
+    with pytest.MonkeyPatch.context() as patch, dg.DagsterInstance.ephemeral() as instance:
+        patch.setenv("LAKEHOUSE_CONFIG", str(stream.declare(tmp_path)))
+        asset = next(a for a in defs().assets if dg.AssetKey(["iceberg", stream.name]) in getattr(a, "keys", ()))
+        built = build_resources(load(), "local")
+        run = dg.materialize([asset], instance=instance, resources=built, raise_on_error=False)
+        [failure] = [event for event in run.all_events if event.is_step_failure]
+        assert "'nmae'" in failure.step_failure_data.error.message and "Did you mean 'name'?" in str(failure)
+        assert run.get_asset_materialization_events() == [] and stream.rows() == []
+        assert not any(leaks(dg.serialize_value(entry).encode()) for entry in instance.all_logs(run.run_id))
+
+
+def test_the_file_that_declares_the_topic_names_no_value(world):
+    """The search is for values of records: what lakehouse.yaml itself holds would be found everywhere."""
+    assert not leaks(yaml.safe_dump(SETTINGS | BLOCKING | BROKEN).encode())
