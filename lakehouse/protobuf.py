@@ -168,7 +168,7 @@ def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> FileDescrip
     from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
     from google.protobuf.message import DecodeError
 
-    require_characters("Protobuf", [text, *(referenced for _, referenced in references)])
+    require_characters("Protobuf", len(text) + sum(len(referenced) for _, referenced in references))
     try:
         # A client may register the descriptor itself in place of its source.
         root = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
