@@ -353,17 +353,19 @@ class _Run:
         """Publish the batch's dead letters, before the batch itself.
 
         Their table remembers offsets too: a batch that is tried again after a crash adds only what is not there yet.
+        That may be a record that was a row the first time, where a check, a policy or the registry changed since.
         """
         from spark import dead_letters
 
         name = naming.dead_letter_table(self.topic.table)
         table = self.catalog.ensure_table(self.namespace, name, dead_letters.schema())
         rest = beyond(self.batch, last_batch(table))
-        if not rest.offsets:
+        decoded, start = self._decoded(headers=True), self.batch.start
+        letters = dead_letters.new(decoded, self.namespace, name, self.topic, rest.start, start)
+        if not rest.offsets and letters.isEmpty():
             return
         base = table.current_snapshot()
         branch = self.staging.branch(table)
         with self.staging.undisturbed(name, branch):
-            target = self._target(name, branch, rest)
-            dead_letters.append(self._decoded(headers=True), target, self.topic, self.topic.table, rest.start)
+            dead_letters.append(letters, self._target(name, branch, rest))
             self.catalog.publish(table.refresh(), branch, base.snapshot_id if base else None)
