@@ -22,6 +22,10 @@ MAX_REFERENCES = 200
 MAX_DEPTH = 64
 """Types within types, references followed included."""
 
+MAX_NESTING, MAX_JSON_NESTING = 24, 16
+"""Columns within columns of a table, and those of JSON Schema, whose checks take Spark twice as long with each level.
+Spark Connect does not send the expressions that deeper ones need."""
+
 MAX_FIELDS = 2_000
 """Columns after expansion: nested ones, elements of lists, and keys and values of maps included."""
 
@@ -122,6 +126,24 @@ def require_fields(format_: str, fields: Iterable[_Nested]) -> None:
         SchemaError: They are too many.
     """
     Budget(format_).spend_field(_count(fields))
+
+
+def require_nesting(format_: str, levels: int, most: int) -> None:
+    """Check how deep columns are within columns.
+
+    Raises:
+        SchemaError: They are deeper than `most`.
+    """
+    if levels > most:
+        raise SchemaError(
+            f"The {format_} schema has {levels} levels of columns within columns, more than {most}. Flatten it, or "
+            f"keep what is deeper as text"
+        )
+
+
+def nesting(fields: Iterable[_Nested]) -> int:
+    """How many levels of fields there are within fields."""
+    return max((1 + nesting(field.fields) for field in fields if field.fields), default=0)
 
 
 def _count(fields: Iterable[_Nested]) -> int:

@@ -11,7 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from lakehouse.budget import MAX_DEPTH, Budget, require_fields, require_json
+from lakehouse.budget import (
+    MAX_DEPTH,
+    MAX_JSON_NESTING,
+    Budget,
+    nesting,
+    require_fields,
+    require_json,
+    require_nesting,
+)
 from lakehouse.columns import distinct
 from lakehouse.errors import SchemaError
 from lakehouse.schema import RegisteredSchema, Shape
@@ -56,6 +64,7 @@ def reader(schemas: Sequence[RegisteredSchema]) -> tuple[Field, ...]:
     for older in reversed(versions[:-1]):
         fields = _merged(fields, older)
     require_fields("JSON", fields)
+    require_nesting("JSON", nesting(fields), MAX_JSON_NESTING)
     return fields
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lakehouse import avro, json_schema, protobuf
-from lakehouse.budget import MAX_CHARACTERS, MAX_DEPTH, MAX_FIELDS
+from lakehouse.budget import MAX_CHARACTERS, MAX_DEPTH, MAX_FIELDS, MAX_JSON_NESTING, MAX_NESTING
 from lakehouse.columns import table_schema
 from lakehouse.errors import SchemaError
 from lakehouse.schema import RegisteredSchema
@@ -134,7 +134,7 @@ def test_a_long_chain_of_types_is_refused(read, schema):
     ("read", "schema"),
     [
         (avro.shape, avro_chain(40)),
-        (json_schema.shape, RegisteredSchema(1, json_chain(30), "JSON")),
+        (json_schema.shape, RegisteredSchema(1, json_chain(MAX_JSON_NESTING), "JSON")),
         (protobuf.shape, RegisteredSchema(1, proto_chain(40), "PROTOBUF")),
     ],
 )
@@ -154,6 +154,14 @@ def test_the_size_of_a_schema_counts_its_references(read):
     half = " " * (MAX_CHARACTERS // 2)
     with pytest.raises(SchemaError, match=f"more than {MAX_CHARACTERS:,}"):
         read([RegisteredSchema(1, half + "{}", "AVRO", (("other.proto", half + "{}"),))])
+
+
+def test_columns_nest_as_deep_as_spark_reads_them():
+    with pytest.raises(SchemaError, match="levels of columns within columns"):
+        json_schema.shape([RegisteredSchema(1, json_chain(MAX_JSON_NESTING + 1), "JSON")])
+    assert table_schema(Topic(), avro.shape([avro_chain(MAX_NESTING)]).struct, None)
+    with pytest.raises(SchemaError, match="levels of columns within columns"):
+        table_schema(Topic(), avro.shape([avro_chain(MAX_NESTING + 1)]).struct, None)
 
 
 def test_a_wide_schema_is_a_table():
