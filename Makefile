@@ -1,17 +1,30 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help venv demo test long chaos pipeline
+.PHONY: help venv demo lint test audit long chaos pipeline update-locks
 .DEFAULT_GOAL := help
 
 help:  ## Show this
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 
 demo: venv  ## Start everything, run the main job, print its result, stay up until Ctrl-C (ONCE=1: stop at the end)
 	@$(BIN)/lakehouse demo $(if $(ONCE),--once)
 
 test: venv  ## Run all tests, two files at a time, each process with an embedded stack of its own
 	@$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+lint: venv  ## Style, likely mistakes and security rules of all Python files
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+
+# Exit code 3 means that nothing was found and something could not be checked, which is an error only with ONLINE=1.
+audit: venv  ## Locks, workflows, secrets, bill of materials (ONLINE=1: known vulnerabilities too, from osv.dev)
+	@$(BIN)/python -m tools.audit $(if $(ONLINE),--online) || { code=$$?; test $$code -eq 3 -a -z "$(ONLINE)"; }
+
+update-locks: venv  ## Make requirements.lock and jars.lock follow what is asked for (UPGRADE="boto3 …": newest of these)
+	@$(BIN)/python -m tools.locks $(UPGRADE)
+	@$(MAKE) --no-print-directory venv
+	@$(BIN)/python -m tools.licences
 
 long: venv  ## The tests that `make test` leaves out: a Spark cluster, killed workers and daemons, a kill at every change
 	@$(BIN)/pytest -m long

@@ -6,12 +6,13 @@ without a run. Messages hold names, sentences and counts, never the message of a
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from urllib.parse import quote, urlencode
 
 import dagster as dg
 
 from lakehouse.errors import Unreachable
+from lakehouse.markdown import plain
 from resources.webhook import Webhook
 
 OFF = "No webhook is configured (`alerts` in lakehouse.yaml): no alerts are sent"
@@ -25,6 +26,43 @@ MOST_FAILING = 1000
 """Checks remembered as failing. Of more, the oldest are forgotten, and told of again when they fail again."""
 MOST_LISTED = 10
 """Steps, assets or numbers in one message."""
+
+RESTARTED = "lakehouse/restarted"
+"""The tag of runs that a sensor starts again whenever one ends."""
+LASTING_SECONDS = 600
+"""Such a run that lasted so long worked."""
+
+
+class Sending:
+    """The messages of one tick, of which those that were taken are never sent again.
+
+    Attributes: `sent` counts them.
+    """
+
+    def __init__(self, context: dg.SensorEvaluationContext, alerts: Webhook) -> None:
+        self.sent = 0
+        self._context, self._alerts = context, alerts
+        self._until = time.monotonic() + MOST_SECONDS
+
+    def took(self, headline: str, lines: Sequence[str], path: str) -> bool:
+        """Send a message; whether it was taken. Where not, the rest waits for the next tick.
+
+        Raises: Unreachable when it is the first, so that the tick fails and its cursor stays.
+        """
+        try:
+            self._alerts.send(headline, lines, path)
+        except Unreachable as error:
+            if not self.sent:
+                raise
+            self._context.log.error(f"{self.sent} messages were sent, the rest waits for the next tick. {error}")
+            return False
+        self.sent += 1
+        return True
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the rest has to wait for the next tick."""
+        return time.monotonic() > self._until
 
 
 @dg.run_failure_sensor(
@@ -44,6 +82,8 @@ def alert_failed_runs(context: dg.RunFailureSensorContext, alerts: Webhook) -> d
     if not alerts.url:
         return dg.SkipReason(OFF)
     run = context.dagster_run
+    if _fails_again(context.instance, run):
+        return dg.SkipReason(f"Run {run.run_id} failed as the one before it did, of which a message was sent")
     assets = _listed(sorted(key.to_user_string() for key in run.asset_selection or ()))
     hidden = run.job_name.startswith("__")  # Dagster's own name for a selection of assets
     lines = [*_failures(context), *([f"Assets: {assets}"] if assets and not hidden else []), f"Run {run.run_id}"]
@@ -77,23 +117,17 @@ def alert_failed_checks(context: dg.SensorEvaluationContext, alerts: Webhook) ->
     after, failing = seen["after"], dict.fromkeys(seen["failing"])
     # Not instance.get_event_records: over SQLite it cannot read checks of all runs by id, and it is deprecated.
     events = log.get_logs_for_all_runs_by_log_id(after, dg.DagsterEventType.ASSET_CHECK_EVALUATION, MOST_EVENTS)
-    sent, until = 0, time.monotonic() + MOST_SECONDS
+    sending = Sending(context, alerts)
     for storage_id, entry in events.items():
         evaluation = entry.get_dagster_event().asset_check_evaluation_data
         if _is_ours(context, evaluation) and _turned(evaluation, failing):
-            try:
-                alerts.send(*_verdict(evaluation))
-            except Unreachable as error:
-                if not sent:
-                    raise
-                context.log.error(f"{sent} messages were sent, the rest waits for the next tick. {error}")
+            if not sending.took(*_verdict(evaluation)):
                 break
-            sent += 1
             _remember(evaluation, failing)
         after = storage_id
-        if time.monotonic() > until:
+        if sending.is_late:
             break
-    return _result(after, failing, f"Messages sent: {sent}" if sent else "No check changed")
+    return _result(after, failing, f"Messages sent: {sending.sent}" if sending.sent else "No check changed")
 
 
 def _result(after: int, failing: dict[str, None], said: str) -> dg.SensorResult:
@@ -103,9 +137,12 @@ def _result(after: int, failing: dict[str, None], said: str) -> dg.SensorResult:
 
 
 def _is_ours(context: dg.SensorEvaluationContext, evaluation: dg.AssetCheckEvaluation) -> bool:
-    """Whether the check is of this code location: other projects may share the instance, and so the log."""
+    """Whether the asset is of this code location: other projects may share the instance, and so the log.
+
+    Not whether the check is: a stream also reports of topics that are not declared as `continuous`.
+    """
     repository = context.repository_def
-    return repository is None or evaluation.asset_check_key in repository.asset_graph.asset_check_keys
+    return repository is None or repository.asset_graph.has(evaluation.asset_key)
 
 
 def _turned(evaluation: dg.AssetCheckEvaluation, failing: dict[str, None]) -> bool:
@@ -129,7 +166,7 @@ def _name(evaluation: dg.AssetCheckEvaluation) -> str:
 def _verdict(evaluation: dg.AssetCheckEvaluation) -> tuple[str, list[str], str]:
     """Headline, lines and link of a check that turned."""
     turned = "Check holds again" if evaluation.passed else f"Check failed ({evaluation.severity.value})"
-    lines = [line for line in (evaluation.description, _numbers(evaluation)) if line]
+    lines = [line for line in (plain(evaluation.description or ""), _numbers(evaluation)) if line]
     page = urlencode({"view": "checks", "checkDetail": evaluation.check_name})
     path = "/".join(quote(part, safe="") for part in evaluation.asset_key.path)
     return f"{turned}: {_name(evaluation)}", lines, f"/assets/{path}?{page}"
@@ -140,6 +177,16 @@ def _numbers(evaluation: dg.AssetCheckEvaluation) -> str:
     kinds = (dg.IntMetadataValue, dg.FloatMetadataValue)
     numbers = {name: value.value for name, value in evaluation.metadata.items() if isinstance(value, kinds)}
     return _listed([f"{name} {number:,}" for name, number in numbers.items() if number is not None])
+
+
+def _fails_again(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Whether a run that is started again for ever failed soon, after one that failed: nothing worked in between."""
+    if RESTARTED not in run.tags:
+        return False
+    [record] = instance.get_run_records(dg.RunsFilter(run_ids=[run.run_id]))
+    lasted = (record.end_time or time.time()) - record.start_time if record.start_time else 0.0
+    before = instance.get_runs(dg.RunsFilter(job_name=run.job_name), cursor=run.run_id, limit=1)
+    return lasted < LASTING_SECONDS and bool(before) and before[0].status == dg.DagsterRunStatus.FAILURE
 
 
 def _failures(context: dg.RunFailureSensorContext) -> Iterator[str]:

@@ -36,7 +36,7 @@ def dead_letters_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         spark: Spark,
         catalog: Catalog,
     ) -> dg.MaterializeResult:
-        with explained():
+        with explained(entry):
             topic = topic_of(entry, context)
             done = redrive(config.namespace, topic, Systems(kafka, schema_registry, spark, catalog))
         context.log.info(f"{done.tried:,} dead letters decoded again, {done.landed:,} are rows now")

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from assets.shown import as_table
 from assets.standing import Standing
-from lakehouse import naming
+from lakehouse import naming, sensitive
 from lakehouse.config import Config
 from lakehouse.errors import LakehouseError
 from lakehouse.freshness import Hop
 from lakehouse.lag import snapshots_behind
-from lakehouse.ledger_page import markdown
+from lakehouse.markdown import escaped
 from lakehouse.topic import Topic
 from lakehouse.truth import Answer, differences, summed
 from resources.catalog import published_table
@@ -51,9 +52,9 @@ def engines_check(config: Config, topic: Topic) -> Standing:
             check_name=AGREE,
             asset_key=["snowflake", topic.name],
             passed=not said,
-            description="; ".join(said)
+            description=escaped("; ".join(said))
             or f"{answers[-1].rows:,} rows and {len(answers[-1].sums)} sums are the same everywhere",
-            metadata={"answers": dg.MarkdownMetadataValue(_page(answers))},
+            metadata={"answers": _page(answers)},
         )
 
     said = "Spark, DuckDB through Glue, and Snowflake have the same rows and sums in the snapshot that each shows."
@@ -65,7 +66,7 @@ def _in_spark(config: Config, topic: Topic, answer: Answer, systems: Any) -> Ans
     quoted = {column: naming.spark_identifier(column) for column in answer.scales}
     sums = "".join(f", SUM(CAST({quoted[column]} AS DECIMAL(38,{n})))" for column, n in answer.scales.items())
     table = f"{naming.spark_table(config.namespace, topic.table)} VERSION AS OF {answer.snapshot_id}"
-    row = systems.spark.session(systems.catalog.spark_settings()).sql(f"SELECT COUNT(*){sums} FROM {table}").first()
+    row = systems.spark.session(systems.catalog.spark_settings()).sql(f"SELECT COUNT(*){sums} FROM {table}").first()  # noqa: S608 (all quoted)
     return Answer.of("Spark", answer.snapshot_id, answer.scales, tuple(row))
 
 
@@ -80,13 +81,13 @@ def _through_glue(config: Config, topic: Topic, systems: Any) -> Answer:
     if registration is None:
         raise LakehouseError(f"Glue has no table {config.namespace}.{topic.table}. Materialize glue/{topic.name}")
     table, snapshot_id = _served("Glue", topic, systems, registration.metadata_location)
-    scales = summed(table.schema())
+    scales = _scales(config, topic, systems, table)
     # Without a column to sum, any: rows are counted.
     stream = table.scan(selected_fields=tuple(scales) or (table.schema().fields[0].name,)).to_arrow_batch_reader()
     sums = "".join(f', SUM("{_doubled(column)}"::DECIMAL(38,{scale}))' for column, scale in scales.items())
     with duckdb.connect() as connection:
         connection.register("stream", stream)
-        row = connection.execute(f"SELECT COUNT(*){sums} FROM stream").fetchone()
+        row = connection.execute(f"SELECT COUNT(*){sums} FROM stream").fetchone()  # noqa: S608 (all quoted)
     assert row is not None
     return Answer.of("DuckDB through Glue", snapshot_id, scales, row)
 
@@ -104,14 +105,28 @@ def _in_snowflake(config: Config, topic: Topic, systems: Any) -> Answer:
         if state is None:
             raise LakehouseError(f"Snowflake shows no table of '{topic.name}'. Materialize snowflake/{topic.name}")
         table, snapshot_id = _served("Snowflake", topic, systems, state.metadata_location)
-        scales = summed(table.schema())
+        scales = _scales(config, topic, systems, table)
         quoted = {column: naming.snowflake_identifier(naming.snowflake_name(column)) for column in scales}
         sums = "".join(f", SUM({quoted[column]}::NUMBER(38,{scale}))" for column, scale in scales.items())
-        _, [row] = snowflake.query(f"SELECT COUNT(*){sums} FROM {name}")
+        _, [row] = snowflake.query(f"SELECT COUNT(*){sums} FROM {name}")  # noqa: S608 (all quoted)
         after = snowflake.table_state(config.namespace, topic.table)
         if after and after.metadata_location == state.metadata_location:
             return Answer.of("Snowflake", snapshot_id, scales, row)
     raise LakehouseError(f"Snowflake's table of '{topic.name}' was refreshed each time it was asked. Check it again")
+
+
+def _scales(config: Config, topic: Topic, systems: Any, served: "Table") -> dict[str, int]:
+    """The columns to sum of a table as an engine shows it: of one row, or of two that differ by one, a sum is a value,
+    so sensitive columns have none.
+
+    Raises: ConfigError when `sensitive` names no column; LakehouseError when the table is gone.
+    """
+    table = published_table(systems.catalog, config.namespace, topic.table)
+    if topic.sensitive and served.metadata.table_uuid != table.metadata.table_uuid:
+        # Of a table that was made anew, columns are not known by their ids.
+        return {}
+    allowed = sensitive.shown(topic, table, served.schema())
+    return {column: scale for column, scale in summed(served.schema()).items() if column in allowed}
 
 
 def _served(engine: str, topic: Topic, systems: Any, metadata_location: str) -> tuple["Table", int]:
@@ -132,8 +147,9 @@ def _doubled(name: str) -> str:
     return name.replace('"', '""')
 
 
-def _page(answers: list[Answer]) -> str:
-    columns = ["engine", "snapshot", "rows", *answers[0].sums]
-    return markdown(
-        columns, [[a.engine, str(a.snapshot_id), f"{a.rows:,}", *map(str, a.sums.values())] for a in answers]
+def _page(answers: list[Answer]) -> dg.TableMetadataValue:
+    columns = list(dict.fromkeys(column for answer in answers for column in answer.sums))
+    return as_table(
+        ["engine", "snapshot", "rows", *(f"sum of {column}" for column in columns)],
+        [[a.engine, a.snapshot_id, f"{a.rows:,}", *(a.sums.get(column) for column in columns)] for a in answers],
     )

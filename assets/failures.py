@@ -7,18 +7,30 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from lakehouse.errors import CommitConflict, LakehouseError, Unreachable
+from lakehouse.errors import CommitConflict, LakehouseError, Stalled, Unforeseen, Unreachable
+from lakehouse.sensitive import unquoted
+from lakehouse.topic import Topic
 
 RETRY = dg.RetryPolicy(max_retries=3, delay=5, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
 """For systems that come back. What cannot heal by itself is raised with `allow_retries=False`."""
 
-HEALS = (Unreachable, CommitConflict)
+HEALS = (Unreachable, Stalled, CommitConflict, Unforeseen)
+
+
+def heals(error: Exception) -> bool:
+    """Whether trying again may do: a system is waited for, or nobody foresaw what happened."""
+    return isinstance(error, HEALS) or not isinstance(error, LakehouseError)
 
 
 @contextmanager
-def explained() -> Iterator[None]:
-    """Turn a LakehouseError into a Failure with its message; anything else passes with its traceback."""
+def explained(*topics: Topic) -> Iterator[None]:
+    """Turn a LakehouseError into a Failure with its message; anything else passes with its traceback.
+
+    Args:
+        topics: Those that the work is about. Where one has sensitive columns, no text passes that nobody foresaw.
+    """
     try:
-        yield
+        with unquoted(*topics):
+            yield
     except LakehouseError as error:
         raise dg.Failure(str(error), allow_retries=isinstance(error, HEALS)) from error

@@ -9,11 +9,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from assets.failures import HEALS
+from assets.failures import heals
 from assets.glue import point_at
 from assets.snowflake import show
 from lakehouse.config import Config
-from lakehouse.errors import LakehouseError
 from lakehouse.pacing import Turns, pause
 from lakehouse.topic import Topic
 from resources.build import another
@@ -104,10 +103,9 @@ class Follower:
         try:
             metadata = self._act(topic)
         except Exception as error:
-            heals = isinstance(error, HEALS) or not isinstance(error, LakehouseError)
             with self._changed:
                 self._failures[topic.name] += 1
-                seconds = pause(self._failures[topic.name], heals)
+                seconds = pause(self._failures[topic.name], heals(error))
                 self._turns.give_back(topic.name, time.monotonic() + seconds)
                 if not self._ending:
                     self._waiting.setdefault(topic.name, (topic, snapshot_id))

@@ -10,6 +10,7 @@ from assets.hops import NEEDS, measure
 from assets.standing import Standing
 from lakehouse.config import Config
 from lakehouse.freshness import CHECK, NAMES, Hop, summary
+from lakehouse.markdown import escaped
 from lakehouse.topic import Topic
 
 
@@ -23,7 +24,7 @@ def freshness_check(config: Config, entry: Topic, hop: str) -> Standing:
             check_name=CHECK,
             asset_key=[hop, entry.name],
             passed=all(one.fresh for one in found),
-            description=summary(found),
+            description=escaped(summary(found)),
             metadata=numbers(entry, found),
         )
 

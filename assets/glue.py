@@ -11,12 +11,14 @@ from assets.standing import Standing
 from assets.step import asset_spec, step
 from lakehouse.automation import unless_continuous
 from lakehouse.config import Config
-from lakehouse.errors import LakehouseError
+from lakehouse.errors import LakehouseError, UnclearState
 from lakehouse.freshness import Hop
 from lakehouse.lag import snapshots_behind
+from lakehouse.markdown import escaped
 from lakehouse.topic import Topic
 from resources.aws import Glue
 from resources.catalog import Catalog, snapshot_at
+from resources.registrations import is_newer
 from resources.snapshots import commits
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ def registration_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
 
     @step(spec, pool=f"glue_{group(entry)}")
     def glue_registration(context: dg.AssetExecutionContext, catalog: Catalog, glue: Glue) -> dg.MaterializeResult:
-        with explained():
+        with explained(entry):
             topic = topic_of(entry, context)
             registered = register(config, topic, catalog, glue)
             snapshot_id = snapshot_at(catalog, registered)
@@ -61,11 +63,37 @@ def register(config: Config, topic: Topic, catalog: Catalog, glue: Glue) -> str:
 
 
 def point_at(config: Config, topic: Topic, table: "Table", catalog: Catalog, glue: Glue) -> str:
-    """Point Glue at the metadata of a topic's table as it was loaded; returns the metadata location.
+    """Point Glue at a topic's table, unless it shows this state of the table, or a later one, already.
 
-    Raises: CommitConflict; Unreachable.
+    Where Glue is the catalog itself, each commit is its registration, and nothing is written here.
+
+    Args:
+        config: The configuration with the namespace.
+        topic: The topic, with the table that its records go to now.
+        table: That table as it was loaded. Another process may have published since.
+        catalog: The catalog that the table was loaded from.
+        glue: Where the table is registered.
+
+    Returns:
+        The location of the metadata file that Glue shows.
+
+    Raises:
+        CommitConflict: Another process changed the registration at the same time.
+        UnclearState: Glue is the catalog and does not show the table, or it shows another table of that name.
+        Unreachable: Glue or S3 does not answer.
     """
     expected = glue.registration(config.namespace, topic.table)
+    shown = expected.metadata_location if expected else None
+    current = shown is not None and (shown == table.metadata_location or is_newer(catalog, shown, table))
+    if catalog.type == "glue" and not current:
+        raise UnclearState(
+            f"The catalog is Glue and has {config.namespace}.{topic.table}, but the resource `glue` (region"
+            f" {glue.region}, catalog {glue.catalog_id}) shows {shown or 'no such table'}. Nothing was changed. Give"
+            " `glue` and `catalog` the same account and region in lakehouse.yaml"
+        )
+    # The registration was read after the table was loaded: its version id alone does not protect a later state.
+    if shown and current and expected and expected.table_uuid in (None, str(table.metadata.table_uuid)):
+        return shown
     if expected is None:
         glue.ensure_database(config.namespace, f"{catalog.warehouse}/{config.namespace}")
     registration = glue.register(
@@ -98,7 +126,7 @@ def registration_check(config: Config, topic: Topic) -> Standing:
             check_name=REGISTRATION,
             asset_key=["glue", topic.name],
             passed=hop.fresh,
-            description=hop.said,
+            description=escaped(hop.said),
             metadata={
                 "glue_snapshot_id": str(shown),
                 "iceberg_snapshot_id": str(table.metadata.current_snapshot_id),

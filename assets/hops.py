@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -9,13 +10,15 @@ from typing import Any
 from assets.ingestion import measure_lag, stored
 from assets.rest import SYSTEM as REST_CATALOG
 from lakehouse.config import Config
-from lakehouse.errors import Unreachable
+from lakehouse.errors import reason, trace
 from lakehouse.freshness import Hop
 from lakehouse.lag import Behind, Lag, lag, pending, snapshots_behind
 from lakehouse.topic import Derived, Topic
 from resources.build import is_configured
 from resources.catalog import snapshot_at
 from resources.snapshots import commits
+
+_LOG = logging.getLogger(__name__)
 
 NEEDS = {
     "kafka": {"kafka", "catalog"},
@@ -37,7 +40,8 @@ def hops_of(config: Config, topic: Topic) -> list[str]:
 
 
 def measure(hop: str, config: Config, topic: Topic, systems: Any) -> Hop:
-    """One hop of one topic; that a system does not answer is part of the measurement.
+    """Measure one hop of one topic. Never raises: a failure is part of the measurement, so that one broken topic keeps
+    no other from being measured.
 
     Parameters: `systems` has the resources that the hop needs as attributes.
     """
@@ -50,8 +54,10 @@ def measure(hop: str, config: Config, topic: Topic, systems: Any) -> Hop:
     }
     try:
         behind, shows = measures[hop](config, topic, systems, int(time.time() * 1000))
-    except Unreachable as error:
-        return Hop(topic.name, hop, topic.max_lag_seconds, failure=str(error))
+    except Exception as error:
+        if found := trace(error):
+            _LOG.error("%s/%s could not be measured. %s", hop, topic.name, found)
+        return Hop(topic.name, hop, topic.max_lag_seconds, failure=reason(error))
     return Hop(topic.name, hop, topic.max_lag_seconds, behind, shows)
 
 

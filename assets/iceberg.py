@@ -13,11 +13,13 @@ from assets.failures import explained
 from assets.ingestion import Published, Systems, ingest
 from assets.maintenance import size
 from assets.replay import replay
+from assets.shown import as_table
 from assets.step import asset_spec, step
 from lakehouse.automation import unless_continuous
 from lakehouse.config import Config
 from lakehouse.counts import OUTCOMES
-from lakehouse.ledger_page import markdown
+from lakehouse.markdown import escaped
+from lakehouse.sensitive import hidden_ids, shown
 from lakehouse.topic import Topic
 from resources.catalog import Catalog
 from resources.kafka import Kafka
@@ -34,8 +36,8 @@ AUDITS = {
 }
 
 
-PREVIEW, LONGEST_CELL = 5, 60
-"""Rows of a preview, and characters of a value in it."""
+PREVIEW = 5
+"""Rows of a preview."""
 
 
 class Replay(dg.Config):
@@ -78,7 +80,7 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         spark.tell(context.log.info)
         published: list[Published] = []
         replayed: dict[str, object] = {}
-        with explained():
+        with explained(entry):
             topic = topic_of(entry, context)
             if config.replay_since:
                 again = replay(namespace, topic, systems, config.replay_since, config.replay_branch or None)
@@ -97,8 +99,9 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
             found = [batch.findings for batch in published] or [_nothing_new(topic)]
             yield from check_results(_worst(found))
             table = catalog.load(namespace, catalog.current(namespace, topic).table)
+            metadata = _metadata(published) | replayed | (table_metadata(table, topic) if table else {})
         yield dg.MaterializeResult(
-            metadata=_metadata(published) | replayed | (table_metadata(table, topic) if table else {}),
+            metadata=metadata,
             data_version=dg.DataVersion(str(table.metadata.current_snapshot_id) if table else "empty"),
         )
 
@@ -121,15 +124,14 @@ def check_results(findings: list[Finding]) -> Iterator[dg.AssetCheckResult]:
     for finding in findings:
         metadata: dict[str, object] = dict(finding.numbers)
         if finding.result:
-            metadata["sql"] = dg.MarkdownMetadataValue(f"```sql\n{finding.result.sql}\n```")
+            metadata["sql"] = dg.TextMetadataValue(finding.result.sql)
             if sample := finding.result.sample:
-                rows = [[str(cell) for cell in row.values()] for row in sample]
-                metadata["sample"] = dg.MarkdownMetadataValue(markdown(list(sample[0]), rows))
+                metadata["sample"] = as_table(list(sample[0]), [list(row.values()) for row in sample])
         yield dg.AssetCheckResult(
             check_name=finding.check,
             passed=finding.passed,
             severity=dg.AssetCheckSeverity.ERROR if finding.severity == "blocking" else dg.AssetCheckSeverity.WARN,
-            description=finding.said,
+            description=escaped(finding.said),
             metadata=metadata,
         )
 
@@ -164,8 +166,14 @@ def said(topic: Topic, batch: Published) -> str:
 
 def table_metadata(table: "Table", topic: Topic) -> dict[str, object]:
     """The table as the catalog page shows it: rows, bytes, columns and where they are from, and its newest rows."""
+    hidden = hidden_ids(topic, table)
     columns = [
-        dg.TableColumn(field.name, _plain(str(field.field_type)), description=field.doc)
+        dg.TableColumn(
+            field.name,
+            _plain(str(field.field_type)),
+            description=escaped(field.doc) if field.doc else None,
+            constraints=dg.TableColumnConstraints(other=["sensitive"] if field.field_id in hidden else []),
+        )
         for field in table.schema().fields
     ]
     record = [column.name for column in columns if column.name not in topic.metadata.names.values()]
@@ -176,10 +184,8 @@ def table_metadata(table: "Table", topic: Topic) -> dict[str, object]:
         "dagster/column_lineage": dg.TableColumnLineage({name: [dg.TableColumnDep(source, name)] for name in record}),
     }
     if table.current_snapshot():
-        shown = [name for name in table.schema().column_names if name not in topic.sensitive]
-        rows = table.scan(selected_fields=tuple(c.name for c in columns if c.name in shown), limit=PREVIEW).to_arrow()
-        cells = [[_cell(value) for value in row.values()] for row in rows.to_pylist()]
-        metadata["preview"] = dg.MarkdownMetadataValue(markdown(rows.column_names, cells))
+        rows = table.scan(selected_fields=tuple(shown(topic, table)), limit=PREVIEW).to_arrow()
+        metadata["preview"] = as_table(rows.column_names, [list(row.values()) for row in rows.to_pylist()])
         metadata["bytes"] = size(table).data_bytes
     return metadata
 
@@ -187,11 +193,6 @@ def table_metadata(table: "Table", topic: Topic) -> dict[str, object]:
 def _plain(type_: str) -> str:
     """pyiceberg's text of a type without the ids of nested fields: `struct<city: string>`."""
     return re.sub(r"\d+: ([^:<>]+): (?:optional|required) ", r"\1: ", type_)
-
-
-def _cell(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= LONGEST_CELL else f"{text[:LONGEST_CELL]}…"
 
 
 def _metadata(published: list[Published]) -> dict[str, object]:

@@ -15,7 +15,7 @@ from assets import fingerprints, quality
 from assets.mirror import mirror
 from assets.position import begin, continue_beside
 from assets.staging import Staging
-from lakehouse import naming
+from lakehouse import naming, sensitive
 from lakehouse.batch import TOKEN, Batch, Log, Positions, beyond, next_batch, split, until
 from lakehouse.columns import table_schema
 from lakehouse.errors import BadRecords, CommitConflict, DoesNotFit, UnclearState
@@ -174,12 +174,14 @@ def ensure_table(
     """The topic's table, with columns for its newest schema, and partitioned and sorted as declared.
 
     Parameters: `existing` is the table, where it was loaded just now.
-    Raises: SchemaError when the schema does not fit the table there is; CommitConflict.
+    Raises: SchemaError when the schema does not fit the table there is; ConfigError when `sensitive` names no column
+    of it; CommitConflict.
     """
     key = formats.key.shape.struct if formats.key else None
     schema = table_schema(topic, formats.struct, key)
     table = catalog.ensure_table(namespace, topic.table, schema, formats.former, existing)
     catalog.arrange(table, topic.partition_by, topic.sort_by)
+    sensitive.check(topic, table)
     return table
 
 

@@ -44,7 +44,7 @@ def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition | dg.AssetS
         catalog: Catalog,
     ) -> dg.MaterializeResult:
         metadata: dict[str, object] = {}
-        with explained():
+        with explained(entry, *_sources(config, entry)):
             kafka.ensure_topic(entry.topic, entry.partitions, entry.retention.records)
             match entry.source:
                 case Datagen(schema_file=file):
@@ -60,6 +60,10 @@ def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition | dg.AssetS
         return dg.MaterializeResult(metadata=metadata | offset_metadata(offsets), data_version=data_version(offsets))
 
     return kafka_topic
+
+
+def _sources(config: Config, entry: Topic) -> list[Topic]:
+    return [config.topic(entry.source.from_topic)] if isinstance(entry.source, Derived) else []
 
 
 def _lineage(source: str, columns: Mapping[str, list[str]]) -> dg.TableColumnLineage:

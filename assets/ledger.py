@@ -6,6 +6,7 @@ from assets.entry import group, topic_of
 from assets.failures import explained
 from assets.ingestion import Systems
 from assets.proof import Proof, check, prove
+from assets.shown import as_table
 from assets.standing import Standing
 from assets.step import asset_spec, step
 from lakehouse import ledger, ledger_page
@@ -51,21 +52,21 @@ def ledger_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         spark: Spark,
         catalog: Catalog,
     ) -> dg.MaterializeResult:
-        with explained():
+        with explained(entry):
             topic = topic_of(entry, context)
             systems = Systems(kafka, schema_registry, spark, catalog)
             proof = prove(namespace, topic, systems, whole_log=config.whole_log)
         said = ledger_page.summary(proof.entries, proof.findings)
         counts = ledger.totals(proof.entries)
         pages = {
-            "findings": ledger_page.findings_as_list(proof.findings) or "None.",
-            "commits": ledger_page.markdown(*ledger_page.commits(proof.entries, proof.findings)),
-            "partitions": ledger_page.markdown(*ledger_page.partitions(proof.entries, proof.rows, proof.letters)),
+            "findings": ledger_page.findings_table(proof.findings),
+            "commits": ledger_page.commits(proof.entries, proof.findings),
+            "partitions": ledger_page.partitions(proof.entries, proof.rows, proof.letters),
         }
         return dg.MaterializeResult(
             metadata={
                 "summary": said,
-                **{name: dg.MarkdownMetadataValue(page) for name, page in pages.items()},
+                **{name: as_table(*page) for name, page in pages.items()},
                 **{name: getattr(counts, name) for name in ledger_page.COUNTED},
             },
             check_results=[
@@ -94,5 +95,4 @@ def ledger_check(config: Config, topic: Topic) -> Standing:
 
 
 def _found(proof: Proof) -> dict[str, object]:
-    found = ledger_page.findings_as_list(proof.findings)
-    return {"findings": dg.MarkdownMetadataValue(found)} if found else {}
+    return {"findings": as_table(*ledger_page.findings_table(proof.findings))} if proof.findings else {}

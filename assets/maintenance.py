@@ -176,7 +176,7 @@ def maintenance_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     @step(spec, pool=f"iceberg_{group(entry)}")
     def maintenance(context: dg.AssetExecutionContext, catalog: Catalog, spark: Spark) -> dg.MaterializeResult:
         metadata: dict[str, object] = {}
-        with explained():
+        with explained(entry):
             topic = topic_of(entry, context)
             for done in maintain(config.namespace, topic, catalog, spark):
                 context.log.info(f"{done.table}: {', '.join(done.done) or 'nothing to do'} ({done.seconds:.1f} s)")

@@ -5,7 +5,7 @@ import time
 import dagster as dg
 
 from lakehouse.config import Config
-from lakehouse.errors import ConfigError, Unreachable
+from lakehouse.errors import ConfigError, Unreachable, reason, trace
 from lakehouse.freshness import NAMES
 from lakehouse.open_lineage import Materialized, Places, completed
 from lakehouse.topic import Topic
@@ -53,16 +53,18 @@ def lineage_sensor(config: Config) -> dg.SensorDefinition:
         delivered, sent, until = int(context.cursor), 0, time.monotonic() + MOST_SECONDS
         events = log.get_logs_for_all_runs_by_log_id(delivered, dg.DagsterEventType.ASSET_MATERIALIZATION, MOST_EVENTS)
         for storage_id, entry in events.items():
-            if found := _materialized(config, context.instance, entry):
-                topic, done = found
-                try:
-                    open_lineage.emit(completed(config, places, topic, done))
-                except Unreachable as error:
-                    if not sent:
-                        raise
-                    context.log.error(f"{sent} events were sent, the rest waits for the next tick. {error}")
-                    break
-                sent += 1
+            try:
+                if found := _materialized(config, context.instance, entry):
+                    open_lineage.emit(completed(config, places, *found))
+                    sent += 1
+            except Unreachable as error:
+                if not sent:
+                    raise
+                context.log.error(f"{sent} events were sent, the rest waits for the next tick. {error}")
+                break
+            except Exception as error:
+                # Tried again, it would hold up the lineage of every other table.
+                context.log.error(f"The lineage of event {storage_id} is left out: {reason(error)}\n{trace(error)}")
             delivered = storage_id
             if time.monotonic() > until:
                 break

@@ -10,6 +10,7 @@ from assets.ingestion import Systems, read_log
 from lakehouse import ledger, naming
 from lakehouse.batch import Batch, Log
 from lakehouse.ledger import Entry, Finding, Held, Range
+from lakehouse.sensitive import shown
 from lakehouse.topic import Topic
 from resources.catalog import Catalog
 from resources.snapshots import batch_of, lineage
@@ -75,7 +76,7 @@ def prove(namespace: str, topic: Topic, systems: Systems, *, whole_log: bool = F
         if frame_ is not None and any(h.rows != h.distinct for h in counted.values()):
             found += ledger.duplicate_findings(duplicates(frame_, topics), what)
     if not append:
-        found += ledger.key_findings(duplicate_keys(frame, topic.key))
+        found += ledger.key_findings(duplicate_keys(frame, topic.key, shown(topic, table)))
     short = {f.snapshot_id for f in found if f.kind.startswith("missing_")}
     if asked := [r for r in own if whole_log or r.snapshot_id in short]:
         found += _ask_log(spark, systems, topic, entries, asked, frame, letters)

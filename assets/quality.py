@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from assets.audit import Finding
 from lakehouse import checks, naming
 from lakehouse.batch import Positions
-from lakehouse.checks import LONGEST_HISTORY, Check, References, RowCount, Scope
+from lakehouse.checks import LONGEST_HISTORY, Check, Query, References, RowCount, Scope
 from lakehouse.errors import LakehouseError
+from lakehouse.sensitive import shown
 from lakehouse.topic import Topic
 from resources.catalog import CONTINUED, Catalog
 from resources.snapshots import counts_by_snapshot, history
@@ -96,13 +97,21 @@ def _published(catalog: Catalog, namespace: str, check: str, name: str) -> str:
 
 
 def _shown(topic: Topic, check: Check, table: Table) -> list[str]:
-    """The columns of a sample: where the row is from, its key, and what the check looks at unless that is sensitive."""
-    names = topic.metadata.names
+    """The columns of a sample: where the row is from, its key, and what the check looks at.
+
+    Sensitive columns are left out; beside one that the check looks at, so are the others that it looks at. A query may
+    give a value another name, so that of a table with sensitive columns only the origin is shown.
+
+    Raises: ConfigError when `sensitive` names no column.
+    """
+    names, allowed = topic.metadata.names, shown(topic, table)
     origin = [names[name] for name in ("kafka_partition", "kafka_offset") if name in names]
-    looked_at = check.columns or [field.name for field in table.schema().fields if field.name not in names.values()]
-    if set(check.columns) & set(topic.sensitive):
+    if isinstance(check, Query) and topic.sensitive:
+        return origin
+    looked_at = check.columns or [name for name in allowed if name not in names.values()]
+    if not set(looked_at) <= set(allowed):
         looked_at = ()
-    return list(dict.fromkeys([*origin, *topic.key, *(c for c in looked_at if c not in topic.sensitive)]))
+    return list(dict.fromkeys([*origin, *(name for name in (*topic.key, *looked_at) if name in allowed)]))
 
 
 def _finding(topic: Topic, name: str, check: Check, result: Result, table: Table) -> Finding:

@@ -13,6 +13,7 @@ from lakehouse.automation import on_upstream_change
 from lakehouse.config import Config
 from lakehouse.errors import LakehouseError, UnclearState
 from lakehouse.lag import snapshots_behind
+from lakehouse.markdown import escaped
 from lakehouse.topic import Topic
 from resources.catalog import Catalog
 from resources.rest_catalog import Registered, RestCatalog
@@ -38,7 +39,7 @@ def rest_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     def rest_registration(
         context: dg.AssetExecutionContext, catalog: Catalog, rest_catalog: RestCatalog
     ) -> dg.MaterializeResult:
-        with explained():
+        with explained(entry):
             shown = publish(config, topic_of(entry, context), catalog, rest_catalog)
         return dg.MaterializeResult(
             metadata={"metadata_location": shown.metadata_location, "snapshot_id": str(shown.snapshot_id)},
@@ -89,7 +90,7 @@ def rest_check(config: Config, topic: Topic) -> Standing:
             check_name=REGISTRATION,
             asset_key=["rest", topic.name],
             passed=behind is not None and behind.seconds <= topic.max_lag_seconds,
-            description=f"Iceberg → REST catalog: {said}",
+            description=escaped(f"Iceberg → REST catalog: {said}"),
             metadata={
                 "rest_snapshot_id": str(shown.snapshot_id),
                 "iceberg_snapshot_id": str(table.metadata.current_snapshot_id),

@@ -13,6 +13,7 @@ from lakehouse.config import Config
 from lakehouse.errors import LakehouseError
 from lakehouse.freshness import Hop
 from lakehouse.lag import snapshots_behind
+from lakehouse.markdown import escaped
 from lakehouse.naming import snowflake_name
 from lakehouse.topic import Topic
 from resources.catalog import Catalog, snapshot_at
@@ -38,7 +39,7 @@ def snowflake_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     def snowflake_table(
         context: dg.AssetExecutionContext, catalog: Catalog, snowflake: Snowflake
     ) -> dg.MaterializeResult:
-        with explained():
+        with explained(entry):
             topic = topic_of(entry, context)
             state = show(config, catalog.current(config.namespace, topic), catalog, snowflake)
             snapshot_id = snapshot_at(catalog, state.metadata_location)
@@ -95,7 +96,7 @@ def snowflake_check(config: Config, topic: Topic) -> Standing:
             check_name=SAME,
             asset_key=["snowflake", topic.name],
             passed=hop.fresh and rows == state.row_count,
-            description=hop.said + counted,
+            description=escaped(hop.said + counted),
             metadata={
                 "snowflake_snapshot_id": str(snapshot_id),
                 "iceberg_snapshot_id": str(table.metadata.current_snapshot_id),

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakehouse import naming
-from lakehouse.errors import CommitConflict
+from lakehouse.errors import CommitConflict, LakehouseError
 from resources.catalog import Catalog
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
+
+RESERVED = ("main", naming.OFFSETS_TAG)
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,25 @@ class Staging:
         return branch
 
     def kept(self, table: Table, branch: str) -> str:
-        """A branch for somebody to look at: made at main's head where it is missing; returns its name.
+        """Return the name of a branch for somebody to look at, made at main's head where it is missing.
 
-        Parameters: `table` as it was loaded just now.
+        Args:
+            table: The table as it was loaded just now.
+            branch: The name that was asked for.
+
+        Raises:
+            LakehouseError: Rows on a branch of this name would be published unaudited, or be dropped.
         """
         from spark.write import create_branch
+
+        ref = table.metadata.refs.get(branch)
+        is_tag = ref is not None and ref.snapshot_ref_type != "branch"
+        if branch in RESERVED or branch.startswith(naming.STAGING_PREFIX) or is_tag:
+            raise LakehouseError(
+                f"'{branch}' cannot be the branch of a replay: main, tags and branches named {naming.STAGING_PREFIX}* "
+                f"belong to ingestion. Nothing was written. Choose another name, or leave the branch out to publish "
+                f"after an audit"
+            )
 
         if branch not in table.metadata.refs:
             create_branch(self.spark, self.namespace, table.name()[-1], branch)

@@ -49,7 +49,7 @@ def standing_checks(entry: Topic, system: str, checks: Sequence[Standing]) -> dg
             if dg.AssetCheckKey(key, check.name) not in context.selected_asset_check_keys:
                 continue
             try:
-                with explained():
+                with explained(entry):
                     yield check.run(context)
             except dg.Failure as failure:
                 failures.append(failure)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from queue import Empty, Queue
 
 from assets.derivation import derive
-from assets.failures import HEALS
+from assets.failures import heals
 from assets.ingestion import Published, Systems, ingest
 from assets.maintenance import Maintained, keep_pace
 from assets.mirror import mirror
@@ -24,9 +24,11 @@ from lakehouse.batch import Positions
 from lakehouse.config import Config
 from lakehouse.errors import LakehouseError
 from lakehouse.pacing import EVERY_SECONDS, LEAST_RECORDS, Turns, next_bound, pause
+from lakehouse.sensitive import unquoted
 from lakehouse.topic import Derived, Topic
 from resources.build import another
 from resources.kafka import Kafka
+from resources.readable import readable
 
 WORKERS = 2
 """Topics served at once: while one batch is committed, another is decoded."""
@@ -60,16 +62,27 @@ class Commit:
 
 @dataclass(frozen=True)
 class SetAside:
-    """A topic whose turn failed, or Kafka itself (`topic` is empty), and in how many seconds it is tried again."""
+    """A topic whose turn failed, or Kafka itself (`topic` is empty), and in how many seconds it is tried again.
+
+    Where `tidying`, it is not set aside: what failed is merging its table's small files.
+    """
 
     topic: str
     error: Exception
     seconds: float
+    tidying: bool = False
+
+
+@dataclass(frozen=True)
+class Served:
+    """A topic whose first turn in this stream did not fail, whether or not there was anything to take."""
+
+    topic: str
 
 
 @dataclass(frozen=True)
 class Healed:
-    """A topic that goes on, after so many failures."""
+    """A topic that goes on, after so many failures; or Kafka itself (`topic` is empty)."""
 
     topic: str
     failures: int
@@ -83,7 +96,7 @@ class Tidied:
     maintained: Maintained
 
 
-Event = Commit | SetAside | Healed | Tidied
+Event = Commit | SetAside | Served | Healed | Tidied
 
 
 class Stream:
@@ -120,6 +133,7 @@ class Stream:
         self._positions: dict[str, Positions] = {}
         self._noticed: dict[str, float] = {}
         self._bounds: dict[str, int] = {}
+        self._served: set[str] = set()
         self._failures: dict[str, int] = {}
         self._files: dict[str, int] = {}
         self._untidy: deque[str] = deque()
@@ -158,23 +172,26 @@ class Stream:
         systems: Systems | None = None
         failures = 0
         while not self._stopping.is_set():
-            systems = systems or self._connections()
             try:
+                systems = systems or self._connections()
                 name = self._next(systems.kafka)
-                failures = 0
             except Exception as error:
                 failures += 1
                 self._events.put(SetAside("", error, pause(failures, heals=True)))
-                systems = _close(systems)
+                systems = _close(systems) if systems else None
                 self._stopping.wait(pause(failures, heals=True))
                 continue
+            if failures:
+                self._events.put(Healed("", failures))
+                failures = 0
             if name is None:
                 if self.once and self._is_done():
                     break
                 self._stopping.wait(POLL_SECONDS)
                 continue
             try:
-                self._turn(name, systems)
+                with unquoted(*self._sources(name)):
+                    self._turn(name, systems)
             except Exception as error:
                 # Whatever it was, the next turn begins with connections and credentials of its own.
                 systems = _close(systems)
@@ -197,11 +214,12 @@ class Stream:
             event: Event
             try:
                 systems = systems or self._connections()
-                done = keep_pace(self.config.namespace, self.topics[name], systems.catalog, systems.spark)
+                with unquoted(self.topics[name]):
+                    done = keep_pace(self.config.namespace, self.topics[name], systems.catalog, systems.spark)
                 failures, event = 0, Tidied(name, done)
             except Exception as error:
                 failures += 1
-                event = SetAside(name, error, pause(failures, heals=True))
+                event = SetAside(name, error, pause(failures, heals=True), tidying=True)
                 systems = _close(systems) if systems else None
             with self._lock:
                 self._untidy.popleft()
@@ -245,9 +263,13 @@ class Stream:
     def _poll(self, kafka: Kafka, names: Iterable[str]) -> None:
         """Note where topics end."""
         asked = {self.topics[name].topic: name for name in names}
-        found = kafka.offsets(list(kafka.describe(list(asked)))) if asked else {}
+        found, faults = readable(kafka, list(asked))
         for topic, name in asked.items():
-            if topic in found:
+            if topic in faults:
+                # Its turn will say why, and keeps no other from being polled.
+                self._ends.setdefault(name, {})
+                self._positions.pop(name, None)
+            elif topic in found:
                 self._note(name, {partition: offsets.end for partition, offsets in found[topic].items()})
             elif self.once and not isinstance(self.topics[name].source, Derived):
                 self.errors[name] = LakehouseError(f"Topic '{topic}' does not exist. Nothing was changed. Create it")
@@ -300,6 +322,8 @@ class Stream:
             mirror(namespace, systems.catalog.current(namespace, topic), systems)
         now = time.monotonic()
         with self._lock:
+            is_first = name not in self._served
+            self._served.add(name)
             self._positions[name] = published.batch.end if published else ends
             behind = self._behind(name) if ends else 0
             noticed = self._noticed.pop(name, began)
@@ -312,6 +336,8 @@ class Stream:
                 self._bounds[name] = next_bound(bound, taken, now - began, topic.max_records_per_batch)
                 if published.data_files - self._files.get(name, 0) >= MANY_FILES and name not in self._untidy:
                     self._untidy.append(name)
+        if is_first:
+            self._events.put(Served(name))
         if failures:
             self._events.put(Healed(name, failures))
         if published:
@@ -320,6 +346,11 @@ class Stream:
         waits = behind < bound and not self.once
         with self._lock:
             self._turns.give_back(name, began + EVERY_SECONDS if waits else now)
+
+    def _sources(self, name: str) -> list[Topic]:
+        """The topic, and the one that it is derived from: the values that a turn reads."""
+        topic = self.topics[name]
+        return [topic, *([self.config.topic(topic.source.from_topic)] if isinstance(topic.source, Derived) else [])]
 
     def _derive(self, topic: Topic, source: str, systems: Systems) -> None:
         """Compute a derived topic from what its source's table got since."""
@@ -335,12 +366,11 @@ class Stream:
 
     def _set_aside(self, name: str, error: Exception) -> None:
         """Let a topic wait whose turn failed, longer each time; the others go on."""
-        heals = isinstance(error, HEALS) or not isinstance(error, LakehouseError)
         with self._lock:
             failures = self._failures[name] = self._failures.get(name, 0) + 1
-            if self.once and (not heals or failures == ATTEMPTS):
+            if self.once and (not heals(error) or failures == ATTEMPTS):
                 self.errors[name] = error
-            seconds = pause(failures, heals)
+            seconds = pause(failures, heals(error))
             self._turns.give_back(name, time.monotonic() + seconds)
         self._events.put(SetAside(name, error, seconds))
 

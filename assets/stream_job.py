@@ -1,12 +1,16 @@
 """The job `stream`: one long run that takes topics on and on, and the sensor that keeps it running."""
 
+import time
+from itertools import takewhile
 from types import SimpleNamespace
 
 import dagster as dg
 
+from assets.alerts import RESTARTED
 from assets.failures import explained
 from assets.freshness_sensor import IN_PROGRESS
 from assets.streaming import Streaming, chosen
+from assets.streaming_check import kafka_check
 from lakehouse.config import Config
 from resources.aws import Glue
 from resources.catalog import Catalog
@@ -17,12 +21,18 @@ from resources.spark import Spark
 
 JOB = "stream"
 
+INTERVAL_SECONDS = 30
+
 TAGS = {
     # Other runs are ended after two hours.
     "dagster/max_runtime": "0",
     # A worker that died is started again by the sensor, however often that happens.
     "dagster/max_retries": "0",
+    RESTARTED: "yes",
 }
+
+MOST_FAILURES = 5
+"""Failed runs in a row that make the next one wait longer."""
 
 
 class Streamed(dg.Config):
@@ -71,13 +81,25 @@ def stream_definitions(config: Config) -> dg.Definitions:
         name="keep_streaming",
         job=job,
         description="Starts the job 'stream' when no run of it is in progress. Stop the sensor before you end the run.",
-        minimum_interval_seconds=30,
+        minimum_interval_seconds=INTERVAL_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING if continuous else dg.DefaultSensorStatus.STOPPED,
     )
     def keep_streaming(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         running = context.instance.get_runs(dg.RunsFilter(job_name=JOB, statuses=list(IN_PROGRESS)), limit=1)
         if running:
             return dg.SkipReason(f"Run {running[0].run_id} takes the topics")
+        if (seconds := _pause(context.instance)) > 0:
+            return dg.SkipReason(f"The last runs failed: the next one is started in {seconds:.0f} s")
         return dg.RunRequest()
 
-    return dg.Definitions(jobs=[job], sensors=[keep_streaming])
+    made = dg.Definitions(jobs=[job], sensors=[keep_streaming])
+    return dg.Definitions.merge(made, kafka_check()) if continuous else made
+
+
+def _pause(instance: dg.DagsterInstance) -> float:
+    """Seconds until the job may be started again: at once after one failed run, and later with each more in a row."""
+    records = instance.get_run_records(dg.RunsFilter(job_name=JOB), limit=MOST_FAILURES)
+    failed = list(takewhile(lambda record: record.dagster_run.status == dg.DagsterRunStatus.FAILURE, records))
+    if len(failed) < 2 or failed[0].end_time is None:
+        return 0.0
+    return failed[0].end_time + 2 ** len(failed) * INTERVAL_SECONDS / 2 - time.time()

@@ -14,8 +14,10 @@ from assets.followers import NotShown, Shown, followers
 from assets.iceberg import check_results, said
 from assets.ingestion import Systems
 from assets.reporting import Reporter
-from assets.stream import Commit, Event, Healed, SetAside, Stream, Tidied
+from assets.stream import Commit, Event, Healed, Served, SetAside, Stream, Tidied
+from assets.streaming_check import Verdicts
 from lakehouse.config import Config
+from lakehouse.streamed import KAFKA
 from lakehouse.topic import Topic
 
 END_SECONDS = 30
@@ -24,6 +26,8 @@ or run shows."""
 
 MOST_NAMED = 10
 """Topics that the first line of the log names."""
+
+TIDYING = "merging small files"
 
 Say = Callable[[str], None]
 
@@ -61,6 +65,7 @@ class Streaming:
         self._config, self._say = config, say
         self._failing: dict[str, list[str]] = {}
         self._reporter = Reporter(instance, say)
+        self._verdicts = Verdicts(self._reporter.each)
         self._followers = followers(config, systems, self._told)
 
     def run(self) -> Mapping[str, Exception]:
@@ -88,22 +93,34 @@ class Streaming:
                 self._checked(topic, published.findings)
             case SetAside(name, error, seconds):
                 self._say(f"{name or 'Kafka'}: {error} ({type(error).__name__}). It is tried again in {seconds:.0f} s")
-                if isinstance(error, AuditFailed):
+                if not name:
+                    self._verdicts.failed(KAFKA, "", error)
+                elif isinstance(error, AuditFailed) and not self._route(self.stream.topics[name]):
+                    # The audit's own checks fail then: one failure is one alert.
                     self._checked(self.stream.topics[name], error.findings)
+                else:
+                    self._verdicts.failed(*self._part("iceberg", name, TIDYING if event.tidying else ""), error)
+            case Served(name):
+                self._verdicts.passed(KAFKA, "")
+                self._verdicts.passed(*self._part("iceberg", name))
             case Healed(name, failures):
-                self._say(f"{name}: goes on, after {failures} failures")
+                self._say(f"{name or 'Kafka'}: goes on, after {failures} failures")
+                self._verdicts.passed(*(self._part("iceberg", name) if name else (KAFKA, "")))
             case Tidied(name, done):
                 self._say(f"{name}: {', '.join(done.done)} ({done.seconds:.1f} s)")
+                self._verdicts.passed(*self._part("iceberg", name, TIDYING))
 
     def _told(self, what: Shown | NotShown) -> None:
         if isinstance(what, NotShown):
             said = f"{what.hop}/{what.topic}: {what.error} ({type(what.error).__name__})"
             self._say(f"{said}. It is tried again in {what.seconds:.0f} s")
+            self._verdicts.failed(*self._part(what.hop, what.topic), what.error)
             return
         self._say(f"{what.hop}/{what.topic.name}: shows snapshot {what.snapshot_id} ({what.seconds:.1f} s)")
         numbers = {"seconds": round(what.seconds, 2), "snapshot_id": str(what.snapshot_id)}
         event = self._shown(what.hop, what.topic, what.snapshot_id, what.metadata | numbers)
         self._reporter.newest(f"{what.hop}/{what.topic.name}", event)
+        self._verdicts.passed(*self._part(what.hop, what.topic.name))
 
     def _shown(
         self, hop: str, topic: Topic, snapshot_id: int, metadata: Mapping[str, object]
@@ -134,6 +151,11 @@ class Streaming:
                     metadata=result.metadata,
                 )
                 self._reporter.each(evaluation)
+
+    def _part(self, hop: str, name: str, work: str = "") -> tuple[tuple[str, str], str]:
+        """The asset that a topic is part of, and what to call that part: nothing, where it is the whole."""
+        route = self._route(self.stream.topics[name])
+        return (hop, route or name), ", ".join(filter(None, [name if route else "", work]))
 
     def _route(self, topic: Topic) -> str | None:
         """The route that the topic comes from, where it has no entry of its own."""

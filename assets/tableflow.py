@@ -41,7 +41,7 @@ def tableflow_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     def tableflow_table(
         context: dg.AssetExecutionContext, catalog: Catalog, glue: Glue, spark: Spark
     ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
-        with explained():
+        with explained(entry):
             database = glue.tableflow_database
             if not database:
                 raise ConfigError(

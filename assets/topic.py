@@ -19,8 +19,10 @@ from assets.rest import SYSTEM as REST_CATALOG
 from assets.rest import rest_asset, rest_check
 from assets.snowflake import snowflake_asset, snowflake_check
 from assets.standing import Standing, standing_checks
+from assets.streaming_check import streaming_check
 from assets.tableflow import tableflow_asset
 from lakehouse.config import Config
+from lakehouse.streamed import HOPS
 from lakehouse.topic import Route, Topic
 from resources.build import is_configured
 
@@ -58,7 +60,10 @@ def topic_definitions(config: Config, topic: Topic) -> dg.Definitions:
 
 def _checks(config: Config, entry: Topic, further: Mapping[str, list[Standing]]) -> list[dg.AssetChecksDefinition]:
     """The checks of each hop's asset: whether it is fresh, and those of its own."""
+    streamed = {hop: [streaming_check(entry, hop)] for hop in HOPS if entry.continuous}
     return [
-        standing_checks(entry, hop, [freshness_check(config, entry, hop), *further.get(hop, ())])
+        standing_checks(
+            entry, hop, [freshness_check(config, entry, hop), *streamed.get(hop, ()), *further.get(hop, ())]
+        )
         for hop in hops_of(config, entry)
     ]

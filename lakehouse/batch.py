@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 
 from lakehouse.errors import UnclearState
 
-TOKEN = "lakehouse.batch"
+TOKEN = "lakehouse.batch"  # noqa: S105 (a property's name)
 """The snapshot summary property that holds a Batch as JSON."""
 
 COUNTS = "lakehouse.counts"

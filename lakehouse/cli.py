@@ -1,12 +1,15 @@
 """The command line: one list of all commands."""
 
+import sys
+
 import click
 
 from lakehouse.commands import deploy, pipeline, reading, stack, streaming, tables
 from lakehouse.errors import LakehouseError
+from lakehouse.terminal import print_traceback, visible
 
 COMMANDS = (
-    *(stack.demo, stack.up, stack.down, stack.run, stack.doctor),
+    *(stack.demo, stack.up, stack.down, stack.ui, stack.run, stack.doctor),
     *(reading.status, reading.query),
     streaming.stream,
     *(tables.ledger, tables.dead_letters, tables.redrive, tables.replay, tables.resume, tables.maintain),
@@ -16,13 +19,20 @@ COMMANDS = (
 
 
 class _Commands(click.Group):
-    """Prints the project's own errors as one sentence, without a traceback, and ends with exit code 1."""
+    """Prints the project's own errors as one sentence, without a traceback, and ends with exit code 1.
+
+    What errors quote from records cannot act on the terminal.
+    """
 
     def invoke(self, ctx: click.Context) -> object:
+        sys.excepthook = print_traceback
         try:
             return super().invoke(ctx)
         except LakehouseError as error:
-            raise click.ClickException(str(error)) from error
+            raise click.ClickException(visible(str(error))) from error
+        except click.ClickException as error:
+            error.message = visible(error.message)
+            raise
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -31,7 +41,7 @@ def main() -> None:
 
     \b
     See it work:         lakehouse demo
-    Work with it:        lakehouse up, then open the UI it names
+    Work with it:        lakehouse up, then open the link it prints
     Take what comes:     lakehouse stream
     See how far it is:   lakehouse status
     See that all came:   lakehouse ledger stock_trades

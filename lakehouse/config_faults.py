@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, get_args
 
-from lakehouse import avro, checks, layout, naming
+from lakehouse import avro, checks, layout, naming, sensitive
 from lakehouse.checks import CHECKS
 from lakehouse.errors import SchemaError
 from lakehouse.locate import Location
 from lakehouse.model import Model
+from lakehouse.schema import RegisteredSchema
 from lakehouse.setting import EnvRef
 from lakehouse.topic import REGISTERED, SCALARS, Datagen, Derived, Existing, Route, Topic
 from lakehouse.words import did_you_mean
@@ -37,6 +39,7 @@ def of_meaning(config: Config) -> list[tuple[Location, str]]:
         if topic.table.endswith(naming.DEAD_LETTERS):
             faults.append((at, f"'{naming.DEAD_LETTERS}' names dead-letter tables. Rename the topic"))
         faults += [((*at, *where), said) for where, said in _topic_faults(topic, tables)]
+        faults += [((*at, "sensitive"), said) for said in _unknown_sensitive(config, topic)]
         if topic.value_schema_file:
             faults += _missing_files(config, at, {"value_schema_file": topic.value_schema_file})
         match topic.source:
@@ -105,6 +108,7 @@ def _topic_faults(topic: Topic, tables: set[str]) -> Iterator[tuple[Location, st
         yield ("key",), f"a {topic.decoded_key} message key is one column. Name one, or set 'key_format: avro'"
     if len(set(topic.key)) < len(topic.key):
         yield ("key",), "names a column twice. Remove one"
+    yield from ((("sensitive",), said) for said in _sensitive_faults(topic))
     if topic.subject_strategy != "topic" and not topic.record:
         yield ("subject_strategy",), "names subjects after record types. Add 'record: <full name>'"
     if topic.record and topic.value_format not in REGISTERED:
@@ -118,9 +122,59 @@ def _topic_faults(topic: Topic, tables: set[str]) -> Iterator[tuple[Location, st
     for where, terms in (("partition_by", topic.partition_by), ("sort_by", topic.sort_by)):
         for term in terms:
             try:
-                layout.parse(term, ordered=where == "sort_by")
+                parsed = layout.parse(term, ordered=where == "sort_by")
             except ValueError as error:
                 yield (where,), str(error)
+            else:
+                if where == "partition_by" and parsed.transform != "bucket" and _is_sensitive(topic, parsed.column):
+                    said = f"names of files would hold values of the sensitive '{parsed.column}'"
+                    yield (where,), f"{said}. Write bucket(16, {parsed.column}), or use another column"
+
+
+def _sensitive_faults(topic: Topic) -> Iterator[str]:
+    """What is wrong with the names of sensitive columns, whatever columns there are."""
+    folded = [name.casefold() for name in topic.sensitive]
+    if len(set(folded)) < len(folded):
+        yield "names a column twice (upper and lower case are one). Remove one"
+    for name in topic.metadata.names.values():
+        if name.casefold() in folded:
+            yield f"'{name}' is a metadata column: bytes and headers are never shown, and others say no more. Remove it"
+
+
+def _is_sensitive(topic: Topic, column: str) -> bool:
+    """Whether a column, or a field as a dotted path, is sensitive by its name, or is in one that is, or has one."""
+    paths = [(f"{name.casefold()}.", f"{column.casefold()}.") for name in topic.sensitive]
+    return any(name.startswith(path) or path.startswith(name) for name, path in paths)
+
+
+def _unknown_sensitive(config: Config, topic: Topic) -> Iterator[str]:
+    """Names in `sensitive` that a topic whose schema is a file has no columns for; of others, the table says."""
+    if not topic.sensitive or topic.mode == "debezium":
+        return
+    match topic.source:
+        case Datagen(schema_file=file):
+            files, form = [file], "avro"
+        case Derived(value_schema_file=file, key_schema_file=key) if file:
+            files, form = [file, *([key] if key else [])], "avro"
+        case _:
+            files, form = [topic.value_schema_file] if topic.value_schema_file else [], "json_schema"
+    if not files or not all((config.root / file).is_file() for file in files):
+        return
+    shape = importlib.import_module(f"lakehouse.{form}").shape
+    try:
+        shapes = [shape([RegisteredSchema(0, config.text(file))]) for file in files]
+    except (ValueError, SchemaError):
+        # Told of where the file is named, or when it is registered.
+        return
+    from pyiceberg.types import NestedField, StringType
+
+    fields = [field for one in shapes for field in one.struct.fields]
+    # A derived topic without a schema of its keys has them from the rows.
+    fields += [NestedField(1, name, StringType(), required=False) for name in topic.key]
+    former = {path: names for one in shapes for path, names in one.former.items()}
+    if never := sensitive.missing(topic.sensitive, fields, former):
+        said = sensitive.unknown(never, fields)
+        yield f"'{files[0]}' {said} Correct the name; a field that the file lost has to come back"
 
 
 def _missing_files(config: Config, at: Location, files: dict[str, str]) -> list[tuple[Location, str]]:

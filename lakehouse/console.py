@@ -13,6 +13,7 @@ from rich.table import Table
 from lakehouse import ledger_page
 from lakehouse.freshness import NAMES, Hop
 from lakehouse.status import TopicStatus
+from lakehouse.terminal import visible
 
 if TYPE_CHECKING:
     from assets.proof import Proof
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 
 console = Console(soft_wrap=True, width=None if sys.stdout.isatty() else 160)
 """In a log file or a pipe there is no width to fit into."""
+
+
+def plain(value: object) -> str:
+    """A value as text that rich takes literally, without what would act on a terminal."""
+    return escape(visible(str(value)))
 
 
 def topics(statuses: Sequence[TopicStatus]) -> Table:
@@ -30,6 +36,9 @@ def topics(statuses: Sequence[TopicStatus]) -> Table:
     table = Table("topic", "end offset", "ingested", *(NAMES[asset] for asset in shown), title="Freshness")
     for found in statuses:
         hops = {hop.asset: hop for hop in found.hops}
+        if found.failure:
+            table.add_row(found.topic, f"[red]{plain(found.failure)}[/]", "–", *(_hop(hops.get(a)) for a in shown))
+            continue
         if found.end_offset is None:
             table.add_row(found.topic, "the topic does not exist yet")
             continue
@@ -40,14 +49,14 @@ def topics(statuses: Sequence[TopicStatus]) -> Table:
 
 def rows(columns: Sequence[str], values: Sequence[Sequence[Any]], title: str | None = None) -> Table:
     """A query's result; numbers to the right."""
-    table = Table(title=title)
+    table = Table(title=plain(title) if title else None)
     for i, column in enumerate(columns):
         numeric = all(
             isinstance(row[i], int | float) or row[i] is None or hasattr(row[i], "quantize") for row in values
         )
-        table.add_column(escape(column), justify="right" if numeric else "left")
+        table.add_column(plain(column), justify="right" if numeric else "left")
     for row in values:
-        table.add_row(*("null" if value is None else escape(str(value)) for value in row))
+        table.add_row(*("null" if value is None else plain(value) for value in row))
     return table
 
 
@@ -61,17 +70,17 @@ def ledger(topic: str, proof: Proof) -> list[Table | str]:
     for title, (columns, cells) in tables.items():
         table = Table(*columns, title=title)
         for row in cells:
-            table.add_row(*map(escape, row))
+            table.add_row(*map(plain, row))
         shown.append(table)
     for finding in proof.findings:
-        shown.append(f"[red]✗ {escape(finding.said)}[/]" if finding.fault else f"· {escape(finding.said)}")
+        shown.append(f"[red]✗ {plain(finding.said)}[/]" if finding.fault else f"· {plain(finding.said)}")
     return [*shown, ledger_page.summary(proof.entries, proof.findings)]
 
 
 def outcomes(found: Sequence[Outcome]) -> list[str]:
     """A line a check, and one for all of them."""
     marks = {"passed": "[green]✓[/]", "warned": "[yellow]![/]", "failed": "[red]✗[/]", "not run": "[red]?[/]"}
-    lines = [f"{marks[one.verdict]} {one.asset} {one.check}: {escape(one.said)}" for one in found]
+    lines = [f"{marks[one.verdict]} {one.asset} {one.check}: {plain(one.said)}" for one in found]
     counts = {verdict: sum(one.verdict == verdict for one in found) for verdict in marks}
     return [*lines, ", ".join(f"{n:,} {verdict}" for verdict, n in counts.items() if n) or "nothing to check"]
 
@@ -83,5 +92,5 @@ def _number(value: int | None) -> str:
 def _hop(hop: Hop | None) -> str:
     if hop is None:
         return "–"
-    said = escape(hop.said.partition(": ")[2])
+    said = plain(hop.said.partition(": ")[2])
     return said if hop.fresh else f"[red]{said}[/]"

@@ -8,12 +8,16 @@ import dagster as dg
 
 from assets.alerts import alert_failed_checks, alert_failed_runs
 from assets.deployment import deployment_definitions
+from assets.disk_space import disk_space
 from assets.freshness_sensor import freshness_sensor
+from assets.heartbeat import heartbeat
+from assets.old_runs import old_runs_definitions
 from assets.open_lineage import lineage_sensor
 from assets.rest import SYSTEM as REST_CATALOG
 from assets.schedules import nightly
 from assets.sensors import topic_offsets_sensor
 from assets.stream_job import stream_definitions
+from assets.tick_alerts import alert_failed_ticks
 from assets.topic import route_definitions, topic_definitions
 from lakehouse import config as configuration
 from lakehouse.config import Config
@@ -58,6 +62,8 @@ def _all(config: Config) -> dg.Definitions:
             automation,
             alert_failed_runs,
             alert_failed_checks,
+            alert_failed_ticks,
+            heartbeat,
         ],
         resources=build_resources(config, environment_name()),
         executor=dg.in_process_executor,
@@ -69,4 +75,6 @@ def _all(config: Config) -> dg.Definitions:
         nightly(config, "ledger", "17 3 * * *", "Prove that every table holds all of its topic, once."),
     )
     set_up = deployment_definitions(config, environment_name())
-    return dg.Definitions.merge(common, *chains, *nights, set_up, stream_definitions(config))
+    # What the embedded stack needs, and an instance of Dagster that others look after does not.
+    local = [old_runs_definitions(), dg.Definitions(sensors=[disk_space])] if environment_name() == "local" else []
+    return dg.Definitions.merge(common, *chains, *nights, set_up, stream_definitions(config), *local)

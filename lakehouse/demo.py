@@ -36,6 +36,7 @@ def demo(once: bool) -> None:
     Raises: LakehouseError when the run fails: an asset failed, or a blocking check.
     """
     from lakehouse.local import show, stack
+    from lakehouse.local.credentials import Credentials
     from lakehouse.local.home import Home
 
     home = Home.default()
@@ -48,7 +49,7 @@ def demo(once: bool) -> None:
             console.console.rule("2 · Records")
             _await_records(config, systems)
             console.console.rule("3 · Kafka → Iceberg → Glue → Snowflake")
-            run_id = _submit_job()
+            run_id = _submit_job(Credentials.of(home).ui_token)
             # Only now the daemon: it launches what is queued before automation asks for the same assets.
             stack.up(home)
             _follow(run_id)
@@ -60,7 +61,7 @@ def demo(once: bool) -> None:
         if once:
             console.console.print("Everything stops now, and the data stays. `lakehouse up` starts it again.")
         else:
-            console.console.print(f"The UI: {os.environ['LAKEHOUSE_UI_URL']}/asset-groups")
+            show.the_ui(os.environ["LAKEHOUSE_UI_URL"], home)
             console.console.print("Trades keep coming and are ingested as they do. Ctrl-C stops everything.")
             threading.Event().wait()
     except KeyboardInterrupt:
@@ -98,12 +99,14 @@ def _keyed(topic: Topic) -> str:
     return "" if topic.mode == "append" else f", a row for each {', '.join(topic.key)}"
 
 
-def _submit_job() -> str:
+def _submit_job(token: str) -> str:
     """Queue the job as the UI would; returns the run's id."""
     from dagster_graphql import DagsterGraphQLClient
 
+    from lakehouse.local import ui_login
+
     ui = urlsplit(os.environ["LAKEHOUSE_UI_URL"])
-    client = DagsterGraphQLClient(ui.hostname or "", port_number=ui.port)
+    client = DagsterGraphQLClient(ui.hostname or "", port_number=ui.port, headers=ui_login.bearer(token))
     return client.submit_job_execution(JOB, repository_location_name="lakehouse")
 
 

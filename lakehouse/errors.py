@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import traceback
+
 from lakehouse.words import counted
+
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s@]*@|(?<=token=)[^;&\s'\"]+", re.IGNORECASE)
+"""User information of a URL, and a token in its parameters."""
+
+
+def without_credentials(text: object) -> str:
+    """Return a text without the credentials in the URLs that it quotes."""
+    return _CREDENTIALS.sub("", str(text))
 
 
 class LakehouseError(Exception):
@@ -25,13 +36,36 @@ class Unreachable(LakehouseError):
     """A system does not answer."""
 
     def __init__(self, system: str, where: str, check: str, cause: object = None):
+        """Compose the message, without the credentials that an address may carry.
+
+        Args:
+            system: Name of the system.
+            where: Address that was tried.
+            check: What the reader should check.
+            cause: What the client reported.
         """
-        Parameters: the system's name, the address that was tried (never with credentials), what the reader
-        should check, and what the client said.
-        """
-        said = f": {cause}" if cause else ""
-        super().__init__(f"{system} does not answer at {where}{said}. Nothing was changed. Check {check}")
+        where = without_credentials(where)
+        reported = f": {without_credentials(cause)}" if cause else ""
+        super().__init__(f"{system} does not answer at {where}{reported}. Nothing was changed. Check {check}")
         self.system, self.where = system, where
+
+
+class Stalled(LakehouseError):
+    """A system took work and stopped making progress, or stopped answering; the work was given up."""
+
+    def __init__(self, system: str, where: str, problem: str):
+        """
+        Args:
+            system: The system's name.
+            where: The address, never with credentials.
+            problem: What it did not do, and for how long.
+        """
+        super().__init__(
+            f"{system} at {where} {problem}. The operation was cancelled, and nothing that it had not committed is "
+            f"kept. Check that the server is up and has executors (`lakehouse status`, its log), then run it again; "
+            f"if the work is legitimate, raise 'stall_seconds' of that system in lakehouse.yaml"
+        )
+        self.system, self.where, self.problem = system, where, problem
 
 
 class UnclearState(LakehouseError):
@@ -60,5 +94,57 @@ class BadRecords(LakehouseError):
         )
 
 
+class Unforeseen(LakehouseError):
+    """An error that nobody foresaw, in work on a topic whose values must not be shown: its text may quote them."""
+
+    def __init__(self, topic: str, error: Exception):
+        """
+        Args:
+            topic: The entry of lakehouse.yaml.
+            error: What happened; only its type and Spark's name for it are kept.
+        """
+        named = getattr(error, "getCondition", lambda: None)()
+        what = f"{type(error).__name__} {named}" if named else type(error).__name__
+        super().__init__(
+            f"Work on topic '{topic}' ended with {what}. Its text is not shown, since it may quote values of columns "
+            f"that are sensitive; what was published before stays. Run it again; if it fails again, look into it with "
+            f"a copy of the topic without such values"
+        )
+
+
 class CommitConflict(LakehouseError):
     """Another writer published first: this batch was not published and may be tried again from the new offsets."""
+
+
+class ClockSkew(LakehouseError):
+    """The clock of this machine is behind a table's history: a commit would make the table unreadable for Java."""
+
+    def __init__(self, table: str, newest: str, now: str, behind_seconds: float):
+        """
+        Args:
+            table: The table's name with its namespace.
+            newest: The time (UTC) of the newest entry in its history.
+            now: This machine's time (UTC).
+            behind_seconds: By how much the latter is earlier.
+        """
+        super().__init__(
+            f"This machine's clock shows {now} UTC, {behind_seconds:.0f} s before the newest entry in the history of "
+            f"{table} ({newest} UTC). Nothing was committed, because Spark and Athena could no longer read the table. "
+            f"Synchronize the clocks of all machines that write (`timedatectl`, `chronyc tracking`) and run it again"
+        )
+
+
+def reason(error: BaseException) -> str:
+    """Say why something failed, in words that may be stored, shown and sent.
+
+    Only the texts of this project's errors are written to hold no row and no secret. Of any other error the type is
+    named, and whoever caught it logs the rest.
+    """
+    return str(error) if isinstance(error, LakehouseError) else f"{type(error).__name__} (unforeseen: see the log)"
+
+
+def trace(error: BaseException) -> str:
+    """List the lines of code that an unforeseen error came from, without its text; nothing for this project's own."""
+    if isinstance(error, LakehouseError):
+        return ""
+    return f"{type(error).__name__}:\n{''.join(traceback.format_tb(error.__traceback__))}"

@@ -10,9 +10,6 @@ from lakehouse.counts import OUTCOMES
 from lakehouse.ledger import Coverage, Entry, Finding, Held, Range, coverage, totals, unsound, verdict
 
 COUNTED = OUTCOMES
-SHOWN = 200
-"""How many commits, the newest, a page shows."""
-
 Cells = tuple[list[str], list[list[str]]]
 """Column names, and rows of as many cells."""
 
@@ -65,17 +62,10 @@ def summary(entries: Sequence[Entry], findings: Sequence[Finding]) -> str:
     return f"{said}. {f'Faults: {len(faults):,}' if faults else 'Everything adds up'}"
 
 
-def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Cells as a Markdown table (GitHub Flavored Markdown, Tables)."""
-    lines = [columns, ["---"] * len(columns), *rows[:SHOWN]]
-    table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
-    return table + (f"\n\nThe newest {SHOWN:,} of {len(rows):,}." if len(rows) > SHOWN else "")
-
-
-def findings_as_list(findings: Iterable[Finding]) -> str:
-    """Findings as a Markdown list, faults first and in bold."""
+def findings_table(findings: Iterable[Finding]) -> Cells:
+    """A row a finding, faults first."""
     ordered = sorted(findings, key=lambda finding: not finding.fault)
-    return "\n".join(f"- {f'**{f.said}**' if f.fault else f.said}" for f in ordered[:SHOWN])
+    return ["kind", "finding"], [["fault" if f.fault else "note", f.said] for f in ordered]
 
 
 def as_json(entries: Sequence[Entry], findings: Sequence[Finding]) -> dict[str, Any]:

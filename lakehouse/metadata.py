@@ -34,6 +34,10 @@ REQUIRED: tuple[Name, ...] = ("partition", "offset")
 """Without these, no row can be traced to its record."""
 
 
+RAW: tuple[Name, ...] = ("headers", "raw_key", "raw_value")
+"""What holds bytes of the record as they came, and with them the values of all columns."""
+
+
 def internal(name: Name) -> str:
     """A metadata column's name inside this project: `offset` → `kafka_offset`."""
     return f"kafka_{name}"

@@ -69,7 +69,7 @@ def compile_sources(root: str, references: Mapping[str, str]) -> FileDescriptorS
         # -I and -P: neither the working folder nor the environment adds to the import path.
         command = [sys.executable, "-I", "-P", "-c", _PROGRAM, "--include_imports", f"--descriptor_set_out={output}"]
         try:
-            done = subprocess.run(
+            done = subprocess.run(  # noqa: S603 (this interpreter, isolated; names are checked)
                 [*command, *includes, ROOT],
                 cwd=empty,
                 env={},

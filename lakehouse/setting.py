@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Literal
 
 from pydantic import Field
@@ -32,3 +33,8 @@ class EnvRef(Model):
 
 
 Setting = str | int | EnvRef
+
+
+def environment_name() -> str:
+    """The environment in use: LAKEHOUSE_ENV, or `local`."""
+    return os.environ.get("LAKEHOUSE_ENV") or "local"

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
 from assets.hops import hops_of, measure
 from assets.ingestion import stored
 from lakehouse.config import Config
+from lakehouse.errors import reason, trace
 from lakehouse.freshness import Hop
 from lakehouse.topic import Topic
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -20,24 +24,35 @@ class TopicStatus:
     end_offset: int | None = None
     ingested_offset: int | None = None
     hops: tuple[Hop, ...] = ()
+    failure: str = ""
+    """Why nothing is known of the topic, if so."""
 
 
 def status(config: Config, systems: Any) -> list[TopicStatus]:
     """The status of every declared topic, and of those that routes found.
 
-    Raises: Unreachable when a system does not answer.
+    One that cannot be read keeps no other from being shown.
+
+    Raises: Unreachable when Kafka does not answer.
     """
-    topics = [*config.topics.values(), *config.routed(systems.kafka.topics() if config.routes else ())]
-    return [_of(config, topic, systems) for topic in topics]
+    # One question for all: a Kafka that does not answer would be waited for once a topic.
+    there = systems.kafka.topics()
+    found = [_of(config, topic, systems) for topic in [*config.topics.values(), *config.routed(there)]]
+    faults = ((name, fault) for _, name, fault in config.matched(there) if not isinstance(fault, Topic))
+    return [*found, *(TopicStatus(name, failure=str(fault)) for name, fault in faults)]
 
 
 def _of(config: Config, topic: Topic, systems: Any) -> TopicStatus:
-    if topic.topic not in systems.kafka.describe([topic.topic]):
-        return TopicStatus(topic.name)
-    _, _, last = stored(systems.catalog, config.namespace, topic)
-    return TopicStatus(
-        topic=topic.name,
-        end_offset=sum(offsets.end for offsets in systems.kafka.offsets([topic.topic])[topic.topic].values()),
-        ingested_offset=sum(last.end.values()) if last else 0,
-        hops=tuple(measure(hop, config, topic, systems) for hop in hops_of(config, topic)),
-    )
+    def hops() -> tuple[Hop, ...]:
+        return tuple(measure(hop, config, topic, systems) for hop in hops_of(config, topic))
+
+    try:
+        if topic.topic not in systems.kafka.describe([topic.topic]):
+            return TopicStatus(topic.name)
+        _, _, last = stored(systems.catalog, config.namespace, topic)
+        end_offset = sum(offsets.end for offsets in systems.kafka.offsets([topic.topic])[topic.topic].values())
+    except Exception as error:
+        if found := trace(error):
+            _LOG.error("The status of %s is not known. %s", topic.name, found)
+        return TopicStatus(topic.name, hops=hops(), failure=reason(error))
+    return TopicStatus(topic.name, end_offset, sum(last.end.values()) if last else 0, hops())

@@ -178,7 +178,9 @@ class Topic(Model):
     )
     checks: dict[str, Check] = Field({}, description="What must hold of the rows, by a name of your own.")
     sensitive: tuple[str, ...] = Field(
-        (), description="Columns whose values are shown nowhere: of a failing row, only the key is."
+        (),
+        description="Columns, or fields as dotted paths, whose values are shown nowhere but in the table, under any "
+        "name that they had (docs/checks.md, Sensitive columns).",
     )
     metadata: Metadata = Metadata()
     partition_by: tuple[str, ...] = Field(

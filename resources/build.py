@@ -11,7 +11,7 @@ import dagster as dg
 
 from lakehouse.config import Config
 from lakehouse.errors import ConfigError
-from lakehouse.setting import EnvRef, Setting
+from lakehouse.setting import EnvRef, Setting, environment_name
 from lakehouse.words import did_you_mean
 from resources.athena import Athena
 from resources.aws import Glue
@@ -41,11 +41,6 @@ Resource = TypeVar("Resource", bound=dg.ConfigurableResource)
 
 OPTIONAL = ("athena", "rest_catalog")
 """Systems that there are only where an environment names them."""
-
-
-def environment_name() -> str:
-    """The environment in use: LAKEHOUSE_ENV, or `local`."""
-    return os.environ.get("LAKEHOUSE_ENV") or "local"
 
 
 def is_configured(config: Config, system: str) -> bool:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import PrivateAttr
 
-from lakehouse import evolution, layout, naming
+from lakehouse import evolution, layout, naming, sensitive
 from lakehouse.batch import COUNTS
 from lakehouse.errors import CommitConflict, ConfigError, LakehouseError, Unreachable
 from lakehouse.schema import Shape
 from lakehouse.topic import Topic
+from resources.hidden import hidden
 from resources.snapshots import batch_of, counts_by_snapshot, history
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ RECREATED = "lakehouse.recreated"
 CONTINUED = "lakehouse.continued-in"
 """The table property that names the table that goes on where this one's schema could not."""
 
+TIMEOUT_SECONDS, GLUE_RETRIES = 10, 2
+"""A sensor asks, too, and Dagster ends its tick after 60 seconds."""
+
 CREATE_ATTEMPTS = 3
 ALTER_ATTEMPTS = 5
 
@@ -52,10 +56,8 @@ class Catalog(dg.ConfigurableResource):
     type: str
     warehouse: str
     """Where tables are stored, as an S3 URI."""
-    uri: str | None = None
-    """For `sql`: the database as an SQLAlchemy URL."""
-    s3_endpoint: str | None = None
-    """Where S3 answers, when it is not AWS."""
+    uri: str | None = hidden(None, "For `sql`: the database as an SQLAlchemy URL.")
+    s3_endpoint: str | None = hidden(None, "Where S3 answers, when it is not AWS.")
     region: str | None = None
 
     _catalog: IcebergCatalog | None = PrivateAttr(default=None)
@@ -69,16 +71,20 @@ class Catalog(dg.ConfigurableResource):
             from pyiceberg.catalog import load_catalog
             from sqlalchemy.exc import OperationalError
 
-            kind = {"sql": {"type": "sql", "uri": self.uri or ""}, "glue": {"type": "glue"}}.get(self.type)
-            if kind is None:
+            kinds = {"sql": self._sql, "glue": _glue}
+            if self.type not in kinds:
                 raise ConfigError(f"Catalog type '{self.type}' is not known. Use 'sql' or 'glue' in lakehouse.yaml")
-            settings = kind | {"warehouse": self.warehouse} | self.file_io()
+            settings = kinds[self.type]() | {"warehouse": self.warehouse} | self.file_io()
             try:
                 self._catalog = load_catalog(naming.CATALOG, **settings)
             except OperationalError:
                 # Two processes that find an empty database both make its tables: the second finds them made.
                 self._catalog = load_catalog(naming.CATALOG, **settings)
         return self._catalog
+
+    def _sql(self) -> dict[str, Any]:
+        """Properties of pyiceberg's SQL catalog."""
+        return {"py-catalog-impl": "resources.clock_checked.ClockCheckedSqlCatalog", "uri": self.uri or ""}
 
     def file_io(self) -> dict[str, str]:
         """How pyiceberg reaches the files, whatever the catalog (PyIceberg, FileIO)."""
@@ -113,6 +119,7 @@ class Catalog(dg.ConfigurableResource):
         """
         from botocore.exceptions import BotoCoreError, ClientError
         from pyiceberg.exceptions import NoSuchTableError
+        from sqlalchemy.exc import OperationalError
 
         try:
             return self.iceberg().load_table((namespace, table))
@@ -122,6 +129,9 @@ class Catalog(dg.ConfigurableResource):
             raise Unreachable(
                 "Glue", self.region or "AWS", "the endpoint, the credentials, their rights", error
             ) from error
+        except OperationalError as error:
+            check = "that its file is there and no other program locks it, or its server is up (`lakehouse status`)"
+            raise Unreachable("The catalog's database", _address(self.uri or ""), check, error.orig) from error
         except OSError as error:
             raise Unreachable("S3", self.s3_endpoint or "AWS", "the endpoint and the AWS credentials", error) from error
 
@@ -143,7 +153,7 @@ class Catalog(dg.ConfigurableResource):
         from pyiceberg.exceptions import CommitFailedException
 
         for attempt in range(1, ALTER_ATTEMPTS + 1):
-            existing = existing or self.load(namespace, table) or self._create(namespace, table, schema)
+            existing = existing or self.load(namespace, table) or self._create(namespace, table, schema, former)
             found = evolution.changes(existing.schema(), Shape(schema.as_struct(), former or {}))
             evolution.refusals(found, f"{namespace}.{table}")
             if not any(change.ddl for change in found):
@@ -160,11 +170,14 @@ class Catalog(dg.ConfigurableResource):
                 existing = None
         raise AssertionError("the last attempt returns or raises")
 
-    def _create(self, namespace: str, table: str, schema: Schema) -> Table:
+    def _create(
+        self, namespace: str, table: str, schema: Schema, former: Mapping[str, tuple[str, ...]] | None
+    ) -> Table:
+        properties = PROPERTIES | ({sensitive.FORMER: json.dumps(former)} if former else {})
         for attempt in range(CREATE_ATTEMPTS):
             try:
                 self.iceberg().create_namespace_if_not_exists(namespace)
-                return self.iceberg().create_table((namespace, table), schema, properties=PROPERTIES)
+                return self.iceberg().create_table((namespace, table), schema, properties=properties)
             except Exception:
                 # Another writer may have made either first; catalogs say so in different ways.
                 existing = self.load(namespace, table)
@@ -284,6 +297,27 @@ class Catalog(dg.ConfigurableResource):
                     f"Another writer changed {name} ({error}). Nothing was published; run it again"
                 ) from error
         return table.refresh() if stale else table
+
+
+def _address(uri: str) -> str:
+    """An SQLAlchemy URL without its password."""
+    from sqlalchemy import make_url
+
+    return make_url(uri).render_as_string(hide_password=True)
+
+
+def _glue() -> dict[str, Any]:
+    """Properties of pyiceberg's Glue catalog, by which a call ends within 31 seconds instead of eleven minutes.
+
+    PyIceberg has no property for the time-outs: they come with the session that it makes its client of.
+    """
+    from botocore.config import Config
+    from botocore.session import get_session
+
+    session = get_session()
+    session.set_default_client_config(Config(connect_timeout=TIMEOUT_SECONDS, read_timeout=TIMEOUT_SECONDS))
+    implementation = "resources.clock_checked.ClockCheckedGlueCatalog"
+    return {"py-catalog-impl": implementation, "botocore_session": session, "glue.max-retries": GLUE_RETRIES}
 
 
 def published_table(catalog: Catalog, namespace: str, table: str) -> Table:

@@ -15,6 +15,7 @@ from pydantic import Field, PrivateAttr
 
 from lakehouse.errors import LakehouseError, UnclearState, Unreachable
 from resources.election import POLL_SECONDS, TIMEOUT_SECONDS, electing, when_elected
+from resources.hidden import hidden
 from resources.secret import values
 
 if TYPE_CHECKING:
@@ -58,17 +59,35 @@ class Bookmark:
     note: str = ""
 
 
+def jaas_config(mechanism: str, user: str, password: str) -> str:
+    """Compose the JAAS configuration of a client in Java (Kafka, Security: SASL configuration).
+
+    Args:
+        mechanism: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
+        user: User name, or API key.
+        password: Password, or API secret.
+    """
+    kind = "scram.Scram" if mechanism.startswith("SCRAM") else "plain.Plain"
+    module = f"org.apache.kafka.common.security.{kind}LoginModule"
+    return f'{module} required username="{_jaas_text(user)}" password="{_jaas_text(password)}";'
+
+
+def _jaas_text(text: str) -> str:
+    """A text for between quotes. Octal escapes are those that Java's StreamTokenizer, which reads it, undoes."""
+    return "".join(c if c.isalnum() or c in "-_.+/=" or not c.isascii() else f"\\{ord(c):03o}" for c in text)
+
+
 class Kafka(dg.ConfigurableResource):
-    """A Kafka cluster. With an API key, SASL; without, plain (the embedded broker)."""
+    """A Kafka cluster. With a SASL mechanism, its clients log in; without, they are anonymous."""
 
     EITHER: ClassVar = ("bootstrap_servers", "secret")
     """Settings of which one has to be given."""
 
     bootstrap_servers: str = ""
     security_protocol: str = "PLAINTEXT"
-    sasl_mechanism: str | None = None
+    sasl_mechanism: str | None = Field(None, description="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.")
     api_key: str | None = None
-    api_secret: str | None = Field(None, json_schema_extra={"dagster__is_secret": True})
+    api_secret: str | None = hidden(None)
 
     secret: str = Field(
         "", description="A secret in AWS Secrets Manager with bootstrap.servers, sasl.username and sasl.password."
@@ -109,11 +128,8 @@ class Kafka(dg.ConfigurableResource):
             "kafka.security.protocol": self.security_protocol,
         }
         if self.sasl_mechanism:
-            module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-            key, secret = self._key()
-            credentials = f'username="{key}" password="{secret}"'
             options["kafka.sasl.mechanism"] = self.sasl_mechanism
-            options["kafka.sasl.jaas.config"] = f"{module} required {credentials};"
+            options["kafka.sasl.jaas.config"] = jaas_config(self.sasl_mechanism, *self._key())
         return options
 
     def cluster_id(self) -> str:
@@ -364,7 +380,7 @@ class Kafka(dg.ConfigurableResource):
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """What librdkafka says when nobody answers, as Unreachable."""
+        """What librdkafka says when nobody answers, as Unreachable; and what a broker refuses, as LakehouseError."""
         from confluent_kafka import KafkaError, KafkaException
 
         silent = (
@@ -375,6 +391,11 @@ class Kafka(dg.ConfigurableResource):
             KafkaError._AUTHENTICATION,
             KafkaError.REQUEST_TIMED_OUT,
             *electing(),
+        )
+        refused = (
+            KafkaError.TOPIC_AUTHORIZATION_FAILED,
+            KafkaError.GROUP_AUTHORIZATION_FAILED,
+            KafkaError.CLUSTER_AUTHORIZATION_FAILED,
         )
         try:
             yield
@@ -387,4 +408,8 @@ class Kafka(dg.ConfigurableResource):
             if cause.code() in silent:
                 check = "that the broker is up (`lakehouse status`), the address, and the API key"
                 raise Unreachable("Kafka", self.servers, check, cause.str()) from error
+            if cause.code() in refused:
+                raise LakehouseError(
+                    f"Kafka at {self.servers} refuses: {cause.str()}. Nothing was changed. Grant it to the API key"
+                ) from error
             raise

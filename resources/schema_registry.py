@@ -14,6 +14,7 @@ from pydantic import Field, PrivateAttr
 from lakehouse.budget import MAX_DEPTH, MAX_REFERENCES, require_characters
 from lakehouse.errors import LakehouseError, SchemaError, Unreachable
 from lakehouse.schema import RegisteredSchema, SchemaType
+from resources.hidden import hidden
 from resources.secret import values
 
 if TYPE_CHECKING:
@@ -34,9 +35,9 @@ class SchemaRegistry(dg.ConfigurableResource):
     EITHER: ClassVar = ("url", "secret")
     """Settings of which one has to be given."""
 
-    url: str = ""
+    url: str = hidden("")
     api_key: str | None = None
-    api_secret: str | None = Field(None, json_schema_extra={"dagster__is_secret": True})
+    api_secret: str | None = hidden(None)
 
     secret: str = Field(
         "",

@@ -28,7 +28,8 @@ def values(name: str, *fields: str) -> Mapping[str, str]:
         if version is None:
             raise ConfigError(
                 f"There is no secret '{name}' in region {region}. Nothing was changed. Correct `secret` in "
-                f"lakehouse.yaml, or AWS_REGION"
+                f"lakehouse.yaml, or AWS_REGION; if it was deleted, restore it: aws secretsmanager restore-secret "
+                f"--region {region} --secret-id {name}"
             )
         found = version.value.reveal()
         _read[region, name] = (time.monotonic(), found)

@@ -14,6 +14,7 @@ from lakehouse import metadata, naming
 from lakehouse.avro import field_names
 from lakehouse.batch import Positions
 from spark.records import is_new
+from spark.spans import SPANNED, bound, literal
 
 
 def published(spark: SparkSession, namespace: str, table: str, snapshot_id: int, names: Mapping[str, str]) -> DataFrame:
@@ -29,12 +30,13 @@ def rows_of_touched_groups(source: DataFrame, new: DataFrame, group_by: tuple[st
     """All rows of each group in which at least one row is new."""
     touched = new.select(*[F.col(c).alias(f"touched_{c}") for c in group_by]).distinct()
     # The span of what is touched prunes files by their statistics before any row is compared.
-    ends = [end(c).alias(f"{name}_{c}") for c in group_by for name, end in (("min", F.min), ("max", F.max))]
-    span = new.agg(*ends).first()
-    for column in group_by:
-        low, high = span[f"min_{column}"], span[f"max_{column}"]
+    types = {field.name: field.dataType for field in new.schema if isinstance(field.dataType, SPANNED)}
+    spans = [F.struct(bound(F.min(c), types[c]), bound(F.max(c), types[c])) for c in group_by if c in types]
+    _, *found = new.agg(F.count(F.lit(1)), *spans).first()
+    for column, (low, high) in zip([c for c in group_by if c in types], found, strict=True):
         if low is not None:
-            source = source.filter(F.col(column).isNull() | F.col(column).between(F.lit(low), F.lit(high)))
+            ends = (literal(value, types[column]) for value in (low, high))
+            source = source.filter(F.col(column).isNull() | F.col(column).between(*ends))
     same_group = reduce(lambda a, b: a & b, [F.col(c).eqNullSafe(F.col(f"touched_{c}")) for c in group_by])
     return source.join(touched, same_group, "leftsemi")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import reduce
 
 from pyspark.sql import DataFrame, Window
@@ -41,11 +41,12 @@ def duplicates(table: DataFrame, allowed: int = 1) -> list[tuple[int, int, int]]
     return [tuple(row) for row in found.orderBy(*PLACE).limit(NAMED).collect()]
 
 
-def duplicate_keys(table: DataFrame, key: Sequence[str]) -> list[tuple[str, int]]:
-    """The first keys that have more than one row, as (key, rows)."""
+def duplicate_keys(table: DataFrame, key: Sequence[str], shown: Collection[str]) -> list[tuple[str, int]]:
+    """The first keys that have more than one row, as (key, rows). Values of columns that are not `shown` are hidden."""
     columns = [F.col(f"`{column}`") for column in key]
     found = table.groupBy(*columns).agg(F.count("*").alias("n")).filter("n > 1")
-    text = F.concat_ws(", ", *[column.cast("string") for column in columns])
+    texts = [F.col(f"`{name}`").cast("string") if name in shown else F.lit("(sensitive)") for name in key]
+    text = F.concat_ws(", ", *texts)
     return [tuple(row) for row in found.select(text.alias("key"), "n").orderBy("key").limit(NAMED).collect()]
 
 

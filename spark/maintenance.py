@@ -55,7 +55,7 @@ def delete_rows(spark: SparkSession, namespace: str, table: str, column: str, ol
     before = f"{naming.spark_identifier(column)} < {_moment(older_than)}"
     if spark.table(path).filter(F.expr(before)).limit(1).count() == 0:
         return False
-    spark.sql(f"DELETE FROM {path} WHERE {before}")
+    spark.sql(f"DELETE FROM {path} WHERE {before}")  # noqa: S608 (both quoted)
     return True
 
 

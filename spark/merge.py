@@ -14,12 +14,9 @@ from operator import and_
 
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, IntegerType, LongType, StringType, TimestampType
 
 from lakehouse import naming
-
-SPANNED = (IntegerType, LongType, StringType, TimestampType)
-"""Key types whose span prunes files. A float's NaN and -0.0 are in one order in Spark and in another in Iceberg."""
+from spark.spans import SPANNED, bound, literal
 
 
 def replace(
@@ -88,22 +85,13 @@ def _in_span(rows: DataFrame, table: str, key: tuple[str, ...]) -> Column:
     """
     types = {field.name: field.dataType for field in rows.schema}
     spanned = [c for c in key if isinstance(types[c], SPANNED)]
-    spans = [F.struct(_value(F.min(f"`{c}`"), types[c]), _value(F.max(f"`{c}`"), types[c])) for c in spanned]
+    spans = [F.struct(bound(F.min(f"`{c}`"), types[c]), bound(F.max(f"`{c}`"), types[c])) for c in spanned]
     _, *found = rows.agg(F.count(F.lit(1)), *spans).first()
     within = F.lit(True)
     for column, span in zip(spanned, found, strict=True):
-        low, high = (_literal(value, types[column]) for value in span)
+        low, high = (literal(value, types[column]) for value in span)
         within &= _column(table, column).between(low, high)
     return within
-
-
-def _value(column: Column, type_: DataType) -> Column:
-    """Timestamps travel as microseconds: Python's end in the year 9999, and local time has hours that come twice."""
-    return F.unix_micros(column) if isinstance(type_, TimestampType) else column
-
-
-def _literal(value: object, type_: DataType) -> Column:
-    return F.timestamp_micros(F.lit(value)) if isinstance(type_, TimestampType) else F.lit(value)
 
 
 def _column(table: str, column: str) -> Column:

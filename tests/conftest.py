@@ -12,6 +12,9 @@ from lakehouse.local.environment import environment
 from lakehouse.local.home import Home
 from resources.build import build_resources
 
+CANARIES = {"CONFLUENT_CLOUD_API_SECRET": "canary-confluent", "AWS_SECRET_ACCESS_KEY": "canary-aws"}
+"""What whoever starts the stack has in the environment, and no server needs."""
+
 SERVERS = ("kafka", "registry", "s3", "aws", "spark", "snowflake")
 
 
@@ -39,8 +42,10 @@ def stack(tmp_path_factory):
     # Nothing here runs long enough to be worth Java's second compiler, which takes a fifth of the time.
     # Without it the first has a fifth of the room for what it compiles, and Spark ends when that is full.
     os.environ["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+    os.environ.update(CANARIES)
     try:
         local_stack.up(home, SERVERS)
+        os.environ.pop("CONFLUENT_CLOUD_API_SECRET")
         os.environ.update(environment(home), LAKEHOUSE_HOME=str(home.path))
         yield home
     finally:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from resources.confluent_cloud import ConfluentCloud
     from resources.rest_catalog import RestCatalog
 
-ADMIN_SECRET = "/snowflake_admin_credentials"
+ADMIN_SECRET = "/snowflake_admin_credentials"  # noqa: S105 (a secret's name)
 
 LOGIN_TIMEOUT_SECONDS = 15
 NETWORK_TIMEOUT_SECONDS = 60

@@ -19,6 +19,7 @@ from lakehouse.cloud.confluent.keys import (
     RegistryKeyStep,
     TableflowKeyStep,
 )
+from lakehouse.cloud.confluent.permissions import PermissionsStep
 from lakehouse.cloud.confluent.streams import DatagenStep, TopicStep
 from lakehouse.cloud.confluent.tableflow import CatalogIntegrationStep, ProviderIntegrationStep, TableflowTopicStep
 from lakehouse.cloud.names import ACCOUNTS, Names
@@ -37,6 +38,8 @@ FLINK_ROLES = (
     Role("Assigner", "{account}"),
     Role("ResourceOwner", "{registry}/subject=*"),
 )
+ASSIGNER = Role("Assigner", "{integration}")
+INTEGRATION = "confluent/provider_integration"
 OWN = "lakehouse*"
 """Consumer groups and transactional ids that assets use; Spark's own source names its groups otherwise."""
 SPARK_GROUPS = "spark-kafka-relation*"
@@ -91,6 +94,13 @@ class _Declared:
             yield DatagenStep(self.cloud, topic.name, topic.topic, topic.subject("value"), self.clock)
         yield from self.flink_steps()
         yield from self.tableflow_steps()
+        yield self.permissions()
+
+    def permissions(self) -> Step:
+        roles, on = self.roles, ("confluent/cluster", "confluent/schema_registry")
+        if self.tables:
+            roles, on = roles | {"app_manager": (*roles["app_manager"], ASSIGNER)}, (*on, INTEGRATION)
+        return PermissionsStep(self.cloud, tuple(self.purposes), roles, self.allowed, on)
 
     def flink_steps(self) -> Iterator[Step]:
         fillers = tuple(f"confluent/connector/{each.name}" for each in self.generated)
@@ -106,9 +116,8 @@ class _Declared:
         if not self.tables:
             return
         # Tableflow acts in the right of its key's owner.
-        assigner = (Role("Assigner", "{integration}"),)
-        on = ("confluent/provider_integration",)
-        yield RolesStep(self.cloud, "app_manager", assigner, on, "provider_integration", self.clock)
+        on = (INTEGRATION,)
+        yield RolesStep(self.cloud, "app_manager", (ASSIGNER,), on, "provider_integration", self.clock)
         yield CatalogIntegrationStep(self.cloud, self.names, self.clock)
         for topic in self.tables:
             yield TableflowTopicStep(

@@ -185,10 +185,10 @@ def _intended(step: Step, found: dict[str, Any]) -> Action:
     if it is None:
         return Action(step, "create", "is not there")
     found[step.name] = it
-    differences = step.differences(needed, it)
+    differences, remark = step.differences(needed, it), step.remark(needed, it)
     if differences:
-        return Action(step, "change", "; ".join(differences))
-    return Action(step, "keep", step.remark(needed, it) or "is as it should be")
+        return Action(step, "change", "; ".join([*differences, *([remark] if remark else ())]))
+    return Action(step, "keep", remark or "is as it should be")
 
 
 def all_found(steps: Iterable[Step]) -> dict[str, Any]:

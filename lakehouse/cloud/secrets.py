@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 CURRENT, PENDING, PREVIOUS = "AWSCURRENT", "AWSPENDING", "AWSPREVIOUS"
 TIMEOUT_SECONDS = 10
 
+RECOVERY_DAYS = 7
+"""How long a deleted secret can be restored: the least that AWS takes (Secrets Manager, DeleteSecret)."""
+
 
 @dataclass(frozen=True)
 class SecretJson:
@@ -67,7 +70,8 @@ class Secrets:
         return boto3.client("secretsmanager", region_name=self.region, config=config)
 
     def read(self, name: str, stage: str = CURRENT) -> Version | None:
-        """The version that has the label, or None when there is none, or no such secret.
+        """The version that has the label, or None when there is none, or no such secret, or the secret was deleted and
+        can still be restored.
 
         Raises: UnclearState when the secret is not a JSON object of texts; LakehouseError when AWS refuses;
         Unreachable.
@@ -90,12 +94,17 @@ class Secrets:
         return [version for version in read if version]
 
     def create(self, name: str, value: SecretJson, *, description: str) -> None:
-        """Make the secret with this value as its current version, and the deployment's tag; a secret of that name stays
-        as it is.
+        """Create the secret with this value as its current version, and the deployment's tag.
 
-        Raises: LakehouseError when AWS refuses, as it does while a secret of that name waits to be deleted;
-        Unreachable.
+        A secret of that name stays as it is. One of this deployment that was deleted is restored first, because its
+        name is taken until AWS forgets it.
+
+        Raises:
+            UnclearState: A deleted secret of that name is not of this deployment.
+            LakehouseError: AWS refuses.
+            Unreachable: AWS does not answer.
         """
+        unavailable = (self._client.exceptions.ResourceExistsException, self._client.exceptions.InvalidRequestException)
         with self._explained(name):
             try:
                 self._client.create_secret(
@@ -104,8 +113,11 @@ class Secrets:
                     Description=description,
                     Tags=[{"Key": TAG, "Value": self.deployment}],
                 )
-            except self._client.exceptions.ResourceExistsException:
-                return
+            except unavailable as error:
+                if self._is_deleted(name):
+                    self._restore(name, value)
+                elif not isinstance(error, self._client.exceptions.ResourceExistsException):
+                    raise
 
     def put_pending(self, name: str, value: SecretJson) -> Version:
         """Write a version that nobody reads yet, in place of an earlier pending one.
@@ -145,20 +157,53 @@ class Secrets:
             )
 
     def delete(self, name: str) -> None:
-        """Delete it at once, with all versions; what is not there is as well.
+        """Delete it with all versions. For `RECOVERY_DAYS` it can be restored, by hand or by `create`.
 
-        AWS would otherwise keep the name for days, and a secret of that name could not be made again.
+        One that is not there, or was deleted before, is left as it is.
 
-        Raises: LakehouseError when AWS refuses; Unreachable.
+        Raises:
+            LakehouseError: AWS refuses.
+            Unreachable: AWS does not answer.
         """
         with self._explained(name):
-            self._client.delete_secret(SecretId=name, ForceDeleteWithoutRecovery=True)
+            try:
+                self._client.delete_secret(SecretId=name, RecoveryWindowInDays=RECOVERY_DAYS)
+            except self._client.exceptions.ResourceNotFoundException:
+                return
+            except self._client.exceptions.InvalidRequestException:
+                if not self._is_deleted(name):
+                    raise
+
+    def _is_deleted(self, name: str) -> bool:
+        """Whether the secret was deleted and can still be restored."""
+        return "DeletedDate" in self._client.describe_secret(SecretId=name)
+
+    def _restore(self, name: str, value: SecretJson) -> None:
+        """Restore a deleted secret of this deployment and make `value` its current version.
+
+        AWS takes no value before the restoration. Interrupted between the two, the secret has its former value, which
+        whoever keeps a key there compares with the keys that exist.
+        """
+        tags = {tag["Key"]: tag["Value"] for tag in self._client.describe_secret(SecretId=name).get("Tags", ())}
+        if tags.get(TAG) != self.deployment:
+            raise UnclearState(
+                f"The name of the secret '{name}' in region {self.region} is taken by a deleted one that is not of "
+                f"deployment '{self.deployment}' (tag {TAG}: {tags.get(TAG, 'none')}). It was left untouched. Choose "
+                f"another deployment name, or wait until AWS has forgotten it, {RECOVERY_DAYS} to 30 days after its "
+                f"deletion"
+            )
+        self._client.restore_secret(SecretId=name)
+        self._client.put_secret_value(SecretId=name, SecretString=json.dumps(value.reveal()))
 
     def _read(self, name: str, version: str, **which: str) -> Version | None:
         with self._explained(name):
             try:
                 answer = self._client.get_secret_value(SecretId=name, **which)
             except self._client.exceptions.ResourceNotFoundException:
+                return None
+            except self._client.exceptions.InvalidRequestException:
+                if not self._is_deleted(name):
+                    raise
                 return None
         value = _parsed(answer.get("SecretString", ""))
         if value is None:
@@ -176,11 +221,10 @@ class Secrets:
             yield
         except ClientError as error:
             said = error.response["Error"]
-            waiting = f"aws secretsmanager restore-secret --region {self.region} --secret-id {name}"
             raise LakehouseError(
                 f"AWS Secrets Manager refused {error.operation_name} of '{name}' in region {self.region}: "
                 f"{said['Code']}: {said.get('Message', '')} The call changed nothing. Check the AWS credentials and "
-                f"their permissions; a secret that waits to be deleted comes back with `{waiting}`"
+                f"their permissions"
             ) from error
         except BotoCoreError as error:
             check = "AWS_ENDPOINT_URL, the AWS credentials and the network"

@@ -153,7 +153,8 @@ def _current(user: ServiceUser) -> tuple[Version, KeyPair]:
     if version is None:
         raise UnclearState(
             f"There is no secret '{user.secret}' in region {user.secrets.region}, so nobody has the key of Snowflake "
-            f"user {user.name}. Nothing was changed. Check name and region; for a new key, empty both slots as an "
+            f"user {user.name}. Nothing was changed. If it was deleted, restore it: aws secretsmanager restore-secret "
+            f"--region {user.secrets.region} --secret-id {user.secret}; for a new key, empty both slots as an "
             f"administrator and install the first key again: {sql.unset_public_key(user.name, KeySlot.FIRST)}; "
             f"{sql.unset_public_key(user.name, KeySlot.SECOND)}"
         )

@@ -7,7 +7,7 @@ by name and tag, every time, so whoever was killed anywhere just begins again.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 Found = Mapping[str, Any]
@@ -69,3 +69,13 @@ class Step(ABC):
     def kept(self, found: Found, it: Any) -> str:
         """Why `delete` must leave it, besides data: `cluster 'theirs' is in it`. Empty when it need not."""
         return ""
+
+
+def beyond(permissions: Sequence[str]) -> str:
+    """Say which permissions there are that the deployment did not give; empty when there are none.
+
+    Args:
+        permissions: A phrase each, with the command or statement that removes it: `the inline policy 'x' (`…`)`.
+    """
+    found = "; ".join(permissions)
+    return f"has permissions that lakehouse did not give, and leaves alone: {found}" if found else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import traceback
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -41,8 +42,13 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
         [
             click.option("--env", "environment", required=True, help="Environment of lakehouse.yaml."),
             click.option("--profile", help="AWS profile. Without, what AWS's tools find (AWS_PROFILE, …)."),
-            click.option("--confluent-api-key", envvar="CONFLUENT_CLOUD_API_KEY", show_envvar=True, default=""),
-            click.option("--confluent-api-secret", envvar="CONFLUENT_CLOUD_API_SECRET", show_envvar=True, default=""),
+            click.option(
+                "--confluent-api-key",
+                envvar="CONFLUENT_CLOUD_API_KEY",
+                show_envvar=True,
+                default="",
+                help="Its secret is read from CONFLUENT_CLOUD_API_SECRET, or asked for on a terminal.",
+            ),
             click.option("--confluent-url", envvar="CONFLUENT_CLOUD_URL", default=URL, hidden=True),
             click.option(
                 "--snowflake-warehouse",
@@ -82,13 +88,9 @@ def _check_account_if_asked(access: Access) -> None:
 
 
 def _access(environment: str, **given: Any) -> Access:
-    from setproctitle import setproctitle
-
     from lakehouse import config
     from resources.build import opener
 
-    # A secret may have been given as an option: the list of processes need not show it any longer.
-    setproctitle("lakehouse deploy")
     # Every client then finds it, also those that others make.
     if given["profile"]:
         os.environ["AWS_PROFILE"] = given["profile"]
@@ -96,12 +98,23 @@ def _access(environment: str, **given: Any) -> Access:
     return Access(
         declared.deployment(environment),
         confluent_key=given["confluent_api_key"],
-        confluent_secret=given["confluent_api_secret"],
+        confluent_secret=_confluent_secret(given["confluent_api_key"]),
         confluent_url=given["confluent_url"],
         admin_secret=given["admin_secret"],
         warehouse=given["snowflake_warehouse"],
         rest_catalog=opener(declared, environment, "rest_catalog"),
     )
+
+
+def _confluent_secret(api_key: str) -> str:
+    """Return the secret of a Confluent Cloud API key.
+
+    It is no option: every user of the machine can read the arguments of a process, and a shell keeps them in a file.
+    """
+    secret = os.environ.get("CONFLUENT_CLOUD_API_SECRET", "")
+    if api_key and not secret and sys.stdin.isatty():
+        secret = click.prompt(f"Secret of the Confluent Cloud API key {api_key}", hide_input=True)
+    return secret
 
 
 def _steps(access: Access) -> list[Step]:

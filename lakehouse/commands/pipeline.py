@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from lakehouse.errors import LakehouseError
+from lakehouse.terminal import echo
 
 if TYPE_CHECKING:
     from lakehouse.gate import Outcome
@@ -29,7 +30,7 @@ def validate() -> None:
         warnings.simplefilter("ignore", dg.BetaWarning)
         dg.Definitions.validate_loadable(loaded)
     graph = loaded.resolve_asset_graph()
-    click.echo(f"{len(graph.get_all_asset_keys()):,} assets, {len(graph.asset_check_keys):,} checks")
+    echo(f"{len(graph.get_all_asset_keys()):,} assets, {len(graph.asset_check_keys):,} checks")
 
 
 @click.command(short_help="Show what a new schema would do to a topic's table.")
@@ -70,7 +71,7 @@ def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_j
         raise click.UsageError(str(error)) from error
     said = [one.to_json() for one in found]
     lines = [line for one in found for line in one.lines()]
-    click.echo(json.dumps(said if len(said) > 1 else said[0], indent=2) if as_json else "\n".join(lines))
+    echo(json.dumps(said if len(said) > 1 else said[0], indent=2) if as_json else "\n".join(lines))
     raise SystemExit(0 if all(one.accepted for one in found) else 1)
 
 
@@ -87,6 +88,7 @@ def rehearse(topics: tuple[str, ...], records: int, as_json: bool, junit: Path |
     from assets.ingestion import Systems
     from assets.rehearsal import rehearse
     from lakehouse import config, gate
+    from lakehouse.sensitive import unquoted
     from lakehouse.systems import connected
 
     outcomes: list[gate.Outcome] = []
@@ -98,7 +100,8 @@ def rehearse(topics: tuple[str, ...], records: int, as_json: bool, junit: Path |
             for topic in chosen:
                 asset = f"iceberg/{topic.name}"
                 try:
-                    done = rehearse(known.namespace, topic, systems, records)
+                    with unquoted(topic):
+                        done = rehearse(known.namespace, topic, systems, records)
                     outcomes += gate.of_findings(asset, done.findings)
                 except LakehouseError as error:
                     outcomes.append(gate.Outcome(asset, "rehearsal", "not run", str(error)))
@@ -115,12 +118,13 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
     """Run the checks of these topics, or of all, in the environment of LAKEHOUSE_ENV: as the UI would, without it.
 
     Those of lakehouse.yaml look at every published row; the others say whether each hop is fresh and shows what was
-    published, and whether the ledger adds up. A table whose last run failed is named, where there is a Dagster to ask.
+    published, and whether the ledger adds up. A table whose last run failed, or that a stream cannot serve, is named,
+    where there is a Dagster to ask.
 
     \b
     Exit code 0: none failed (warnings allowed). 1: one failed. 2: not every check could be run.
     """
-    from lakehouse import config, gate
+    from lakehouse import config, gate, streamed
     from lakehouse.last_run import failures
     from lakehouse.systems import connected
 
@@ -135,6 +139,8 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
             outcomes = [*gate.standing(known, names, there), *gate.declared(known, ours, systems)]
             for topic, reason in failures([name for name in names if name in known.topics]).items():
                 outcomes.append(gate.Outcome(f"iceberg/{topic}", "last_run", "failed", reason))
+            for (asset, failing), reason in streamed.failures(known, names).items():
+                outcomes.append(gate.Outcome(asset, failing, "failed", reason))
     except LakehouseError as error:
         raise click.UsageError(str(error)) from error
     _report(outcomes, as_json, junit)
@@ -146,7 +152,7 @@ def _report(outcomes: list[Outcome], as_json: bool, junit: Path | None) -> NoRet
     if junit:
         junit.write_text(gate.as_junit(outcomes))
     if as_json:
-        click.echo(gate.as_json(outcomes))
+        echo(gate.as_json(outcomes))
     else:
         console.console.print(*console.outcomes(outcomes), sep="\n")
     raise SystemExit(gate.exit_code(outcomes))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import click
 
 from lakehouse.query.engines import ENGINES
+from lakehouse.terminal import echo
 
 
 @click.command(short_help="Show servers, and how far each topic has come.")
 def status() -> None:
     """Show each server, and per topic how far it has come: end offset, ingested offset, lag, Glue, Snowflake."""
-    from rich.markup import escape
-
-    from lakehouse import config, console
+    from lakehouse import config, console, streamed
     from lakehouse.last_run import failures
     from lakehouse.status import status
     from lakehouse.systems import connected
@@ -22,12 +21,16 @@ def status() -> None:
         from lakehouse.local import show, stack
         from lakehouse.local.home import Home
 
-        show.servers(stack.status(Home.default()))
+        home = Home.default()
+        show.servers(stack.status(home), home)
     declared = config.load()
     with connected(declared) as systems:
         console.console.print(console.topics(status(declared, systems)))
         for topic, reason in failures([*declared.topics]).items():
-            console.console.print(f"[red]✗[/] {topic}: the last run failed. {escape(reason)}")
+            console.console.print(f"[red]✗[/] {topic}: the last run failed. {console.plain(reason)}")
+        for (asset, check), reason in streamed.failures(declared, [*declared.topics, *declared.routes]).items():
+            said = f"a stream reports that '{check}' fails. {console.plain(reason)}"
+            console.console.print(f"[red]✗[/] {asset}: {said}")
 
 
 @click.command(short_help="Run SQL in Snowflake, or another engine.")
@@ -60,8 +63,8 @@ def query(sql: str, engine: str, output: str) -> None:
         result = ENGINES[engine](sql, systems)
     match output:
         case "csv":
-            click.echo(result.csv(), nl=False)
+            echo(result.csv(), nl=False)
         case "json":
-            click.echo(result.json(), nl=False)
+            echo(result.json(), nl=False)
         case _:
             console.console.print(console.rows(result.columns, result.shown()))

@@ -7,7 +7,8 @@ import click
 
 @click.command(short_help="Start the embedded stack.")
 @click.option("--only", multiple=True, metavar="SERVER", help="Start this server only; may be repeated.")
-def up(only: tuple[str, ...]) -> None:
+@click.option("--kafka-sasl/--no-kafka-sasl", default=None, help="Whether Kafka asks for a password from now on.")
+def up(only: tuple[str, ...], kafka_sasl: bool | None) -> None:
     """Start the embedded stack; what runs already is kept."""
     from lakehouse.local import show, stack
     from lakehouse.local.home import Home
@@ -16,7 +17,7 @@ def up(only: tuple[str, ...]) -> None:
     if unknown := set(only) - set(stack.SERVERS):
         raise click.BadParameter(f"no server {', '.join(sorted(unknown))}. There are: {', '.join(stack.SERVERS)}")
     restoring = Restoring()
-    show.up(Home.default(), only or tuple(stack.SERVERS), restoring.on_ready)
+    show.up(Home.default(), only or tuple(stack.SERVERS), restoring.on_ready, kafka_sasl)
     if restored := restoring.result():
         click.echo(f"Registered in Glue and Snowflake again: {', '.join(restored)}")
 
@@ -29,6 +30,31 @@ def down() -> None:
 
     stopped = stack.down(Home.default())
     click.echo(f"Stopped: {', '.join(stopped)}" if stopped else "Nothing was running")
+
+
+@click.command(short_help="Print the link that logs a browser in to the UI.")
+@click.option("--open", "open_it", is_flag=True, help="Open it in the browser too.")
+def ui(open_it: bool) -> None:
+    """Print the link that logs a browser in to Dagster's UI.
+
+    Whoever has the link controls the stack. Programs send its token as `Authorization: Bearer TOKEN`.
+    """
+    import webbrowser
+
+    from lakehouse.errors import LakehouseError
+    from lakehouse.local import ui_login
+    from lakehouse.local.context import LOOPBACK
+    from lakehouse.local.credentials import Credentials
+    from lakehouse.local.home import Home
+    from lakehouse.local.process import running
+
+    home = Home.default()
+    if not (server := running(home).get("dagster")):
+        raise LakehouseError(f"The UI is not up in {home.path}. Nothing was done. Run `lakehouse up`")
+    link = ui_login.link(f"http://{LOOPBACK}:{server.ports['dagster']}", Credentials.of(home).ui_token)
+    click.echo(link)
+    if open_it and not webbrowser.open(ui_login.link_file(home, link).as_uri()):
+        raise click.ClickException("No browser could be started. Open the link above")
 
 
 @click.command(
@@ -51,7 +77,7 @@ def run(command: tuple[str, ...]) -> None:
     found = shutil.which(command[0])
     if found is None:
         raise click.ClickException(f"There is no program '{command[0]}'. Nothing was run. Correct its name or PATH")
-    os.execve(found, command, {**os.environ, **environment()})
+    os.execve(found, command, {**os.environ, **environment()})  # noqa: S606 (the user's own command)
 
 
 @click.command(short_help="Take simulated trades all the way to Snowflake.")

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import click
 
+from lakehouse.terminal import echo
+
 
 @click.command(short_help="Take what comes, on and on.")
 @click.argument("topics", nargs=-1)
@@ -38,7 +40,7 @@ def stream(topics: tuple[str, ...], once: bool) -> None:
         home = os.environ.get("DAGSTER_HOME")
         instance = stack.enter_context(dg.DagsterInstance.get()) if home and Path(home).is_dir() else None
         wanted = chosen(declared, topics, systems.kafka.topics() if declared.routes else ())
-        errors = Streaming(declared, wanted, systems, click.echo, instance, once=once, stopping=stopping).run()
+        errors = Streaming(declared, wanted, systems, echo, instance, once=once, stopping=stopping).run()
     for name, error in errors.items():
-        click.echo(f"{name}: {error}", err=True)
+        echo(f"{name}: {error}", err=True)
     raise SystemExit(1 if errors else 0)

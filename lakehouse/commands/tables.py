@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lakehouse.sensitive import unquoted
+from lakehouse.terminal import echo
+
 if TYPE_CHECKING:
     from lakehouse.config import Config
 
@@ -25,14 +28,14 @@ def ledger(topic: str, deep: bool, log: bool, as_json: bool) -> None:
 
     declared = config.load()
     found = declared.topic(topic)
-    with connected(declared) as r:
+    with connected(declared) as r, unquoted(found):
         if deep or log:
             systems = Systems(r.kafka, r.schema_registry, r.spark, r.catalog)
             proof = prove(declared.namespace, found, systems, whole_log=log)
         else:
             proof = check(r.catalog, declared.namespace, found)
     if as_json:
-        click.echo(json.dumps({"topic": topic} | ledger_page.as_json(proof.entries, proof.findings), indent=2))
+        echo(json.dumps({"topic": topic} | ledger_page.as_json(proof.entries, proof.findings), indent=2))
     else:
         console.console.print(*console.ledger(topic, proof), sep="\n")
     raise SystemExit(0 if proof.holds else 1)
@@ -55,10 +58,10 @@ def dead_letters(topic: str, newest: int, as_json: bool) -> None:
     from lakehouse.systems import connected
 
     declared = config.load()
-    with connected(declared) as systems:
+    with connected(declared) as systems, unquoted(declared.topic(topic)):
         found = waiting(systems.catalog, declared.namespace, declared.topic(topic), newest)
     if as_json:
-        click.echo(json.dumps(asdict(found), indent=2, default=str))
+        echo(json.dumps(asdict(found), indent=2, default=str))
         return
     columns = ["partition", "offset", "reason", "what it says", "bytes", "since"]
     values = [
@@ -66,7 +69,7 @@ def dead_letters(topic: str, newest: int, as_json: bool) -> None:
         for one in found.newest
     ]
     console.console.print(console.rows(columns, values, title=f"Dead letters of {topic}"))
-    click.echo(", ".join(f"{reason}: {n:,}" for reason, n in found.by_reason.items()) or "No dead letters wait")
+    echo(", ".join(f"{reason}: {n:,}" for reason, n in found.by_reason.items()) or "No dead letters wait")
 
 
 @click.command(short_help="Decode dead letters again.")
@@ -78,13 +81,13 @@ def redrive(topic: str) -> None:
     from lakehouse.systems import connected
 
     declared = config.load()
-    with connected(declared) as systems:
+    with connected(declared) as systems, unquoted(declared.topic(topic)):
         done = redrive(declared.namespace, declared.topic(topic), systems)
-        click.echo(f"{done.tried:,} dead letters decoded again, {done.landed:,} are rows now")
+        echo(f"{done.tried:,} dead letters decoded again, {done.landed:,} are rows now")
         if done.landed:
             _show_readers(declared, topic, systems)
     if done.tried > done.landed:
-        click.echo(f"{done.tried - done.landed:,} stay what they are: `lakehouse dead-letters {topic}` says why")
+        echo(f"{done.tried - done.landed:,} stay what they are: `lakehouse dead-letters {topic}` says why")
 
 
 @click.command(short_help="Read a range of a topic again.")
@@ -98,9 +101,9 @@ def replay(topic: str, since: str, branch: str | None) -> None:
     from lakehouse.systems import connected
 
     declared = config.load()
-    with connected(declared) as systems:
+    with connected(declared) as systems, unquoted(declared.topic(topic)):
         done = replay(declared.namespace, declared.topic(topic), systems, since, branch)
-        click.echo(f"{done.counts.consumed:,} records read again, {done.counts.rows:,} rows in {branch or 'main'}")
+        echo(f"{done.counts.consumed:,} records read again, {done.counts.rows:,} rows in {branch or 'main'}")
         if done.snapshot_id and not branch:
             _show_readers(declared, topic, systems)
 
@@ -126,7 +129,7 @@ def resume(topic: str, where: str, reason: str) -> None:
     with connected(declared) as systems:
         position = resume(systems, declared.namespace, declared.topic(topic), where, reason)
     for partition, offset in sorted(position.end.items()):
-        click.echo(f"partition {partition}: was at {position.start[partition]:,}, goes on at {offset:,}")
+        echo(f"partition {partition}: was at {position.start[partition]:,}, goes on at {offset:,}")
 
 
 @click.command(short_help="Compact, expire and clean up tables.")
@@ -140,8 +143,9 @@ def maintain(topics: tuple[str, ...]) -> None:
     declared = config.load()
     with connected(declared) as systems:
         for name in topics or declared.by_spark:
-            for done in maintain(declared.namespace, declared.topic(name), systems.catalog, systems.spark):
-                click.echo(f"{done.table}: {', '.join(done.done) or 'nothing to do'} ({done.seconds:.1f} s)")
+            with unquoted(declared.topic(name)):
+                for done in maintain(declared.namespace, declared.topic(name), systems.catalog, systems.spark):
+                    echo(f"{done.table}: {', '.join(done.done) or 'nothing to do'} ({done.seconds:.1f} s)")
 
 
 def _show_readers(declared: Config, topic: str, systems: Any) -> None:
@@ -153,4 +157,4 @@ def _show_readers(declared: Config, topic: str, systems: Any) -> None:
     state = show(
         declared, systems.catalog.current(declared.namespace, declared.topic(topic)), systems.catalog, systems.snowflake
     )
-    click.echo(f"Glue and Snowflake show it: {state.row_count:,} rows")
+    echo(f"Glue and Snowflake show it: {state.row_count:,} rows")

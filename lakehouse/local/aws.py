@@ -6,8 +6,8 @@ import contextlib
 import json
 import sys
 
-from lakehouse.local import probe
-from lakehouse.local.context import LOOPBACK, Context
+from lakehouse.local import guard, probe
+from lakehouse.local.context import Context
 from lakehouse.local.process import Server
 
 ACCOUNT = "123456789012"
@@ -43,11 +43,12 @@ def server(context: Context) -> Server:
 
     return Server(
         name="aws",
-        command=(sys.executable, "-m", "moto.server", "-H", LOOPBACK, "-p", str(context.ports["aws"])),
+        command=(sys.executable, "-m", "lakehouse.local.aws_server", str(context.ports["aws"])),
         folder=context.home.folder("aws"),
         address=url,
         ready=lambda: probe.answers(f"{url}/moto-api/"),
-        env={},
+        # moto would allow each origin to read its answers.
+        env={**guard.variables(), "MOTO_DISABLE_GLOBAL_CORS": "true"},
         ports={"aws": context.ports["aws"]},
         provision=provision,
     )

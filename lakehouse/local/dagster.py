@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -10,10 +11,11 @@ from pathlib import Path
 
 from lakehouse.config import PROJECT, config_path
 from lakehouse.errors import LakehouseError
-from lakehouse.local import probe
-from lakehouse.local.context import LOOPBACK, Context
+from lakehouse.local import guard, inherited, probe, ui_login
+from lakehouse.local.context import Context
 from lakehouse.local.home import Home, write_atomically
 from lakehouse.local.process import Server, run_tool
+from lakehouse.local.webserver import TOKEN_VARIABLE
 
 LOCATION = "lakehouse"
 """Name of the code location. Dagster stores the state of sensors by it."""
@@ -25,40 +27,43 @@ def home_folder(home: Home) -> Path:
 
 
 def code_server(context: Context) -> Server:
-    """Loads lakehouse.definitions, and again when the UI is asked to reload them. Starts the runs."""
-    port = str(context.ports["dagster-code"])
+    """Loads lakehouse.definitions, and again when the UI is asked to reload them. Starts the runs.
+
+    Whoever reaches it runs code as its user, and it asks nobody who they are: so it has no port.
+    """
+    socket = _socket(context)
     definitions = ("-m", "lakehouse.definitions", "-d", str(PROJECT), "--location-name", LOCATION)
     return Server(
         name="dagster-code",
-        command=_dagster("dagster", "code-server", "start", "-h", LOOPBACK, "-p", port, *definitions),
+        command=_dagster("dagster", "code-server", "start", "--socket", str(socket), *definitions),
         folder=PROJECT,
-        address=f"grpc://{LOOPBACK}:{port}",
-        ready=lambda: True,  # it listens once the definitions are loaded
+        address=f"unix:{socket}",
+        ready=lambda: probe.accepts(socket),  # it listens once the definitions are loaded
         env=_env(context),
-        ports={"dagster-code": context.ports["dagster-code"]},
+        inherits=inherited.for_project_code,
         prepare=lambda: _prepare(context),
     )
 
 
 def webserver(context: Context) -> Server:
-    """The UI."""
-    url = context.url("dagster")
-    at = ("-h", LOOPBACK, "-p", str(context.ports["dagster"]))
+    """The UI, for whoever is logged in (lakehouse.local.webserver)."""
+    url, port, token = context.url("dagster"), context.ports["dagster"], context.credentials.ui_token
     return Server(
         name="dagster",
-        command=_dagster("dagster-webserver", *at, "-w", str(_workspace(context))),
+        command=(sys.executable, "-m", "lakehouse.local.webserver", str(port), str(_workspace(context))),
         folder=PROJECT,
         address=url,
-        ready=lambda: probe.answers(f"{url}/server_info") and _definitions_loaded(url),
-        env=_env(context),
-        ports={"dagster": context.ports["dagster"]},
+        ready=lambda: probe.answers(f"{url}/server_info") and _definitions_loaded(url, token),
+        env={**_env(context), **guard.variables(), TOKEN_VARIABLE: token},
+        inherits=inherited.for_project_code,
+        ports={"dagster": port},
         after=("dagster-code",),
     )
 
 
 def daemon(context: Context) -> Server:
     """Sensors, schedules, automation and the run queue. Last, because it acts at once."""
-    url = context.url("dagster")
+    url, token = context.url("dagster"), context.credentials.ui_token
     started = 0.0
 
     def prepare() -> None:
@@ -70,8 +75,9 @@ def daemon(context: Context) -> Server:
         command=_dagster("dagster-daemon", "run", "-w", str(_workspace(context))),
         folder=PROJECT,
         address="",
-        ready=lambda: _daemons_healthy(url, started),
+        ready=lambda: _daemons_healthy(url, token, started),
         env=_env(context),
+        inherits=inherited.for_project_code,
         prepare=prepare,
         after=("kafka", "registry", "s3", "aws", "spark", "snowflake", "dagster"),
     )
@@ -86,6 +92,10 @@ def _env(context: Context) -> dict[str, str]:
     patience = {"DAGSTER_GRPC_TIMEOUT_SECONDS": os.environ.get("DAGSTER_GRPC_TIMEOUT_SECONDS", "180")}
     config = {"LAKEHOUSE_CONFIG": str(config_path().resolve())}
     return {**context.environment, **patience, **config, "PYTHONUNBUFFERED": "1"}
+
+
+def _socket(context: Context) -> Path:
+    return context.home.sockets() / "dagster-code"
 
 
 def _workspace(context: Context) -> Path:
@@ -109,35 +119,35 @@ def _prepare(context: Context) -> None:
     write_atomically(folder / "dagster.yaml", settings)
     write_atomically(
         _workspace(context),
-        "load_from:\n"
-        f"  - grpc_server: {{host: {LOOPBACK}, port: {context.ports['dagster-code']}, location_name: {LOCATION}}}\n",
+        f"load_from:\n  - grpc_server: {{socket: {json.dumps(str(_socket(context)))}, location_name: {LOCATION}}}\n",
     )
 
 
-def _definitions_loaded(url: str) -> bool:
+def _definitions_loaded(url: str, token: str) -> bool:
     """Whether the webserver has the definitions.
 
     Raises: LakehouseError with Dagster's reason when they cannot be loaded.
     """
     query = """{ workspaceOrError { ... on Workspace { locationEntries { loadStatus
         locationOrLoadError { ... on PythonError { message } } } } } }"""
-    entries = _graphql(url, query).get("workspaceOrError", {}).get("locationEntries", [])
+    entries = _graphql(url, token, query).get("workspaceOrError", {}).get("locationEntries", [])
     for entry in entries:
         if message := (entry["locationOrLoadError"] or {}).get("message"):
             raise LakehouseError(f"Dagster cannot load lakehouse.definitions: {message.strip()}")
     return bool(entries) and all(entry["loadStatus"] == "LOADED" for entry in entries)
 
 
-def _daemons_healthy(url: str, since: float) -> bool:
+def _daemons_healthy(url: str, token: str, since: float) -> bool:
     """Whether each daemon works and was heard since a time (Unix seconds): an earlier one's heartbeats look healthy."""
     query = "{ instance { daemonHealth { allDaemonStatuses { required healthy lastHeartbeatTime } } } }"
-    daemons = _graphql(url, query).get("instance", {}).get("daemonHealth", {}).get("allDaemonStatuses", [])
+    daemons = _graphql(url, token, query).get("instance", {}).get("daemonHealth", {}).get("allDaemonStatuses", [])
     required = [daemon for daemon in daemons if daemon["required"]]
     return bool(required) and all(daemon["healthy"] and daemon["lastHeartbeatTime"] > since for daemon in required)
 
 
-def _graphql(url: str, query: str) -> dict:
+def _graphql(url: str, token: str, query: str) -> dict:
     try:
-        return probe.request_json(f"{url}/graphql", {"query": query}).get("data") or {}
+        answer = probe.request_json(f"{url}/graphql", {"query": query}, headers=ui_login.bearer(token))
+        return answer.get("data") or {}
     except OSError:
         return {}

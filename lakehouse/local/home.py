@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import os
+import shutil
+import stat
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +20,14 @@ from lakehouse.errors import LakehouseError
 
 NEEDED_BYTES = 2 * 1024**3
 """Free disk space below which nothing is started: Kafka and S3 must not meet a full disk in the middle of a write."""
+
+LOW_BYTES = 1024**3
+"""Free disk space below which a running stack is in danger."""
+
+SOCKET_PATH_BYTES = 103
+"""The longest path of a Unix socket: 107 bytes in Linux, 103 in macOS."""
+SOCKET_NAME_BYTES = 43
+"""The longest name of one, Spark's `/.<uuid>.sock`."""
 
 # They separate entries in Java class paths, Kafka's log.dirs and JDBC URLs, none of which can escape them.
 _FORBIDDEN = set(":;,*%#\\\n")
@@ -43,10 +55,44 @@ class Home:
         return self.folder("catalog") / "catalog.db"
 
     def folder(self, name: str) -> Path:
-        """A folder in this one, readable by its owner only."""
-        folder = self.path / name
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        """Return a folder in this one. It is made if missing; like every folder above it that is made here, only its
+        owner can enter it."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        folder = self.path
+        folder.mkdir(exist_ok=True, mode=0o700)
+        for part in Path(name).parts:
+            folder /= part
+            folder.mkdir(exist_ok=True, mode=0o700)
         return folder
+
+    def sockets(self) -> Path:
+        """A folder for Unix sockets that only its owner can enter: in this one, or a short one for it in /tmp.
+
+        Raises: LakehouseError when the one in /tmp is not ours alone.
+        """
+        inside = self.path / "run"
+        if len(os.fsencode(inside)) + SOCKET_NAME_BYTES <= SOCKET_PATH_BYTES:
+            return self.folder("run")
+        folder = self._short()
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+            raise LakehouseError(
+                f"{folder} is not a folder of yours alone, and servers of the stack would have their sockets there."
+                f" Nothing was started. Set LAKEHOUSE_HOME to a path shorter than {self.path}, or remove {folder}"
+            )
+        return folder
+
+    def remove_sockets(self) -> None:
+        """Remove what `sockets` made in /tmp. Nothing may be listening there any more."""
+        shutil.rmtree(self._short(), ignore_errors=True)
+
+    def _short(self) -> Path:
+        # Neither TMPDIR, which may differ from one command to the next, nor XDG_RUNTIME_DIR, which ends with the
+        # user's last session.
+        digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:16]
+        return Path(f"/tmp/lakehouse-{os.getuid()}-{digest}")  # noqa: S108  its owner and mode are verified
 
     def log(self, server: str) -> Path:
         """The log file of a server."""
@@ -66,11 +112,18 @@ class Home:
                 " disk"
             )
 
+    def space_warning(self) -> str | None:
+        """Return what is wrong with the free space for a stack that runs; None while there is enough."""
+        if (free := self.free_bytes()) >= LOW_BYTES:
+            return None
+        return (
+            f"The disk of {self.path} has {free / 1024**3:.1f} GiB free. When it is full, Kafka stops and runs fail;"
+            " what was complete before stays. Free some space, then run `lakehouse up`, which starts what has stopped"
+        )
+
     def free_bytes(self) -> int:
         """Free space on the disk that holds (or would hold) this folder, in bytes."""
-        import psutil
-
-        return psutil.disk_usage(str(next(p for p in (self.path, *self.path.parents) if p.exists()))).free
+        return shutil.disk_usage(next(p for p in (self.path, *self.path.parents) if p.exists())).free
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -78,19 +131,48 @@ class Home:
 
         Raises: LakehouseError when another process holds it.
         """
-        with (self.folder(".") / "lock").open("a+") as lock:
+        with hold(
+            self.folder(".") / "lock",
+            lambda holder: (
+                f"Another lakehouse command ({holder}) is starting or stopping the stack in {self.path}."
+                " Nothing was changed. Wait for it to end, or stop it, then try again"
+            ),
+        ):
+            yield
+
+
+@contextmanager
+def hold(path: Path, busy: Callable[[str], str], seconds: float = 0) -> Iterator[None]:
+    """Hold the lock of a file, which is made if missing. The kernel frees the lock when its holder dies.
+
+    Args:
+        path: The file, in a folder that only its owner can write to.
+        busy: Makes the error message from the name of the process that holds the lock.
+        seconds: How long to wait for the lock.
+
+    Raises:
+        LakehouseError: Another process holds the lock, or the file is a symbolic link.
+    """
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise LakehouseError(f"The lock {path} is a symbolic link. Nothing was started. Remove it") from error
+    with os.fdopen(handle, "r+") as lock:
+        deadline = time.monotonic() + seconds
+        while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
             except BlockingIOError as error:
-                lock.seek(0)
-                raise LakehouseError(
-                    f"Another lakehouse command (process {lock.read().strip() or 'unknown'}) is starting or stopping"
-                    f" the stack in {self.path}. Nothing was changed. Wait for it to end, or stop it, then try again"
-                ) from error
-            lock.truncate(0)
-            lock.write(str(os.getpid()))
-            lock.flush()
-            yield
+                if time.monotonic() >= deadline:
+                    raise LakehouseError(busy(f"process {lock.read().strip() or 'unknown'}")) from error
+            time.sleep(0.1)
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
 
 
 def write_atomically(path: Path, content: str | bytes) -> Path:

@@ -21,6 +21,7 @@ from lakehouse.errors import LakehouseError
 from lakehouse.local.home import explain_full_disk, write_atomically
 
 if TYPE_CHECKING:
+    from jgo.maven import MavenContext
     from rich.progress import Progress
 
 LOCK = Path(__file__).with_name("jars.lock")
@@ -102,12 +103,14 @@ def fetch(servers: Collection[str], progress: Progress | None = None, lock: Path
                     _move(folder, unpacked(jar.server))
 
 
-def _download(jar: Jar, progress: Progress | None) -> Jar:
-    """One artefact, by way of a scratch folder: the cache proper never holds half a file."""
-    import requests
-    from jgo.maven import MavenContext, PythonResolver
+def maven(folder: Path, progress: Progress | None = None) -> MavenContext:
+    """Open the Maven repository, or the mirror that LAKEHOUSE_MAVEN_URL names.
 
-    group, artifact, version, classifier, packaging = jar.coordinates
+    Args:
+        folder: Where to put what is downloaded. Nothing in it has been verified.
+        progress: Where to show downloads.
+    """
+    from jgo.maven import MavenContext, PythonResolver
 
     @contextlib.contextmanager
     def bar(name: str, total: int) -> Iterator:
@@ -117,13 +120,21 @@ def _download(jar: Jar, progress: Progress | None) -> Jar:
         finally:
             progress.remove_task(task)
 
+    resolver = PythonResolver(progress_callback=bar if progress else None)
+    mirror = os.environ.get("LAKEHOUSE_MAVEN_URL")
+    remote_repos = {"mirror": mirror.rstrip("/")} if mirror else None
+    return MavenContext(resolver, repo_cache=folder, remote_repos=remote_repos, timeout=60)
+
+
+def _download(jar: Jar, progress: Progress | None) -> Jar:
+    """One artefact, by way of a scratch folder: the cache proper never holds half a file."""
+    import requests
+
+    group, artifact, version, classifier, packaging = jar.coordinates
     with _scratch(cache() / "downloads") as folder:
-        resolver = PythonResolver(progress_callback=bar if progress else None)
-        mirror = os.environ.get("LAKEHOUSE_MAVEN_URL")
-        remote_repos = {"mirror": mirror.rstrip("/")} if mirror else None
-        maven = MavenContext(resolver, repo_cache=folder, remote_repos=remote_repos, timeout=60)
+        component = maven(folder, progress).project(group, artifact).at_version(version)
         try:
-            file = maven.project(group, artifact).at_version(version).artifact(classifier, packaging).resolve()
+            file = component.artifact(classifier, packaging).resolve()
         except (requests.RequestException, RuntimeError) as error:  # jgo raises RuntimeError for "not found"
             reason = type(error).__name__ if isinstance(error, requests.RequestException) else "not found"
             raise LakehouseError(

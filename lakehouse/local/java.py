@@ -20,6 +20,8 @@ def java(*arguments: str, heap: str) -> tuple[str, ...]:
         # Give memory back after a peak instead of keeping the heap at its largest.
         "-XX:MinHeapFreeRatio=10",
         "-XX:MaxHeapFreeRatio=20",
+        # Otherwise it is measured in /tmp, whatever its temporary folder is.
+        "-XX:-UsePerfData",
         "-Dfile.encoding=UTF-8",
         "-Duser.timezone=UTC",
         *arguments,

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
-from lakehouse.local.home import Home, write_atomically
+from lakehouse.local import jars, reserved
+from lakehouse.local.context import LOOPBACK
+from lakehouse.local.home import Home, hold, write_atomically
 
 USUAL = {
     "kafka": 9092,
@@ -21,18 +20,25 @@ USUAL = {
     "aws": 5050,
     "spark": 15002,
     "snowflake": 8084,
-    "dagster-code": 4000,
     "dagster": 3000,
 }
 
+TURN_SECONDS = 300
+"""How long to wait for another stack of this user that starts: as long as one server may take."""
+
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on this port of the loopback interface now."""
+    """Whether a server could listen on this port of 127.0.0.1 now, and nobody has it on [::1].
+
+    Clients that are led to `localhost` would find whoever listens on [::1] before our server.
+    """
     with socket.socket() as listener:
         # As the servers do: a port whose last connections are still being closed is free.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind(("127.0.0.1", port))
+            listener.bind((LOOPBACK, port))
+            if reservation := reserved.bound(port):
+                reservation.close()
         except OSError:
             return False
     return True
@@ -40,9 +46,22 @@ def is_free(port: int) -> bool:
 
 @contextmanager
 def in_turn() -> Iterator[None]:
-    """One stack at a time: two that choose before the servers of either listen would choose the same ports."""
-    with (Path(tempfile.gettempdir()) / f"lakehouse-ports-{os.getuid()}.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    """Let one stack of this user start at a time: two that choose before the servers of either listen would choose the
+    same ports.
+
+    Raises:
+        LakehouseError: Another one has not finished after `TURN_SECONDS`.
+    """
+    cache = jars.cache()
+    cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with hold(
+        cache / f"ports-{os.getuid()}.lock",
+        lambda holder: (
+            f"Another `lakehouse up` ({holder}) has been starting servers for {TURN_SECONDS / 60:.0f} minutes."
+            " Nothing was started. Wait for it to end, or stop it, then try again"
+        ),
+        TURN_SECONDS,
+    ):
         yield
 
 
@@ -73,6 +92,7 @@ def choose(home: Home, in_use: Mapping[str, int]) -> dict[str, int]:
 def _any_free(taken: set[int]) -> int:
     while True:
         with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            if (port := listener.getsockname()[1]) not in taken:
-                return port
+            listener.bind((LOOPBACK, 0))
+            port = listener.getsockname()[1]
+        if port not in taken and is_free(port):
+            return port

@@ -11,9 +11,10 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -21,11 +22,17 @@ from threading import Event
 import psutil
 
 from lakehouse.errors import LakehouseError
+from lakehouse.local import inherited, jars, logs
 from lakehouse.local.home import Home
 
 POLL_SECONDS = 0.1
 STOP_SECONDS = 15
 """How long a server may take to end cleanly before it is killed."""
+PRIVATE = 0o077
+"""The umask of all servers."""
+LONGEST_TEMPORARY = 70
+"""Bytes in the path of a temporary folder. A Unix socket's may have 103 (macOS) or 107 (Linux), and those who make one
+append up to 32, as in /pymp-12345678/listener-12345678."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +48,12 @@ class Server:
     ready: Callable[[], bool]
     """Whether it serves now. Answers within seconds; raises LakehouseError when waiting any longer is of no use."""
     env: Mapping[str, str] = field(repr=False)
-    """What its environment has beyond that of `up`."""
+    """What its environment has besides what it inherits."""
     env_once: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Like env, for values made anew by each `up`: a running server that has other ones is kept."""
+    inherits: Callable[[], Iterable[str]] = tuple
+    """Gives the names of variables, or patterns of them, that it gets from the environment of `up` besides
+    `inherited.EVERY_SERVER`. Called when it starts."""
     ports: Mapping[str, int] = field(default_factory=dict)
     """The ports it listens on, by their names in `ports.USUAL`."""
     after: tuple[str, ...] = ()
@@ -117,22 +127,19 @@ def _leads_session(pid: int) -> bool:
 def start(server: Server, home: Home) -> Running:
     """Start a server in its own session, so that it outlives this process.
 
-    Its output goes to its log; the log of the start before is kept beside it.
+    It appends to its log, so that `logs` may shorten it; earlier logs are kept beside it. What it writes can be read
+    by its owner only.
     """
     server.prepare()
     log = home.folder("logs") / home.log(server.name).name
-    if log.exists():
-        log.replace(log.with_suffix(".previous.log"))
-    marks = {
-        "LAKEHOUSE_HOME": str(home.path),
-        "LAKEHOUSE_SERVER": server.name,
-        "LAKEHOUSE_FINGERPRINT": server.fingerprint,
-        "LAKEHOUSE_PORTS": json.dumps(dict(server.ports)),
-    }
-    env = {**os.environ, **server.env, **server.env_once, **marks}
+    logs.set_aside(log)
+    marks = {"LAKEHOUSE_FINGERPRINT": server.fingerprint, "LAKEHOUSE_PORTS": json.dumps(dict(server.ports))}
+    given = {**inherited.selected(server.inherits()), **server.env, **server.env_once, **marks}
+    env = {**given, **_own(server.name, home, given)}
     server.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with log.open("wb") as output:
-        child = subprocess.Popen(
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        child = subprocess.Popen(  # noqa: S603 (own servers)
             server.command,
             cwd=server.folder,
             env=env,
@@ -140,7 +147,10 @@ def start(server: Server, home: Home) -> Running:
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            umask=PRIVATE,
         )
+    finally:
+        os.close(output)
     process = psutil.Process(child.pid)
     return Running(process, (process,), env)
 
@@ -150,16 +160,47 @@ def run_tool(server: str, home: Home, command: tuple[str, ...], env: Mapping[str
 
     Raises: LakehouseError with the last line it printed when it fails or takes longer than two minutes.
     """
-    marks = {"LAKEHOUSE_HOME": str(home.path), "LAKEHOUSE_SERVER": server, "LAKEHOUSE_PORTS": "{}"}
-    env = {**os.environ, **(env or {}), **marks}
+    given = {**inherited.selected(()), **(env or {}), "LAKEHOUSE_PORTS": "{}"}
     try:
-        done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
-        failed, output = done.returncode != 0, done.stderr or done.stdout
+        done = subprocess.run(  # noqa: S603 (own servers)
+            command,
+            env={**given, **_own(server, home, given)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=120,
+            umask=PRIVATE,
+        )
+        failed, output = done.returncode != 0, done.stdout
     except subprocess.TimeoutExpired:
         failed, output = True, "no end after 120 s"
     if failed:
         said = " ".join(output.strip().splitlines()[-1:])
         raise LakehouseError(f"{server} could not be prepared: {said}. It was not started and nothing of it was kept")
+
+
+def _own(server: str, home: Home, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that no two servers share: the marks it is found by, and its temporary folder, emptied.
+
+    JVMs do not look at TMPDIR. Both variables reach whatever the server starts in turn.
+    """
+    temporary = _temporary(server, home)
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(mode=0o700)
+    quote = '"' if "'" in str(temporary) else "'"
+    options = f"{given.get('JAVA_TOOL_OPTIONS', '')} {quote}-Djava.io.tmpdir={temporary}{quote}".strip()
+    marks = {"LAKEHOUSE_HOME": str(home.path), "LAKEHOUSE_SERVER": server}
+    return {**marks, "TMPDIR": str(temporary), "JAVA_TOOL_OPTIONS": options}
+
+
+def _temporary(server: str, home: Home) -> Path:
+    """Return where a server's temporary folder goes: in the state folder or, where that has too long a name for Unix
+    sockets, in the cache."""
+    if len(os.fsencode(home.path / "tmp" / server)) <= LONGEST_TEMPORARY:
+        return home.folder("tmp") / server
+    short = hashlib.sha256(os.fsencode(home.path)).hexdigest()[:12]
+    return Home(jars.cache()).folder(f"tmp/{short}") / server
 
 
 def wait_until_ready(server: Server, process: psutil.Process, home: Home, cancelled: Event) -> None:

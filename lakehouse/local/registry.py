@@ -1,8 +1,10 @@
-"""Apicurio as a Confluent-compatible schema registry, durable in an H2 file."""
+"""Apicurio as a Confluent-compatible schema registry, durable in an H2 file, behind `registry_proxy`."""
 
 from __future__ import annotations
 
-from lakehouse.local import jars, probe
+import sys
+
+from lakehouse.local import guard, jars, probe
 from lakehouse.local.context import LOOPBACK, Context
 from lakehouse.local.java import java
 from lakehouse.local.process import Server
@@ -14,27 +16,36 @@ def server(context: Context) -> Server:
     api = f"{context.url('registry')}/apis/ccompat/v7"
     settings = {
         "quarkus.http.host": LOOPBACK,
-        "quarkus.http.port": context.ports["registry"],
-        "quarkus.management.host": LOOPBACK,
-        "quarkus.management.port": 0,  # any: nobody asks it
+        "quarkus.http.port": 0,  # any: the proxy finds it
+        # Each connection must begin with a line that browsers cannot send: they get by the proxy only.
+        "quarkus.http.proxy.use-proxy-protocol": "true",
+        "quarkus.management.host-enabled": "false",
         "quarkus.log.console.darken": 0,
         "quarkus.console.color": "false",
         "quarkus.http.access-log.enabled": "false",  # six lines a batch
+        # Otherwise Vert.x makes a folder that everybody may write to.
+        "quarkus.vertx.cache-directory": context.home.folder("registry/vertx"),
         "apicurio.datasource.url": f"jdbc:h2:file:{folder}/registry;DB_CLOSE_ON_EXIT=FALSE",
     }
     return Server(
         name="registry",
-        command=java(
-            "-XX:TieredStopAtLevel=1",
-            *(f"-D{name}={value}" for name, value in settings.items()),
-            "-jar",
-            str(jars.unpacked("registry") / "quarkus-run.jar"),
-            heap="256m",
+        command=(
+            sys.executable,
+            "-m",
+            "lakehouse.local.registry_proxy",
+            str(context.ports["registry"]),
+            *java(
+                "-XX:TieredStopAtLevel=1",
+                *(f"-D{name}={value}" for name, value in settings.items()),
+                "-jar",
+                str(jars.unpacked("registry") / "quarkus-run.jar"),
+                heap="256m",
+            ),
         ),
         folder=folder,
         address=api,
         ready=lambda: probe.answers(f"{api}/subjects"),
-        env={},
+        env=guard.variables(),
         ports={"registry": context.ports["registry"]},
         provision=lambda env: probe.request_json(f"{api}/config", {"compatibility": "BACKWARD"}, method="PUT"),
     )

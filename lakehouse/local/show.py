@@ -10,7 +10,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from rich.table import Table
 
 from lakehouse.finding import Finding
-from lakehouse.local import stack
+from lakehouse.local import stack, strangers, ui_login
+from lakehouse.local.credentials import Credentials
 from lakehouse.local.home import Home
 
 
@@ -18,6 +19,7 @@ def up(
     home: Home,
     names: Collection[str] = tuple(stack.SERVERS),
     on_ready: Callable[[stack.State], None] = lambda state: None,
+    kafka_sasl: bool | None = None,
 ) -> list[stack.State]:
     """`stack.up`, with a bar for each download, a line for each server as it gets ready, and a table of all."""
     console = Console()
@@ -28,12 +30,14 @@ def up(
 
     columns = TextColumn("  {task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
     with Progress(*columns, console=console, transient=True) as progress:
-        states = stack.up(home, names, progress, ready)
-    servers(states, console)
+        states = stack.up(home, names, progress, ready, kafka_sasl)
+    servers(states, home, console)
+    if warning := strangers.warning(home):
+        console.print(f"[yellow]{escape(warning)}[/]", soft_wrap=True)
     return states
 
 
-def servers(states: list[stack.State], console: Console | None = None) -> None:
+def servers(states: list[stack.State], home: Home, console: Console | None = None) -> None:
     """Servers, where they are, and where their logs are."""
     console = console or Console()
     table = Table("server", "state", "address", "MiB")
@@ -42,9 +46,21 @@ def servers(states: list[stack.State], console: Console | None = None) -> None:
         table.add_row(state.name, state.state, state.address, memory)
     console.print(table)
     if ui := next((state.address for state in states if (state.name, state.state) == ("dagster", "ready")), ""):
-        console.print(f"The UI: {ui}/asset-groups")
+        the_ui(ui, home, console)
     for folder in {state.log.parent for state in states}:
         console.print(f"Logs: {escape(str(folder))}/<server>.log", soft_wrap=True)
+    if warning := home.space_warning():
+        console.print(f"[red]![/] {escape(warning)}", soft_wrap=True)
+
+
+def the_ui(address: str, home: Home, console: Console | None = None) -> None:
+    """How to open Dagster's UI: a terminal shows the link that logs in, a file or a pipeline's log does not get it."""
+    console = console or Console()
+    if console.file.isatty():
+        link = ui_login.link(address, Credentials.of(home).ui_token)
+        console.print(f"The UI: {escape(link)}", soft_wrap=True, highlight=False)
+    else:
+        console.print(f"The UI: {address} (`lakehouse ui` prints the link that logs in)", soft_wrap=True)
 
 
 def findings(found: list[Finding]) -> None:

@@ -6,7 +6,7 @@ import secrets
 import sys
 from collections.abc import Mapping
 
-from lakehouse.local import probe
+from lakehouse.local import guard, probe
 from lakehouse.local.context import Context
 from lakehouse.local.process import Server
 
@@ -39,7 +39,7 @@ def server(context: Context) -> Server:
         folder=context.home.folder("snowflake"),
         address=context.url("snowflake"),
         ready=lambda: probe.answers(f"{context.url('snowflake')}/healthz"),
-        env=environment,
+        env={**environment, **guard.variables()},
         env_once={"SNOWFLAKE_ADMIN_PASSWORD": secrets.token_urlsafe(24)},
         ports={"snowflake": context.ports["snowflake"]},
         provision=provision,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse.config import PROJECT, config_path
 from lakehouse.errors import LakehouseError
-from lakehouse.local import aws, dagster, jars, kafka, ports, process, registry, s3, snowflake_server, spark
+from lakehouse.local import aws, dagster, inherited, jars, kafka, ports, process, registry, s3, snowflake_server, spark
 from lakehouse.local.context import Context
 from lakehouse.local.environment import context as context_of
 from lakehouse.local.home import Home, explain_full_disk
@@ -49,11 +49,28 @@ def _datagen(context: Context) -> Server:
         address="",
         ready=lambda: True,
         env={**context.environment, "LAKEHOUSE_CONFIG": str(config_path().resolve()), "PYTHONUNBUFFERED": "1"},
+        inherits=inherited.for_project_code,
         after=("kafka", "registry"),
     )
 
 
+def _logs(context: Context) -> Server:
+    """What keeps the logs of the other servers small."""
+    folder = context.home.folder("logs")
+    return Server(
+        name=LOGS,
+        command=(sys.executable, "-P", "-m", "lakehouse.local.logs", str(folder)),
+        folder=folder,
+        address="",
+        ready=lambda: True,
+        env={},
+    )
+
+
+LOGS = "logs"
+
 SERVERS: Mapping[str, Callable[[Context], Server]] = {
+    LOGS: _logs,
     "kafka": kafka.server,
     "registry": registry.server,
     "s3": s3.server,
@@ -73,15 +90,19 @@ def up(
     names: Collection[str] = tuple(SERVERS),
     progress: Progress | None = None,
     on_ready: Callable[[State], None] = lambda state: None,
+    kafka_sasl: bool | None = None,
 ) -> list[State]:
     """Start what is not running yet, and wait until all of it serves.
 
-    Parameters: the state folder, the servers to start, where to show downloads, and what to call as each gets ready.
+    Parameters: the state folder, the servers to start besides `logs`, where to show downloads, what to call as each
+    gets ready, and whether Kafka asks for a password from now on (None: as before).
     Raises: LakehouseError when one cannot be started. What this call had started is then stopped again.
     """
     home.require_usable()
     with explain_full_disk(home.path), home.exclusive():
         jars.fetch(names, progress)
+        if kafka_sasl is not None:
+            kafka.use_sasl(home, kafka_sasl)
         with ports.in_turn():
             return _up(home, names, on_ready)
 
@@ -89,9 +110,10 @@ def up(
 def _up(home: Home, names: Collection[str], on_ready: Callable[[State], None]) -> list[State]:
     before = process.running(home)
     context = context_of(home, ports.choose(home, _ports_in_use(before)))
+    home.catalog.touch(mode=0o600)  # whichever process uses it first
     starter = _Starter(home, before, on_ready)
     try:
-        return starter.start([describe(context) for name, describe in SERVERS.items() if name in names])
+        return starter.start([describe(context) for name, describe in SERVERS.items() if name in {LOGS, *names}])
     except BaseException:
         _stop(home, starter.started)
         raise
@@ -107,6 +129,7 @@ def down(home: Home) -> list[str]:
     with home.exclusive():
         names = set(process.running(home))
         _stop(home, names)
+        home.remove_sockets()
     return sorted(names)
 
 
@@ -133,7 +156,8 @@ def _state(server: Server, running: Running | None, home: Home) -> State:
 
 def _ports_in_use(found: Mapping[str, Running]) -> dict[str, int]:
     """The ports of running servers, from their own environment: also when the record of ports was lost."""
-    return {name: port for running in found.values() for name, port in running.ports.items()}
+    in_use = {name: port for running in found.values() for name, port in running.ports.items()}
+    return {name: port for name, port in in_use.items() if name in ports.USUAL}  # an earlier version had others
 
 
 def _stop(home: Home, names: Collection[str]) -> None:

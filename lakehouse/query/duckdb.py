@@ -30,7 +30,7 @@ def query(statement: str, systems: Any) -> Result:
                 connection.register(f"arrow_{number}", rows)
                 connection.execute(f"CREATE SCHEMA IF NOT EXISTS {identifier(namespace)}")
                 view = identifier(namespace, name)
-                connection.execute(f"CREATE VIEW {view} AS SELECT * FROM memory.main.arrow_{number}")
+                connection.execute(f"CREATE VIEW {view} AS SELECT * FROM memory.main.arrow_{number}")  # noqa: S608 (the name is quoted, the number is ours)
             return Result.of_arrow(connection.sql(statement).to_arrow_table())
         except duckdb.Error as error:
             raise LakehouseError(f"DuckDB refused the statement. Correct it and ask again. It said: {error}") from error

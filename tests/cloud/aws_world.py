@@ -158,7 +158,7 @@ class World:
             },
             "databases": [(each["Name"], each.get("LocationUri")) for each in glue.get_databases()["DatabaseList"]],
             "workgroups": sorted(each["Name"] for each in athena.list_work_groups()["WorkGroups"]),
-            "secrets": sorted(each["Name"] for each in secrets.list_secrets(IncludePlannedDeletion=True)["SecretList"]),
+            "secrets": sorted(each["Name"] for each in secrets.list_secrets()["SecretList"]),
         }
 
     def write(self, names: Names, database: str) -> None:

@@ -137,3 +137,27 @@ def test_database_and_workgroup_are_repaired_too(aws, direct):
     results = configuration["ResultConfiguration"]
     assert results["OutputLocation"] == f"s3://{names.bucket}/athena/"
     assert results["EncryptionConfiguration"] == {"EncryptionOption": "SSE_S3"}
+
+
+def test_policies_that_others_gave_a_role_are_named_and_left(aws, direct):
+    steps = [step for step in aws.steps(config()) if step.name in ("aws/bucket", "aws/role/writer")]
+    create(steps, quiet)
+    role, iam = aws.names().role("writer"), direct("iam")
+    document = json.dumps({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}})
+    iam.put_role_policy(RoleName=role, PolicyName="mine", PolicyDocument=document)
+    arn = iam.create_policy(PolicyName="wide", PolicyDocument=document)["Policy"]["Arn"]
+    iam.attach_role_policy(RoleName=role, PolicyArn=arn)
+    create(steps, quiet)
+
+    [action] = [action for action in plan(steps) if action.step.name == "aws/role/writer"]
+
+    assert action.verb == "keep"
+    assert f"`aws iam delete-role-policy --role-name {role} --policy-name mine`" in action.why
+    assert f"`aws iam detach-role-policy --role-name {role} --policy-arn {arn}`" in action.why
+    iam.put_role_policy(RoleName=role, PolicyName="lakehouse", PolicyDocument=document)
+    [action] = [action for action in plan(steps) if action.step.name == "aws/role/writer"]
+    assert action.verb == "change" and "--policy-name mine" in action.why
+    assert iam.list_role_policies(RoleName=role)["PolicyNames"] == ["lakehouse", "mine"]
+    iam.delete_role_policy(RoleName=role, PolicyName="mine")
+    iam.detach_role_policy(RoleName=role, PolicyArn=arn)
+    iam.delete_policy(PolicyArn=arn)

@@ -12,8 +12,9 @@ from confluent_server import Fault
 from confluent_state import ORGANIZATION
 
 from lakehouse.cloud.confluent_keys import rotate
-from lakehouse.cloud.perform import plan_deletion
+from lakehouse.cloud.perform import all_found, plan, plan_deletion
 from lakehouse.errors import LakehouseError
+from resources.confluent.kafka import Acl
 
 pytest_plugins = ["confluent_fixtures", "confluent_lakes"]
 pytestmark = pytest.mark.stack
@@ -236,3 +237,28 @@ def test_no_secret_is_told(lake: Lake, caplog: pytest.LogCaptureFixture):
     shown += [caplog.text, repr(lake.told), repr(lake.steps), *(each.what for each in lake.steps)]
     for secret in hidden:
         assert not any(secret in each for each in shown)
+
+
+def test_permissions_that_others_gave_an_account_are_named_and_left(lake: Lake):
+    lake.create()
+    [kept] = [action for action in plan(lake.steps) if action.step.name == "confluent/permissions"]
+    assert (kept.verb, kept.why) == ("keep", "is as it should be")
+    state = lake.vendor.state
+    consumer, connector = of(lake, "app_consumer"), of(lake, "app_connector")
+    binding = lake.confluent.role_bindings().create(consumer, "OrganizationAdmin", ORGANIZATION)
+    found = all_found(lake.steps)
+    acls = lake.confluent.acls(found["confluent/cluster"], found["confluent/key/app_manager/kafka"])
+    acls.create(Acl(connector, "ALL", "TOPIC", "stock", "PREFIXED"))
+    before, calls = inventory(lake.vendor), len(lake.vendor.calls)
+
+    [told] = [action for action in plan(lake.steps) if action.step.name == "confluent/permissions"]
+
+    assert told.verb == "keep"
+    assert f"'app_consumer': role OrganizationAdmin on {ORGANIZATION} ({binding.id})" in told.why
+    assert "'app_connector': ACL ALLOW ALL on TOPIC 'stock' (PREFIXED, host *)" in told.why
+    assert told.why.count("role ") == told.why.count("ACL ") == 1
+    lake.create()
+    assert inventory(lake.vendor) == before
+    assert {method for method, _ in lake.vendor.calls[calls:]} == {"GET"}
+    lake.delete()
+    assert state.bindings == {} and state.acls == {}

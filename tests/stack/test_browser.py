@@ -1,14 +1,19 @@
 """The UI as a person uses it: materialize a chain, see its checks pass, break the data, see it stop."""
 
+import json
 import os
 import shutil
 from pathlib import Path
+from urllib.parse import quote, urlsplit
 
 import pytest
 from dagster_stack import dagster_of
+from foreign import FOREIGN, Ask, assert_refused, hostile_page
 from support import TRADES, Stream, framed, trade
 
 from lakehouse.config import PROJECT
+from lakehouse.local import process, ui_login
+from lakehouse.local.credentials import Credentials
 
 sync_api = pytest.importorskip("playwright.sync_api")
 
@@ -20,11 +25,14 @@ PATIENCE_MS = 300_000
 @pytest.fixture(scope="module")
 def page():
     """A page in Chromium: the system's, else the one that `playwright install chromium` brought."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    names = ("chromium", "chromium-browser", "google-chrome", "chromium-shell")
+    chromium = next(filter(None, map(shutil.which, names)), None)
     with sync_api.sync_playwright() as playwright:
         if not chromium and not Path(playwright.chromium.executable_path).exists():
             pytest.skip("no Chromium; install it, or run `playwright install chromium`")
-        options = {"args": ["--no-sandbox"], "executable_path": chromium}
+        # Other browsers let a page of any site send requests to loopback: Chromium's own refusal must not hide ours.
+        arguments = ["--no-sandbox", "--disable-features=LocalNetworkAccessChecks"]
+        options = {"args": arguments, "executable_path": chromium}
         with playwright.chromium.launch(**options) as browser:
             page = browser.new_page(viewport={"width": 1600, "height": 1000})
             page.set_default_timeout(PATIENCE_MS)
@@ -39,9 +47,25 @@ def stream(stack, resources, tmp_path_factory):
         yield stream
 
 
+@pytest.fixture(scope="module")
+def token(stack):
+    return Credentials.of(stack).ui_token
+
+
+@pytest.fixture(scope="module")
+def ui(stream):
+    """The port of Dagster's UI."""
+    return urlsplit(os.environ["LAKEHOUSE_UI_URL"]).port
+
+
 def produce(stream, *sides):
     schema_id = stream.schema()
     stream.produce([{"value": framed(schema_id, TRADES, trade(n, side=side))} for n, side in enumerate(sides)])
+
+
+def log_in(page, token):
+    page.goto(ui_login.link(os.environ["LAKEHOUSE_UI_URL"], token))
+    page.wait_for_url(f"**{ui_login.HOME_PAGE}")
 
 
 def verdict(page, stream, check):
@@ -72,7 +96,107 @@ def snowflake_rows(stream):
     return stream.resources.snowflake.query(sql)[1]
 
 
-def test_a_person_sees_a_chain_work_and_a_check_stop_it(page, stream):
+MUTATION = 'mutation { setConcurrencyLimit(concurrencyKey: "foreign", limit: 0) }'
+BY_GET = f"/graphql?query={quote(MUTATION)}"
+JSON = {"Content-Type": "application/json"}
+WEBSOCKET = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+    "Sec-WebSocket-Protocol": "graphql-ws",
+}
+
+
+def ask(query):
+    return Ask("POST", "/graphql", json.dumps({"query": query}), JSON)
+
+
+def was_changed(ui, token):
+    query = "{ instance { concurrencyLimits { concurrencyKey } } }"
+    answer = ask(query).send(ui, **ui_login.bearer(token))
+    return "foreign" in [
+        limit["concurrencyKey"] for limit in json.loads(answer.text)["data"]["instance"]["concurrencyLimits"]
+    ]
+
+
+def test_dagster_answers_no_page_of_another_site_even_with_the_token(ui, token):
+    requests = (ask(MUTATION), Ask("GET", BY_GET), Ask("GET", "/graphql", "", WEBSOCKET), Ask("GET", "/server_info"))
+    for request in requests:
+        for foreign in FOREIGN.values():
+            assert request.send(ui, **ui_login.bearer(token), **foreign).status == 403, (request, foreign)
+        assert_refused(request.preflight(ui))
+    assert not was_changed(ui, token)
+
+
+def test_dagster_answers_nobody_without_the_token(ui, token):
+    own = {"Origin": f"http://127.0.0.1:{ui}", "Sec-Fetch-Site": "same-origin"}
+    for wrong in ({}, own, ui_login.bearer("wrong"), {"Cookie": f"lakehouse-ui-{ui}=9999999999.00"}):
+        assert ask(MUTATION).send(ui, **wrong).status == 401
+        assert Ask("GET", "/server_info").send(ui, **wrong).status == 401
+        assert Ask("GET", "/graphql", "", WEBSOCKET).send(ui, **wrong).status == 403
+    assert not was_changed(ui, token)
+
+
+def test_dagster_changes_nothing_by_what_an_image_or_a_form_sends(ui, token):
+    logged_in = ui_login.bearer(token)
+    assert Ask("GET", BY_GET).send(ui, **logged_in).status == 405
+    for content_type in ("text/plain", "application/x-www-form-urlencoded", "application/graphql"):
+        form = Ask("POST", BY_GET, MUTATION, {"Content-Type": content_type})
+        assert form.send(ui, **logged_in).status == 415
+    assert not was_changed(ui, token)
+
+
+def test_a_person_logs_in_by_the_link_and_programs_by_the_token(page, ui, token):
+    address = os.environ["LAKEHOUSE_UI_URL"]
+    asked = page.goto(f"{address}/assets")
+    assert asked.status == 401
+    page.get_by_text("lakehouse ui").wait_for()
+    keep(page, "login")
+    page.get_by_label("Token").fill("wrong")
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_text("not the token").wait_for()
+
+    log_in(page, token)
+    page.get_by_text("lakehouse", exact=True).first.wait_for()
+    assert token not in page.url and token not in page.evaluate("document.referrer")
+    page.goto(f"{address}/assets")
+    page.get_by_text("iceberg").first.wait_for()
+    keep(page, "assets-after-login")
+    assert token not in json.dumps(page.context.cookies())
+
+    assert json.loads(ask("{ version }").send(ui, **ui_login.bearer(token)).text)["data"]["version"]
+    assert Ask("GET", "/graphql", "", WEBSOCKET).send(ui, **ui_login.bearer(token)).status == 101
+
+
+def test_another_sites_page_does_nothing_and_its_link_leads_in_by_one_more_click(page, ui, token):
+    address = os.environ["LAKEHOUSE_UI_URL"]
+    log_in(page, token)
+    hostile = hostile_page(address, MUTATION)
+    page.route("http://evil.example/**", lambda route: route.fulfill(body=hostile, content_type="text/html"))
+    page.goto("http://evil.example/")
+    assert page.evaluate("window.attack()") == ["opaque", "refused", "refused"]
+    assert not was_changed(ui, token)
+
+    page.get_by_text("an alert").click()
+    page.get_by_text("Continue to Dagster", exact=True).wait_for()
+    keep(page, "link-from-another-site")
+    page.get_by_text("Continue to Dagster", exact=True).click()
+    page.get_by_text("iceberg").first.wait_for()
+    assert page.url.endswith("/assets")
+
+
+def test_the_token_is_in_no_log_and_no_command_line(stack, ui, token):
+    for name in ("dagster", "dagster-code", "dagster-daemon"):
+        server = process.running(stack)[name]
+        shown = stack.log(name).read_text(errors="replace") + " ".join(server.leader.cmdline())
+        assert token not in shown, name
+    files = (path for path in (stack.path / "dagster").rglob("*") if path.is_file())
+    assert not [path for path in files if token.encode() in path.read_bytes()]
+
+
+def test_a_person_sees_a_chain_work_and_a_check_stop_it(page, stream, token):
+    log_in(page, token)
     produce(stream, "BUY", "SELL")
     ended = materialize(page, f"locations/lakehouse/asset-groups/{stream.topic.table}")
     keep(page, "run-of-a-chain")

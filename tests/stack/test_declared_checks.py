@@ -185,7 +185,8 @@ def test_in_dagster_a_blocking_check_stops_the_chain_and_a_warning_does_not(reso
     evaluations = {e.check_name: e for e in first.get_asset_check_evaluations()}
     assert first.success
     assert (evaluations["side_known"].passed, evaluations["side_known"].severity.value) == (False, "WARN")
-    assert "HOLD" in evaluations["side_known"].metadata["sample"].value
+    [row] = evaluations["side_known"].metadata["sample"].value.records
+    assert row.data["side"] == "HOLD"
     assert not second.success
     blocked = {e.check_name: e.passed for e in second.get_asset_check_evaluations()}
     assert (blocked["price_sane"], blocked["conservation"]) == (False, True)

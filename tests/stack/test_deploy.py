@@ -105,9 +105,9 @@ def test_a_plan_shows_each_cloud_that_can_be_asked(clouds: Clouds, monkeypatch: 
     declared = clouds.config().model_copy(update={"deployments": {"aws": clouds.access().deployment}})
     monkeypatch.setattr(configuration, "load", lambda: declared)
     given = ["deploy", "plan", "--env", "aws", "--confluent-url", clouds.confluent.url]
-    without = [*given, "--confluent-api-secret", "wrong", "--admin-user-secrets-root-path", "/nothing"]
+    without = [*given, "--admin-user-secrets-root-path", "/nothing"]
 
-    planned = CliRunner().invoke(main, without)
+    planned = CliRunner(env={"CONFLUENT_CLOUD_API_SECRET": "wrong"}).invoke(main, without)
     assert planned.exit_code == 1
     assert f"+ S3 bucket '{clouds.access().names.bucket}': is not there" in planned.output
     assert "? environment 'lakehouse-production': Confluent Cloud" in planned.output
@@ -115,8 +115,8 @@ def test_a_plan_shows_each_cloud_that_can_be_asked(clouds: Clouds, monkeypatch: 
     assert re.search(r"\d+ to create, .*\d+ unknown\n$", planned.output)
 
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-    key = ["--confluent-api-key", ADMIN, "--confluent-api-secret", clouds.confluent.admin_secret]
-    planned = CliRunner().invoke(main, [*given, *key])
+    key = {"CONFLUENT_CLOUD_API_KEY": ADMIN, "CONFLUENT_CLOUD_API_SECRET": clouds.confluent.admin_secret}
+    planned = CliRunner(env=key).invoke(main, given)
     assert planned.exit_code == 1
     assert "+ environment 'lakehouse-production': is not there" in planned.output
     assert "does not answer" in planned.output

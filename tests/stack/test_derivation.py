@@ -1,5 +1,8 @@
 """stock_trades_with_totals against sums made in Python from what the topic holds."""
 
+import time
+from datetime import UTC, datetime
+
 import pytest
 from support import CHEAP, TRADES, consume, framed, trade, with_checks
 from totals import Totals
@@ -39,6 +42,26 @@ def test_a_group_of_one_trade_is_that_trade(resources):
     }
     assert {key: (q, int(p), t) for key, (_, q, p, t) in totals.rows().items()} == singles
     assert {count for count, *_ in totals.rows().values()} == {1}
+
+
+@pytest.mark.parametrize("hour_utc", [0, 1])
+@pytest.mark.parametrize("before", ["2026-07-01", "2026-12-01"], ids=["after summer time", "after winter time"])
+def test_groups_in_the_hour_that_comes_twice_are_derived(resources, monkeypatch, hour_utc, before):
+    """Clocks in Berlin show 02:30 at 00:30 and at 01:30 UTC on 2026-10-25; which one `mktime` assumes depends on the
+    time that it converted last."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        totals = Totals(resources)
+        totals.produce(range(20), int(datetime(2026, 10, 25, hour_utc, 30, tzinfo=UTC).timestamp() * 1000))
+        time.mktime(time.strptime(before, "%Y-%m-%d"))
+
+        totals.run()
+
+        assert totals.rows() == totals.expected() != {}
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_only_groups_that_new_trades_touch_are_produced_again(resources):

@@ -16,7 +16,7 @@ from lakehouse.truth import Answer, differences
 def check(stream):
     """The check's verdict and sentence."""
     result = engines_check(stream.config, stream.topic).run(SimpleNamespace(resources=stream.resources))
-    return result.passed, result.description, result.metadata["answers"].value
+    return result.passed, result.description, [record.data for record in result.metadata["answers"].value.records]
 
 
 def publish(stream, *trades, everywhere=True):
@@ -44,8 +44,8 @@ def test_all_agree_with_sums_made_here(resources, mode):
     assert said.startswith(f"{len(rows)} rows and ")
     price, quantity = sum(row["price"] for row in rows), sum(row["quantity"] for row in rows)
     for engine in ("Spark", "DuckDB through Glue", "Snowflake"):
-        line = next(line for line in page.splitlines() if f"| {engine} |" in line)
-        assert f"| {price} |" in line and f"| {quantity} |" in line
+        answer = next(answer for answer in page if answer["engine"] == engine)
+        assert (answer["sum of price"], answer["sum of quantity"]) == (str(price), str(quantity))
 
 
 def test_an_engine_that_shows_an_older_snapshot_is_named_with_its_lag(resources):
@@ -113,5 +113,5 @@ def test_extreme_numbers_decimals_nulls_and_a_column_that_came_later(resources):
     passed, said, page = check(stream)
     assert passed, said
     assert said.startswith("3 rows and ")
-    for value in (3 * (2**63 - 1), Decimal("370370367037037036.97"), None):
-        assert page.count(f"| {value} |") >= 3
+    for column, value in (("big", str(3 * (2**63 - 1))), ("money", "370370367037037036.97"), ("none", None)):
+        assert len(page) >= 3 and {answer[f"sum of {column}"] for answer in page} == {value}

@@ -7,6 +7,7 @@ from support import TRADES, Stream, admin, framed, recreate, register, trade
 from assets.ingestion import ingest
 from assets.position import resume
 from assets.replay import redrive, replay
+from lakehouse import naming
 from lakehouse.errors import BadRecords, LakehouseError, UnclearState
 
 
@@ -65,6 +66,21 @@ def test_a_replay_into_a_branch_leaves_main_as_it_is(resources):
     table = stream.table()
     on_branch = table.scan(snapshot_id=table.metadata.refs["look"].snapshot_id).to_arrow()["kafka_offset"].to_pylist()
     assert sorted(on_branch) == [*range(10), *range(20, 40)]
+
+
+@pytest.mark.parametrize("branch", ["main", naming.OFFSETS_TAG, f"{naming.STAGING_PREFIX}1", "release"])
+def test_replay_into_a_reserved_branch_is_refused(resources, branch):
+    stream = Stream(resources)
+    stream.produce_trades(range(20))
+    stream.ingest()
+    before = stream.table()
+    before.manage_snapshots().create_tag(before.metadata.current_snapshot_id, "release").commit()
+    before = stream.table()
+
+    with pytest.raises(LakehouseError, match="cannot be the branch of a replay"):
+        again(stream, "earliest", branch)
+
+    assert stream.table().metadata == before.metadata
 
 
 def test_a_replay_of_what_the_log_no_longer_has_stops(resources):

@@ -241,6 +241,32 @@ def test_two_deployments_do_not_touch_each_other(deployed: Deployed, new: Callab
 OF_ANOTHER = json.dumps(snowflake_trust(*["arn:aws:iam::123456789012:user/another", "its-id"] * 2))
 
 
+def test_grants_that_others_gave_a_role_are_named_and_left(deployed: Deployed):
+    names = deployed.names
+    role, database, user = names.snowflake("ROLE"), names.snowflake("DATABASE"), names.snowflake("USER")
+    security = names.snowflake("SECURITY_ROLE")
+    [grants] = [step for step in deployed.steps() if step.name == "snowflake/grants"]
+    found = {step.name: step.find({}) for step in deployed.steps() if not step.needs}
+    assert grants.remark(found, grants.find(found)) == ""
+    deployed.server.admin(
+        f"grant create schema on database {database} to role {role}", f"grant role {security} to user {user}"
+    )
+    before = deployed.state()
+
+    [told] = [action for action in plan(deployed.steps()) if action.step.name == "snowflake/grants"]
+
+    assert told.verb == "keep"
+    revocations = (
+        f"REVOKE CREATE SCHEMA ON DATABASE {database} FROM ROLE {role}",
+        f"REVOKE ROLE {security} FROM USER {user}",
+    )
+    assert told.why.count("REVOKE") == 2 and all(f"`{each}`" in told.why for each in revocations), told.why
+    assert deployed.state() == before
+    deployed.server.admin(*revocations)
+    [told] = [action for action in plan(deployed.steps()) if action.step.name == "snowflake/grants"]
+    assert told.why == "is as it should be"
+
+
 def test_iam_may_take_its_time(new: Callable[..., Deployed]):
     paused: list[float] = []
     deployed = new()

@@ -12,7 +12,8 @@ from dagster_stack import dagster_of
 from support import Stream
 
 from assets.stream_job import JOB
-from lakehouse.local import dagster
+from lakehouse.local import dagster, ui_login
+from lakehouse.local.credentials import Credentials
 
 pytestmark = pytest.mark.long
 
@@ -66,7 +67,8 @@ def test_a_continuous_topic_is_taken_by_itself_whoever_kills_the_run(stack, reso
 
         [second] = wait_until(of(dg.DagsterRunStatus.STARTED))
         host, port = os.environ["LAKEHOUSE_UI_URL"].removeprefix("http://").split(":")
-        DagsterGraphQLClient(host, port_number=int(port)).terminate_run(second.run_id)
+        logged_in = ui_login.bearer(Credentials.of(stack).ui_token)
+        DagsterGraphQLClient(host, port_number=int(port), headers=logged_in).terminate_run(second.run_id)
         assert wait_until(of(dg.DagsterRunStatus.CANCELED))[0].run_id == second.run_id
 
         table = stream.table()

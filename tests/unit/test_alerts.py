@@ -9,7 +9,7 @@ import pytest
 from listener import OK, Listener
 
 from assets import alerts
-from assets.alerts import OFF, alert_failed_checks, alert_failed_runs
+from assets.alerts import OFF, RESTARTED, alert_failed_checks, alert_failed_runs
 from assets.failures import explained
 from lakehouse import config as configuration
 from lakehouse.errors import ConfigError, LakehouseError, Unreachable
@@ -149,6 +149,30 @@ def test_a_run_that_fails_outside_of_its_steps_is_told_of(instance, slack):
     instance.report_run_failed(lost.dagster_run, "The worker is gone\nand its log")
     failures.tick()
     assert slack.texts() == [f"*Run failed: trades*\nThe worker is gone\nRun {lost.run_id}"]
+
+
+def test_a_stream_that_cannot_be_started_again_is_told_of_once(instance, slack):
+    failures = Sensor(alert_failed_runs, instance, slack.url)
+    failures.tick()
+    for _ in range(3):
+        run(instance, fails="known", **{RESTARTED: "yes"})
+        failures.tick()
+    assert len(slack.texts()) == 1
+    run(instance, **{RESTARTED: "yes"})
+    run(instance, fails="known", **{RESTARTED: "yes"})
+    failures.tick()
+    failures.tick()
+    assert len(slack.texts()) == 1
+
+
+def test_a_stream_that_worked_for_long_before_it_failed_is_told_of(instance, slack, monkeypatch):
+    monkeypatch.setattr(alerts, "LASTING_SECONDS", 0)
+    failures = Sensor(alert_failed_runs, instance, slack.url)
+    failures.tick()
+    for _ in range(2):
+        run(instance, fails="known", **{RESTARTED: "yes"})
+        failures.tick()
+    assert len(slack.texts()) == 2
 
 
 def test_a_run_whose_alert_failed_is_told_of_by_a_later_tick(instance, slack):

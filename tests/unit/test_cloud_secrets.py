@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import boto3
@@ -13,7 +14,7 @@ from moto import mock_aws
 from lakehouse.cloud.key_pair import KeyPair
 from lakehouse.cloud.names import TAG
 from lakehouse.cloud.secrets import PENDING, PREVIOUS, SecretJson, Secrets
-from lakehouse.errors import CommitConflict, LakehouseError, UnclearState, Unreachable
+from lakehouse.errors import CommitConflict, UnclearState, Unreachable
 from resources.snowflake_sql import KeySlot
 
 NAME = "/lakehouse/test"
@@ -83,11 +84,36 @@ def test_a_secret_of_another_layout(secrets: Secrets, text: str):
     assert "hidden" not in str(refused.value)
 
 
-def test_a_secret_that_waits_to_be_deleted_can_be_brought_back(secrets: Secrets):
+def test_a_deleted_secret_reads_as_none_and_can_be_restored_by_hand(secrets: Secrets):
     secrets.create(NAME, ONE, description="")
+    secrets.delete(NAME)
+    secrets.delete(NAME)
+    assert (secrets.read(NAME), secrets.read(NAME, PENDING)) == (None, None)
+    window = plain().describe_secret(SecretId=NAME)["DeletedDate"] - datetime.now(UTC)
+    assert timedelta(days=6) < window < timedelta(days=8)
+    plain().restore_secret(SecretId=NAME)
+    assert secrets.read(NAME).value == ONE
+
+
+def test_the_name_of_a_deleted_secret_is_free_for_its_deployment(secrets: Secrets):
+    secrets.create(NAME, ONE, description="")
+    secrets.delete(NAME)
+    secrets.create(NAME, TWO, description="")
+    assert (secrets.read(NAME).value, secrets.read(NAME, PREVIOUS).value) == (TWO, ONE)
+
+
+@pytest.mark.parametrize("tags", [[], [{"Key": TAG, "Value": "another"}]], ids=["untagged", "of another deployment"])
+def test_a_deleted_secret_of_others_is_not_restored(secrets: Secrets, tags: list[dict[str, str]]):
+    plain().create_secret(Name=NAME, SecretString=json.dumps(ONE.reveal()), Tags=tags)
     plain().delete_secret(SecretId=NAME)
-    with pytest.raises(LakehouseError, match=f"restore-secret --region eu-west-1 --secret-id {NAME}"):
-        secrets.read(NAME)
+    with pytest.raises(UnclearState, match="not of deployment 'test'.*left untouched"):
+        secrets.create(NAME, TWO, description="")
+    assert "DeletedDate" in plain().describe_secret(SecretId=NAME)
+
+
+def test_deleting_what_is_not_there_is_no_error(secrets: Secrets):
+    secrets.delete(NAME)
+    assert secrets.read(NAME) is None
 
 
 def test_nobody_answers(monkeypatch: pytest.MonkeyPatch):
@@ -146,12 +172,3 @@ def test_all_versions_are_told_also_those_without_a_label(secrets: Secrets):
     found = secrets.versions(NAME)
     assert sorted(str(each.value.reveal()) for each in found) == [str(v.reveal()) for v in (ONE, TWO, THREE)]
     assert all(each.created_at for each in found)
-
-
-def test_a_deleted_secret_is_gone_at_once_and_its_name_is_free(secrets: Secrets):
-    for value in (ONE, TWO):
-        secrets.create(NAME, value, description="")
-        assert secrets.read(NAME).value == value
-        secrets.delete(NAME)
-        secrets.delete(NAME)
-        assert secrets.read(NAME) is None

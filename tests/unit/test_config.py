@@ -90,6 +90,15 @@ def test_a_topic_needs_no_more_than_its_name(tmp_path):
             "  a:\n    checks: {fresh: {type: not_null, column: b}}\n",
             "checks.fresh: every table has a check of that name",
         ),
+        ("  a: {sensitive: [b, B]}\n", "lakehouse.yaml:3: topics.a.sensitive: names a column twice"),
+        (
+            "  a: {sensitive: [Kafka_Raw_Value], metadata: {columns: [raw_value]}}\n",
+            "topics.a.sensitive: 'kafka_raw_value' is a metadata column",
+        ),
+        (
+            "  a: {sensitive: [SSN], partition_by: ['truncate(3, ssn)']}\n",
+            "topics.a.partition_by: names of files would hold values of the sensitive 'ssn'. Write bucket(16, ssn)",
+        ),
         ("  a:\n    checks: {c: {column: b}}\n", "topics.a.checks.c: has no 'type'. Add one of accepted_values, "),
     ],
 )
@@ -112,6 +121,27 @@ def test_a_derived_topic_must_come_from_a_declared_append_topic(tmp_path):
         in fault(tmp_path, text.replace("{source}", "trade"))
     )
     assert "'users' is not an append table" in fault(tmp_path, text.replace("{source}", "users"))
+
+
+SOURCES = {
+    "datagen": "    key: userid\n    source: {type: datagen, schema_file: s.avsc}\n",
+    "derived": "    source: {type: derived, from: b, transform: 'm:f', value_schema_file: s.avsc}\n  b: {}\n",
+    "json": "    value_format: json\n    value_schema_file: s.json\n",
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_sensitive_column_must_be_one_of_the_schema_file(tmp_path, source):
+    fields = [{"name": "userid", "type": "string", "aliases": ["user"]}, {"name": "ssn", "type": "long"}]
+    (tmp_path / "s.avsc").write_text(json.dumps({"type": "record", "name": "R", "fields": fields}))
+    properties = {"userid": {"type": "string"}, "ssn": {"type": "integer"}}
+    (tmp_path / "s.json").write_text(json.dumps({"type": "object", "properties": properties}))
+    text = f"namespace: n\ntopics:\n  a:\n    sensitive: [SSN, %s]\n{SOURCES[source]}{ENVIRONMENTS}"
+    assert load(tmp_path, text % "userid").topics["a"].sensitive == ("SSN", "userid")
+    said = fault(tmp_path, text % "usrid")
+    assert said.startswith("lakehouse.yaml:4: topics.a.sensitive: 's.") and "Did you mean 'userid'?" in said
+    if source != "json":
+        assert load(tmp_path, text % "user").topics["a"].sensitive == ("SSN", "user")
 
 
 def test_a_key_must_be_a_field_of_its_schema(tmp_path):

@@ -36,12 +36,21 @@ def test_upkeep_and_proof_come_every_day_and_not_with_every_run(loaded):
         assert nodes(job) == {f"{job}__{topic}" for topic in configuration.load().topics}
         assert not nodes("lakehouse") & nodes(job)
     running = dg.DefaultScheduleStatus.RUNNING
-    assert {(s.job_name, s.default_status) for s in loaded.schedules} == {("ledger", running), ("maintenance", running)}
+    schedules = {(schedule.job_name, schedule.default_status) for schedule in loaded.schedules}
+    assert schedules == {("ledger", running), ("maintenance", running), ("old_runs", running)}
 
 
-def test_failed_runs_and_checks_are_alerted_of_from_the_start(loaded):
+def test_only_the_embedded_stack_deletes_runs_and_watches_its_disk(loaded, monkeypatch):
+    assert "disk_space" in {sensor.name for sensor in loaded.sensors}
+    monkeypatch.setenv("LAKEHOUSE_ENV", "aws")
+    elsewhere = defs()
+    assert "disk_space" not in {sensor.name for sensor in elsewhere.sensors}
+    assert "old_runs" not in {schedule.job_name for schedule in elsewhere.schedules}
+
+
+def test_what_fails_is_alerted_of_from_the_start(loaded):
     sensors = {sensor.name: sensor.default_status for sensor in loaded.sensors}
-    for name in ("alert_failed_runs", "alert_failed_checks"):
+    for name in ("freshness", "alert_failed_runs", "alert_failed_checks", "alert_failed_ticks", "heartbeat"):
         assert sensors[name] == dg.DefaultSensorStatus.RUNNING
 
 
@@ -76,6 +85,8 @@ def test_a_continuous_topic_is_left_to_the_stream_which_is_kept_running(tmp_path
     for hop in ("iceberg", "glue", "snowflake"):
         assert graph.get(dg.AssetKey([hop, "theirs"])).automation_condition is None
         assert graph.get(dg.AssetKey([hop, "users"])).automation_condition is not None
+    streamed = {check.asset_key.to_user_string() for check in graph.asset_check_keys if check.name == "streaming"}
+    assert streamed == {"iceberg/theirs", "glue/theirs", "snowflake/theirs", "stream/kafka"}
     status = {dg.DefaultSensorStatus.STOPPED: loaded, dg.DefaultSensorStatus.RUNNING: with_stream}
     for expected, found in status.items():
         sensor = found.get_repository_def().get_sensor_def("keep_streaming")
@@ -89,6 +100,12 @@ def test_one_run_of_the_stream_is_enough(loaded):
         run = instance.add_run(dg.DagsterRun("stream", status=dg.DagsterRunStatus.STARTED))
         assert run.run_id in keep(context).skip_message
         instance.report_run_failed(run)
+        assert isinstance(keep(context), dg.RunRequest)
+        # What fails again and again is not started each time that somebody looks.
+        again = instance.add_run(dg.DagsterRun("stream", status=dg.DagsterRunStatus.STARTED))
+        instance.report_run_failed(again)
+        assert keep(context).skip_message.startswith("The last runs failed: the next one is started in ")
+        instance.delete_run(again.run_id)
         assert isinstance(keep(context), dg.RunRequest)
 
 

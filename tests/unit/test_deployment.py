@@ -1,5 +1,10 @@
 """The deployment as a whole: one list of steps, the graph of it in Dagster, and the environment that it becomes."""
 
+import contextlib
+import os
+import pty
+import re
+import signal
 import socket
 import subprocess
 import sys
@@ -158,18 +163,47 @@ def test_names_that_some_cloud_would_refuse_are_refused_first(name):
         Deployment(name=name, account="123456789012")
 
 
-def test_a_secret_given_as_an_option_is_not_in_the_process_list(declared, monkeypatch):
+def test_a_secret_is_typed_unseen_and_is_no_argument(declared, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.delenv("CONFLUENT_CLOUD_API_SECRET")
         for name, value in {"AWS_ACCESS_KEY_ID": "ours", "AWS_SECRET_ACCESS_KEY": "k", "NO_PROXY": "127.0.0.1"}.items():
             monkeypatch.setenv(name, value)
-        options = ["--env", "aws", "--confluent-api-secret", CANARY]
-        command = [sys.executable, "-m", "lakehouse.cli", "deploy", "plan", *options]
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
-            try:
-                silent.settimeout(60)
-                silent.accept()
-                shown = " ".join(psutil.Process(running.pid).cmdline())
-            finally:
-                running.kill()
-    assert "lakehouse deploy" in shown and CANARY not in shown
+        command = [sys.executable, "-m", "lakehouse.cli", "deploy", "plan", "--env", "aws", "--confluent-api-key", "ID"]
+        pid, terminal = pty.fork()
+        if not pid:
+            os.execv(command[0], command)
+        try:
+            shown = b""
+            while b"Secret of the Confluent Cloud API key ID:" not in shown:
+                shown += os.read(terminal, 1000)
+            os.write(terminal, f"{CANARY}\n".encode())
+            silent.settimeout(60)
+            silent.accept()  # it goes on, to AWS
+            arguments = psutil.Process(pid).cmdline()
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            with contextlib.suppress(OSError):  # so Linux reports the end of a terminal
+                while more := os.read(terminal, 1000):
+                    shown += more
+            os.close(terminal)
+    assert CANARY not in shown.decode() and CANARY not in " ".join(arguments)
+
+
+def test_no_command_takes_a_secret_as_an_argument():
+    secret = re.compile("secret|password|token|private|credential")
+    options = {option for options in _options(main) for option in options}
+    assert "--confluent-api-key" in options
+    # Those that are left say in which secret of AWS Secrets Manager something is.
+    assert {option for option in options if secret.search(option)} == {
+        "--admin-user-secrets-root-path",
+        "--admin-service-user-secrets-root-path",
+    }
+
+
+def _options(command):
+    for parameter in command.params:
+        yield parameter.opts
+    for each in getattr(command, "commands", {}).values():
+        yield from _options(each)

@@ -3,9 +3,11 @@
 import hashlib
 import http.server
 import io
+import re
 import tarfile
 import threading
 from functools import partial
+from importlib.metadata import version
 
 import pytest
 
@@ -48,6 +50,23 @@ def test_the_shipped_lock_is_complete():
     assert {jar.server for jar in locked} == {"kafka", "registry", "s3", "spark"}
     assert all(len(jar.sha256) == 64 and jar.bytes > 0 for jar in locked)
     assert len({jar.maven_path for jar in locked}) == len(locked)
+
+
+def test_the_shipped_versions_fit_together_but_for_the_exceptions_that_the_lock_explains():
+    pyspark = version("pyspark")
+    scala, spark_line = "_2.13", pyspark.rpartition(".")[0]
+    found = {(jar.server, artifact): version for jar in jars.locked() for _, artifact, version, *_ in [jar.coordinates]}
+    assert len(found) == len(jars.locked()), "a server has one artefact in two versions"
+    spark = {artifact: version for (server, artifact), version in found.items() if artifact.startswith("spark-")}
+    other = {artifact: version for artifact, version in spark.items() if version != pyspark}
+    assert all(artifact.endswith(scala) for artifact in spark)
+    assert ("spark", f"iceberg-spark-runtime-{spark_line}{scala}") in found
+    kafka = {version for (server, artifact), version in found.items() if server == "kafka" and "kafka" in artifact}
+    assert kafka == {found["kafka", "kafka-clients"]}
+    split = {artifact for server, artifact in found if sum(name == artifact for _, name in found) > 1}
+    comments = "".join(line for line in jars.LOCK.read_text().splitlines() if line.startswith("#"))
+    explained = dict(re.findall(r"#   (\S+?)(?: ([\d.]+))?: ", comments))
+    assert explained == {**other, **dict.fromkeys(split, "")}
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,26 @@
 """Starting, awaiting, finding and stopping, on small servers of the test's own."""
 
+import json
 import os
+import re
 import signal
 import socket
+import stat
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 from threading import Event
 
 import pytest
+import yaml
 
+from lakehouse.config import PROJECT
 from lakehouse.errors import LakehouseError
-from lakehouse.local import process
+from lakehouse.local import inherited, process
 from lakehouse.local.home import Home
+from lakehouse.local.java import java
 from lakehouse.local.process import Server
 
 SLEEPER = (sys.executable, "-c", "import time; time.sleep(60)")
@@ -116,3 +124,98 @@ def test_secrets_are_in_no_representation(home):
     described = server(home, SLEEPER, env={"KEY": "s3cret"}, env_once={"PASSWORD": "s3cret"})
     assert "s3cret" not in repr(described)
     assert "s3cret" not in repr(process.start(described, home))
+
+
+def said(home, code, **fields):
+    """What a server prints that runs some Python."""
+    start(server(home, (sys.executable, "-uc", f"{code}; import time; time.sleep(60)"), **fields), home)
+    eventually(lambda: home.log("sleeper").read_text().endswith("\n"))
+    return home.log("sleeper").read_text().strip()
+
+
+ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
+
+
+def test_a_server_gets_no_variable_that_it_does_not_need(home, monkeypatch):
+    monkeypatch.setenv("CONFLUENT_CLOUD_API_SECRET", "canary")
+    monkeypatch.setenv("LAKEHOUSE_ALERT_WEBHOOK", "canary")
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    env = json.loads(said(home, ENVIRONMENT, env={"OWN": "1"}))
+    assert "canary" not in env.values()
+    assert (env["OWN"], env["LC_ALL"], env["PATH"]) == ("1", "C.UTF-8", os.environ["PATH"])
+
+
+def test_a_server_gets_the_variables_that_it_names(home, monkeypatch):
+    monkeypatch.setenv("NEEDED", "1")
+    monkeypatch.setenv("FAMILY_MEMBER", "2")
+    monkeypatch.setenv("STRANGER", "3")
+    env = json.loads(said(home, ENVIRONMENT, inherits=lambda: ("NEEDED", "FAMILY_*")))
+    assert (env["NEEDED"], env["FAMILY_MEMBER"]) == ("1", "2") and "STRANGER" not in env
+
+
+def test_project_code_gets_what_the_environment_in_use_and_its_transforms_read(tmp_path, monkeypatch):
+    text = yaml.safe_load((PROJECT / "lakehouse.yaml").read_text())
+    text["environments"]["local"]["alerts"]["url"] = {"env": "OUR_WEBHOOK"}
+    text["topics"] = {}
+    (tmp_path / "lakehouse.yaml").write_text(yaml.safe_dump(text))
+    monkeypatch.setenv("LAKEHOUSE_CONFIG", str(tmp_path / "lakehouse.yaml"))
+    monkeypatch.setenv("LAKEHOUSE_PASS_ENV", "MINE, OTHER")
+    for name in ("OUR_WEBHOOK", "MINE", "OTHER", "KAFKA_API_SECRET", "HTTPS_PROXY", "LAKEHOUSE_ENV"):
+        monkeypatch.setenv(name, "local" if name == "LAKEHOUSE_ENV" else "x")
+    assert {"OUR_WEBHOOK", "MINE", "OTHER", "HTTPS_PROXY"} <= set(inherited.selected(inherited.for_project_code()))
+    assert "KAFKA_API_SECRET" not in inherited.selected(inherited.for_project_code())
+    monkeypatch.setenv("LAKEHOUSE_ENV", "aws")
+    assert "KAFKA_API_SECRET" in inherited.selected(inherited.for_project_code())
+
+
+@pytest.fixture
+def short():
+    """A folder whose name is short, as those of tests are not."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+@pytest.mark.parametrize(
+    "name, place", [("home", "home/tmp/sleeper"), ("of a user with a long name/" * 4 + "home", "cache/tmp/*/sleeper")]
+)
+def test_a_server_has_a_temporary_folder_of_its_own_which_is_empty_and_holds_sockets(short, monkeypatch, name, place):
+    monkeypatch.setenv("LAKEHOUSE_CACHE", str(short / "cache"))
+    home = Home(short / name)
+    code = """
+import multiprocessing.connection, os, stat, tempfile
+folder = tempfile.gettempdir()
+print(stat.S_IMODE(os.stat(folder).st_mode) == 0o700, os.listdir(folder), flush=True)
+multiprocessing.connection.Listener(family="AF_UNIX")
+open(os.path.join(folder, "left"), "w")
+print("done", flush=True)
+import time
+time.sleep(60)
+"""
+    try:
+        for _ in range(2):
+            start(server(home, (sys.executable, "-c", code)), home)
+            eventually(lambda: re.search("done|Error", home.log("sleeper").read_text()))
+            assert home.log("sleeper").read_text() == "True []\ndone\n"
+            process.stop("sleeper", home)
+    finally:
+        process.stop("sleeper", home)
+    (temporary,) = short.glob(place)
+    assert (temporary / "left").exists()
+
+
+def test_a_jvm_has_its_temporary_folder_there_too(short):
+    with_space = Home(short / "with a space and a quote'")
+    show = server(with_space, java("-XshowSettings:properties", "-version", heap="32m"), name="java")
+    process.start(show, with_space)
+    try:
+        shown = f"java.io.tmpdir = {with_space.path}/tmp/java"
+        eventually(lambda: shown in with_space.log("java").read_text())
+    finally:
+        process.stop("java", with_space)
+
+
+def test_what_a_server_writes_is_its_owners_only(home):
+    written = home.path / "written"
+    said(home, f"open({str(written)!r}, 'w'); print(1)")
+    modes = {file: stat.S_IMODE(file.stat().st_mode) for file in [written, home.log("sleeper"), home.path]}
+    assert not [file for file, mode in modes.items() if mode & 0o077]

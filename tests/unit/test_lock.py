@@ -1,20 +1,43 @@
-"""requirements.lock has what pyproject.toml asks for, in a version that it allows."""
+"""requirements.lock has what pyproject.toml asks for, in a version that it allows, and a hash of each file."""
 
 import re
 import tomllib
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from lakehouse.config import PROJECT
+from lakehouse.local import jars
+from tools import locks, wheel_lock
 
 
 def test_everything_that_is_asked_for_is_locked():
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     asked = [Requirement(line) for line in (*project["dependencies"], *extras["local"], *extras["test"])]
-    locked = dict(re.findall(r"^([\w.-]+)==([^\s;\\]+)", (PROJECT / "requirements.lock").read_text(), flags=re.M))
+    locked = {wheel.name: wheel.version for wheel in wheel_lock.wheels()}
 
     refused = [str(one) for one in asked if not one.specifier.contains(locked.get(canonicalize_name(one.name), "0"))]
     missing = [one.name for one in asked if canonicalize_name(one.name) not in locked]
     assert asked and not missing and not refused
+
+
+def test_each_package_has_a_hash():
+    text = (PROJECT / "requirements.lock").read_text()
+    packages = wheel_lock.wheels()
+    assert len(packages) == len(re.findall(r"^[^\s#]", text, flags=re.M))
+    assert [package.name for package in packages if not package.sha256] == []
+    assert sum(len(package.sha256) for package in packages) == text.count("--hash=")
+
+
+def test_the_lock_names_no_package_index():
+    text = (PROJECT / "requirements.lock").read_text()
+    assert not re.search(r"https?://|^--?(i|index|extra-index|find-links)", text, flags=re.M)
+
+
+@pytest.mark.parametrize("lock", locks.JAR_LOCKS, ids=lambda lock: lock.name)
+def test_each_jar_has_a_hash_and_a_size(lock):
+    locked = jars.locked(lock=lock)
+    assert locked
+    assert [jar for jar in locked if not re.fullmatch("[0-9a-f]{64}", jar.sha256) or jar.bytes <= 0] == []

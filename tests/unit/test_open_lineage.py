@@ -156,6 +156,20 @@ def test_what_was_not_taken_is_sent_at_the_next_tick_and_nothing_twice(tick, ser
     assert [event["job"]["name"] for event in server.events] == ["iceberg/stock_trades", "snowflake/stock_trades"]
 
 
+def test_what_cannot_be_told_keeps_nothing_else_from_being_sent(tick, server, instance):
+    @dg.asset(key=["glue", "stock_trades"])
+    def strange():
+        return dg.MaterializeResult(metadata={"dagster/column_schema": "not a schema"})
+
+    tick()
+    dg.materialize([strange], instance=instance)
+    dg.materialize([in_snowflake], instance=instance)
+    tick()
+    tick()
+
+    assert [event["job"]["name"] for event in server.events] == ["snowflake/stock_trades"]
+
+
 def test_reports_without_a_run_are_no_lineage(tick, server, instance):
     tick()
     instance.report_runless_asset_event(dg.AssetMaterialization(["kafka", "stock_trades"]))

@@ -41,7 +41,7 @@ def test_payload_is_python_and_protobuf():
     """The other tests prove nothing unless their payload runs as Python and compiles as Protobuf."""
     payload = python_and_protobuf("import builtins; builtins.protobuf_payload_ran = True")
     with pytest.raises(TypeError):  # after the payload, the module divides by None
-        exec(compile(payload, "payload", "exec"), {})
+        exec(compile(payload, "payload", "exec"), {})  # noqa: S102 (of this test)
     assert vars(builtins).pop("protobuf_payload_ran")
     assert compiled('syntax = "proto3"; import "dep.proto"; message M { Dep d = 1; }', ("dep.proto", payload))
 

@@ -37,7 +37,7 @@ DATABASE = ("CreateDatabase", "GetDatabase", "UpdateDatabase", "DeleteDatabase",
 WORKGROUP = ("CreateWorkGroup", "GetWorkGroup", "UpdateWorkGroup", "DeleteWorkGroup", "ListTagsForResource")
 SECRET = (
     *("CreateSecret", "DescribeSecret", "GetSecretValue", "PutSecretValue", "UpdateSecretVersionStage"),
-    *("DeleteSecret",),
+    *("DeleteSecret", "RestoreSecret"),
 )
 
 

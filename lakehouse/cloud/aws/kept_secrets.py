@@ -7,9 +7,11 @@ deletion comes to it last.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from lakehouse.cloud.aws.step import EVERY_SECONDS, GONE_SECONDS, AwsStep
 from lakehouse.cloud.names import TAG
+from lakehouse.cloud.secrets import RECOVERY_DAYS
 from lakehouse.cloud.step import Found
 from resources.confluent.waiting import wait_gone
 
@@ -38,7 +40,7 @@ class KeptSecrets(AwsStep):
         return f"secrets under '{self.names.confluent_secrets}/' and '{self.names.snowflake_secret}'"
 
     def find(self, found: Found) -> tuple[str, ...] | None:
-        """Their names; those that wait to be deleted, too: their names are not free before."""
+        """Their names, without those that were deleted and can only be restored."""
         return self._names() or None
 
     def create(self, found: Found) -> tuple[str, ...]:
@@ -46,13 +48,14 @@ class KeptSecrets(AwsStep):
         return ()
 
     def delete(self, found: Found, it: tuple[str, ...]) -> None:
-        """Delete them at once, without the days in which they could be had back, and which keep their names taken."""
+        """Delete them. For `RECOVERY_DAYS` each can be restored, as `lakehouse deploy create` does."""
         for name in it:
-            self.service(SERVICE).find("delete_secret", SecretId=name, ForceDeleteWithoutRecovery=True)
+            if self._described(name):
+                self.service(SERVICE).find("delete_secret", SecretId=name, RecoveryWindowInDays=RECOVERY_DAYS)
         for name in it:
             wait_gone(
                 f"secret '{name}'",
-                lambda name=name: self.service(SERVICE).find("describe_secret", SecretId=name),
+                lambda name=name: self._described(name),
                 deadline_seconds=GONE_SECONDS,
                 every_seconds=EVERY_SECONDS,
                 clock=self.clock,
@@ -66,11 +69,11 @@ class KeptSecrets(AwsStep):
     def _listed(self) -> set[str]:
         path, name = f"{self.names.confluent_secrets}/", self.names.snowflake_secret
         begin = [{"Key": "name", "Values": [path, name]}]
-        found = self.service(SERVICE).items("list_secrets", "SecretList", Filters=begin, IncludePlannedDeletion=True)
+        found = self.service(SERVICE).items("list_secrets", "SecretList", Filters=begin)
         return {each["Name"] for each in found if each["Name"].startswith(path) or each["Name"] == name}
 
     def _is_ours(self, name: str) -> bool:
-        secret = self.service(SERVICE).find("describe_secret", SecretId=name)
+        secret = self._described(name)
         if secret is None:
             return False
         tag = f"--secret-id {name} --tags Key={TAG},Value={self.names.deployment}"
@@ -80,3 +83,8 @@ class KeptSecrets(AwsStep):
             f"aws secretsmanager tag-resource --region {self.names.region} {tag}",
         )
         return True
+
+    def _described(self, name: str) -> dict[str, Any] | None:
+        """What AWS knows of a secret; None when there is none, or it was deleted."""
+        secret = self.service(SERVICE).find("describe_secret", SecretId=name)
+        return None if secret is None or "DeletedDate" in secret else secret

@@ -12,7 +12,7 @@ from lakehouse.cloud.aws.documents import same
 from lakehouse.cloud.aws.step import EVERY_SECONDS, GONE_SECONDS, AwsStep
 from lakehouse.cloud.names import TAG
 from lakehouse.cloud.policies import Policy
-from lakehouse.cloud.step import Found
+from lakehouse.cloud.step import Found, beyond
 from resources.confluent.waiting import wait_gone
 
 POLICY = "lakehouse"
@@ -104,14 +104,29 @@ class Role(AwsStep):
             self._call("put_role_policy", PolicyName=POLICY, PolicyDocument=json.dumps(access))
         return FoundRole(it.arn, trust, access)
 
+    def remark(self, found: Found, it: FoundRole) -> str:
+        """Name policies that the deployment did not give it: they may allow more than it should."""
+        remove = f"aws iam {{}} --role-name {self._role}"
+        found_beyond = [
+            *(
+                f"the inline policy '{name}' (`{remove.format('delete-role-policy')} --policy-name {name}`)"
+                for name in self._inline()
+                if name != POLICY
+            ),
+            *(
+                f"the attached policy {arn} (`{remove.format('detach-role-policy')} --policy-arn {arn}`)"
+                for arn in self._attached()
+            ),
+        ]
+        return beyond(found_beyond)
+
     def delete(self, found: Found, it: FoundRole) -> None:
         """Take its rights, whoever gave them, then delete it."""
-        iam = self.service("iam")
         if self._find("get_role"):
-            for name in list(iam.items("list_role_policies", "PolicyNames", RoleName=self._role)):
+            for name in self._inline():
                 self._find("delete_role_policy", PolicyName=name)
-            for policy in list(iam.items("list_attached_role_policies", "AttachedPolicies", RoleName=self._role)):
-                self._find("detach_role_policy", PolicyArn=policy["PolicyArn"])
+            for arn in self._attached():
+                self._find("detach_role_policy", PolicyArn=arn)
             self._find("delete_role")
         wait_gone(
             self.what,
@@ -128,6 +143,15 @@ class Role(AwsStep):
     @property
     def _deployment(self) -> policies.Deployment:
         return policies.Deployment(self.names.account, self.names.region, self.names.bucket)
+
+    def _inline(self) -> list[str]:
+        """Names of its inline policies."""
+        return list(self.service("iam").items("list_role_policies", "PolicyNames", RoleName=self._role))
+
+    def _attached(self) -> list[str]:
+        """ARNs of its attached policies."""
+        listed = self.service("iam").items("list_attached_role_policies", "AttachedPolicies", RoleName=self._role)
+        return [policy["PolicyArn"] for policy in listed]
 
     def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
         return self.service("iam").call(method, RoleName=self._role, **parameters)

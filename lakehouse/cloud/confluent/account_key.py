@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lakehouse.cloud.secrets import CURRENT, PENDING, PREVIOUS, SecretJson, Secrets, Version
+from lakehouse.cloud.secrets import CURRENT, PENDING, PREVIOUS, RECOVERY_DAYS, SecretJson, Secrets, Version
 from lakehouse.errors import UnclearState
 from resources.confluent.api_keys import ApiKey, ApiKeys, Scope
 from resources.confluent.plane import Key
@@ -94,7 +94,7 @@ class AccountKey:
             raise UnclearState(
                 f"Version {version.version_id} of the secret '{self.secret}' has no field {error}, so its API key is "
                 f"not known. Nothing was changed. If nobody needs it, delete it: aws secretsmanager delete-secret "
-                f"--region {self.secrets.region} --secret-id {self.secret} --force-delete-without-recovery"
+                f"--region {self.secrets.region} --secret-id {self.secret} --recovery-window-in-days {RECOVERY_DAYS}"
             ) from None
 
     def ours(self) -> list[ApiKey]:

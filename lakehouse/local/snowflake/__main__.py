@@ -1,7 +1,8 @@
 """Runs the server on loopback until it is told to stop: `python -m lakehouse.local.snowflake`.
 
-Environment: SNOWFLAKE_PORT, SNOWFLAKE_ACCOUNT, SNOWFLAKE_ADMIN_PASSWORD, and what `Lake.from_environment` needs. The
-data lies in snowflake/data of the state folder. GET /healthz answers when the server is ready.
+Environment: SNOWFLAKE_PORT, SNOWFLAKE_ACCOUNT, SNOWFLAKE_ADMIN_PASSWORD, LAKEHOUSE_ALLOWED_HOSTS, and what
+`Lake.from_environment` needs. The data lies in snowflake/data of the state folder. GET /healthz answers when the server
+is ready.
 """
 
 from __future__ import annotations
@@ -30,10 +31,13 @@ def main() -> None:
 
     import uvicorn
 
+    from lakehouse.local import guard
+    from lakehouse.local.guard import Hosts
     from lakehouse.local.home import Home
     from lakehouse.local.snowflake.iceberg import Lake
     from lakehouse.local.snowflake.server import application
 
+    port = int(os.environ["SNOWFLAKE_PORT"])
     app = application(
         account=os.environ["SNOWFLAKE_ACCOUNT"],
         admin_password=os.environ.pop("SNOWFLAKE_ADMIN_PASSWORD"),
@@ -42,9 +46,9 @@ def main() -> None:
     )
     # Clients keep connections open: a stop does not wait for them.
     uvicorn.run(
-        app,
+        guard.asgi(app, Hosts.of(port)),
         host="127.0.0.1",
-        port=int(os.environ["SNOWFLAKE_PORT"]),
+        port=port,
         access_log=False,
         log_level="warning",
         timeout_graceful_shutdown=2,

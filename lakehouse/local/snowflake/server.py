@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import logging
-import secrets
 import uuid
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,35 +13,43 @@ import fakesnow.server
 from sqlglot import Expr, exp
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from lakehouse.local import body
 from lakehouse.local.snowflake.account import Account
 from lakehouse.local.snowflake.engine import Instance
 from lakehouse.local.snowflake.iceberg import Lake
 from lakehouse.local.snowflake.login import Authenticator, Refused
+from lakehouse.local.snowflake.sessions import Session, Sessions, Validity
 from lakehouse.local.snowflake.statements import parse
 
 logger = logging.getLogger("lakehouse.snowflake")
 
-_SESSION_SECONDS, _MASTER_SECONDS = 3600, 14400
-"""How long the tokens of a session say they are valid; Snowflake's defaults."""
+MAX_BODY_BYTES = 16 * 1024**2
+"""Largest request, before and after decompression."""
+
+Handler = Callable[[Request], Awaitable[Response]]
 
 
-def application(*, account: str, admin_password: str, lake: Lake, folder: Path) -> Starlette:
+def application(
+    *, account: str, admin_password: str, lake: Lake, folder: Path, sessions: Sessions | None = None
+) -> Starlette:
     """The server of one account.
 
     Parameters: the account's name; the password of its user ADMIN; where Glue and S3 are; a folder for the data, which
-    is emptied.
+    is emptied; its sessions, if they are not to be of Snowflake's usual length.
     """
+    sessions = sessions or Sessions(fakesnow.server.sessions)
     state = Account(account)
     instance = Instance(state, lake, folder)
     authenticator = Authenticator(state, admin_password)
     _teach_statements()
 
     async def login(request: Request) -> JSONResponse:
-        data = (await _body(request))["data"]
+        data = (await request.json())["data"]
         query = request.query_params
         try:
             user = await run_in_threadpool(authenticator.user, data)
@@ -56,10 +63,38 @@ def application(*, account: str, admin_password: str, lake: Lake, folder: Path) 
         if not database:
             namespace = (_default(state, user, "NAMESPACE") or "").split(".")
             database, schema = namespace[0] or None, schema or (namespace[1] if len(namespace) > 1 else None)
-        session = await run_in_threadpool(instance.open, user, role, warehouse, database, schema)
-        token = secrets.token_urlsafe(32)
-        fakesnow.server.sessions[token] = session
-        return JSONResponse({"success": True, "data": _login_answer(token, user, role, warehouse, database, schema)})
+        connection = await run_in_threadpool(instance.open, user, role, warehouse, database, schema)
+        session = sessions.open(connection)
+        answer = _login_answer(session, sessions.validity, user, role, warehouse, database, schema)
+        return JSONResponse({"success": True, "data": answer})
+
+    async def renew(request: Request) -> JSONResponse:
+        session = sessions.renew(_token(request))
+        if session is None:
+            return _failure("390114", "Authentication token has expired.  The user must authenticate again.")
+        data = {
+            "sessionToken": session.token,
+            "validityInSecondsST": sessions.validity.token_seconds,
+            "masterToken": session.master_token,
+            "validityInSecondsMT": sessions.validity.master_seconds,
+        }
+        return JSONResponse({"success": True, "data": data})
+
+    async def session(request: Request) -> JSONResponse:
+        answer = await fakesnow.server.session(request)
+        if request.query_params.get("delete"):
+            sessions.close(_token(request))
+        return answer
+
+    def current(handler: Handler) -> Handler:
+        """The handler, for requests whose token has not expired: the client renews it and asks again."""
+
+        async def handle(request: Request) -> Response:
+            if sessions.has_expired(_token(request)):
+                return _failure("390112", "Your session has expired. Please login again.")
+            return await handler(request)
+
+        return handle
 
     async def query(request: Request) -> JSONResponse:
         answer = await fakesnow.server.query_request(request)
@@ -68,13 +103,19 @@ def application(*, account: str, admin_password: str, lake: Lake, folder: Path) 
         # A client repeats what was answered with HTTP 500 for minutes. The statement has failed: say so.
         return _failure("261000", "The local Snowflake server cannot run this statement: " + _message(answer))
 
-    own = {"/session/v1/login-request": login, "/queries/v1/query-request": query}
+    own = {
+        "/session/v1/login-request": login,
+        "/session/token-request": renew,
+        "/session": session,
+        "/session/heartbeat": current(fakesnow.server.session),
+        "/queries/v1/query-request": current(query),
+    }
     # Not fakesnow's upload of staged files: it would let anybody write them.
-    kept = ("/session", "/session/heartbeat", "/queries/v1/abort-request", "/monitoring/queries/{sfqid}")
+    kept = ("/queries/v1/abort-request", "/monitoring/queries/{sfqid}")
     routes = [Route(path, handler, methods=["POST"]) for path, handler in own.items()]
     routes += [route for route in fakesnow.server.routes if route.path in kept]
     routes.append(Route("/healthz", lambda _: JSONResponse({"ok": True})))
-    return Starlette(routes=routes)
+    return Starlette(routes=routes, middleware=[Middleware(body.plain, limit=MAX_BODY_BYTES)])
 
 
 def _teach_statements() -> None:
@@ -87,19 +128,25 @@ def _teach_statements() -> None:
     fakesnow.server.parse_one = parse_type
 
 
-async def _body(request: Request) -> dict[str, Any]:
-    body = await request.body()
-    return json.loads(gzip.decompress(body) if request.headers.get("Content-Encoding") == "gzip" else body)
+def _token(request: Request) -> str:
+    """The token of `Authorization: Snowflake Token="..."`; empty where there is none, which is no session's."""
+    return request.headers.get("Authorization", "").removeprefix('Snowflake Token="').removesuffix('"')
 
 
 def _login_answer(
-    token: str, user: str, role: str, warehouse: str | None, database: str | None, schema: str | None
+    session: Session,
+    validity: Validity,
+    user: str,
+    role: str,
+    warehouse: str | None,
+    database: str | None,
+    schema: str | None,
 ) -> dict[str, Any]:
     return {
-        "token": token,
-        "masterToken": token,
-        "validityInSeconds": _SESSION_SECONDS,
-        "masterValidityInSeconds": _MASTER_SECONDS,
+        "token": session.token,
+        "masterToken": session.master_token,
+        "validityInSeconds": validity.token_seconds,
+        "masterValidityInSeconds": validity.master_seconds,
         "sessionId": uuid.uuid4().int >> 66,
         "displayUserName": user,
         "serverVersion": fakesnow.server.SERVER_VERSION,

@@ -1,0 +1,21 @@
+"""The disk of the embedded stack, watched while it runs: Kafka ends when there is no space left."""
+
+import dagster as dg
+
+from lakehouse.errors import LakehouseError
+
+
+@dg.sensor(
+    name="disk_space",
+    description="Fails while the disk of the embedded stack is almost full. Requests no runs.",
+    minimum_interval_seconds=60,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+)
+def disk_space(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+    """Raises: LakehouseError when the disk is almost full."""
+    from lakehouse.local.home import Home
+
+    home = Home.default()
+    if warning := home.space_warning():
+        raise LakehouseError(warning)
+    return dg.SkipReason(f"{home.free_bytes() / 1024**3:.1f} GiB are free")

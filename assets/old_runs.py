@@ -1,0 +1,84 @@
+"""Runs of the embedded Dagster, which nothing else ever deletes: a night's job that drops those of no use any longer.
+
+A stack that ingests all day makes thousands of runs, each with a database and log files of its own.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import dagster as dg
+from dagster._core.storage.event_log import SqliteEventLogStorage
+
+KEPT_DAYS = {
+    dg.DagsterRunStatus.SUCCESS: 7,
+    dg.DagsterRunStatus.CANCELED: 7,
+    dg.DagsterRunStatus.FAILURE: 30,
+}
+"""How many days a run is kept after it ended. Runs that have not ended are always kept."""
+
+
+def old_runs_definitions() -> dg.Definitions:
+    """The job and its schedule."""
+
+    @dg.op
+    def delete_old_runs(context: dg.OpExecutionContext) -> None:
+        deleted = purge(context.instance, datetime.now(UTC))
+        context.log.info(f"Deleted {deleted:,} runs")
+
+    @dg.job(description="Delete old runs with their logs, but none that an asset's state rests on.")
+    def old_runs() -> None:
+        delete_old_runs()
+
+    running = dg.DefaultScheduleStatus.RUNNING
+    return dg.Definitions(
+        schedules=[dg.ScheduleDefinition(job=old_runs, cron_schedule="47 4 * * *", default_status=running)]
+    )
+
+
+def purge(instance: dg.DagsterInstance, now: datetime) -> int:
+    """Delete the runs that ended long enough ago, with their events and logs.
+
+    With a run go its events, from which Dagster derives the state of an asset. So the newest run of each asset and
+    partition is kept, however old it is. The results of checks stay without their runs.
+
+    Args:
+        instance: Where the runs are.
+        now: The time from which ages are counted.
+
+    Returns:
+        How many runs were deleted.
+    """
+    old = [
+        run_id
+        for status, days in KEPT_DAYS.items()
+        for run_id in instance.get_run_ids(dg.RunsFilter(statuses=[status], updated_before=now - timedelta(days=days)))
+    ]
+    needed = set(_needed(instance))
+    deleted = [run_id for run_id in old if run_id not in needed]
+    for run_id in deleted:
+        instance.compute_log_manager.delete_logs(prefix=[run_id])
+        instance.delete_run(run_id)
+        if isinstance(instance.event_log_storage, SqliteEventLogStorage):
+            # Its database is empty now, and still there.
+            database = instance.event_log_storage.path_for_shard(run_id)
+            for suffix in ("", "-wal", "-shm"):
+                Path(database + suffix).unlink(missing_ok=True)
+    return len(deleted)
+
+
+def _needed(instance: dg.DagsterInstance) -> Iterator[str | None]:
+    """Yield the runs from whose events the state of an asset or of a partition is derived."""
+    keys = instance.get_asset_keys()
+    for record in instance.get_asset_records(keys):
+        yield record.asset_entry.last_run_id
+        if record.asset_entry.last_materialization:
+            yield record.asset_entry.last_materialization.run_id
+    for key in keys:
+        for observation in instance.fetch_observations(key, limit=1).records:
+            yield observation.run_id
+        materialized = dg.DagsterEventType.ASSET_MATERIALIZATION
+        newest = instance.event_log_storage.get_latest_storage_id_by_partition(key, materialized)
+        of_partitions = dg.AssetRecordsFilter(asset_key=key, storage_ids=list(newest.values()))
+        for materialization in instance.fetch_materializations(of_partitions, limit=len(newest) or 1).records:
+            yield materialization.run_id

@@ -1,0 +1,121 @@
+"""The check `streaming`: whether a stream can serve a table, with the reason where it cannot."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import dagster as dg
+from dagster import AssetCheckEvaluation
+
+from assets.failures import heals
+from assets.standing import Standing
+from lakehouse.automation import hourly
+from lakehouse.errors import reason
+from lakehouse.markdown import escaped
+from lakehouse.streamed import CHECK, KAFKA, failure
+from lakehouse.topic import Topic
+
+PATIENCE_SECONDS = 60.0
+"""So long what may heal by itself is nobody's business."""
+
+REPEAT_SECONDS = 600.0
+"""A failure that lasts is reported again after so long: somebody may have run the check meanwhile."""
+
+MOST_NAMED = 5
+"""Failures that one verdict names."""
+
+HOLDS = "No stream reports a failure"
+
+
+@dataclass
+class _Fault:
+    since: float
+    reason: str = ""
+    is_told: bool = False
+
+
+@dataclass
+class _Asset:
+    """What is known of one asset. Of what a route has, `faults` are by topic; `told` are those reported last, None
+    before the first report."""
+
+    faults: dict[str, _Fault] = field(default_factory=dict)
+    told: set[str] | None = None
+    at: float = 0.0
+
+
+class Verdicts:
+    """The check `streaming` of the assets that a stream serves, reported when its verdict changes.
+
+    What needs a person is reported at once; what may heal by itself, when it has failed for a minute. The first success
+    of each asset is reported, too: an earlier stream may have left the check as failed.
+
+    Args:
+        report: Takes each verdict.
+        clock: The time now, in seconds.
+    """
+
+    def __init__(self, report: Callable[[AssetCheckEvaluation], None], clock: Callable[[], float] = time.monotonic):
+        self._report, self._clock = report, clock
+        self._assets: dict[tuple[str, ...], _Asset] = {}
+
+    def failed(self, asset: Sequence[str], part: str, error: Exception) -> None:
+        """Note that a part of an asset's work failed: a topic of a route, or the whole where `part` is empty."""
+        known, now = self._known(asset), self._clock()
+        fault = known.faults.setdefault(part, _Fault(now))
+        fault.reason = reason(error)
+        fault.is_told = fault.is_told or not heals(error) or now - fault.since >= PATIENCE_SECONDS
+        told = {part for part, fault in known.faults.items() if fault.is_told}
+        if told and (told != known.told or now - known.at >= REPEAT_SECONDS):
+            self._tell(asset, known, told)
+
+    def passed(self, asset: Sequence[str], part: str) -> None:
+        """Note that this part of an asset's work was done."""
+        known = self._known(asset)
+        known.faults.pop(part, None)
+        told = {part for part, fault in known.faults.items() if fault.is_told}
+        if told != known.told and (told or not known.faults):
+            self._tell(asset, known, told)
+
+    def _known(self, asset: Sequence[str]) -> _Asset:
+        return self._assets.setdefault(tuple(asset), _Asset())
+
+    def _tell(self, asset: Sequence[str], known: _Asset, told: set[str]) -> None:
+        known.told, known.at = told, self._clock()
+        named = {part: known.faults[part].reason for part in sorted(told)[:MOST_NAMED]}
+        said = "; ".join(f"{part}: {why}" if part else why for part, why in named.items())
+        more = f"; and {len(told) - MOST_NAMED:,} more" if len(told) > MOST_NAMED else ""
+        self._report(
+            AssetCheckEvaluation(
+                asset_key=dg.AssetKey(list(asset)),
+                check_name=CHECK,
+                passed=not told,
+                severity=dg.AssetCheckSeverity.ERROR,
+                description=escaped(f"{said}{more}") if told else HOLDS,
+            )
+        )
+
+
+def streaming_check(entry: Topic, hop: str) -> Standing:
+    """`streaming` on the asset of a hop, for entries that are continuous. The stream reports it; run without one, it
+    repeats what was reported, and holds when a run has materialized the asset since."""
+
+    def streaming(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        failing = failure(context.instance, (hop, entry.name))
+        return dg.AssetCheckResult(
+            check_name=CHECK, asset_key=[hop, entry.name], passed=not failing, description=escaped(failing) or HOLDS
+        )
+
+    return Standing(CHECK, "The stream can serve it. Where it cannot, this says why.", frozenset(), streaming)
+
+
+def kafka_check() -> dg.Definitions:
+    """What all topics of a stream need, as an asset of its own: Kafka fails once, and not once a topic."""
+    spec = dg.AssetSpec(KAFKA, description="Kafka, as streams reach it.", group_name=KAFKA[0], kinds={"kafka"})
+
+    @dg.asset_check(asset=spec.key, name=CHECK, automation_condition=hourly(), description="Streams can reach Kafka.")
+    def kafka_is_reached(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        failing = failure(context.instance, KAFKA)
+        return dg.AssetCheckResult(passed=not failing, description=escaped(failing) or HOLDS)
+
+    return dg.Definitions(assets=[spec], asset_checks=[kafka_is_reached])

@@ -1,0 +1,30 @@
+"""moto behind a guard: `python -m lakehouse.local.aws_server PORT`.
+
+Environment: LAKEHOUSE_ALLOWED_HOSTS and moto's own variables.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from moto.server import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from werkzeug.serving import run_simple
+
+from lakehouse.local import guard
+from lakehouse.local.context import LOOPBACK
+from lakehouse.local.guard import Hosts
+
+
+def main() -> None:
+    """Serve until stopped."""
+    port = int(sys.argv[1])
+    os.environ["MOTO_PORT"] = str(port)  # moto names itself by it in the addresses it answers with
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    app = guard.wsgi(DomainDispatcherApplication(create_backend_app), Hosts.of(port))
+    run_simple(LOOPBACK, port, app, threaded=True, request_handler=MotoRequestHandler)
+
+
+if __name__ == "__main__":
+    main()

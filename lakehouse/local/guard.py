@@ -1,0 +1,176 @@
+"""Which HTTP requests a server on loopback refuses: those that a web page of somebody else made a browser send.
+
+A browser sends them from the user's own machine, so that listening on loopback is no protection. It also writes three
+headers that a page cannot forge: Host (a page whose name was pointed at 127.0.0.1 shows here), Origin and
+Sec-Fetch-Site. Programs that are not browsers send neither of the last two and pass.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from lakehouse.errors import LakehouseError
+
+VARIABLE = "LAKEHOUSE_ALLOWED_HOSTS"
+"""Names the hosts of tunnels and port forwardings: `host` or `host:port` as in the browser's address, by commas."""
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*(:\d{1,5})?")
+
+
+class Rule(Enum):
+    """What a refused request broke."""
+
+    HOST = "host"
+    ORIGIN = "origin"
+    SITE = "site"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A request that is not answered, and why."""
+
+    rule: Rule
+    message: str
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """The names under which browsers may reach a server."""
+
+    own: frozenset[str]
+    allowed: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, port: int, allowed: str | None = None) -> Hosts:
+        """Return the names of the server on a loopback port.
+
+        Args:
+            port: The port it listens on.
+            allowed: Further hosts, separated by commas; by default what LAKEHOUSE_ALLOWED_HOSTS says.
+
+        Raises:
+            LakehouseError: An entry is not a host or host:port.
+        """
+        listed = os.environ.get(VARIABLE, "") if allowed is None else allowed
+        return cls(frozenset({f"127.0.0.1:{port}", f"localhost:{port}"}), frozenset(_entries(listed)))
+
+    @property
+    def origins(self) -> frozenset[str]:
+        """The origins of pages that these hosts serve. A tunnel may add TLS."""
+        http = {f"http://{host}" for host in self.own | self.allowed}
+        return frozenset(http | {f"https://{host}" for host in self.allowed})
+
+
+def variables() -> dict[str, str]:
+    """Return the environment variable that a guarded server reads.
+
+    Raises:
+        LakehouseError: It has an entry that is not a host or host:port.
+    """
+    return {VARIABLE: ",".join(_entries(os.environ.get(VARIABLE, "")))}
+
+
+def _entries(listed: str) -> list[str]:
+    entries = sorted({entry.strip().lower() for entry in listed.split(",") if entry.strip()})
+    for entry in entries:
+        if not _HOST.fullmatch(entry):
+            raise LakehouseError(
+                f"{VARIABLE} has '{entry}', which is not a host or host:port. Nothing was started."
+                " Write hosts as in the browser's address bar, without https:// and path, separated by commas"
+            )
+    return entries
+
+
+def refusal(headers: Mapping[str, str], hosts: Hosts) -> Refusal | None:
+    """Judge a request by its headers.
+
+    Args:
+        headers: Names in lower case; a header that came more than once has its values joined by commas.
+        hosts: The names under which browsers may reach the server.
+
+    Returns:
+        Why the request is refused, or None for one to answer.
+    """
+    host = headers.get("host", "").lower()
+    if host not in hosts.own | hosts.allowed:
+        return _refused(Rule.HOST, f"The host {host!r} is not a name of this server.", hosts)
+    origin = headers.get("origin")
+    if origin is not None and origin.lower() not in hosts.origins:
+        return _refused(Rule.ORIGIN, f"A page of {origin!r} sent this request.", hosts)
+    site = headers.get("sec-fetch-site", "none").lower()
+    # A page of a tunnel may ask under another allowed name of the same site; its origin was looked at above.
+    if site not in ("none", "same-origin") and not (site == "same-site" and origin is not None):
+        return _refused(Rule.SITE, "A page of another site sent this request.", hosts)
+    return None
+
+
+def _refused(rule: Rule, problem: str, hosts: Hosts) -> Refusal:
+    address = min(hosts.own)
+    return Refusal(
+        rule,
+        f"{problem} It was refused and nothing was done. Use http://{address}, or name the host of a tunnel in"
+        f" {VARIABLE} and run `lakehouse up` again.",
+    )
+
+
+def headers_of(scope: Mapping[str, Any]) -> dict[str, str]:
+    """Return the headers of an ASGI request, as `refusal` takes them."""
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+        headers[name] = f"{headers[name]},{value}" if name in headers else value
+    return headers
+
+
+def asgi(app: App, hosts: Hosts) -> App:
+    """Put the rules in front of an ASGI application, its websockets included."""
+
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        refused = refusal(headers_of(scope), hosts) if scope["type"] in ("http", "websocket") else None
+        if refused:
+            await respond(scope, send, 403, refused.message)
+        else:
+            await app(scope, receive, send)
+
+    return guarded
+
+
+async def respond(
+    scope: Scope, send: Send, status: int, body: str, content_type: str = "text/plain", headers: Iterable = ()
+) -> None:
+    """Answer an ASGI request in place of its application: with a status and a text, or by closing the websocket."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008})  # before it was accepted: the client sees status 403
+        return
+    content = body.encode()
+    fixed = {
+        b"content-type": f"{content_type}; charset=utf-8".encode(),
+        b"content-length": str(len(content)).encode(),
+        b"cache-control": b"no-store",
+        b"x-content-type-options": b"nosniff",
+    }
+    await send({"type": "http.response.start", "status": status, "headers": [*fixed.items(), *headers]})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else content})
+
+
+def wsgi(app: Callable[..., Iterable[bytes]], hosts: Hosts) -> Callable[..., Iterable[bytes]]:
+    """Put the rules in front of a WSGI application."""
+
+    def guarded(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        sent = {k[5:].replace("_", "-").lower(): v for k, v in environ.items() if k.startswith("HTTP_")}
+        if refused := refusal(sent, hosts):
+            start_response("403 Forbidden", [("Content-Type", "text/plain; charset=utf-8")])
+            return [refused.message.encode()]
+        return app(environ, start_response)
+
+    return guarded

@@ -1,0 +1,63 @@
+"""Which of the caller's environment variables a server of the embedded stack gets: only those that it needs.
+
+Whoever starts the stack may have credentials for the clouds in the environment. A server that does not use them must
+not have them: they would be in its memory dumps, its child processes and its error reports.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+from lakehouse import config
+from lakehouse.errors import LakehouseError
+from lakehouse.setting import EnvRef, environment_name
+
+EVERY_SERVER = (
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "LANG",
+    "LANGUAGE",
+    "LC_*",
+    "TZ",
+    "LD_LIBRARY_PATH",
+    "DYLD_LIBRARY_PATH",
+    "JAVA_TOOL_OPTIONS",
+    "PYTHON*",
+    "VIRTUAL_ENV",
+    "SSL_CERT_*",
+    "*_CA_BUNDLE",
+)
+"""Patterns of the names that every server gets: where programs, libraries and certificates are, and the language."""
+
+PROJECT_CODE = ("LAKEHOUSE_*", "DAGSTER_*", "XDG_*", "*_PROXY", "*_proxy")
+
+
+def selected(patterns: Iterable[str]) -> dict[str, str]:
+    """Return the variables of this process whose names match one of the patterns or of `EVERY_SERVER`."""
+    wanted = (*EVERY_SERVER, *patterns)
+    return {name: value for name, value in os.environ.items() if any(fnmatchcase(name, each) for each in wanted)}
+
+
+def for_project_code() -> tuple[str, ...]:
+    """Return the patterns for servers that run the project's code: also what lakehouse.yaml reads in this environment,
+    and what `LAKEHOUSE_PASS_ENV` names."""
+    return (*PROJECT_CODE, *_configured(), *for_transforms())
+
+
+def for_transforms() -> tuple[str, ...]:
+    """Return the names in `LAKEHOUSE_PASS_ENV`, separated by commas: what the user's own transforms read."""
+    return tuple(name.strip() for name in os.environ.get("LAKEHOUSE_PASS_ENV", "").split(",") if name.strip())
+
+
+def _configured() -> list[str]:
+    """Return the variables that the environment in use reads; none where lakehouse.yaml cannot be read, which whoever
+    needs it reports."""
+    try:
+        systems = config.load().environments.get(environment_name(), {})
+    except LakehouseError:
+        return []
+    return [value.env for settings in systems.values() for value in settings.values() if isinstance(value, EnvRef)]

@@ -1,0 +1,158 @@
+"""The guard in front of the schema registry: `python -m lakehouse.local.registry_proxy PORT COMMAND...`.
+
+Runs COMMAND, a registry that listens on any port of loopback and requires a PROXY protocol line on each connection.
+Browsers cannot send that line, so that they reach the registry by PORT only, where the guard's rules hold.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Mapping
+
+import httpcore2
+import psutil
+import uvicorn
+
+from lakehouse.local import guard
+from lakehouse.local.body import Malformed, TooLarge, read
+from lakehouse.local.context import LOOPBACK
+from lakehouse.local.guard import App, Hosts, Receive, Scope, Send
+
+MAX_BODY_BYTES = 16 * 1024**2
+SECONDS = 60
+"""How long the registry may take to connect, to read, and to write a part of its answer."""
+POLL_SECONDS = 0.1
+
+_OF_ONE_CONNECTION = {
+    *(b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te"),
+    *(b"trailer", b"transfer-encoding", b"upgrade", b"expect"),
+}
+"""Headers that a proxy does not pass on (RFC 9110, 7.6.1)."""
+
+
+class ProxyLine(httpcore2.AsyncNetworkBackend):
+    """Connects as a proxy that does not name its client: PROXY protocol, version 1."""
+
+    def __init__(self) -> None:
+        self._backend = httpcore2.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        """Open a connection and send the line."""
+        stream = await self._backend.connect_tcp(host, port, timeout, local_address, socket_options)
+        await stream.write(b"PROXY UNKNOWN\r\n", timeout)
+        return stream
+
+
+def proxy(port: int, seconds: float = SECONDS) -> App:
+    """Return the application that passes requests on to the registry behind a port."""
+    timeouts = dict.fromkeys(("connect", "read", "write", "pool"), seconds)
+    pool = httpcore2.AsyncConnectionPool(network_backend=ProxyLine(), max_connections=64, keepalive_expiry=30)
+
+    async def passed_on(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        try:
+            body = await read(receive, MAX_BODY_BYTES)
+        except TooLarge:
+            await _fail(scope, send, 413, f"The request is larger than {MAX_BODY_BYTES >> 20} MiB.")
+            return
+        except Malformed:
+            return
+        started = False
+        try:
+            async with pool.stream(
+                scope["method"],
+                httpcore2.URL(scheme=b"http", host=LOOPBACK.encode(), port=port, target=_target(scope)),
+                headers=[*_kept(scope["headers"], b"content-length"), *_length(scope["method"], body)],
+                content=body,
+                extensions={"timeout": timeouts},
+            ) as answer:
+                started = True
+                headers = list(_kept(answer.headers))
+                await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+                async for part in answer.aiter_stream():
+                    await send({"type": "http.response.body", "body": part, "more_body": True})
+                await send({"type": "http.response.body", "body": b""})
+        except (httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError) as error:
+            if started:
+                raise  # the server closes the connection: the client sees that the answer is incomplete
+            slow = isinstance(error, httpcore2.TimeoutException)
+            await _fail(scope, send, 504 if slow else 502, f"The registry does not answer ({type(error).__name__}).")
+
+    return passed_on
+
+
+def _target(scope: Scope) -> bytes:
+    """The path and query as the client wrote them: names of subjects may have encoded slashes."""
+    return scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
+
+
+def _kept(headers: Iterable[tuple[bytes, bytes]], *others: bytes) -> Iterable[tuple[bytes, bytes]]:
+    return ((name, value) for name, value in headers if name.lower() not in {*_OF_ONE_CONNECTION, *others})
+
+
+def _length(method: str, body: bytes) -> list[tuple[bytes, bytes]]:
+    return [(b"content-length", str(len(body)).encode())] if body or method in ("POST", "PUT", "PATCH") else []
+
+
+async def _fail(scope: Mapping, send: Send, status: int, problem: str) -> None:
+    body = {"error_code": status, "message": f"{problem} Nothing is known to have been changed. See registry.log."}
+    await guard.respond(scope, send, status, json.dumps(body), "application/json")
+
+
+def _port_of(registry: subprocess.Popen) -> int:
+    """Wait until the registry listens and return its port; leave with its status when it ends instead."""
+    while registry.poll() is None:
+        with contextlib.suppress(psutil.Error):  # it may just have ended
+            for socket in psutil.Process(registry.pid).net_connections("tcp"):
+                if socket.status == psutil.CONN_LISTEN:
+                    return socket.laddr.port
+        time.sleep(POLL_SECONDS)
+    sys.exit(registry.returncode)
+
+
+def main() -> None:
+    """Run the registry and its guard until either is stopped."""
+    port = int(sys.argv[1])
+    hosts = Hosts.of(port)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that the registry is ended too
+    registry = subprocess.Popen(sys.argv[2:], stdin=subprocess.DEVNULL)  # noqa: S603 (the command of `up`)
+    try:
+        app = guard.asgi(proxy(_port_of(registry)), hosts)
+
+        def leave_with_registry() -> None:
+            registry.wait()
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        threading.Thread(target=leave_with_registry, daemon=True).start()
+        uvicorn.run(
+            app,
+            host=LOOPBACK,
+            port=port,
+            access_log=False,
+            log_level="warning",
+            date_header=False,  # the registry's own are passed on
+            server_header=False,
+            timeout_graceful_shutdown=2,  # clients keep connections open
+        )
+    finally:
+        registry.terminate()
+        registry.wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""Logging in to Dagster's UI: a token for programs, and for browsers a link that turns it into a cookie."""
+
+from __future__ import annotations
+
+import hmac
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import parse_qs, quote
+
+from lakehouse.local.home import Home, write_atomically
+
+PATH = "/login"
+COOKIE_SECONDS = 30 * 24 * 3600
+HOME_PAGE = "/asset-groups"
+"""Where a login leads."""
+
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 34rem; margin: 15vh auto; padding: 0 1rem; color: #1d2530 }
+code { background: #eef0f3; padding: .1rem .3rem; border-radius: 4px }
+input, button { font: inherit; padding: .4rem .6rem; border: 1px solid #8a94a3; border-radius: 6px }
+input { width: 20rem; max-width: 100% } button { background: #2456c5; color: white; border-color: #2456c5 }
+"""
+PAGE_HEADERS = (
+    (
+        b"content-security-policy",
+        b"default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'",
+    ),
+    # A page's address can have the token in it: no other site gets it. With `no-referrer` browsers would hide from us
+    # that the form is our own.
+    (b"referrer-policy", b"same-origin"),
+)
+"""Of the pages of this module."""
+
+
+def link(address: str, token: str) -> str:
+    """Return the link that logs a browser in to the UI at an address such as http://127.0.0.1:3000."""
+    return f"{address}{PATH}?token={quote(token)}"
+
+
+def link_file(home: Home, link: str) -> Path:
+    """Write a page that leads to a link and return its path.
+
+    A browser is started with it because every user of the machine sees the command line of a process.
+    """
+    content = f'<!doctype html><meta http-equiv="refresh" content="0;url={link}">'
+    return write_atomically(home.folder("secrets") / "login.html", content)
+
+
+def bearer(token: str) -> dict[str, str]:
+    """Return the header with which a program logs in."""
+    return {"Authorization": f"Bearer {token}"}
+
+
+@dataclass(frozen=True)
+class Door:
+    """Decides who is logged in to the UI of one stack."""
+
+    token: str = field(repr=False)
+    port: int
+
+    @property
+    def cookie_name(self) -> str:
+        """Browsers keep one set of cookies for all ports of 127.0.0.1, so the stack's port is in the name."""
+        return f"lakehouse-ui-{self.port}"
+
+    def accepts(self, token: str) -> bool:
+        """Return whether this is the token."""
+        return hmac.compare_digest(token.encode(), self.token.encode())
+
+    def cookie(self) -> str:
+        """Return a Set-Cookie header's value. The cookie does not contain the token and ends by itself."""
+        expires = int(time.time()) + COOKIE_SECONDS
+        value = f"{expires}.{self._signature(expires)}"
+        return f"{self.cookie_name}={value}; Path=/; Max-Age={COOKIE_SECONDS}; HttpOnly; SameSite=Strict"
+
+    def has_bearer(self, headers: Mapping[str, str]) -> bool:
+        """Return whether a request carries the token."""
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and self.accepts(token.strip())
+
+    def has_cookie(self, headers: Mapping[str, str]) -> bool:
+        """Return whether a request carries a cookie that this door gave and that has not expired."""
+        from starlette.requests import cookie_parser  # a third of a second, which only the server has to spend
+
+        value = cookie_parser(headers.get("cookie", "")).get(self.cookie_name, "")
+        expires, _, signature = value.partition(".")
+        if not (expires.isdecimal() and len(expires) <= 12 and int(expires) > time.time()):
+            return False
+        return hmac.compare_digest(signature.encode(), self._signature(int(expires)).encode())
+
+    def _signature(self, expires: int) -> str:
+        return hmac.digest(self.token.encode(), f"{self.cookie_name}={expires}".encode(), "sha256").hex()
+
+
+def token_of_query(query: bytes) -> str | None:
+    """Return the token of a login link or of the login form, if there is one."""
+    return parse_qs(query.decode("latin-1")).get("token", [None])[-1]
+
+
+def login_page(problem: str = "") -> str:
+    """Return the page that asks for the token."""
+    return _page(
+        "Log in to Dagster",
+        f"<p><strong>{problem}</strong></p>" if problem else "",
+        "<p>Run <code>lakehouse ui</code> in the project's folder and open the link it prints, or paste the token"
+        " from that link here.</p>",
+        f'<form method="post" action="{PATH}"><input type="password" name="token" aria-label="Token" required autofocus'
+        ' autocomplete="off"> <button>Log in</button></form>',
+    )
+
+
+def entered_page() -> str:
+    """Return the page after a login.
+
+    It leads on by itself. An HTTP redirect would count as a step of the site that had the link, a terminal in a browser
+    for example, and be refused. The UI does not learn the address with the token from where it was entered.
+    """
+    return _page(
+        "Logged in",
+        '<meta name="referrer" content="no-referrer">',
+        f'<meta http-equiv="refresh" content="0;url={HOME_PAGE}">',
+        f'<p><a href="{HOME_PAGE}">Continue to Dagster</a></p>',
+    )
+
+
+def foreign_link_page() -> str:
+    """Return the answer to a link on another site, such as an alert in a chat: a click in it is the user's own."""
+    return _page(
+        "Continue to Dagster?",
+        "<p>A link on another site led here. If you clicked it, go on.</p>",
+        '<p><a href="">Continue to Dagster</a></p>',
+    )
+
+
+def _page(title: str, *body: str) -> str:
+    head = f'<meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>'
+    return f'<!doctype html><html lang="en"><head>{head}</head><body><h1>{title}</h1>{"".join(body)}</body></html>'

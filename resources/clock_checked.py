@@ -1,0 +1,60 @@
+"""pyiceberg's catalogs, with each commit refused while this machine's clock is behind the table's history.
+
+pyiceberg writes the local time into a table's metadata and compares it with nothing. Iceberg's Java library, and so
+Spark, Athena and Trino, refuse to read metadata whose history goes back by more than a minute
+(org.apache.iceberg.TableMetadata, "Expected sorted snapshot log entries"), and nothing repairs such a table.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+from pyiceberg.catalog.glue import GlueCatalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.update import TableRequirement, TableUpdate
+
+from lakehouse.errors import ClockSkew
+
+MAX_BEHIND_SECONDS = 30
+"""Half of what Java tolerates: another writer may commit between the comparison and this commit."""
+
+
+def require_clock(table: Table) -> None:
+    """Compare this machine's clock with the newest entry in a table's history.
+
+    Raises:
+        ClockSkew: The clock is more than `MAX_BEHIND_SECONDS` behind.
+    """
+    metadata = table.metadata
+    logged = [entry.timestamp_ms for entry in (*metadata.snapshot_log[-1:], *metadata.metadata_log[-1:])]
+    newest_ms, now_ms = max(metadata.last_updated_ms, *logged, 0), time.time_ns() // 1_000_000
+    if now_ms < newest_ms - MAX_BEHIND_SECONDS * 1000:
+        raise ClockSkew(".".join(table.name()), _text(newest_ms), _text(now_ms), (newest_ms - now_ms) / 1000)
+
+
+def _text(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(sep=" ", timespec="seconds")
+
+
+class ClockCheckedSqlCatalog(SqlCatalog):
+    """Iceberg's catalog in a SQL database."""
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """Commit, unless the clock is behind the table's history."""
+        require_clock(table)
+        return super().commit_table(table, requirements, updates)
+
+
+class ClockCheckedGlueCatalog(GlueCatalog):
+    """Iceberg's catalog in AWS Glue."""
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """Commit, unless the clock is behind the table's history."""
+        require_clock(table)
+        return super().commit_table(table, requirements, updates)

@@ -1,0 +1,210 @@
+"""Which columns are sensitive: by any spelling, path or former name; and what is refused."""
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+from pyiceberg.table import StaticTable
+from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
+
+from assets.failures import explained
+from assets.iceberg import table_metadata
+from assets.ingestion import ensure_table
+from lakehouse import sensitive
+from lakehouse.errors import ConfigError, Unforeseen
+from lakehouse.topic import Topic
+from resources.catalog import Catalog
+
+CANARY = "canary-4711"
+
+
+TEXT = StringType()
+
+
+def optional(name, type_):
+    return NestedField(1, name, type_, required=False)
+
+
+def person():
+    return [
+        optional("name", TEXT),
+        optional("ssn", LongType()),
+        optional("address", StructType(optional("street", TEXT), optional("city", TEXT))),
+        optional("phones", ListType(1, StructType(optional("number", TEXT)), element_required=False)),
+        optional("notes", MapType(1, TEXT, 2, StructType(optional("text", TEXT)), value_required=False)),
+    ]
+
+
+COLUMNS = ["name", "ssn", "address", "phones", "notes"]
+ORIGIN = ["kafka_partition", "kafka_offset", "kafka_timestamp", "kafka_schema_id"]
+
+
+class Formats:
+    """A topic's schema, as far as its table needs it."""
+
+    key = None
+
+    def __init__(self, fields, former=None):
+        self.struct, self.former = StructType(*fields), former or {}
+
+
+@pytest.fixture
+def catalog(tmp_path):
+    return Catalog(type="sql", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse")
+
+
+def topic_of(*names, **settings):
+    return Topic.model_validate({"name": "people", "sensitive": names} | settings)
+
+
+def table_of(catalog, topic=None, fields=None, former=None):
+    return ensure_table(catalog, "n", topic or topic_of(), Formats(fields or person(), former))
+
+
+def hidden(catalog, *names):
+    allowed = sensitive.shown(topic_of(*names), table_of(catalog))
+    return [name for name in COLUMNS if name not in allowed]
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("ssn", "ssn"),
+        ("SSN", "ssn"),
+        ("Name", "name"),
+        ("address", "address"),
+        ("address.street", "address"),
+        ("Address.STREET", "address"),
+        ("phones.number", "phones"),
+        ("phones.element.number", "phones"),
+        ("phones.element", "phones"),
+        ("notes.text", "notes"),
+        ("notes.value.text", "notes"),
+        ("notes.key", "notes"),
+    ],
+)
+def test_a_column_is_hidden_however_it_is_named(catalog, name, column):
+    assert hidden(catalog, name) == [column]
+
+
+def test_a_column_stays_sensitive_under_another_name(catalog):
+    table_of(catalog)
+    street = StructType(optional("road", TEXT), optional("city", TEXT))
+    renamed = [optional("person_id", LongType()), optional("home", street)]
+    former = {"person_id": ("ssn",), "home": ("address",), "home.road": ("street",)}
+    table = table_of(catalog, fields=renamed, former=former)
+    assert [field.name for field in table.schema().fields][:3] == ["name", "person_id", "home"]
+    for names in (["ssn"], ["person_id"], ["address.street"], ["home.road"]):
+        allowed = sensitive.shown(topic_of(*names), table)
+        assert ("person_id" in allowed, "home" in allowed) == (names[0][0] in "ah", names[0][0] not in "ah")
+
+
+def test_a_name_from_before_the_table_was_made_counts_too(catalog):
+    fields, former = [optional("person_id", LongType()), optional("name", TEXT)], {"person_id": ("ssn",)}
+    table = table_of(catalog, topic_of("ssn"), fields, former)
+    assert sensitive.shown(topic_of("ssn"), table) == ["name", *ORIGIN]
+
+
+def test_columns_of_an_older_snapshot_are_hidden_by_a_name_they_got_later(catalog):
+    before = StaticTable(("n", "people"), (table := table_of(catalog)).metadata, "", table.io, None)
+    table = table_of(catalog, fields=[optional("person_id", LongType())], former={"person_id": ("ssn",)})
+    assert "ssn" not in sensitive.shown(topic_of("person_id"), table, before.schema())
+
+
+@pytest.mark.parametrize("naming", ["portable", "confluent"])
+def test_bytes_of_records_are_never_shown(catalog, naming):
+    columns = ["partition", "offset", "headers", "raw_key", "raw_value"]
+    topic = topic_of(metadata={"columns": columns, "naming": naming})
+    allowed = sensitive.shown(topic, table_of(catalog, topic))
+    assert allowed[: len(COLUMNS)] == COLUMNS and len(allowed) == len(COLUMNS) + 2
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nmae", "'nmae' among name, ssn, address, .*Did you mean 'name'"),
+        ("street", "'street' .*Did you mean 'address.street'"),
+        ("address.zip", "'address.zip' "),
+        ("raw_value", "'raw_value' "),
+    ],
+)
+def test_a_name_of_no_column_is_refused_before_anything_is_shown(catalog, name, said):
+    topic = topic_of("ssn", name)
+    with pytest.raises(ConfigError, match=f"topic 'people': sensitive: table n.people has no column {said}"):
+        table_of(catalog, topic)
+    with pytest.raises(ConfigError, match=said):
+        table_metadata(table_of(catalog), topic)
+
+
+def test_a_preview_is_a_table_without_sensitive_values(catalog):
+    topic = topic_of("NAME", "ssn", "address.street", "phones.number", metadata={"columns": ["raw_value", "headers"]})
+    table = table_of(catalog, topic)
+    values = {
+        "name": CANARY,
+        "ssn": 4711,
+        "address": {"street": CANARY, "city": "![](/x)"},
+        "phones": [{"number": CANARY}],
+        "notes": [("![](/x)|\n", {"text": "<img src=/x>"})],
+        "kafka_raw_value": CANARY.encode(),
+        "kafka_headers": [{"key": "k", "value": CANARY.encode()}],
+        "kafka_partition": 0,
+        "kafka_offset": 0,
+    }
+    table.append(pa.Table.from_pylist([values], schema=table.schema().as_arrow()))
+    metadata = table_metadata(table.refresh(), topic)
+    preview = metadata["preview"]
+    assert isinstance(preview, dg.TableMetadataValue)
+    assert [column.name for column in preview.schema.columns] == ["notes", "kafka_partition", "kafka_offset"]
+    assert not {"4711", CANARY} & set(str(metadata).replace("'", " ").split()) and CANARY not in str(metadata)
+    marked = [c.name for c in metadata["dagster/column_schema"].columns if c.constraints.other == ["sensitive"]]
+    assert marked == ["name", "ssn", "address", "phones"]
+
+
+def test_names_of_files_hold_no_sensitive_value(catalog):
+    table_of(catalog)
+    renamed = {"fields": [optional("person_id", LongType())], "former": {"person_id": ("ssn",)}}
+    with pytest.raises(ConfigError, match="partitioned by person_id of a sensitive column"):
+        table_of(catalog, topic_of("ssn", partition_by=["person_id"]), **renamed)
+    table = table_of(catalog, topic_of("ssn", partition_by=["bucket(16, person_id)"]), **renamed)
+    assert [str(field.transform) for field in table.spec().fields if str(field.transform) != "void"] == ["bucket[16]"]
+
+
+def failing(topic):
+    @dg.op
+    def convert():
+        with explained(topic):
+            try:
+                raise KeyError(f"first {CANARY}")
+            except KeyError:
+                raise ValueError(f"cannot convert {CANARY}") from None
+
+    @dg.job(name="convert_all")
+    def job():
+        convert()
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = job.execute_in_process(raise_on_error=False, instance=instance)
+        return "\n".join(dg.serialize_value(entry) for entry in instance.all_logs(run.run_id))
+
+
+def test_an_unforeseen_error_of_a_sensitive_topic_quotes_nothing():
+    log = failing(topic_of("ssn"))
+    assert CANARY not in log and "ended with ValueError" in log
+    assert CANARY in failing(topic_of())
+
+
+def test_the_errors_of_this_project_pass(catalog):
+    with pytest.raises(ConfigError, match="a sentence"), sensitive.unquoted(topic_of("ssn")):
+        raise ConfigError("a sentence")
+    with pytest.raises(Unforeseen) as caught, sensitive.unquoted(topic_of(), topic_of("ssn")):
+        raise ValueError(CANARY)
+    assert caught.value.__cause__ is None and caught.value.__suppress_context__
+
+
+def test_a_shape_of_many_former_names_costs_no_more_than_its_size():
+    type_ = TEXT
+    former = {}
+    for depth in range(40):
+        type_ = StructType(optional("f", type_))
+        former[".".join("f" * (depth + 1))] = tuple(f"old{n}" for n in range(20))
+    fields = [optional("f", type_)]
+    assert sensitive.missing(["f.f.old3", "nowhere"], fields, former) == ["nowhere"]

@@ -1,0 +1,130 @@
+"""The sessions of the local Snowflake server: they expire as their tokens say, are renewed, and are counted."""
+
+import gzip
+import threading
+import time
+
+import fakesnow.server
+import pytest
+import snowflake.connector
+import uvicorn
+
+from lakehouse.local.snowflake.iceberg import Lake
+from lakehouse.local.snowflake.server import MAX_BODY_BYTES, application
+from lakehouse.local.snowflake.sessions import Sessions, Validity
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def connections():
+    """Where fakesnow's handlers look for the connections, without those of other tests."""
+    fakesnow.server.sessions.clear()
+    return fakesnow.server.sessions
+
+
+@pytest.fixture
+def sessions(connections, clock):
+    return Sessions(connections, Validity(10, 100), limit=3, clock=clock)
+
+
+def test_a_token_expires_and_the_master_token_renews_it_once(sessions, connections, clock):
+    first = sessions.open("connection")
+    assert not sessions.has_expired(first.token) and connections[first.token] == "connection"
+    clock.now = 10
+    assert sessions.has_expired(first.token)
+    second = sessions.renew(first.master_token)
+    assert connections == {second.token: "connection"} and not sessions.has_expired(second.token)
+    assert {second.token, second.master_token}.isdisjoint({first.token, first.master_token})
+    for unknown in (first.master_token, second.token, "", "ü"):
+        assert sessions.renew(unknown) is None
+
+
+def test_a_session_ends_with_its_master_token(sessions, connections, clock):
+    forgotten = sessions.open("forgotten")
+    clock.now = 100
+    assert sessions.renew(forgotten.master_token) is None
+    fresh = sessions.open("fresh")
+    assert connections == {fresh.token: "fresh"}
+
+
+def test_of_too_many_sessions_the_one_unused_for_longest_ends(sessions, connections, clock):
+    opened = [sessions.open(number) for number in range(3)]
+    clock.now = 1
+    sessions.has_expired(opened[0].token)
+    sessions.open(3)
+    assert sorted(connections.values()) == [0, 2, 3]
+    sessions.close(opened[2].token)
+    assert sorted(connections.values()) == [0, 3]
+
+
+@pytest.fixture
+def port(tmp_path, sessions):
+    """A server with these sessions."""
+    lake = Lake.from_environment(
+        dict(AWS_ENDPOINT_URL="http://127.0.0.1:1", AWS_REGION="r", AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="b")
+    )
+    app = application(account="LOCAL", admin_password="p", lake=lake, folder=tmp_path / "data", sessions=sessions)
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive()
+        time.sleep(0.01)
+    yield server.servers[0].sockets[0].getsockname()[1]
+    server.should_exit = True
+    thread.join(10)
+
+
+def connect(port):
+    return snowflake.connector.connect(
+        account="LOCAL",
+        user="ADMIN",
+        password="p",
+        host="127.0.0.1",
+        port=port,
+        protocol="http",
+        login_timeout=5,
+        network_timeout=5,
+        platform_detection_timeout_seconds=0,
+    )
+
+
+def post(port, path, body=b"{}", **headers):
+    import requests
+
+    return requests.post(f"http://127.0.0.1:{port}{path}", data=body, headers=headers, timeout=30)
+
+
+def test_the_real_connector_renews_its_session_and_then_has_to_log_in_again(port, clock):
+    with connect(port) as connection:
+        cursor = connection.cursor()
+        old = connection.rest.token
+        assert cursor.execute("SELECT 1").fetchall() == [(1,)]
+        clock.now = 10
+        authorization = f'Snowflake Token="{old}"'
+        assert post(port, "/session/heartbeat", Authorization=authorization).json()["code"] == "390112"
+        assert post(port, "/queries/v1/query-request", Authorization=authorization).json()["code"] == "390112"
+        assert cursor.execute("SELECT 2").fetchall() == [(2,)]
+        assert connection.rest.token != old
+        clock.now = 200
+        with pytest.raises(snowflake.connector.errors.ProgrammingError, match="must authenticate again"):
+            cursor.execute("SELECT 3")
+
+
+def test_a_bomb_at_the_login_is_refused_before_the_password_is_looked_at(port):
+    bomb = gzip.compress(bytes(MAX_BODY_BYTES + 1))
+    answer = post(port, "/session/v1/login-request", bomb, **{"Content-Encoding": "gzip"})
+    assert answer.status_code == 413 and "Nothing was done" in answer.text
+    assert post(port, "/session/v1/login-request", bytes(MAX_BODY_BYTES + 1)).status_code == 413
+    assert connect(port).cursor().execute("SELECT 1").fetchall() == [(1,)]

@@ -1,0 +1,100 @@
+"""Look for secrets in the tracked files and in all lines that the history ever added."""
+
+import hashlib
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
+from detect_secrets.plugins.base import RegexBasedDetector
+from detect_secrets.plugins.keyword import KeywordDetector
+
+from lakehouse.config import PROJECT
+
+BASELINE = Path(__file__).with_name("leaks.baseline")
+_TOO_WEAK = {"Base64HighEntropyString", "HexHighEntropyString", "IPPublicDetector", "KeywordDetector"}
+"""Detectors that look at entropy, addresses or names alone: they take hashes and examples for secrets."""
+_HASH = re.compile(r"\s*--hash=sha256:[0-9a-f]{64}( \\)?")
+
+
+class ConfluentDetector(RegexBasedDetector):
+    """Secrets of Confluent Cloud's API keys, which begin with `cflt`."""
+
+    secret_type = "Confluent Cloud API Secret"  # noqa: S105 (the name of a kind)
+    denylist = (re.compile(r"(?<![A-Za-z0-9+/])cflt[A-Za-z0-9+/]{40,}(?![A-Za-z0-9+/])"),)
+
+
+class FineGrainedGitHubDetector(RegexBasedDetector):
+    """GitHub's fine-grained personal access tokens."""
+
+    secret_type = "GitHub Fine-Grained Token"  # noqa: S105 (the name of a kind)
+    denylist = (re.compile(r"github_pat_\w{22}_\w{59}"),)
+
+
+@dataclass(frozen=True)
+class Leak:
+    """Something that looks like a secret. It is not shown anywhere: its fingerprint is enough to find and accept it."""
+
+    where: str
+    kind: str
+    fingerprint: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.kind} {self.fingerprint}"
+
+
+def leaks(folder: Path = PROJECT, baseline: Path = BASELINE) -> list[Leak]:
+    """Return what looks like a secret and is not in the baseline, one of each.
+
+    Raises:
+        subprocess.CalledProcessError: The folder is no git checkout.
+    """
+    accepted = {line.split()[0] for line in baseline.read_text().splitlines() if line and not line.startswith("#")}
+    mapping = get_mapping_from_secret_type_to_class()
+    detectors = [kind() for kind in mapping.values() if kind.__name__ not in _TOO_WEAK]
+    detectors += [ConfluentDetector(), FineGrainedGitHubDetector()]
+    keyword = KeywordDetector()
+    found: dict[str, Leak] = {}
+    seen: set[str] = set()
+    for where, line in (*_tracked(folder), *_history(folder)):
+        if line in seen or _HASH.fullmatch(line):
+            continue
+        seen.add(line)
+        secrets = [(one.secret_type, secret) for one in detectors for secret in one.analyze_string(line)]
+        if ":" in where and not where.startswith(("tests/", "commit ")):
+            secrets += [(one.type, one.secret_value) for one in keyword.analyze_line(where.split(":")[0], line)]
+        for kind, secret in secrets:
+            fingerprint = hashlib.sha256(secret.encode()).hexdigest()[:16]
+            if fingerprint not in accepted:
+                found.setdefault(fingerprint, Leak(where, kind, fingerprint))
+    return list(found.values())
+
+
+def is_shallow(folder: Path = PROJECT) -> bool:
+    """Return whether the checkout lacks a part of the history."""
+    return _git(folder, "rev-parse", "--is-shallow-repository").strip() == "true"
+
+
+def _tracked(folder: Path) -> Iterator[tuple[str, str]]:
+    for name in _git(folder, "ls-files", "-z").split("\0"):
+        path = folder / name
+        if name and path.is_file():
+            for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+                yield f"{name}:{number}", line
+
+
+def _history(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield the lines that commits added, merges included. A commit is reachable from HEAD, as what others receive."""
+    where = ""
+    for line in _git(folder, "log", "--patch", "--cc", "--unified=0", "--no-color", "--format=commit %h").split("\n"):
+        if line.startswith("commit "):
+            where = line
+        elif line.startswith("+") and not line.startswith("+++ "):
+            yield where, line[1:]
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, check=True, capture_output=True).stdout.decode(errors="replace")

@@ -1,0 +1,117 @@
+"""Write the software bill of materials (CycloneDX 1.6, JSON): locked wheels and jars, and the jars inside of them."""
+
+import json
+import tarfile
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import pyspark
+from cyclonedx.model import HashAlgorithm, HashType
+from cyclonedx.model.bom import Bom
+from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.output.json import JsonV1Dot6
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from packageurl import PackageURL
+
+from lakehouse.config import PROJECT
+from lakehouse.local import jars
+from lakehouse.local.jars import Jar
+from tools import jar_contents, wheel_lock
+from tools.wheel_lock import Wheel
+
+PATH = PROJECT / "dist" / "sbom.cdx.json"
+LISTING = "quarkus-app-dependencies.txt"
+"""A file of Apicurio's archive that names each jar inside by its Maven coordinates."""
+
+
+def write(path: Path = PATH, lock: Path | None = None) -> list[str]:
+    """Write the bill of materials and validate it against the CycloneDX schema.
+
+    Args:
+        path: The file to write.
+        lock: The lock of the jars; by default the embedded stack's.
+
+    Returns:
+        The locked jars whose contents are not listed because they are not in the cache.
+
+    Raises:
+        ValueError: The document violates the schema.
+    """
+    locked = jars.locked(lock=lock)
+    lakehouse = Component(name="lakehouse", version=version("lakehouse"), type=ComponentType.APPLICATION)
+    bom = Bom(components=[*map(_wheel, wheel_lock.wheels()), *map(_jar, locked)])
+    bom.metadata.component = lakehouse
+    bom.register_dependency(lakehouse, bom.components)
+    document = JsonV1Dot6(bom).output_as_string(indent=1)
+    if faults := list(JsonStrictValidator(SchemaVersion.V1_6).validate_str(document, all_errors=True) or ()):
+        raise ValueError(f"The bill of materials violates the CycloneDX schema: {faults[0]}. Nothing was written.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(document)
+    return [jar.path.name for jar in locked if not jar.path.exists()]
+
+
+def package_urls(path: Path = PATH) -> Iterator[str]:
+    """Yield the package URL of each component of a bill of materials, nested ones included."""
+    pending = json.loads(path.read_text())["components"]
+    while pending:
+        component = pending.pop()
+        pending += component.get("components", [])
+        if "purl" in component:
+            yield component["purl"]
+
+
+def _wheel(wheel: Wheel) -> Component:
+    """Describe a package. One has several files, for several platforms, so it has several hashes of one kind."""
+    url = PackageURL("pypi", None, wheel.name, wheel.version)
+    inside = _nested(url, _jars_of_pyspark()) if wheel.name == "pyspark" else []
+    return _component(url, hashes=map(_sha256, wheel.sha256), components=inside)
+
+
+def _jar(jar: Jar) -> Component:
+    group, artifact, number, classifier, packaging = jar.coordinates
+    qualifiers = {"classifier": classifier, "type": packaging if packaging != "jar" else ""}
+    url = PackageURL("maven", group, artifact, number, {key: value for key, value in qualifiers.items() if value})
+    itself = {PackageURL("maven", group, artifact, number), PackageURL("generic", None, artifact, number)}
+    inside = _inside(jar) - itself
+    return _component(url, hashes=[_sha256(jar.sha256)], components=_nested(url, inside))
+
+
+def _inside(jar: Jar) -> set[PackageURL]:
+    """Return what a jar of the cache is made of besides itself: shaded artefacts, or an archive's jars."""
+    if not jar.path.exists():
+        return set()
+    if jar.path.name.endswith(".tar.gz"):
+        with tarfile.open(jar.path, "r|gz") as archive:
+            for member in archive:
+                if Path(member.name).name == LISTING:
+                    return set(jar_contents.of_listing(archive.extractfile(member).read().decode()))
+        return set()
+    return set(jar_contents.of_jar(jar.path))
+
+
+def _jars_of_pyspark() -> set[PackageURL]:
+    return {url for path in (Path(pyspark.__file__).parent / "jars").glob("*.jar") for url in jar_contents.of_jar(path)}
+
+
+def _nested(outer: PackageURL, inner: Iterable[PackageURL]) -> list[Component]:
+    return [_component(url, bom_ref=f"{outer}!{url}") for url in sorted(inner)]
+
+
+def _component(url: PackageURL, **more) -> Component:
+    more.setdefault("bom_ref", str(url))
+    return Component(
+        type=ComponentType.LIBRARY, name=url.name, group=url.namespace, version=url.version, purl=url, **more
+    )
+
+
+def _sha256(digest: str) -> HashType:
+    return HashType(alg=HashAlgorithm.SHA_256, content=digest)
+
+
+if __name__ == "__main__":
+    unread = write()
+    print(f"{PATH.relative_to(PROJECT)}: {len(list(package_urls()))} components")
+    if unread:
+        print(f"Contents not listed, as they are not in the cache: {', '.join(unread)}")
