@@ -11,6 +11,7 @@ from lakehouse.config import Config
 from lakehouse.errors import reason, trace
 from lakehouse.topic import Topic
 from resources.kafka import Kafka, Offsets
+from resources.readable import readable
 
 
 def topic_offsets_sensor(config: Config) -> dg.SensorDefinition:
@@ -34,7 +35,7 @@ def topic_offsets_sensor(config: Config) -> dg.SensorDefinition:
                 entries.append((route, name, name))
             else:
                 context.log.error(f"Topic '{name}' is left out. {found}")
-        there, unread = kafka.readable(sorted({topic for _, _, topic in entries}))
+        there, unread = readable(kafka, sorted({topic for _, _, topic in entries}))
         for topic, error in unread.items():
             said = f"Topic '{topic}' is left out, and looked at again by the next tick: {reason(error)}"
             context.log.error(f"{said}\n{trace(error)}")

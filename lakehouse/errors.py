@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 
 from lakehouse.words import counted
+
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s@]*@|(?<=token=)[^;&\s'\"]+", re.IGNORECASE)
+"""User information of a URL, and a token in its parameters."""
+
+
+def without_credentials(text: object) -> str:
+    """Return a text without the credentials in the URLs that it quotes."""
+    return _CREDENTIALS.sub("", str(text))
 
 
 class LakehouseError(Exception):
@@ -27,12 +36,17 @@ class Unreachable(LakehouseError):
     """A system does not answer."""
 
     def __init__(self, system: str, where: str, check: str, cause: object = None):
+        """Compose the message, without the credentials that an address may carry.
+
+        Args:
+            system: Name of the system.
+            where: Address that was tried.
+            check: What the reader should check.
+            cause: What the client reported.
         """
-        Parameters: the system's name, the address that was tried (never with credentials), what the reader
-        should check, and what the client said.
-        """
-        said = f": {cause}" if cause else ""
-        super().__init__(f"{system} does not answer at {where}{said}. Nothing was changed. Check {check}")
+        where = without_credentials(where)
+        reported = f": {without_credentials(cause)}" if cause else ""
+        super().__init__(f"{system} does not answer at {where}{reported}. Nothing was changed. Check {check}")
         self.system, self.where = system, where
 
 

@@ -14,6 +14,7 @@ from lakehouse.batch import COUNTS
 from lakehouse.errors import CommitConflict, ConfigError, LakehouseError, Unreachable
 from lakehouse.schema import Shape
 from lakehouse.topic import Topic
+from resources.hidden import hidden
 from resources.snapshots import batch_of, counts_by_snapshot, history
 
 if TYPE_CHECKING:
@@ -55,10 +56,8 @@ class Catalog(dg.ConfigurableResource):
     type: str
     warehouse: str
     """Where tables are stored, as an S3 URI."""
-    uri: str | None = None
-    """For `sql`: the database as an SQLAlchemy URL."""
-    s3_endpoint: str | None = None
-    """Where S3 answers, when it is not AWS."""
+    uri: str | None = hidden(None, "For `sql`: the database as an SQLAlchemy URL.")
+    s3_endpoint: str | None = hidden(None, "Where S3 answers, when it is not AWS.")
     region: str | None = None
 
     _catalog: IcebergCatalog | None = PrivateAttr(default=None)

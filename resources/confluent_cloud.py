@@ -14,6 +14,7 @@ from resources.confluent.kafka import Acls, Topics
 from resources.confluent.organization import Environment, Environments, RoleBindings, ServiceAccounts
 from resources.confluent.plane import Key, Plane
 from resources.confluent.tableflow import CatalogIntegrations, ProviderIntegrations, TableflowTopics
+from resources.hidden import hidden
 
 
 class ConfluentCloud(dg.ConfigurableResource):
@@ -21,8 +22,8 @@ class ConfluentCloud(dg.ConfigurableResource):
     returned here is called. Kafka, the Schema Registry, Flink and Tableflow each want a key of their own."""
 
     api_key: str = Field(description="Id of a Cloud API key.")
-    api_secret: str = Field(description="Its secret.", repr=False)
-    url: str = Field(URL, description="Address of the API, if it is not Confluent's own.")
+    api_secret: str = hidden(description="Its secret.")
+    url: str = hidden(URL, "Address of the API, if it is not Confluent's own.")
 
     def plane(self) -> Plane:
         """The plane on which the organization itself is managed."""

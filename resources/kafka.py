@@ -15,6 +15,7 @@ from pydantic import Field, PrivateAttr
 
 from lakehouse.errors import LakehouseError, UnclearState, Unreachable
 from resources.election import POLL_SECONDS, TIMEOUT_SECONDS, electing, when_elected
+from resources.hidden import hidden
 from resources.secret import values
 
 if TYPE_CHECKING:
@@ -58,17 +59,35 @@ class Bookmark:
     note: str = ""
 
 
+def jaas_config(mechanism: str, user: str, password: str) -> str:
+    """Compose the JAAS configuration of a client in Java (Kafka, Security: SASL configuration).
+
+    Args:
+        mechanism: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
+        user: User name, or API key.
+        password: Password, or API secret.
+    """
+    kind = "scram.Scram" if mechanism.startswith("SCRAM") else "plain.Plain"
+    module = f"org.apache.kafka.common.security.{kind}LoginModule"
+    return f'{module} required username="{_jaas_text(user)}" password="{_jaas_text(password)}";'
+
+
+def _jaas_text(text: str) -> str:
+    """A text for between quotes. Octal escapes are those that Java's StreamTokenizer, which reads it, undoes."""
+    return "".join(c if c.isalnum() or c in "-_.+/=" or not c.isascii() else f"\\{ord(c):03o}" for c in text)
+
+
 class Kafka(dg.ConfigurableResource):
-    """A Kafka cluster. With an API key, SASL; without, plain (the embedded broker)."""
+    """A Kafka cluster. With a SASL mechanism, its clients log in; without, they are anonymous."""
 
     EITHER: ClassVar = ("bootstrap_servers", "secret")
     """Settings of which one has to be given."""
 
     bootstrap_servers: str = ""
     security_protocol: str = "PLAINTEXT"
-    sasl_mechanism: str | None = None
+    sasl_mechanism: str | None = Field(None, description="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.")
     api_key: str | None = None
-    api_secret: str | None = Field(None, json_schema_extra={"dagster__is_secret": True})
+    api_secret: str | None = hidden(None)
 
     secret: str = Field(
         "", description="A secret in AWS Secrets Manager with bootstrap.servers, sasl.username and sasl.password."
@@ -109,11 +128,8 @@ class Kafka(dg.ConfigurableResource):
             "kafka.security.protocol": self.security_protocol,
         }
         if self.sasl_mechanism:
-            module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-            key, secret = self._key()
-            credentials = f'username="{key}" password="{secret}"'
             options["kafka.sasl.mechanism"] = self.sasl_mechanism
-            options["kafka.sasl.jaas.config"] = f"{module} required {credentials};"
+            options["kafka.sasl.jaas.config"] = jaas_config(self.sasl_mechanism, *self._key())
         return options
 
     def cluster_id(self) -> str:
@@ -176,27 +192,6 @@ class Kafka(dg.ConfigurableResource):
             topic: {p: Offsets(start[topic, p], end[topic, p]) for p in range(found.partitions)}
             for topic, found in described.items()
         }
-
-    def readable(self, topics: Sequence[str]) -> tuple[dict[str, dict[int, Offsets]], dict[str, Exception]]:
-        """Read the offsets of the topics that exist; one that cannot be read keeps no other from being read.
-
-        Returns: as `offsets`; and by topic, why it could not be read.
-        Raises: Unreachable.
-        """
-        if not topics:
-            return {}, {}
-        try:
-            return self.offsets(list(self.describe(topics))), {}
-        except Unreachable:
-            raise
-        except Exception as error:
-            if len(topics) == 1:
-                return {}, {topics[0]: error}
-        # One bad topic among many costs a few requests more, and not one a topic.
-        half = len(topics) // 2
-        found, faults = self.readable(topics[:half])
-        more_found, more_faults = self.readable(topics[half:])
-        return found | more_found, faults | more_faults
 
     def offsets_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
         """The first offset by partition whose timestamp is at or after `timestamp_ms` (milliseconds since the epoch);

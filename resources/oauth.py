@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import requests
 
-from lakehouse.errors import LakehouseError, Unreachable
+from lakehouse.errors import LakehouseError, Unreachable, without_credentials
 
 TIMEOUT_SECONDS = 10
 MARGIN_SECONDS = 30
@@ -23,7 +23,7 @@ class ClientCredentials:
     """
 
     system: str
-    token_uri: str
+    token_uri: str = field(repr=False)
     client_id: str
     client_secret: str = field(repr=False)
     scope: str
@@ -47,7 +47,7 @@ class ClientCredentials:
         form = {"grant_type": "client_credentials", "scope": self.scope}
         form |= {"client_id": self.client_id, "client_secret": self.client_secret}
         try:
-            answer = requests.post(self.token_uri, data=form, timeout=TIMEOUT_SECONDS)
+            answer = requests.post(self.token_uri, data=form, timeout=TIMEOUT_SECONDS, allow_redirects=False)
         except requests.RequestException as error:
             raise Unreachable(self.system, self.token_uri, check, type(error).__name__) from error
         if answer.status_code >= 500:
@@ -58,9 +58,9 @@ class ClientCredentials:
             self._token, seconds = given["access_token"], float(given.get("expires_in", 3600))
         except (requests.JSONDecodeError, TypeError, KeyError, AttributeError):
             raise LakehouseError(
-                f"{self.system} gave client '{self.client_id}' no token at {self.token_uri} (status "
-                f"{answer.status_code}, {_error_of(answer)}). Nothing was changed. Check the client's id, secret and "
-                f"scope '{self.scope}' in lakehouse.yaml and the variables it names"
+                f"{self.system} gave client '{self.client_id}' no token at {without_credentials(self.token_uri)} "
+                f"(status {answer.status_code}, {_error_of(answer)}). Nothing was changed. Check the client's id, "
+                f"secret and scope '{self.scope}' in lakehouse.yaml and the variables it names"
             ) from None
         self._renew_at = time.monotonic() + max(seconds - MARGIN_SECONDS, seconds / 2)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import dagster as dg
-from pydantic import Field
 
 from lakehouse.errors import Unreachable
+from resources.hidden import hidden
 
 if TYPE_CHECKING:
     from openlineage.client.event_v2 import RunEvent
@@ -20,8 +20,8 @@ RETRY = {"total": 2, "read": 2, "connect": 2}
 class OpenLineage(dg.ConfigurableResource):
     """Where lineage goes. Without a URL it is off. The variables are those of OpenLineage's own clients."""
 
-    url: str = ""
-    api_key: str | None = Field(None, json_schema_extra={"dagster__is_secret": True})
+    url: str = hidden("")
+    api_key: str | None = hidden(None)
 
     def emit(self, event: RunEvent) -> None:
         """Send one event (https://openlineage.io/apidocs/openapi).
@@ -35,6 +35,7 @@ class OpenLineage(dg.ConfigurableResource):
         settings = HttpConfig.from_dict({"url": self.url, "timeout": TIMEOUT_SECONDS, "retry": RETRY, **auth})
         try:
             HttpTransport(settings).emit(event)
-        except requests.RequestException as error:
+        except (requests.RequestException, ValueError) as error:  # ValueError: the client refuses the URL
             check = "`open_lineage` in lakehouse.yaml (OPENLINEAGE_URL, OPENLINEAGE_API_KEY), and the network"
-            raise Unreachable("The OpenLineage server", self.url, check, str(error)) from error
+            # Without a cause: the client quotes the whole URL, and Dagster stores causes.
+            raise Unreachable("The OpenLineage server", self.url, check, error) from None

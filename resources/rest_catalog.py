@@ -19,7 +19,8 @@ import dagster as dg
 import requests
 from pydantic import Field, PrivateAttr
 
-from lakehouse.errors import CommitConflict, ConfigError, LakehouseError, UnclearState, Unreachable
+from lakehouse.errors import CommitConflict, ConfigError, LakehouseError, UnclearState, Unreachable, without_credentials
+from resources.hidden import hidden
 from resources.oauth import ClientCredentials
 
 SYSTEM = "The REST catalog"
@@ -57,24 +58,20 @@ class HalfReplaced(Unreachable):
             f"{name} was dropped from the REST catalog to be registered anew, and that did not end: readers there may "
             f"find no table until it is published again. Its files are all there. What came between: {cause}",
         )
-        self.system, self.where = SYSTEM, where
+        self.system, self.where = SYSTEM, without_credentials(where)
 
 
 class RestCatalog(dg.ConfigurableResource):
     """One catalog of a server. The client is `credential`, as Iceberg writes it, or `client_id` and `client_secret`."""
 
-    uri: str = Field(description="Address, as `https://host/api/catalog`.")
+    uri: str = hidden(description="Address, as `https://host/api/catalog`.")
     warehouse: str = Field(description="Name of the catalog on the server.")
-    credential: str | None = Field(
-        None, repr=False, description="`client id:client secret`.", json_schema_extra={"dagster__is_secret": True}
-    )
+    credential: str | None = hidden(None, "`client id:client secret`.")
     client_id: str | None = Field(None, description="The client's id, in place of `credential`.")
-    client_secret: str | None = Field(
-        None, repr=False, description="Its secret.", json_schema_extra={"dagster__is_secret": True}
-    )
+    client_secret: str | None = hidden(None, "Its secret.")
     scope: str = Field("PRINCIPAL_ROLE:ALL", description="OAuth scope; Polaris takes roles, others `catalog`.")
-    oauth2_server_uri: str | None = Field(
-        None, description="Token endpoint, where it is not the catalog's own `/v1/oauth/tokens`."
+    oauth2_server_uri: str | None = hidden(
+        None, "Token endpoint, where it is not the catalog's own `/v1/oauth/tokens`."
     )
     move: Literal["overwrite", "notify", "replace"] = Field(
         "overwrite", description="How a table is moved to newer metadata: see resources/rest_catalog.py."
@@ -213,9 +210,9 @@ class RestCatalog(dg.ConfigurableResource):
             raise Unreachable(SYSTEM, self.uri, check, f"status {answer.status_code}")
         if not answer.ok:
             raise Refused(
-                f"{SYSTEM} at {self.uri} refused {method} /{path} for warehouse '{self.warehouse}' (status "
-                f"{answer.status_code}: {_message(answer)}), and did nothing. Check the warehouse's name and the "
-                f"client's roles there",
+                f"{SYSTEM} at {without_credentials(self.uri)} refused {method} /{path} for warehouse "
+                f"'{self.warehouse}' (status {answer.status_code}: {_message(answer)}), and did nothing. Check the "
+                f"warehouse's name and the client's roles there",
                 answer.status_code,
             )
         return answer.json() if answer.content else {}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -12,10 +14,14 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from lakehouse.errors import Stalled, Unreachable
+from resources.hidden import hidden
+from resources.spark_logs import silence_failed_queries
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.connect.shell.progress import StageInfo
+
+    from resources.spark_channel import Channel
 
 
 TIMEOUT_SECONDS = 10
@@ -23,8 +29,14 @@ TELL_SECONDS = 10
 RETRIES, MAX_WAIT_MS = 6, 10_000
 """About half a minute: the client waits 50 ms, then four times as long each time."""
 
-HIDDEN = r'(?i)(?<=password="|secret=")[^"]+'
-"""What plans, logs and Spark's UI do not show: the password in the options of the Kafka source."""
+# A value in quotes, whose own quotes are escaped, or a word. Spark prints plans as Protobuf text, which puts a
+# backslash before each quote and backslash: what follows `\\"` is hidden up to the end of the enclosing text.
+REDACTION = {
+    "spark.sql.redaction.string.regex": r"""(?is)(?:password|secret|token)\s*=\s*\\*"""
+    r"""(?:"[^"\\]*+(?:\\.[^"\\]*+)*+|'[^'\\]*+(?:\\.[^'\\]*+)*+|[^\s;"'\\]++)""",
+    "spark.sql.redaction.options.regex": "(?i)url|secret|password|token|credential|jaas",
+}
+"""What plans, events and the UI of Spark do not show: passwords in the options of the Kafka source."""
 
 
 class Progress:
@@ -46,8 +58,9 @@ class Progress:
 class Spark(dg.ConfigurableResource):
     """A Spark Connect server, the embedded one or a cluster's."""
 
-    remote: str
-    """Address as `sc://host:port`, with `;token=…` where the server asks for one (Spark Connect, client connection)."""
+    remote: str = hidden(
+        description="Address as `sc://host:port`, with `/;use_ssl=true;token=…` where the server asks for a token."
+    )
 
     stall_seconds: int = Field(
         600, ge=1, description="How long an operation may make no progress (no task ends) before it is cancelled."
@@ -85,27 +98,35 @@ class Spark(dg.ConfigurableResource):
         return self._session
 
     def _connect(self) -> SparkSession:
+        from dagster_pyspark import LazyPySparkResource
         from pyspark.errors import PySparkException
-        from pyspark.sql.connect.client import DefaultChannelBuilder
         from pyspark.sql.connect.client.retries import DefaultPolicy
         from pyspark.sql.connect.session import SparkSession
 
         from resources.deadlines import Deadlines
 
-        address = urlsplit(self.remote.partition(";")[0])
+        channel = self._channel()
+        where = channel.endpoint
+        host, _, port = where.rpartition(":")
         check = "that the server is up (`lakehouse status`), and its address"
+        silence_failed_queries()
         session = None
         try:
-            socket.create_connection((address.hostname or "", address.port or 15002), TIMEOUT_SECONDS).close()
-            channel = DefaultChannelBuilder(self.remote)
-            channel.add_interceptor(Deadlines(address.netloc, self.stall_seconds))
+            socket.create_connection((host.strip("[]"), int(port)), TIMEOUT_SECONDS).close()
+            channel.add_interceptor(Deadlines(where, self.stall_seconds))
+            # As PySpark's other builder does, which takes no channel: functions then make expressions of Spark Connect.
+            os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
             builder = SparkSession.builder.channelBuilder(channel)
             session = builder.getOrCreate() if self._shared else builder.create()
+            if self._shared:
+                # dagster-pyspark takes no channel, but finds the session of this process.
+                session = LazyPySparkResource(spark_config={"spark.remote": self.remote}).spark_session
             # By default the client tries for ten minutes, also to say goodbye to a server that is gone.
             session.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES, max_backoff=MAX_WAIT_MS)])
             if self._say:
                 session.registerProgressHandler(Progress(self._say))
-            session.conf.set("spark.sql.redaction.string.regex", HIDDEN)
+            for name, pattern in REDACTION.items():
+                session.conf.set(name, pattern)
             session.version  # noqa: B018  the session is lazy: this is the first round trip
             return session
         except (OSError, PySparkException, Stalled) as error:
@@ -113,7 +134,26 @@ class Spark(dg.ConfigurableResource):
                 # Otherwise the end of the process waits for this server once more.
                 session.client.close()
             cause = error.problem if isinstance(error, Stalled) else error
-            raise Unreachable("Spark Connect", address.netloc, check, cause) from error
+            raise Unreachable("Spark Connect", where, check, cause) from error
+
+    def _channel(self) -> Channel:
+        """The way to the server.
+
+        Raises: Unreachable, without the address, when PySpark does not take it.
+        """
+        from pyspark.errors import PySparkException
+
+        from resources.spark_channel import Channel
+
+        with suppress(PySparkException, ValueError):
+            return Channel(self.remote)
+        # Raised apart from PySpark's error, which quotes the token: Dagster stores causes.
+        host = urlsplit(self.remote.partition(";")[0]).netloc.rpartition("@")[2]
+        check = (
+            "`spark.remote` in lakehouse.yaml (SPARK_REMOTE): its form is sc://host:port/;use_ssl=true;token=…, where "
+            "a `=` in the token is written %3D"
+        )
+        raise Unreachable("Spark Connect", host or "its address", check, "PySpark cannot parse the address")
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """Free what the server keeps for this session."""

@@ -14,6 +14,7 @@ import dagster as dg
 from pydantic import Field
 
 from lakehouse.errors import Unreachable
+from resources.hidden import hidden
 
 TIMEOUT_SECONDS = 10
 RETRIES = 2
@@ -31,7 +32,7 @@ class Webhook(dg.ConfigurableResource):
     https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
     """
 
-    url: str = Field("", repr=False, json_schema_extra={"dagster__is_secret": True})
+    url: str = hidden("")
     ui_url: str = Field("", description="Address of Dagster's UI as readers reach it; messages link to it.")
     heartbeat_url: str = Field(
         "",

@@ -7,7 +7,8 @@ import click
 
 @click.command(short_help="Start the embedded stack.")
 @click.option("--only", multiple=True, metavar="SERVER", help="Start this server only; may be repeated.")
-def up(only: tuple[str, ...]) -> None:
+@click.option("--kafka-sasl/--no-kafka-sasl", default=None, help="Whether Kafka asks for a password from now on.")
+def up(only: tuple[str, ...], kafka_sasl: bool | None) -> None:
     """Start the embedded stack; what runs already is kept."""
     from lakehouse.local import show, stack
     from lakehouse.local.home import Home
@@ -16,7 +17,7 @@ def up(only: tuple[str, ...]) -> None:
     if unknown := set(only) - set(stack.SERVERS):
         raise click.BadParameter(f"no server {', '.join(sorted(unknown))}. There are: {', '.join(stack.SERVERS)}")
     restoring = Restoring()
-    show.up(Home.default(), only or tuple(stack.SERVERS), restoring.on_ready)
+    show.up(Home.default(), only or tuple(stack.SERVERS), restoring.on_ready, kafka_sasl)
     if restored := restoring.result():
         click.echo(f"Registered in Glue and Snowflake again: {', '.join(restored)}")
 

@@ -17,6 +17,7 @@ class Credentials:
     aws_access_key_id: str
     aws_secret_access_key: str = field(repr=False)
     spark_token: str = field(repr=False)
+    kafka_password: str = field(repr=False)
     ui_token: str = field(repr=False)
     """Logs in to Dagster's UI and its API."""
     snowflake_private_key_path: Path
@@ -32,6 +33,7 @@ class Credentials:
             aws_access_key_id="lakehouse",
             aws_secret_access_key=_token(folder / "aws_secret_access_key"),
             spark_token=_token(folder / "spark_token"),
+            kafka_password=_token(folder / "kafka_password"),
             ui_token=_token(folder / "ui_token"),
             snowflake_private_key_path=key_path,
             snowflake_public_key=_public_key(key_path),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 from lakehouse.config import PROJECT, config_path
 from lakehouse.errors import LakehouseError
 from lakehouse.local import guard, inherited, probe, ui_login
-from lakehouse.local.context import LOOPBACK, Context
+from lakehouse.local.context import Context
 from lakehouse.local.home import Home, write_atomically
 from lakehouse.local.process import Server, run_tool
 from lakehouse.local.webserver import TOKEN_VARIABLE
@@ -26,18 +27,20 @@ def home_folder(home: Home) -> Path:
 
 
 def code_server(context: Context) -> Server:
-    """Loads lakehouse.definitions, and again when the UI is asked to reload them. Starts the runs."""
-    port = str(context.ports["dagster-code"])
+    """Loads lakehouse.definitions, and again when the UI is asked to reload them. Starts the runs.
+
+    Whoever reaches it runs code as its user, and it asks nobody who they are: so it has no port.
+    """
+    socket = _socket(context)
     definitions = ("-m", "lakehouse.definitions", "-d", str(PROJECT), "--location-name", LOCATION)
     return Server(
         name="dagster-code",
-        command=_dagster("dagster", "code-server", "start", "-h", LOOPBACK, "-p", port, *definitions),
+        command=_dagster("dagster", "code-server", "start", "--socket", str(socket), *definitions),
         folder=PROJECT,
-        address=f"grpc://{LOOPBACK}:{port}",
-        ready=lambda: True,  # it listens once the definitions are loaded
+        address=f"unix:{socket}",
+        ready=lambda: probe.accepts(socket),  # it listens once the definitions are loaded
         env=_env(context),
         inherits=inherited.for_project_code,
-        ports={"dagster-code": context.ports["dagster-code"]},
         prepare=lambda: _prepare(context),
     )
 
@@ -91,6 +94,10 @@ def _env(context: Context) -> dict[str, str]:
     return {**context.environment, **patience, **config, "PYTHONUNBUFFERED": "1"}
 
 
+def _socket(context: Context) -> Path:
+    return context.home.sockets() / "dagster-code"
+
+
 def _workspace(context: Context) -> Path:
     return context.home.path / "workspace.yaml"
 
@@ -112,8 +119,7 @@ def _prepare(context: Context) -> None:
     write_atomically(folder / "dagster.yaml", settings)
     write_atomically(
         _workspace(context),
-        "load_from:\n"
-        f"  - grpc_server: {{host: {LOOPBACK}, port: {context.ports['dagster-code']}, location_name: {LOCATION}}}\n",
+        f"load_from:\n  - grpc_server: {{socket: {json.dumps(str(_socket(context)))}, location_name: {LOCATION}}}\n",
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from lakehouse import config
 from lakehouse.errors import LakehouseError
 from lakehouse.finding import Finding
-from lakehouse.local import jars, ports, process, stack
+from lakehouse.local import jars, ports, process, stack, strangers
 from lakehouse.local.home import NEEDED_BYTES, Home
 from lakehouse.local.java import java
 
@@ -22,7 +22,7 @@ GIB = 1024**3
 def examine(home: Home) -> list[Finding]:
     """Look at everything. Works before anything was downloaded or started."""
     parts: tuple[Callable[[Home], Iterator[Finding]], ...] = (
-        _python, _java, _configuration, _disk, _memory, _jars, _ports, _servers
+        _python, _java, _configuration, _disk, _memory, _jars, _ports, _users, _servers
     )  # fmt: skip
     return [finding for part in parts for finding in part(home)]
 
@@ -86,6 +86,10 @@ def _ports(home: Home) -> Iterator[Finding]:
     if taken:
         found = f"taken by other programs: {', '.join(taken)}; `lakehouse up` chooses others"
     yield Finding("Ports", True, found)
+
+
+def _users(home: Home) -> Iterator[Finding]:
+    yield Finding("Other users", True, strangers.warning(home) or "nobody else is logged in")
 
 
 def _servers(home: Home) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lakehouse.errors import LakehouseError
-from lakehouse.local import aws, dagster, ports, s3
+from lakehouse.local import aws, dagster, kafka, ports, s3
 from lakehouse.local.context import LOOPBACK, Context
 from lakehouse.local.credentials import Credentials
 from lakehouse.local.home import Home
@@ -40,6 +40,7 @@ def variables(home: Home, known: Mapping[str, int], credentials: Credentials) ->
 
     return {
         "KAFKA_BOOTSTRAP_SERVERS": f"{LOOPBACK}:{known['kafka']}",
+        **kafka.client_variables(home, credentials),
         "SCHEMA_REGISTRY_URL": f"{url('registry')}/apis/ccompat/v7",
         "AWS_ENDPOINT_URL": url("aws"),
         "AWS_ENDPOINT_URL_S3": url("s3"),
@@ -52,6 +53,8 @@ def variables(home: Home, known: Mapping[str, int], credentials: Credentials) ->
         "ICEBERG_CATALOG_URI": f"sqlite:///{home.catalog}",
         "ICEBERG_WAREHOUSE": f"s3://{s3.BUCKET}/warehouse",
         "GLUE_CATALOG_ID": aws.ACCOUNT,
+        # PySpark sends a token without TLS to `localhost` only: scripts need the name. [::1] is reserved (reserved.py),
+        # and this project's own channel goes to 127.0.0.1 (resources/spark_channel.py).
         "SPARK_REMOTE": f"sc://localhost:{known['spark']}",
         "SPARK_CONNECT_AUTHENTICATE_TOKEN": credentials.spark_token,
         "SNOWFLAKE_ACCOUNT": "LOCAL",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import os
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +23,11 @@ NEEDED_BYTES = 2 * 1024**3
 
 LOW_BYTES = 1024**3
 """Free disk space below which a running stack is in danger."""
+
+SOCKET_PATH_BYTES = 103
+"""The longest path of a Unix socket: 107 bytes in Linux, 103 in macOS."""
+SOCKET_NAME_BYTES = 43
+"""The longest name of one, Spark's `/.<uuid>.sock`."""
 
 # They separate entries in Java class paths, Kafka's log.dirs and JDBC URLs, none of which can escape them.
 _FORBIDDEN = set(":;,*%#\\\n")
@@ -57,6 +64,35 @@ class Home:
             folder /= part
             folder.mkdir(exist_ok=True, mode=0o700)
         return folder
+
+    def sockets(self) -> Path:
+        """A folder for Unix sockets that only its owner can enter: in this one, or a short one for it in /tmp.
+
+        Raises: LakehouseError when the one in /tmp is not ours alone.
+        """
+        inside = self.path / "run"
+        if len(os.fsencode(inside)) + SOCKET_NAME_BYTES <= SOCKET_PATH_BYTES:
+            return self.folder("run")
+        folder = self._short()
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+            raise LakehouseError(
+                f"{folder} is not a folder of yours alone, and servers of the stack would have their sockets there."
+                f" Nothing was started. Set LAKEHOUSE_HOME to a path shorter than {self.path}, or remove {folder}"
+            )
+        return folder
+
+    def remove_sockets(self) -> None:
+        """Remove what `sockets` made in /tmp. Nothing may be listening there any more."""
+        shutil.rmtree(self._short(), ignore_errors=True)
+
+    def _short(self) -> Path:
+        # Neither TMPDIR, which may differ from one command to the next, nor XDG_RUNTIME_DIR, which ends with the
+        # user's last session.
+        digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:16]
+        return Path(f"/tmp/lakehouse-{os.getuid()}-{digest}")  # noqa: S108  its owner and mode are verified
 
     def log(self, server: str) -> Path:
         """The log file of a server."""

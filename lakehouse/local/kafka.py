@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import shutil
 import uuid
 from pathlib import Path
@@ -10,9 +11,42 @@ from pathlib import Path
 from lakehouse.errors import LakehouseError
 from lakehouse.local import jars
 from lakehouse.local.context import LOOPBACK, Context
+from lakehouse.local.credentials import Credentials
 from lakehouse.local.home import Home, write_atomically
 from lakehouse.local.java import class_path, java
 from lakehouse.local.process import Server, run_tool
+from resources.kafka import Kafka, jaas_config
+
+USER, MECHANISM = "lakehouse", "SCRAM-SHA-512"
+"""How clients log in where the broker asks them to. A listener in the broker's place does not learn the password."""
+
+
+def uses_sasl(home: Home) -> bool:
+    """Whether the broker asks its clients for a password."""
+    return _switch(home).exists()
+
+
+def use_sasl(home: Home, on: bool) -> None:
+    """Have the broker of a state folder ask its clients for a password, or not, from its next start on."""
+    if on:
+        write_atomically(_switch(home), "")
+    else:
+        _switch(home).unlink(missing_ok=True)
+
+
+def _switch(home: Home) -> Path:
+    return home.path / "secrets" / "kafka_sasl"
+
+
+def client_variables(home: Home, credentials: Credentials) -> dict[str, str]:
+    """The variables that lead a client into the broker. All are set: those of the user's own Kafka must not remain."""
+    sasl = uses_sasl(home)
+    return {
+        "KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT" if sasl else "PLAINTEXT",
+        "KAFKA_SASL_MECHANISM": MECHANISM if sasl else "",
+        "KAFKA_SASL_USERNAME": USER if sasl else "",
+        "KAFKA_SASL_PASSWORD": credentials.kafka_password if sasl else "",
+    }
 
 
 def server(context: Context) -> Server:
@@ -23,16 +57,32 @@ def server(context: Context) -> Server:
     properties = folder / "server.properties"
     libs = class_path(jars.paths("kafka"))
 
+    password, sasl = context.credentials.kafka_password, uses_sasl(context.home)
+    settings = _properties(folder / "data", *ports.values(), password if sasl else None)
+
     def prepare() -> None:
-        write_atomically(properties, _properties(folder / "data", *ports.values()))
-        _format(context.home, libs)
+        _format(context.home, libs, password)
+        if sasl and not _knows(context.home, password):
+            raise LakehouseError(
+                f"Kafka's data in {folder / 'data'} was made by an earlier version, or with another password: nobody"
+                " could log in. Kafka was not started. Use another LAKEHOUSE_HOME with --kafka-sasl, or run"
+                " `lakehouse up --no-kafka-sasl`"
+            )
+        write_atomically(properties, settings)
 
     def ready() -> bool:
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
+        client = Kafka(
+            bootstrap_servers=address,
+            security_protocol=context.environment["KAFKA_SECURITY_PROTOCOL"],
+            sasl_mechanism=context.environment["KAFKA_SASL_MECHANISM"],
+            api_key=USER,
+            api_secret=context.credentials.kafka_password,
+        )
         try:
-            return bool(AdminClient({"bootstrap.servers": address, "log_level": 0}).list_topics(timeout=2).brokers)
+            return bool(AdminClient({**client.client_config(), "log_level": 0}).list_topics(timeout=2).brokers)
         except KafkaException:
             return False
 
@@ -43,26 +93,34 @@ def server(context: Context) -> Server:
         folder=folder,
         address=address,
         ready=ready,
-        env={},
+        # So that a broker with other settings is known to be another one.
+        env={"LAKEHOUSE_KAFKA_SETTINGS": hashlib.sha256(settings.encode()).hexdigest()},
         ports=ports,
         prepare=prepare,
     )
 
 
-def _properties(data: Path, port: int, controller_port: int) -> str:
-    """Settings of a single node. Internal topics get one replica and, to start fast, one partition.
+def _properties(data: Path, port: int, controller_port: int, password: str | None = None) -> str:
+    """Compose the settings of a single node. Internal topics get one replica and, to start fast, one partition.
 
     The cleaner's buffer is 128 MB by default and the request queue 500 long; both are sized for a large broker.
+
+    Args:
+        data: Folder of the records.
+        port: Port for clients.
+        controller_port: Port for the node itself.
+        password: What both ports ask for; None to let in everybody.
     """
+    protocol = "SASL_PLAINTEXT" if password else "PLAINTEXT"
     return f"""\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@{LOOPBACK}:{controller_port}
-listeners=PLAINTEXT://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller_port}
-advertised.listeners=PLAINTEXT://{LOOPBACK}:{port}
-inter.broker.listener.name=PLAINTEXT
+listeners={protocol}://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller_port}
+advertised.listeners={protocol}://{LOOPBACK}:{port}
+inter.broker.listener.name={protocol}
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+listener.security.protocol.map=CONTROLLER:{protocol},{protocol}:{protocol}
 log.dirs={data}
 auto.create.topics.enable=false
 default.replication.factor=1
@@ -81,11 +139,24 @@ num.io.threads=4
 log.cleaner.threads=1
 log.cleaner.dedupe.buffer.size=4194304
 queued.max.requests=200
+{_sasl(password) if password else ""}"""
+
+
+def _sasl(password: str) -> str:
+    """Settings of listeners that ask for a password. Controllers cannot do SCRAM, whose users they keep themselves."""
+    scram, plain = jaas_config(MECHANISM, USER, password), jaas_config("PLAIN", USER, password)
+    return f"""\
+sasl.enabled.mechanisms={MECHANISM}
+sasl.mechanism.inter.broker.protocol={MECHANISM}
+sasl.mechanism.controller.protocol=PLAIN
+listener.name.sasl_plaintext.{MECHANISM.lower()}.sasl.jaas.config={scram}
+listener.name.controller.sasl.enabled.mechanisms=PLAIN
+listener.name.controller.plain.sasl.jaas.config={plain.removesuffix(";")} user_{USER}="{password}";
 """
 
 
-def _format(home: Home, libs: str) -> None:
-    """Give an empty data folder its cluster id. Formatted aside and moved into place, so never half formatted.
+def _format(home: Home, libs: str, password: str) -> None:
+    """Give an empty data folder its cluster id and its user. Formatted aside and moved into place, so never half.
 
     Raises: LakehouseError when records are there but the cluster id is not, or the tool fails.
     """
@@ -102,8 +173,25 @@ def _format(home: Home, libs: str) -> None:
     properties = write_atomically(folder / "format.properties", _properties(fresh, port=9092, controller_port=9093))
     # A random id may begin with a hyphen: after '=' it is not taken for an option.
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-    tool = ("kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "--config", str(properties))
+    # In a file, which argparse4j reads by `@`: other users see the arguments of a process.
+    user = write_atomically(folder / "format.user", f"--add-scram\n{MECHANISM}=[name={USER},password={password}]\n")
+    tool = ("kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "--config", str(properties), f"@{user}")
     run_tool("kafka", home, java("-XX:TieredStopAtLevel=1", "-cp", libs, *tool, heap="128m"))
+    user.unlink()
+    write_atomically(_known(home), _digest(password))
     if data.exists():
         data.rmdir()
     fresh.rename(data)
+
+
+def _known(home: Home) -> Path:
+    """The file that says with which password the data folder was formatted."""
+    return home.folder("kafka") / "password.sha256"
+
+
+def _knows(home: Home, password: str) -> bool:
+    return _known(home).exists() and _known(home).read_text() == _digest(password)
+
+
+def _digest(password: str) -> str:
+    return hashlib.sha256(password.encode()).hexdigest()

@@ -8,7 +8,8 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from lakehouse.local import jars
+from lakehouse.local import jars, reserved
+from lakehouse.local.context import LOOPBACK
 from lakehouse.local.home import Home, hold, write_atomically
 
 USUAL = {
@@ -19,7 +20,6 @@ USUAL = {
     "aws": 5050,
     "spark": 15002,
     "snowflake": 8084,
-    "dagster-code": 4000,
     "dagster": 3000,
 }
 
@@ -28,12 +28,17 @@ TURN_SECONDS = 300
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on this port of the loopback interface now."""
+    """Whether a server could listen on this port of 127.0.0.1 now, and nobody has it on [::1].
+
+    Clients that are led to `localhost` would find whoever listens on [::1] before our server.
+    """
     with socket.socket() as listener:
         # As the servers do: a port whose last connections are still being closed is free.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind(("127.0.0.1", port))
+            listener.bind((LOOPBACK, port))
+            if reservation := reserved.bound(port):
+                reservation.close()
         except OSError:
             return False
     return True
@@ -87,6 +92,7 @@ def choose(home: Home, in_use: Mapping[str, int]) -> dict[str, int]:
 def _any_free(taken: set[int]) -> int:
     while True:
         with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            if (port := listener.getsockname()[1]) not in taken:
-                return port
+            listener.bind((LOOPBACK, 0))
+            port = listener.getsockname()[1]
+        if port not in taken and is_free(port):
+            return port

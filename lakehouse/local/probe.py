@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 # Never by way of a proxy that the user's environment names.
@@ -20,6 +22,17 @@ def answers(url: str, seconds: float = 2) -> bool:
         return error.code < 500
     except OSError:
         return False
+    return True
+
+
+def accepts(path: Path, seconds: float = 2) -> bool:
+    """Whether somebody listens on a Unix socket."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(seconds)
+        try:
+            client.connect(str(path))
+        except OSError:
+            return False
     return True
 
 

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from rich.table import Table
 
 from lakehouse.finding import Finding
-from lakehouse.local import stack, ui_login
+from lakehouse.local import stack, strangers, ui_login
 from lakehouse.local.credentials import Credentials
 from lakehouse.local.home import Home
 
@@ -19,6 +19,7 @@ def up(
     home: Home,
     names: Collection[str] = tuple(stack.SERVERS),
     on_ready: Callable[[stack.State], None] = lambda state: None,
+    kafka_sasl: bool | None = None,
 ) -> list[stack.State]:
     """`stack.up`, with a bar for each download, a line for each server as it gets ready, and a table of all."""
     console = Console()
@@ -29,8 +30,10 @@ def up(
 
     columns = TextColumn("  {task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
     with Progress(*columns, console=console, transient=True) as progress:
-        states = stack.up(home, names, progress, ready)
+        states = stack.up(home, names, progress, ready, kafka_sasl)
     servers(states, home, console)
+    if warning := strangers.warning(home):
+        console.print(f"[yellow]{escape(warning)}[/]", soft_wrap=True)
     return states
 
 

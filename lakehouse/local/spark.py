@@ -45,6 +45,11 @@ SETTINGS = MappingProxyType(
         "spark.kafka.consumer.cache.capacity": "256",
         "spark.sql.sources.v2.bucketing.enabled": "true",
         "spark.sql.iceberg.planning.preserve-data-grouping": "true",
+        # Plans name the password of Kafka, and each session the keys of its catalog. What is not written needs no
+        # redaction; that of resources/spark.py is for who turns these on.
+        "spark.ui.enabled": "false",
+        "spark.eventLog.enabled": "false",
+        "spark.redaction.regex": "(?i)secret|password|token|credential|access[.-]?key|jaas",
         # Executors are JVMs of their own, except in the embedded server.
         "spark.executor.extraJavaOptions": " ".join(AVRO_LIMITS),
     }
@@ -82,6 +87,7 @@ def server(context: Context, settings: Mapping[str, str] = MappingProxyType({}))
     Parameters: `settings` go before those of the embedded server: another master makes it the driver of a cluster.
     """
     folder = context.home.folder("spark")
+    sockets = context.home.sockets()
     port = context.ports["spark"]
     embedded = {
         "spark.app.name": "lakehouse",
@@ -90,22 +96,27 @@ def server(context: Context, settings: Mapping[str, str] = MappingProxyType({}))
         "spark.connect.grpc.binding.port": str(port),
         "spark.driver.bindAddress": LOOPBACK,
         "spark.driver.host": LOOPBACK,
-        "spark.ui.enabled": "false",
+        # Whoever reaches a driver's other ports makes it deserialize Java objects: of this process only.
+        "spark.authenticate": "true",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": str(sockets),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
+    command = spark_java(
+        "org.apache.spark.sql.connect.service.SparkConnectServer",
+        options=(
+            *_ROOM,
+            f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
+            *AVRO_LIMITS,
+            *(f"-D{name}={value}" for name, value in {**embedded, **SETTINGS, **settings}.items()),
+        ),
+        libraries=jars.paths("spark"),
+        heap="2g",
+    )
     return Server(
         name="spark",
-        command=spark_java(
-            "org.apache.spark.sql.connect.service.SparkConnectServer",
-            options=(
-                *_ROOM,
-                f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
-                *AVRO_LIMITS,
-                *(f"-D{name}={value}" for name, value in {**embedded, **SETTINGS, **settings}.items()),
-            ),
-            libraries=jars.paths("spark"),
-            heap="2g",
-        ),
+        # Whoever is led to `localhost`, as PySpark's own channel is, would send the token to a listener on [::1] first.
+        command=(sys.executable, "-P", "-m", "lakehouse.local.reserved", str(port), *command),
         folder=folder,
         address=context.environment["SPARK_REMOTE"],
         ready=lambda: _ready(port),

@@ -90,16 +90,19 @@ def up(
     names: Collection[str] = tuple(SERVERS),
     progress: Progress | None = None,
     on_ready: Callable[[State], None] = lambda state: None,
+    kafka_sasl: bool | None = None,
 ) -> list[State]:
     """Start what is not running yet, and wait until all of it serves.
 
-    Parameters: the state folder, the servers to start besides `logs`, where to show downloads, and what to call as each
-    gets ready.
+    Parameters: the state folder, the servers to start besides `logs`, where to show downloads, what to call as each
+    gets ready, and whether Kafka asks for a password from now on (None: as before).
     Raises: LakehouseError when one cannot be started. What this call had started is then stopped again.
     """
     home.require_usable()
     with explain_full_disk(home.path), home.exclusive():
         jars.fetch(names, progress)
+        if kafka_sasl is not None:
+            kafka.use_sasl(home, kafka_sasl)
         with ports.in_turn():
             return _up(home, names, on_ready)
 
@@ -126,6 +129,7 @@ def down(home: Home) -> list[str]:
     with home.exclusive():
         names = set(process.running(home))
         _stop(home, names)
+        home.remove_sockets()
     return sorted(names)
 
 
@@ -152,7 +156,8 @@ def _state(server: Server, running: Running | None, home: Home) -> State:
 
 def _ports_in_use(found: Mapping[str, Running]) -> dict[str, int]:
     """The ports of running servers, from their own environment: also when the record of ports was lost."""
-    return {name: port for running in found.values() for name, port in running.ports.items()}
+    in_use = {name: port for running in found.values() for name, port in running.ports.items()}
+    return {name: port for name, port in in_use.items() if name in ports.USUAL}  # an earlier version had others
 
 
 def _stop(home: Home, names: Collection[str]) -> None:

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import requests
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
-from lakehouse.errors import UnclearState, Unreachable
+from lakehouse.errors import UnclearState, Unreachable, without_credentials
 from resources.confluent.errors import Complaint, ConfluentError, Gone, Limited, Unsure, complaint, explained
 from resources.confluent.waiting import REAL, Clock
 
@@ -60,7 +60,7 @@ class Plane:
     def _call(
         self, method: str, path: str, query: Mapping[str, Any] | None, body: Any = None, listing: bool = False
     ) -> Any:
-        named = f"{self.name}: {method} {self.url.rstrip('/')}{path}"
+        named = f"{self.name}: {method} {without_credentials(self.url).rstrip('/')}{path}"
         began, pause, acted = self.clock.now(), FIRST_PAUSE_SECONDS, False
         while True:
             asked_pause = ""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import threading
 import urllib.request
@@ -22,6 +23,12 @@ from resources.build import build_resources
 WORKERS = ("worker-1", "worker-2")
 MODULE = "--add-modules=jdk.incubator.vector"
 """What Spark's launcher gives every executor, and the Java that comes as a wheel has not. Nothing here needs it."""
+
+[_block] = re.findall(
+    r"^```properties authentication\n(.*?)^```$", (PROJECT / "docs/clusters.md").read_text(), re.S | re.M
+)
+AUTHENTICATION = dict(line.split(" ", 1) for line in _block.splitlines())
+"""What docs/clusters.md says that all of a cluster need."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +75,12 @@ def daemon(home, name, main, arguments, web, env):
     """The description of a master or a worker, whose own page is at port `web`."""
     return Server(
         name=name,
-        command=spark.spark_java(main, "--host", "127.0.0.1", "--webui-port", str(web), *arguments, heap="256m"),
+        command=spark.spark_java(
+            main,
+            *("--host", "127.0.0.1", "--webui-port", str(web), *arguments),
+            options=[f"-D{name}={value}" for name, value in AUTHENTICATION.items()],
+            heap="256m",
+        ),
         folder=home.folder(name),
         address=f"http://127.0.0.1:{web}",
         ready=lambda: probe.answers(f"http://127.0.0.1:{web}/json/"),
@@ -105,6 +117,7 @@ def cluster(stack, tmp_path_factory):
         arguments = ("--cores", "1", "--memory", "1g", "--work-dir", str(home.folder(f"{name}/work")), master)
         servers.append(daemon(home, name, f"{deploy}.worker.Worker", arguments, port, env))
     settings = {
+        **AUTHENTICATION,
         "spark.master": master,
         "spark.executor.extraClassPath": class_path(jars.paths("spark")),
         "spark.executor.memory": "768m",

@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import uuid
 
 import dagster as dg
 import pytest
@@ -85,9 +86,9 @@ def test_credentials_are_made_once_and_are_their_owners_only(home):
     first = Credentials.of(home)
     assert Credentials.of(home) == first
     files = list((home.path / "secrets").iterdir())
-    assert len(files) == 4
+    assert len(files) == 5
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
-    for secret in (first.aws_secret_access_key, first.spark_token, first.ui_token):
+    for secret in (first.aws_secret_access_key, first.spark_token, first.ui_token, first.kafka_password):
         assert secret not in repr(first)
 
 
@@ -170,3 +171,31 @@ def test_there_is_no_environment_without_a_stack(home):
     ports.choose(home, {})
     with pytest.raises(LakehouseError, match="not up.*lakehouse up"):
         environment(home)
+
+
+@pytest.mark.parametrize("length", [1, 150])
+def test_sockets_fit_into_a_folder_of_their_owners_only(tmp_path, length):
+    home = Home(tmp_path / ("h" * length))
+    folder = home.sockets()
+    try:
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700 and folder.stat().st_uid == os.getuid()
+        assert home.sockets() == folder
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(folder / f".{uuid.uuid4()}.sock"))
+    finally:
+        home.remove_sockets()
+    assert folder.exists() == folder.is_relative_to(home.path)
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda path: path.chmod(0o777), lambda path: (path.rmdir(), path.symlink_to("/tmp"))]
+)
+def test_a_folder_for_sockets_that_others_could_enter_is_refused(tmp_path, spoil):
+    home = Home(tmp_path / ("h" * 150))
+    folder = home.sockets()
+    try:
+        spoil(folder)
+        with pytest.raises(LakehouseError, match=f"{folder} is not a folder of yours alone.*Nothing was started"):
+            home.sockets()
+    finally:
+        folder.unlink() if folder.is_symlink() else folder.rmdir()

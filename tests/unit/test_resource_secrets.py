@@ -1,18 +1,31 @@
-"""Credentials from AWS Secrets Manager, in the layout that the deployment writes; on moto in this process."""
+"""Secrets of resources: from AWS Secrets Manager (moto, in this process), and in nothing that anybody sees."""
 
 import base64
+import importlib
 import json
+import pkgutil
+import re
+import traceback
 
 import boto3
+import dagster as dg
 import pytest
 from listener import Listener
 from moto import mock_aws
+from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
 
-from lakehouse.errors import ConfigError
+import resources
+from lakehouse.errors import ConfigError, LakehouseError
 from resources import secret
+from resources.build import SYSTEMS
+from resources.confluent_cloud import ConfluentCloud
 from resources.kafka import Kafka
+from resources.open_lineage import OpenLineage
+from resources.rest_catalog import RestCatalog
 from resources.schema_registry import SchemaRegistry
 from resources.snowflake import Snowflake
+from resources.spark import Spark
+from resources.webhook import Webhook
 
 HIDDEN = "a-hidden-value"
 KAFKA = {"bootstrap.servers": "pkc-1.example:9092", "sasl.username": "KEY", "sasl.password": HIDDEN}
@@ -83,3 +96,95 @@ def test_no_such_secret_and_one_of_another_kind_are_explained(client):
     with pytest.raises(ConfigError, match="has no bootstrap.servers") as failed:
         Kafka(secret=stored(client, "/registry", REGISTRY)).client_config()
     assert HIDDEN not in str(failed.value)
+
+
+def resource_classes():
+    """Every resource of the project, found as a newcomer's would be."""
+    for module in pkgutil.iter_modules(resources.__path__):
+        for value in vars(importlib.import_module(f"resources.{module.name}")).values():
+            if (
+                isinstance(value, type)
+                and issubclass(value, dg.ConfigurableResource)
+                and value.__module__ == (f"resources.{module.name}")
+            ):
+                yield value
+
+
+RESOURCES = sorted(set(resource_classes()), key=lambda resource: resource.__name__)
+SECRET_WORDS = {"secret", "token", "password", "credential", "key", "remote", "url", "uri", "endpoint"}
+NO_SECRETS = {
+    "api_key": "an id",
+    "secret": "a name in AWS Secrets Manager",
+    "private_key_path": "a path",
+    "ui_url": "a link in messages",
+}
+"""Fields whose names look like a secret's, and what they hold."""
+
+
+def is_marked(field):
+    return not field.repr and (field.json_schema_extra or {}).get("dagster__is_secret") is True
+
+
+def filled(resource):
+    """The resource with a canary wherever one may be: as a secret, and as the password in an address."""
+    given = {}
+    for name, field in resource.model_fields.items():
+        if is_marked(field):
+            is_address = re.search("url|uri|endpoint", name)
+            given[name] = f"http://user:{HIDDEN}@127.0.0.1:1" if is_address else HIDDEN
+        elif field.is_required():
+            given[name] = "x"
+    return resource(**given)
+
+
+def test_all_resources_are_looked_at():
+    assert set(SYSTEMS.values()) < set(RESOURCES)
+
+
+@pytest.mark.parametrize("resource", RESOURCES)
+def test_a_field_named_like_a_secret_is_marked_as_one(resource):
+    suspicious = {name for name in resource.model_fields if SECRET_WORDS & set(name.split("_"))}
+    # OpenLineage's key is the whole credential; elsewhere it is the id of one.
+    harmless = NO_SECRETS.keys() - ({"api_key"} if resource is OpenLineage else set())
+    unmarked = {name for name in suspicious - harmless if not is_marked(resource.model_fields[name])}
+    assert unmarked == set()
+
+
+@pytest.mark.parametrize("resource", RESOURCES)
+def test_no_resource_shows_its_secrets(resource):
+    built = filled(resource)
+    fields = resource.to_config_schema().as_field().config_type.fields
+    defaults = [field.default_value for field in fields.values() if field.default_provided]
+    shown = [repr(built), str(built), f"{built!s:>9}", repr(defaults)]
+    assert not any(HIDDEN in text for text in shown)
+    marked = {name for name, field in resource.model_fields.items() if is_marked(field)}
+    assert {name for name, field in fields.items() if field.is_secret} == marked
+
+
+EVENT = RunEvent(
+    eventTime="2026-01-01T00:00:00Z",
+    eventType=RunState.START,
+    run=Run("3f5e83fa-3480-44ff-99c5-ff943904e5e8"),
+    job=Job("namespace", "name"),
+    producer="https://example.com",
+)
+CALLS = {
+    "SchemaRegistry": lambda url: SchemaRegistry(url=url, api_key="KEY", api_secret=HIDDEN).latest("subject"),
+    "OpenLineage": lambda url: OpenLineage(url=url, api_key=HIDDEN).emit(EVENT),
+    "RestCatalog": lambda url: RestCatalog(uri=url, warehouse="w", credential=f"id:{HIDDEN}").registered("a", "b"),
+    "RestCatalog by another token endpoint": lambda url: RestCatalog(
+        uri="http://127.0.0.1:1", warehouse="w", client_id="id", client_secret=HIDDEN, oauth2_server_uri=url
+    ).registered("a", "b"),
+    "Webhook": lambda url: Webhook(url=url).send("headline"),
+    "Spark": lambda url: Spark(remote=f"sc://user:{HIDDEN}@127.0.0.1:1/;token={HIDDEN}").session({}),
+    "ConfluentCloud": lambda url: ConfluentCloud(api_key="KEY", api_secret=HIDDEN, url=url).environments().list(),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
+@pytest.mark.parametrize("address", ["http://user:{}@127.0.0.1:{}", "http://user:{}@bad host"])
+def test_no_error_quotes_the_password_in_an_address(call, address):
+    refusing = Listener(always=(403, "{}", {}))
+    with refusing.listening() as server, pytest.raises((LakehouseError, ValueError)) as failed:
+        call(address.format(HIDDEN, server.server_port))
+    assert HIDDEN not in "".join(traceback.format_exception(failed.value))
