@@ -122,6 +122,9 @@ def _scales(config: Config, topic: Topic, systems: Any, served: "Table") -> dict
     Raises: ConfigError when `sensitive` names no column; LakehouseError when the table is gone.
     """
     table = published_table(systems.catalog, config.namespace, topic.table)
+    if topic.sensitive and served.metadata.table_uuid != table.metadata.table_uuid:
+        # Of a table that was made anew, columns are not known by their ids.
+        return {}
     allowed = sensitive.shown(topic, table, served.schema())
     return {column: scale for column, scale in summed(served.schema()).items() if column in allowed}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 import dagster as dg
@@ -44,7 +45,11 @@ def topics_of(entry: Topic, instance: dg.DagsterInstance) -> list[Topic]:
     """The topics of an entry: itself, or those that a route has so far."""
     if not isinstance(entry, Route):
         return [entry]
-    found = (entry.routed(topic) for topic in instance.get_dynamic_partitions(f"topics_{entry.name}"))
+    found: list[Topic | None] = []
+    for name in instance.get_dynamic_partitions(f"topics_{entry.name}"):
+        # One that the route's template makes no table of any more keeps no other from being looked at.
+        with suppress(ConfigError):
+            found.append(entry.routed(name))
     return [topic for topic in found if topic]
 
 

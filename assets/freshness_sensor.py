@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from assets.freshness import numbers
 from assets.hops import hops_of, measure
 from assets.rest import SYSTEM as REST_CATALOG
 from lakehouse.config import Config
+from lakehouse.errors import ConfigError, Unreachable
 from lakehouse.freshness import CHECK, NAMES, Hop, first_stale, summary
 from lakehouse.markdown import escaped
 from lakehouse.topic import Topic
@@ -59,6 +61,7 @@ def freshness_sensor(config: Config) -> dg.SensorDefinition:
         cursor, began = _Cursor(**json.loads(context.cursor or "{}")), time.monotonic()
         events: list[AssetCheckEvaluation] = []
         requests: list[dg.RunRequest] = []
+        unnamed = _unnamed(config, systems)
         order = sorted(entries, key=lambda name: (name <= cursor.after, name))
         for name in order:
             entry = entries[name]
@@ -66,7 +69,7 @@ def freshness_sensor(config: Config) -> dg.SensorDefinition:
             found = [
                 measure(hop, config, topic, systems) for topic in topics_of(entry, context.instance) for hop in hops
             ]
-            events += _news(entry, hops, found, context.instance)
+            events += _news(entry, hops, [*found, *unnamed.get(name, ())], context.instance)
             requests += _mending(cursor, entry, hops, found, context.instance)
             cursor.after = name
             if time.monotonic() - began > BUDGET_SECONDS:
@@ -97,6 +100,17 @@ def freshness_sensor(config: Config) -> dg.SensorDefinition:
         return tick(context, kafka=kafka, catalog=catalog, glue=glue, snowflake=snowflake)
 
     return sensor(with_rest_catalog if is_configured(config, REST_CATALOG) else without)
+
+
+def _unnamed(config: Config, systems: Any) -> dict[str, list[Hop]]:
+    """By route, the topics that it matches and makes no table of: nothing takes them, and somebody has to be told."""
+    found: dict[str, list[Hop]] = {}
+    with suppress(Unreachable):  # which every hop says, too
+        for route, name, fault in config.matched(systems.kafka.topics() if config.routes else ()):
+            if isinstance(fault, ConfigError):
+                hop = Hop(name, "iceberg", route.max_lag_seconds, failure=str(fault))
+                found.setdefault(route.name, []).append(hop)
+    return found
 
 
 def _news(

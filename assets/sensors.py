@@ -11,6 +11,7 @@ from lakehouse.config import Config
 from lakehouse.errors import reason, trace
 from lakehouse.topic import Topic
 from resources.kafka import Kafka, Offsets
+from resources.readable import readable
 
 
 def topic_offsets_sensor(config: Config) -> dg.SensorDefinition:
@@ -28,9 +29,13 @@ def topic_offsets_sensor(config: Config) -> dg.SensorDefinition:
     )
     def topic_offsets(context: dg.SensorEvaluationContext, kafka: Kafka) -> dg.SensorResult:
         seen: dict[str, str] = json.loads(context.cursor or "{}")
-        entries = [(topic, None, topic.topic) for topic in config.topics.values()]
-        entries += _routed(config, kafka.topics() if config.routes else [])
-        there, unread = kafka.readable(sorted({topic for _, _, topic in entries}))
+        entries: list[tuple[Topic, str | None, str]] = [(topic, None, topic.topic) for topic in config.topics.values()]
+        for route, name, found in config.matched(kafka.topics() if config.routes else ()):
+            if isinstance(found, Topic):
+                entries.append((route, name, name))
+            else:
+                context.log.error(f"Topic '{name}' is left out. {found}")
+        there, unread = readable(kafka, sorted({topic for _, _, topic in entries}))
         for topic, error in unread.items():
             said = f"Topic '{topic}' is left out, and looked at again by the next tick: {reason(error)}"
             context.log.error(f"{said}\n{trace(error)}")
@@ -52,16 +57,6 @@ def topic_offsets_sensor(config: Config) -> dg.SensorDefinition:
         return dg.SensorResult(asset_events=events, dynamic_partitions_requests=new, cursor=json.dumps(seen))
 
     return topic_offsets
-
-
-def _routed(config: Config, names: list[str]) -> list[tuple[Topic, str | None, str]]:
-    """Each topic of a route as (route, partition, topic), by the first route that matches."""
-    found = {}
-    for route in config.routes.values():
-        for name in names:
-            if name not in config.topics and name not in found and route.routed(name):
-                found[name] = (route, name, name)
-    return list(found.values())
 
 
 def _news(seen: dict[str, str], name: str, offsets: Mapping[int, Offsets]) -> str | None:

@@ -28,6 +28,7 @@ from lakehouse.sensitive import unquoted
 from lakehouse.topic import Derived, Topic
 from resources.build import another
 from resources.kafka import Kafka
+from resources.readable import readable
 
 WORKERS = 2
 """Topics served at once: while one batch is committed, another is decoded."""
@@ -262,7 +263,7 @@ class Stream:
     def _poll(self, kafka: Kafka, names: Iterable[str]) -> None:
         """Note where topics end."""
         asked = {self.topics[name].topic: name for name in names}
-        found, faults = kafka.readable(list(asked))
+        found, faults = readable(kafka, list(asked))
         for topic, name in asked.items():
             if topic in faults:
                 # Its turn will say why, and keeps no other from being polled.

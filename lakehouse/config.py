@@ -51,11 +51,13 @@ class Config(Model):
     def topic(self, name: str) -> Topic:
         """The declared topic of that name.
 
-        Raises: ConfigError when there is none, with the nearest name.
+        Raises: ConfigError when there is none, with the nearest name, or when its route makes no table of it.
         """
         if name not in self.topics:
-            for topic in self.routed([name]):
-                return topic
+            for _, _, found in self.matched([name]):
+                if isinstance(found, ConfigError):
+                    raise found
+                return found
             raise ConfigError(f"Topic '{name}' is not declared in lakehouse.yaml.{did_you_mean(name, self.topics)}")
         return self.topics[name]
 
@@ -78,9 +80,24 @@ class Config(Model):
 
     def routed(self, names: Iterable[str]) -> Iterator[Topic]:
         """The topics of those names that routes have and no entry does, each by the first route that matches."""
+        yield from (found for _, _, found in self.matched(names) if isinstance(found, Topic))
+
+    def matched(self, names: Iterable[str]) -> Iterator[tuple[Route, str, Topic | ConfigError]]:
+        """Match names with routes: whoever may create a topic may give it a name that becomes no table, and the others
+        are taken all the same.
+
+        Yields:
+            The first route that matches, the name, and its topic, or why there is none.
+        """
         for name in names:
-            found = (route.routed(name) for route in self.routes.values() if name not in self.topics)
-            yield from [topic for topic in found if topic][:1]
+            for route in self.routes.values() if name not in self.topics else ():
+                try:
+                    found: Topic | ConfigError | None = route.routed(name)
+                except ConfigError as error:
+                    found = error
+                if found is not None:
+                    yield route, name, found
+                    break
 
     def text(self, file: str) -> str:
         """The content of a file that the configuration names, such as a schema."""

@@ -55,7 +55,8 @@ def standing(config: Config, names: Collection[str], there: Collection[str]) -> 
         for route in config.routes.values():
             known = partitions(route)
             assert known and known.name
-            instance.add_dynamic_partitions(known.name, [topic for topic in there if route.routed(topic)])
+            found = [name for of, name, topic in config.matched(there) if of is route and isinstance(topic, Topic)]
+            instance.add_dynamic_partitions(known.name, found)
         done = (
             dg.Definitions.merge(loaded, dg.Definitions(jobs=[job]))
             .resolve_job_def("check")

@@ -87,6 +87,8 @@ def check(topic: Topic, table: Table) -> None:
             `sensitive` names no column.
     """
     hidden = hidden_ids(topic, table)
+    if not hidden:
+        return
     within = {id_: field.field_id for field in table.schema().fields for id_ in _ids(field)}
     telling = [field.name for field in table.spec().fields if within.get(field.source_id) in hidden and _tells(field)]
     if telling:

@@ -37,7 +37,9 @@ def status(config: Config, systems: Any) -> list[TopicStatus]:
     """
     # One question for all: a Kafka that does not answer would be waited for once a topic.
     there = systems.kafka.topics()
-    return [_of(config, topic, systems) for topic in [*config.topics.values(), *config.routed(there)]]
+    found = [_of(config, topic, systems) for topic in [*config.topics.values(), *config.routed(there)]]
+    faults = ((name, fault) for _, name, fault in config.matched(there) if not isinstance(fault, Topic))
+    return [*found, *(TopicStatus(name, failure=str(fault)) for name, fault in faults)]
 
 
 def _of(config: Config, topic: Topic, systems: Any) -> TopicStatus:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assets.audit import CONSERVATION, KEY_NOT_NULL
 from lakehouse.config import Config
 from lakehouse.markdown import plain
 
@@ -37,6 +38,9 @@ def failure(instance: dg.DagsterInstance, asset: Collection[str], check: str = C
     )
     if not records or records[0].status.value == "SUCCEEDED" or records[0].event is None:
         return ""
+    if records[0].run_id and check != CHECK:
+        # What a run reports of its own is the run's to tell.
+        return ""
     made = instance.get_latest_materialization_event(key)
     if made is not None and made.run_id and made.timestamp > records[0].event.timestamp:
         return ""
@@ -65,6 +69,7 @@ def _reported(config: Config, names: Collection[str]) -> Iterator[tuple[tuple[st
         if entry is None or not (name in config.topics or entry.continuous):
             continue
         yield from (((hop, name), CHECK) for hop in HOPS)
-        yield from ((("iceberg", name), check) for check, one in entry.checks.items() if one.severity == "blocking")
+        blocking = [check for check, one in entry.checks.items() if one.severity == "blocking"]
+        yield from ((("iceberg", name), check) for check in (CONSERVATION, KEY_NOT_NULL, *blocking))
     if any(entry.continuous for entry in (*config.topics.values(), *config.routes.values())):
         yield KAFKA, CHECK

@@ -193,27 +193,6 @@ class Kafka(dg.ConfigurableResource):
             for topic, found in described.items()
         }
 
-    def readable(self, topics: Sequence[str]) -> tuple[dict[str, dict[int, Offsets]], dict[str, Exception]]:
-        """Read the offsets of the topics that exist; one that cannot be read keeps no other from being read.
-
-        Returns: as `offsets`; and by topic, why it could not be read.
-        Raises: Unreachable.
-        """
-        if not topics:
-            return {}, {}
-        try:
-            return self.offsets(list(self.describe(topics))), {}
-        except Unreachable:
-            raise
-        except Exception as error:
-            if len(topics) == 1:
-                return {}, {topics[0]: error}
-        # One bad topic among many costs a few requests more, and not one a topic.
-        half = len(topics) // 2
-        found, faults = self.readable(topics[:half])
-        more_found, more_faults = self.readable(topics[half:])
-        return found | more_found, faults | more_faults
-
     def offsets_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
         """The first offset by partition whose timestamp is at or after `timestamp_ms` (milliseconds since the epoch);
         the end of the partition where there is none.

@@ -15,6 +15,7 @@ from pydantic import Field, PrivateAttr
 
 from lakehouse.errors import Stalled, Unreachable
 from resources.hidden import hidden
+from resources.spark_logs import silence_failed_queries
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,6 +98,7 @@ class Spark(dg.ConfigurableResource):
         return self._session
 
     def _connect(self) -> SparkSession:
+        from dagster_pyspark import LazyPySparkResource
         from pyspark.errors import PySparkException
         from pyspark.sql.connect.client.retries import DefaultPolicy
         from pyspark.sql.connect.session import SparkSession
@@ -107,6 +109,7 @@ class Spark(dg.ConfigurableResource):
         where = channel.endpoint
         host, _, port = where.rpartition(":")
         check = "that the server is up (`lakehouse status`), and its address"
+        silence_failed_queries()
         session = None
         try:
             socket.create_connection((host.strip("[]"), int(port)), TIMEOUT_SECONDS).close()
@@ -115,6 +118,9 @@ class Spark(dg.ConfigurableResource):
             os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
             builder = SparkSession.builder.channelBuilder(channel)
             session = builder.getOrCreate() if self._shared else builder.create()
+            if self._shared:
+                # dagster-pyspark takes no channel, but finds the session of this process.
+                session = LazyPySparkResource(spark_config={"spark.remote": self.remote}).spark_session
             # By default the client tries for ten minutes, also to say goodbye to a server that is gone.
             session.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES, max_backoff=MAX_WAIT_MS)])
             if self._say:

@@ -73,7 +73,8 @@ def _jar(jar: Jar) -> Component:
     group, artifact, number, classifier, packaging = jar.coordinates
     qualifiers = {"classifier": classifier, "type": packaging if packaging != "jar" else ""}
     url = PackageURL("maven", group, artifact, number, {key: value for key, value in qualifiers.items() if value})
-    inside = (one for one in _inside(jar) if one != PackageURL("maven", group, artifact, number))
+    itself = {PackageURL("maven", group, artifact, number), PackageURL("generic", None, artifact, number)}
+    inside = _inside(jar) - itself
     return _component(url, hashes=[_sha256(jar.sha256)], components=_nested(url, inside))
 
 

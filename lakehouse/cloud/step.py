@@ -77,4 +77,5 @@ def beyond(permissions: Sequence[str]) -> str:
     Args:
         permissions: A phrase each, with the command or statement that removes it: `the inline policy 'x' (`…`)`.
     """
-    return f"also has, not from lakehouse and left alone: {'; '.join(permissions)}" if permissions else ""
+    found = "; ".join(permissions)
+    return f"has permissions that lakehouse did not give, and leaves alone: {found}" if found else ""

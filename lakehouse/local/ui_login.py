@@ -27,9 +27,11 @@ PAGE_HEADERS = (
         b"content-security-policy",
         b"default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'",
     ),
-    (b"referrer-policy", b"no-referrer"),
+    # A page's address can have the token in it: no other site gets it. With `no-referrer` browsers would hide from us
+    # that the form is our own.
+    (b"referrer-policy", b"same-origin"),
 )
-"""Of the pages of this module: they load nothing, and an address with a token in it is passed on to nobody."""
+"""Of the pages of this module."""
 
 
 def link(address: str, token: str) -> str:
@@ -113,10 +115,11 @@ def entered_page() -> str:
     """Return the page after a login.
 
     It leads on by itself. An HTTP redirect would count as a step of the site that had the link, a terminal in a browser
-    for example, and be refused.
+    for example, and be refused. The UI does not learn the address with the token from where it was entered.
     """
     return _page(
         "Logged in",
+        '<meta name="referrer" content="no-referrer">',
         f'<meta http-equiv="refresh" content="0;url={HOME_PAGE}">',
         f'<p><a href="{HOME_PAGE}">Continue to Dagster</a></p>',
     )

@@ -55,6 +55,8 @@ def removed(lake: Lake, name: str, it: Any) -> None:
             del state.catalogs[f"{cluster}/{it.id}"]
         case ["tableflow", _]:
             del state.tableflow_topics[f"{cluster}/{it.name}"]
+        case ["permissions"]:
+            """It only looks at what others made."""
         case _:
             raise AssertionError(f"not of Confluent: {name}")
 

@@ -34,7 +34,8 @@ def servers(home):
 
 def test_what_a_broker_acknowledged_before_its_disk_was_full_is_kept(home):
     local_stack.up(home, ["kafka"])
-    AdminClient(servers(home)).create_topics([NewTopic("t", 1)])["t"].result(20)
+    admin = AdminClient(servers(home))  # its answers are lost with it
+    admin.create_topics([NewTopic("t", 1)])["t"].result(20)
     broker = process.running(home)["kafka"].leader
     _, most = resource.prlimit(broker.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (ROOM_BYTES, most))

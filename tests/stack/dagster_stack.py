@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,15 +17,18 @@ DAGSTER = ("dagster-code", "dagster", "dagster-daemon")
 
 
 @contextmanager
-def dagster_of(stream: Stream, home: Home, folder: Path) -> Iterator[None]:
-    """Dagster with the topic as its whole lakehouse.yaml, which is written to `folder`."""
+def dagster_of(stream: Stream, home: Home, folder: Path, servers: Sequence[str] = DAGSTER) -> Iterator[None]:
+    """Dagster with the topic as its whole lakehouse.yaml, which is written to `folder`.
+
+    Without the daemon among `servers`, nothing runs but what a test runs.
+    """
     before = os.environ.get("LAKEHOUSE_CONFIG")
     os.environ["LAKEHOUSE_CONFIG"] = str(stream.declare(folder))
     try:
-        local_stack.up(home, DAGSTER)
+        local_stack.up(home, servers)
         yield
     finally:
-        for name in reversed(DAGSTER):
+        for name in reversed(servers):
             process.stop(name, home)
         os.environ.pop("LAKEHOUSE_CONFIG")
         if before is not None:

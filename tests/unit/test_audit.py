@@ -176,11 +176,17 @@ def test_a_jar_that_says_nothing_is_named_by_its_file(tmp_path):
 
 def test_the_bill_lists_wheels_jars_and_what_is_inside_of_them(tmp_path, monkeypatch):
     monkeypatch.setenv("LAKEHOUSE_CACHE", str(tmp_path / "cache"))
-    paths = ["org/x/fat/1/fat-1.jar", "io/x/app/2/app-2-all.tar.gz", "org/x/absent/1/absent-1.jar"]
+    paths = [
+        "org/x/fat/1/fat-1.jar",
+        "io/x/app/2/app-2-all.tar.gz",
+        "org/x/plain/1/plain-1.jar",
+        "org/x/absent/1/absent-1.jar",
+    ]
     lock = tmp_path / "jars.lock"
     lock.write_text("".join(f"some {number:064x} 1 {path}\n" for number, path in enumerate(paths)))
-    fat, archive, _ = (jar.path for jar in jars.locked(lock=lock))
+    fat, archive, plain, _ = (jar.path for jar in jars.locked(lock=lock))
     jar_file(fat, ("org.x", "fat", "1"), ("com.google.guava", "guava", "33.0"))
+    jar_file(plain)
     archive.parent.mkdir(parents=True)
     with tarfile.open(archive, "w:gz") as tar:
         listing = b"com.h2database:h2::jar:2.4.240\nio.x:lib:linux:jar:1\n"
@@ -203,4 +209,6 @@ def test_the_bill_lists_wheels_jars_and_what_is_inside_of_them(tmp_path, monkeyp
     assert "pkg:maven/org.apache.spark/spark-core_2.13@4.1.1" in urls  # of pyspark's own jars
     document = json.loads((tmp_path / "sbom.json").read_text())
     (jar,) = [one for one in document["components"] if one.get("purl") == "pkg:maven/org.x/fat@1"]
+    (simple,) = [one for one in document["components"] if one.get("purl") == "pkg:maven/org.x/plain@1"]
+    assert "components" not in simple  # it is not inside of itself
     assert jar["hashes"] == [{"alg": "SHA-256", "content": f"{0:064x}"}]

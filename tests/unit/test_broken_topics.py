@@ -10,12 +10,13 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 
 from assets.freshness_sensor import freshness_sensor
 from assets.sensors import topic_offsets_sensor
+from assets.streaming import chosen
 from lakehouse import console
 from lakehouse.config import Config
 from lakehouse.errors import LakehouseError, UnclearState, Unreachable
 from lakehouse.markdown import plain
 from lakehouse.status import status
-from lakehouse.topic import Topic
+from lakehouse.topic import Route, Topic
 from resources.kafka import Kafka, Offsets, TopicDescription
 
 NAMES = ("carts", "orders", "trades", "users")
@@ -28,8 +29,10 @@ class Brokers(Kafka):
 
     broken: ClassVar[dict[str, str]] = {}
 
+    NAMES: ClassVar[tuple[str, ...]] = NAMES
+
     def topics(self):
-        return list(NAMES)
+        return list(self.NAMES)
 
     def describe(self, topics):
         for topic in topics:
@@ -156,3 +159,21 @@ def test_of_a_kafka_that_does_not_answer_nothing_is_shown(config, systems):
     systems["kafka"] = Kafka(bootstrap_servers="127.0.0.1:1")
     with pytest.raises(Unreachable, match="Kafka does not answer"):
         status(config, SimpleNamespace(**systems))
+
+
+def test_a_topic_whose_name_becomes_no_table_is_told_of_and_stops_no_other(config, systems, instance):
+    """Whoever may create topics chooses their names."""
+    pattern = {"name": "all", "pattern": r"(?P<of>\w+)", "table": "{of}", "key": "id"}
+    route = Route.model_validate(pattern)
+    config = Config(namespace="shop", topics={}, routes={"all": route}, environments={})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Brokers, "NAMES", (*NAMES, "0bad"))
+        found = tick(topic_offsets_sensor(config), instance, systems)
+        assert [event.partition for event in found.asset_events] == list(NAMES)
+        for request in found.dynamic_partitions_requests:
+            instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
+        told = {e.asset_key.path[0]: e for e in tick(freshness_sensor(config), instance, systems).asset_events}
+        assert "0bad: topic → Iceberg could not be measured: Route 'all'" in plain(told["iceberg"].description)
+        shown = {one.topic: one.failure for one in status(config, SimpleNamespace(**systems))}
+        assert shown.keys() == {*NAMES, "0bad"} and shown["0bad"].startswith("Route 'all'")
+    assert [topic.name for topic in chosen(config, [], ["0bad", "users"])] == ["users"]

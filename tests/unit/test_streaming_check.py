@@ -139,6 +139,24 @@ def test_what_a_stream_reported_is_known_to_pipelines_until_it_or_a_run_says_oth
     assert failures(config, ["trades"]) == {}
 
 
+def test_an_audit_that_fails_in_a_stream_is_known_to_pipelines_and_one_of_a_run_is_the_runs_to_tell(instance, config):
+    def audited(passed):
+        return dg.AssetCheckEvaluation(dg.AssetKey(TABLE), "key_not_null", passed, description="2 rows without a key")
+
+    instance.report_runless_asset_event(audited(False))
+    assert failures(config, ["trades"]) == {("iceberg/trades", "key_not_null"): "2 rows without a key"}
+    instance.report_runless_asset_event(audited(True))
+    assert failures(config, ["trades"]) == {}
+
+    @dg.asset(key=list(TABLE), check_specs=[dg.AssetCheckSpec("key_not_null", asset=list(TABLE))])
+    def table():
+        yield dg.AssetCheckResult(passed=False)
+        raise dg.Failure("the audit failed", allow_retries=False)
+
+    assert not dg.materialize([table], instance=instance, raise_on_error=False).success
+    assert failures(config, ["trades"]) == {}
+
+
 def test_run_by_a_person_the_check_repeats_the_reason_and_a_run_of_the_table_ends_it(instance, config):
     definitions = topic_definitions(config, config.topics["trades"])
     kinds = {key for check in definitions.asset_checks for key in check.check_keys if key.name == CHECK}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from lakehouse.cloud.aws.service import AwsError
 from lakehouse.cloud.aws.step import EVERY_SECONDS, GONE_SECONDS, AwsStep
 from lakehouse.cloud.names import TAG
 from lakehouse.cloud.secrets import RECOVERY_DAYS
@@ -51,7 +52,12 @@ class KeptSecrets(AwsStep):
         """Delete them. For `RECOVERY_DAYS` each can be restored, as `lakehouse deploy create` does."""
         for name in it:
             if self._described(name):
-                self.service(SERVICE).find("delete_secret", SecretId=name, RecoveryWindowInDays=RECOVERY_DAYS)
+                try:
+                    self.service(SERVICE).find("delete_secret", SecretId=name, RecoveryWindowInDays=RECOVERY_DAYS)
+                except AwsError:
+                    # The client repeats a call whose answer was lost, and AWS refuses what is deleted already.
+                    if self._described(name):
+                        raise
         for name in it:
             wait_gone(
                 f"secret '{name}'",

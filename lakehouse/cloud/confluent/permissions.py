@@ -1,14 +1,13 @@
-"""What the service accounts may do beyond what the deployment gave them: told, and left alone."""
+"""What the service accounts may do beyond what the deployment gave them: reported and left alone."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from lakehouse.cloud.confluent.access import MANAGER_KEY, Role
 from lakehouse.cloud.step import Found, Step, beyond
 from resources.confluent.kafka import Acl
-from resources.confluent.organization import RoleBinding
 from resources.confluent_cloud import ConfluentCloud
 
 
@@ -32,45 +31,37 @@ class PermissionsStep(Step):
         accounts = (f"confluent/account/{purpose}" for purpose in self.purposes)
         return ("confluent/environment", *self.on, *accounts, MANAGER_KEY)
 
-    def find(self, found: Found) -> list[str]:
-        """Phrases for those that nobody declared. Never None: there is nothing to make."""
-        organization = found["confluent/environment"].organization_crn
-        bindings, acls = self.cloud.role_bindings(), self.cloud.acls(found["confluent/cluster"], found[MANAGER_KEY])
-        extra: list[str] = []
-        for purpose in self.purposes:
-            account = found[f"confluent/account/{purpose}"]
-            roles = {(each.role, each.crn(found, account)) for each in self.roles.get(purpose, ())}
-            allowed = [Acl(account.principal, *each) for each in self.allowed.get(purpose, ())]
-            extra += [
-                f"'{purpose}': {_role(binding)}"
-                for binding in bindings.below(organization, account.principal)
-                if (binding.role, binding.crn_pattern) not in roles
-            ]
-            extra += [f"'{purpose}': {_acl(acl)}" for acl in acls.list(account.principal) if acl not in allowed]
-        return extra
+    def find(self, found: Found) -> tuple[()]:
+        """Nothing, and never None: there is nothing to make. Rotation of keys thus asks for no permissions."""
+        return ()
 
-    def create(self, found: Found) -> list[str]:
+    def create(self, found: Found) -> tuple[()]:
         """Nothing: the steps of roles and ACLs give permissions."""
-        return self.find(found)
+        return ()
 
-    def remark(self, found: Found, it: list[str]) -> str:
-        """Name them, and where they are removed."""
-        return f"{beyond(it)} (remove them in Confluent Cloud under Accounts & access)" if it else ""
+    def remark(self, found: Found, it: tuple[()]) -> str:
+        """Name the permissions that nobody declared, and where they are removed."""
+        extra = [phrase for purpose in self.purposes for phrase in self._undeclared(found, purpose)]
+        return f"{beyond(extra)} (remove them in Confluent Cloud under Accounts & access)" if extra else ""
 
-    def delete(self, found: Found, it: list[str]) -> None:
+    def _undeclared(self, found: Found, purpose: str) -> Iterator[str]:
+        account = found[f"confluent/account/{purpose}"]
+        roles = {(each.role, each.crn(found, account)) for each in self.roles.get(purpose, ())}
+        allowed = [Acl(account.principal, *each) for each in self.allowed.get(purpose, ())]
+        organization = found["confluent/environment"].organization_crn
+        for binding in self.cloud.role_bindings().below(organization, account.principal):
+            if (binding.role, binding.crn_pattern) not in roles:
+                yield f"'{purpose}': role {binding.role} on {binding.crn_pattern} ({binding.id})"
+        for acl in self.cloud.acls(found["confluent/cluster"], found[MANAGER_KEY]).list(account.principal):
+            if acl not in allowed:
+                yield (
+                    f"'{purpose}': ACL {acl.permission} {acl.operation} on {acl.resource_type} "
+                    f"'{acl.resource_name}' ({acl.pattern_type}, host {acl.host})"
+                )
+
+    def delete(self, found: Found, it: tuple[()]) -> None:
         """Nothing: `kept` says why."""
 
-    def kept(self, found: Found, it: list[str]) -> str:
+    def kept(self, found: Found, it: tuple[()]) -> str:
         """Always."""
         return "go with the accounts"
-
-
-def _role(binding: RoleBinding) -> str:
-    return f"role {binding.role} on {binding.crn_pattern} ({binding.id})"
-
-
-def _acl(acl: Acl) -> str:
-    return (
-        f"ACL {acl.permission} {acl.operation} on {acl.resource_type} '{acl.resource_name}' ({acl.pattern_type}, "
-        f"host {acl.host})"
-    )
