@@ -99,7 +99,8 @@ class Proxy(http.server.BaseHTTPRequestHandler):
             )
             if request.get("VersionId") != found["Table"].get("VersionId"):
                 return self._answer(400, b'{"__type": "ConcurrentModificationException", "Message": "stale"}')
-        forwarded = urllib.request.Request(os.environ["AWS_ENDPOINT_URL"], body, dict(self.headers), method="POST")
+        headers = {name: value for name, value in self.headers.items() if name.lower() != "host"}
+        forwarded = urllib.request.Request(os.environ["AWS_ENDPOINT_URL"], body, headers, method="POST")
         try:
             with urllib.request.urlopen(forwarded) as answer:
                 status, content = answer.status, answer.read()
