@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from lakehouse.cloud.confluent.account_key import AccountKey, JoinedLayout, Layout
 from lakehouse.cloud.names import Names
-from lakehouse.cloud.secrets import CURRENT, Secrets
+from lakehouse.cloud.secrets import CURRENT, PENDING, Secrets
 from lakehouse.cloud.step import Found, Step
 from lakehouse.errors import LakehouseError
 from resources.confluent.api_keys import Scope
@@ -64,7 +64,9 @@ class KeyStep(Step):
     def create(self, found: Found) -> Key:
         kept = self.account_key(found)
         kept.delete_strays()
-        key = kept.make()
+        # A restored secret has a current version already, over which an earlier attempt may have put its key.
+        pending = kept.version(PENDING)
+        key = (kept.usable(pending) if pending else None) or kept.make()
         kept.store(key)
         return key
 
