@@ -1,4 +1,4 @@
-"""The check `streaming`: whether a stream can serve a table, with the reason where it cannot."""
+"""The check `streaming`: a stream can serve a table; where it cannot, the check has the reason."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from lakehouse.streamed import CHECK, KAFKA, failure
 from lakehouse.topic import Topic
 
 PATIENCE_SECONDS = 60.0
-"""So long what may heal by itself is nobody's business."""
+"""How long a failure that may heal by itself is not reported."""
 
 REPEAT_SECONDS = 600.0
 """A failure that lasts is reported again after so long: somebody may have run the check meanwhile."""
@@ -31,16 +31,15 @@ HOLDS = "No stream reports a failure"
 class _Fault:
     since: float
     reason: str = ""
-    is_told: bool = False
+    is_reported: bool = False
 
 
 @dataclass
 class _Asset:
-    """What is known of one asset. Of what a route has, `faults` are by topic; `told` are those reported last, None
-    before the first report."""
+    """What is known of one asset: `faults` by topic of a route, and those `reported` last (None before any report)."""
 
     faults: dict[str, _Fault] = field(default_factory=dict)
-    told: set[str] | None = None
+    reported: set[str] | None = None
     at: float = 0.0
 
 
@@ -64,34 +63,34 @@ class Verdicts:
         known, now = self._known(asset), self._clock()
         fault = known.faults.setdefault(part, _Fault(now))
         fault.reason = reason(error)
-        fault.is_told = fault.is_told or not heals(error) or now - fault.since >= PATIENCE_SECONDS
-        told = {part for part, fault in known.faults.items() if fault.is_told}
-        if told and (told != known.told or now - known.at >= REPEAT_SECONDS):
-            self._tell(asset, known, told)
+        fault.is_reported = fault.is_reported or not heals(error) or now - fault.since >= PATIENCE_SECONDS
+        failing = {part for part, fault in known.faults.items() if fault.is_reported}
+        if failing and (failing != known.reported or now - known.at >= REPEAT_SECONDS):
+            self._publish(asset, known, failing)
 
     def passed(self, asset: Sequence[str], part: str) -> None:
         """Note that this part of an asset's work was done."""
         known = self._known(asset)
         known.faults.pop(part, None)
-        told = {part for part, fault in known.faults.items() if fault.is_told}
-        if told != known.told and (told or not known.faults):
-            self._tell(asset, known, told)
+        failing = {part for part, fault in known.faults.items() if fault.is_reported}
+        if failing != known.reported and (failing or not known.faults):
+            self._publish(asset, known, failing)
 
     def _known(self, asset: Sequence[str]) -> _Asset:
         return self._assets.setdefault(tuple(asset), _Asset())
 
-    def _tell(self, asset: Sequence[str], known: _Asset, told: set[str]) -> None:
-        known.told, known.at = told, self._clock()
-        named = {part: known.faults[part].reason for part in sorted(told)[:MOST_NAMED]}
-        said = "; ".join(f"{part}: {why}" if part else why for part, why in named.items())
-        more = f"; and {len(told) - MOST_NAMED:,} more" if len(told) > MOST_NAMED else ""
+    def _publish(self, asset: Sequence[str], known: _Asset, failing: set[str]) -> None:
+        known.reported, known.at = failing, self._clock()
+        named = {part: known.faults[part].reason for part in sorted(failing)[:MOST_NAMED]}
+        text = "; ".join(f"{part}: {why}" if part else why for part, why in named.items())
+        more = f"; and {len(failing) - MOST_NAMED:,} more" if len(failing) > MOST_NAMED else ""
         self._report(
             AssetCheckEvaluation(
                 asset_key=dg.AssetKey(list(asset)),
                 check_name=CHECK,
-                passed=not told,
+                passed=not failing,
                 severity=dg.AssetCheckSeverity.ERROR,
-                description=escaped(f"{said}{more}") if told else HOLDS,
+                description=escaped(f"{text}{more}") if failing else HOLDS,
             )
         )
 
