@@ -11,6 +11,7 @@ from support import Stream
 
 from lakehouse.local import process
 from lakehouse.local import stack as local_stack
+from lakehouse.local.environment import environment
 from lakehouse.local.home import Home
 
 DAGSTER = ("dagster-code", "dagster", "dagster-daemon")
@@ -26,6 +27,8 @@ def dagster_of(stream: Stream, home: Home, folder: Path, servers: Sequence[str] 
     os.environ["LAKEHOUSE_CONFIG"] = str(stream.declare(folder))
     try:
         local_stack.up(home, servers)
+        # Another stack of these tests may have taken the port that was free when this one was started.
+        os.environ["LAKEHOUSE_UI_URL"] = environment(home)["LAKEHOUSE_UI_URL"]
         yield
     finally:
         for name in reversed(servers):
