@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from lakehouse import avro, checks, json_schema, naming, protobuf
+from lakehouse.budget import MAX_CHARACTERS
 from lakehouse.errors import SchemaError
-from lakehouse.schema import RegisteredSchema, Shape
+from lakehouse.schema import RegisteredSchema, SchemaType, Shape
 from lakehouse.topic import REGISTERED, Format, Topic
 from resources.schema_registry import SchemaRegistry
 
@@ -18,6 +20,32 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from spark.decode import Codec, Decoding
+
+
+TYPES: Mapping[Format, SchemaType] = {"avro": "AVRO", "json_schema": "JSON", "protobuf": "PROTOBUF"}
+"""What the registry calls a schema of a format."""
+
+FOREIGN_WRITERS = 64
+"""So many schemas of other subjects decode besides the topic's own: each is a part of every query."""
+
+EXAMINED_CHARACTERS = 10 * MAX_CHARACTERS
+"""Of all schemas of other subjects that are parsed or compiled at one time."""
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """How much the registry is asked about schema ids that the topic does not have: the number of ids, and for how many
+    seconds. Whoever produces a record chooses its id, so that a batch may name millions."""
+
+    ids: int
+    seconds: float
+
+
+BATCH = Lookup(64, 60)
+"""For each batch, again and again."""
+
+BY_HAND = Lookup(10_000, 600)
+"""For what somebody started, such as `lakehouse redrive`."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +61,17 @@ class Side:
 
 @dataclass(frozen=True)
 class Formats:
-    """Both sides of a topic's messages, and schema ids: `others` of record types that are not this topic's, `unfit` of
-    versions that do not say what the columns are."""
+    """Both sides of a topic's messages. `foreign` are schemas of other subjects, which are the first of the value's
+    versions. Of schema ids, `others` are of record types that are not this topic's, `unfit` of versions that do not say
+    what the columns are, and `absent` of no usable schema, where the registry was not asked about every other."""
 
     topic: Topic
     value: Side
     key: Side | None
+    foreign: tuple[RegisteredSchema, ...] = ()
     others: frozenset[int] = frozenset()
     unfit: frozenset[int] = frozenset()
+    absent: frozenset[int] | None = None
 
     @property
     def struct(self) -> StructType:
@@ -87,6 +118,7 @@ class Formats:
             registered=self.topic.value_format in REGISTERED,
             others=self.others,
             unfit=self.unfit,
+            absent=self.absent,
             several=bool(self.topic.record),
             metadata=tuple(self.topic.metadata.names),
             quarantine=self._quarantine(),
@@ -111,30 +143,84 @@ def formats(registry: SchemaRegistry, topic: Topic) -> Formats:
     return Formats(topic, value, key)
 
 
-def with_foreign_writers(registry: SchemaRegistry, known: Formats, decoded: DataFrame) -> Formats:
-    """The formats, extended by schemas that records name by id though they are not of the topic's subject.
+def with_foreign_writers(registry: SchemaRegistry, known: Formats, decoded: DataFrame, lookup: Lookup) -> Formats:
+    """Extend the formats by schemas that records name by id though they are not of the topic's subject.
 
-    Where the topic holds several record types, a schema of another type makes its records another table's.
+    Where the topic holds several record types, a schema of another type makes its records another table's. Ids beyond
+    the limits are never taken for unknown: `absent` then tells which are.
 
-    Parameters: `decoded` as `known` decoded it.
-    Raises: Unreachable when the registry does not answer: that is never "unknown".
+    Args:
+        registry: the schema registry.
+        known: the formats so far, which say of every id that they do not have that it is unknown.
+        decoded: the records, as `known` decoded them.
+        lookup: how much the registry is asked.
+
+    Raises:
+        Unreachable: The registry does not answer: that is never "unknown".
     """
     from spark.decode import foreign_schema_ids
 
-    found = [schema for id_ in foreign_schema_ids(decoded) if (schema := registry.by_id(id_)) is not None]
-    others = known.others | {schema.id for schema in found if not _is_of(known.topic, schema)}
-    mine = [schema for schema in found if schema.id not in others and _is_harmless(known.topic, schema)]
-    if not mine:
-        return replace(known, others=others)
+    assert known.absent is None
+    # Where records are kept, an answer of a minute ago will do: `lakehouse redrive` asks again.
+    answered = registry.not_found() if lookup == BATCH and known.topic.errors == "log" else frozenset()
+    named = foreign_schema_ids(decoded, lookup.ids + 1, answered)
+    beyond = len(named) > lookup.ids
+    foreign, others, absent = list(known.foreign), set(known.others), set(answered)
+    examined, used = 0, sum(schema.characters for schema in foreign)
+    deadline = time.monotonic() + lookup.seconds
+    schemas = {id_: _foreign(registry, id_, deadline) for id_ in named[: lookup.ids]}
+    for id_, schema in schemas.items():
+        if schema is None:
+            absent.add(id_)
+            continue
+        examined += schema.characters
+        if examined > EXAMINED_CHARACTERS:
+            beyond = True
+        elif not _is_readable(schema):
+            absent.add(id_)
+        elif not _is_of(known.topic, schema):
+            others.add(id_)
+        elif not _is_harmless(known.topic, schema):
+            absent.add(id_)
+        elif len(foreign) == FOREIGN_WRITERS or used + schema.characters > MAX_CHARACTERS:
+            beyond = True
+        else:
+            foreign.append(schema)
+            used += schema.characters
+    found = replace(known, others=frozenset(others), absent=frozenset(absent) if beyond else None)
+    if len(foreign) == len(known.foreign):
+        return found
     # What the columns are is said by the topic's own subject alone.
-    was = known.value
-    value = side(known.topic.value_format, (*mine, *was.versions), known.topic.record, was.read_by)
-    return replace(known, others=others, value=value)
+    own, read_by = known.value.versions[len(known.foreign) :], known.value.read_by
+    value = side(known.topic.value_format, (*foreign, *own), known.topic.record, read_by)
+    return replace(found, foreign=tuple(foreign), value=value)
+
+
+def _foreign(registry: SchemaRegistry, id_: int, deadline: float) -> RegisteredSchema | None:
+    """The schema of an id; None where there is none, or it refers to more than is read."""
+    try:
+        return registry.by_id(id_, deadline)
+    except SchemaError:
+        return None
+
+
+def _is_readable(schema: RegisteredSchema) -> bool:
+    """Whether it can be told of which record type a schema is."""
+    try:
+        if schema.type == "PROTOBUF":
+            protobuf.compiled(schema)
+        else:
+            json.loads(schema.text)
+    except (SchemaError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def _is_harmless(topic: Topic, schema: RegisteredSchema) -> bool:
     """Whether records of a schema that somebody registered elsewhere may be decoded: one that could be no table, such
     as one that contains itself, may cost more than there is."""
+    if schema.type != TYPES.get(topic.value_format):
+        return False
     try:
         side(topic.value_format, [schema], topic.record)
     except SchemaError:
@@ -216,7 +302,9 @@ def _is_of(topic: Topic, schema: RegisteredSchema) -> bool:
     if schema.type == "PROTOBUF":
         return protobuf.has(schema, topic.record)
     parsed = json.loads(schema.text)
+    if not isinstance(parsed, dict):
+        return False
     if schema.type == "JSON":
         return parsed.get("title") == topic.record
-    name = ".".join(part for part in (parsed.get("namespace"), parsed["name"]) if part)
-    return topic.record in (name, parsed["name"])
+    name, namespace = parsed.get("name"), parsed.get("namespace")
+    return topic.record in (name, f"{namespace}.{name}" if namespace else name)

@@ -230,7 +230,7 @@ class _Run:
 
     def publish(self) -> Published:
         from assets.audit import AuditFailed, audit
-        from assets.codecs import with_foreign_writers
+        from assets.codecs import BATCH, with_foreign_writers
 
         began = time.monotonic()
         table = self._table()
@@ -238,8 +238,9 @@ class _Run:
         branch, written = self._stage(table)
         if written.unknown_schema:
             known = self.formats
-            self.formats = with_foreign_writers(self.registry, known, self._decoded())
-            if self.formats != known:
+            self.formats = with_foreign_writers(self.registry, known, self._decoded(), BATCH)
+            # Which of the dead letters nobody looked up changes no row.
+            if replace(self.formats, absent=None) != known:
                 fingerprints.check(table, self.topic, self.formats)
                 branch, written = self._stage(table.refresh())
         counts = self._with_policy(written)
@@ -354,17 +355,19 @@ class _Run:
         """Publish the batch's dead letters, before the batch itself.
 
         Their table remembers offsets too: a batch that is tried again after a crash adds only what is not there yet.
+        That may be a record that was a row the first time, where a check, a policy or the registry changed since.
         """
         from spark import dead_letters
 
         name = naming.dead_letter_table(self.topic.table)
         table = self.catalog.ensure_table(self.namespace, name, dead_letters.schema())
         rest = beyond(self.batch, last_batch(table))
-        if not rest.offsets:
+        decoded, start = self._decoded(headers=True), self.batch.start
+        letters = dead_letters.new(decoded, self.namespace, name, self.topic, rest.start, start)
+        if not rest.offsets and letters.isEmpty():
             return
         base = table.current_snapshot()
         branch = self.staging.branch(table)
         with self.staging.undisturbed(name, branch):
-            target = self._target(name, branch, rest)
-            dead_letters.append(self._decoded(headers=True), target, self.topic, self.topic.table, rest.start)
+            dead_letters.append(letters, self._target(name, branch, rest))
             self.catalog.publish(table.refresh(), branch, base.snapshot_id if base else None)

@@ -74,7 +74,7 @@ def redrive(namespace: str, topic: Topic, systems: Systems) -> Redriven:
 
     Raises: UnclearState when a table with one row a key would need records that the log no longer has.
     """
-    from assets.codecs import with_foreign_writers
+    from assets.codecs import BY_HAND, with_foreign_writers
     from spark import dead_letters
     from spark.decode import decode
 
@@ -89,7 +89,9 @@ def redrive(namespace: str, topic: Topic, systems: Systems) -> Redriven:
     # One snapshot for every step: a letter that comes meanwhile must not be marked as landed.
     letters = dead_letters.waiting(spark, namespace, name, snapshot.snapshot_id, topic)
     known = _formats(namespace, topic, systems)
-    known = with_foreign_writers(systems.schema_registry, known, decode(letters, known.decoding()))
+    known = with_foreign_writers(systems.schema_registry, known, decode(letters, known.decoding()), BY_HAND)
+    # A letter that nobody looked up is one more that stays.
+    known = replace(known, absent=None)
     decoded = decode(letters, known.decoding())
     first = dead_letters.first_offsets(decoded)
     tried, landing = dead_letters.tally(decoded)
@@ -143,8 +145,11 @@ def _within(wanted: Batch, log: Log) -> Batch:
 def again(
     namespace: str, topic: Topic, systems: Systems, known: Formats, wanted: Batch, branch: str | None
 ) -> Replayed:
-    """Write the rows of a range again, all of them in one publication; with a branch, to that and not to main."""
-    from assets.codecs import with_foreign_writers
+    """Write the rows of a range again, all of them in one publication; with a branch, to that and not to main.
+
+    Raises: LakehouseError when records name more schemas than are looked up: one of them may be the newest of its key.
+    """
+    from assets.codecs import BY_HAND, with_foreign_writers
     from spark.decode import decode
     from spark.records import read_range
 
@@ -159,7 +164,12 @@ def again(
         rest = replace(rest, start=piece.end)
     for records in pieces:
         # A record whose schema is not known yet may be the newest of its key.
-        known = with_foreign_writers(systems.schema_registry, known, decode(records, known.decoding()))
+        known = with_foreign_writers(systems.schema_registry, known, decode(records, known.decoding()), BY_HAND)
+        if known.absent is not None:
+            raise LakehouseError(
+                f"Records of '{topic.name}' name more schema ids that it does not have than are looked up at a time. "
+                f"Nothing was changed. Replay a smaller range"
+            )
     decoded = [decode(records, known.decoding()) for records in pieces]
     said = {"start": dict(wanted.start), "end": dict(wanted.end)}
     written, snapshot_id = _publish(namespace, topic, systems, known, said, wanted.start, decoded, branch)

@@ -5,10 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from lakehouse import naming
 from lakehouse.topic import Topic
 from resources.catalog import Catalog
+
+COLUMNS = (
+    "error_timestamp",
+    "error_reason",
+    "error_message",
+    "error_details",
+    "source_record.topic",
+    "source_record.partition",
+    "source_record.offset",
+)
+"""What is read of the table: no record's bytes."""
 
 
 @dataclass(frozen=True)
@@ -33,28 +45,48 @@ class Waiting:
 
 
 def waiting(catalog: Catalog, namespace: str, topic: Topic, newest: int) -> Waiting:
-    """What waits. All letters' reasons are read, and `newest` of the letters are shown.
+    """What waits. Of all letters, reasons and places are read, part by part, and none of their bytes.
 
-    Raises: Unreachable.
+    Args:
+        catalog: has the table of dead letters.
+        namespace: the table's.
+        topic: whose letters are counted.
+        newest: how many of them are shown.
+
+    Raises:
+        Unreachable: The catalog does not answer.
     """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     table = catalog.load(namespace, naming.dead_letter_table(catalog.current(namespace, topic).table))
     if table is None or table.current_snapshot() is None:
         return Waiting({}, [])
-    columns = ("error_timestamp", "error_reason", "error_message", "error_details", "source_record")
-    rows = table.scan(row_filter="redriven_timestamp IS NULL", selected_fields=columns).to_arrow()
-    rows = rows.filter(
-        [name == topic.topic for name in rows["source_record"].combine_chunks().field("topic").to_pylist()]
-    )
-    letters = [
-        Letter(
-            row["source_record"]["partition"],
-            row["source_record"]["offset"],
-            row["error_reason"],
-            dict(row["error_details"] or ()).get("check", ""),
-            row["error_message"],
-            len(row["source_record"]["value"] or b""),
-            row["error_timestamp"],
+    scan = table.scan(row_filter="redriven_timestamp IS NULL", selected_fields=COLUMNS)
+    counts: Counter[str] = Counter()
+    found: list[Letter] = []
+    for batch in scan.to_arrow_batch_reader():
+        letters = batch.filter(pc.equal(pc.struct_field(batch["source_record"], "topic"), topic.topic))
+        details = letters["error_details"]
+        check, size = (
+            pc.map_lookup(details, pa.scalar(key, details.type.key_type), "first") for key in ("check", "bytes")
         )
-        for row in rows.sort_by([("error_timestamp", "descending")]).to_pylist()
-    ]
-    return Waiting(dict(Counter(letter.check or letter.reason for letter in letters)), letters[:newest])
+        for group in pc.value_counts(pc.coalesce(check, letters["error_reason"])).to_pylist():
+            counts[group["values"]] += group["counts"]
+        rows = pa.table([*letters.columns, check, size], [*letters.schema.names, "check", "bytes"])
+        rows = rows.sort_by([("error_timestamp", "descending")]).slice(0, newest)
+        found = sorted([*found, *map(_letter, rows.to_pylist())], key=lambda letter: letter.at, reverse=True)[:newest]
+    return Waiting(dict(counts.most_common()), found)
+
+
+def _letter(row: dict[str, Any]) -> Letter:
+    place = row["source_record"]
+    return Letter(
+        place["partition"],
+        place["offset"],
+        row["error_reason"],
+        row["check"] or "",
+        row["error_message"],
+        int(row["bytes"] or 0),
+        row["error_timestamp"],
+    )

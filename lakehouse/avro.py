@@ -7,11 +7,11 @@ Iceberg table specification, "Appendix A: Avro". docs/types.md has the table of 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.budget import MAX_DEPTH, Budget, require_json
 from lakehouse.columns import distinct
 from lakehouse.errors import SchemaError
 from lakehouse.schema import RegisteredSchema, Shape
@@ -31,13 +31,8 @@ MAX_PRECISION = 38
 LONG_DIGITS, LONG_BYTES = 18, 8
 """Up to so many digits a decimal is a long in Spark (org.apache.spark.sql.types.Decimal), which has so many bytes."""
 
-# A schema comes from whoever may register one: it must not cost more memory or stack than an honest schema does.
-MAX_BYTES = 1_000_000
-MAX_DEPTH = 64
-MAX_FIELDS = 2_000
 MAX_BRANCHES = 64
-JSON_LEVELS = 4
-"""A level of types takes at most this many of JSON: record, its fields, a field, a union."""
+"""Of a union."""
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 LOSSY = frozenset({("int", "float"), ("long", "float"), ("long", "double")})
@@ -153,15 +148,24 @@ class _Types:
         texts = [text for _, text in schema.references] + [schema.text]
         types = _Types()
         try:
-            _bounded(texts)
+            require_json("Avro", texts)
             for text in texts:
                 types.root = types._type(json.loads(text), "", 1)
+            types.require_bounded()
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise SchemaError(f"The Avro schema is not valid: {type(error).__name__} {error}. Correct it") from error
         return types
 
     def text(self) -> str:
         return json.dumps(self._whole(self.root, set()))
+
+    def require_bounded(self) -> None:
+        """Expand the types as columns will be, and count.
+
+        Raises:
+            SchemaError: There are too many, or a record contains itself.
+        """
+        self._expand(self.root, Budget("Avro"), [])
 
     def record(self, name: Any) -> dict[str, Any] | None:
         """The record of that name; None for any other type."""
@@ -219,6 +223,33 @@ class _Types:
             ]
         return full
 
+    def _expand(self, type_: Any, budget: Budget, open_: list[str]) -> None:
+        """Count a type and what is in it. `open_` are the records it is in."""
+        branches = _branches(type_)
+        if len(branches) > 1:
+            budget.spend_field(len(branches))
+        for branch in branches:
+            definition = self.plain(branch)
+            match definition["type"]:
+                case "enum":
+                    budget.spend_entries(len(definition["symbols"]))
+                case "array":
+                    budget.spend_field()
+                    with budget.level():
+                        self._expand(definition["items"], budget, open_)
+                case "map":
+                    budget.spend_field(2)
+                    with budget.level():
+                        self._expand(definition["values"], budget, open_)
+                case "record":
+                    name = definition["name"]
+                    if name in open_:
+                        raise SchemaError(f"Avro record '{name}' contains itself; Iceberg has no recursive types")
+                    budget.spend_field(len(definition["fields"]))
+                    with budget.level():
+                        for field_ in definition["fields"]:
+                            self._expand(field_["type"], budget, [*open_, name])
+
     def _whole(self, type_: Any, defined: set[str]) -> Any:
         """The type with each named type defined where it is first used."""
         match type_:
@@ -239,23 +270,6 @@ class _Types:
             case {"type": "map"}:
                 return {**type_, "values": self._whole(type_["values"], defined)}
         return type_
-
-
-def _bounded(texts: Sequence[str]) -> None:
-    """Size and nesting, measured before any parser recurses.
-
-    Raises: SchemaError.
-    """
-    if (size := sum(len(text.encode()) for text in texts)) > MAX_BYTES:
-        raise SchemaError(f"The Avro schema has {size:,} bytes with its references, more than {MAX_BYTES:,}. Split it")
-    for text in texts:
-        depth = 0
-        for bracket in re.finditer(r'"(?:[^"\\]|\\.)*"|[\[{]|([\]}])', text):
-            if bracket.group().startswith('"'):
-                continue
-            depth += -1 if bracket.group(1) else 1
-            if depth > MAX_DEPTH * JSON_LEVELS:
-                raise SchemaError(f"The Avro schema nests deeper than {MAX_DEPTH} types. Flatten it")
 
 
 def _full(name: str, namespace: str) -> str:
@@ -279,6 +293,7 @@ def _read(schemas: Sequence[RegisteredSchema]) -> _Types:
             # A former name that another field has now: Avro would find two fields of one name in the writer.
             if aliases := [alias for alias in renamed.pop("aliases", ()) if alias not in names]:
                 renamed["aliases"] = aliases
+    newest.require_bounded()
     return newest
 
 
@@ -390,25 +405,22 @@ class _Columns:
         self.types = types
         self.former: dict[str, tuple[str, ...]] = {}
         self.fields = 0
-        self.open: list[str] = []
 
     def shape(self) -> Shape:
-        return Shape(self.struct(self.types.named[self.types.root], ""), self.former)
+        try:
+            return Shape(self.struct(self.types.named[self.types.root], ""), self.former)
+        except (KeyError, TypeError, ValueError) as error:
+            # An attribute has a value of another type than Avro gives it, such as a number as `doc`.
+            raise SchemaError(f"The Avro schema is not valid: {type(error).__name__} {error}. Correct it") from error
 
     def next_id(self) -> int:
         """Field ids are replaced when the table has its own; here they need only differ."""
         self.fields += 1
-        if self.fields > MAX_FIELDS:
-            raise SchemaError(f"The Avro schema has more than {MAX_FIELDS:,} fields. Split the record")
         return self.fields
 
     def struct(self, record: Mapping[str, Any], path: str) -> StructType:
         from pyiceberg.types import NestedField, StructType
 
-        name = record["name"]
-        if name in self.open:
-            raise SchemaError(f"Avro record '{name}' contains itself; Iceberg has no recursive types")
-        self.open.append(name)
         fields = []
         for column in record["fields"]:
             at = f"{path}{column['name']}"
@@ -416,7 +428,6 @@ class _Columns:
                 self.former[at] = tuple(aliases)
             type_ = self.type(column["type"], at)
             fields.append(NestedField(self.next_id(), column["name"], type_, required=False, doc=column.get("doc")))
-        self.open.pop()
         if not fields and path:
             raise SchemaError(
                 f"The Avro record at '{path.rstrip('.')}' has no fields, and Iceberg has no empty structs"

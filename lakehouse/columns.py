@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.budget import MAX_NESTING, Budget, require_nesting
 from lakehouse.errors import SchemaError
 from lakehouse.metadata import COMMENTS, internal
 
@@ -19,19 +20,34 @@ def table_schema(topic: Topic, value: StructType, key: StructType | None) -> Sch
     """The schema of a topic's table, every column optional, with fresh field ids.
 
     Parameters: `value` and `key` are the columns of the two sides of a message; where both have one, it is the value's.
-    Raises: SchemaError when two columns have one name (upper and lower case are one).
+    Raises: SchemaError when two columns have one name (upper and lower case are one), or there are too many.
     """
     from pyiceberg.schema import Schema, assign_fresh_schema_ids
     from pyiceberg.types import NestedField
 
     own = {field.name: field for field in value.fields}
     fields = [*value.fields, *(field for field in (key.fields if key else ()) if field.name not in own)]
+    require_nesting("table's", max(map(_nesting, (field.field_type for field in fields)), default=0), MAX_NESTING)
+    Budget("combined key and value").spend_field(assign_fresh_schema_ids(Schema(*fields)).highest_field_id)
     types = _metadata_types()
     for name, comment in COMMENTS.items():
         if table_name := topic.metadata.names.get(internal(name)):
             fields.append(NestedField(1, table_name, types[name], required=False, doc=comment))
     distinct(fields)
     return assign_fresh_schema_ids(Schema(*fields))
+
+
+def _nesting(type_: IcebergType) -> int:
+    from pyiceberg.types import ListType, MapType, StructType
+
+    match type_:
+        case StructType():
+            return 1 + max((_nesting(field.field_type) for field in type_.fields), default=0)
+        case ListType():
+            return 1 + _nesting(type_.element_type)
+        case MapType():
+            return 1 + max(_nesting(type_.key_type), _nesting(type_.value_type))
+    return 0
 
 
 def distinct(fields: Sequence[NestedField]) -> None:

@@ -11,15 +11,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from lakehouse.budget import (
+    MAX_DEPTH,
+    MAX_JSON_NESTING,
+    Budget,
+    nesting,
+    require_fields,
+    require_json,
+    require_nesting,
+)
 from lakehouse.columns import distinct
 from lakehouse.errors import SchemaError
 from lakehouse.schema import RegisteredSchema, Shape
 
 if TYPE_CHECKING:
     from pyiceberg.types import IcebergType, StructType
-
-MAX_BYTES, MAX_DEPTH = 1_000_000, 64
-"""Of a schema's text with its references, and of the types in it."""
 
 Kind = Literal["string", "text", "date", "timestamp", "long", "double", "boolean", "struct", "list", "map"]
 """`text` is any JSON value as its text; a `map` has string keys."""
@@ -57,6 +63,8 @@ def reader(schemas: Sequence[RegisteredSchema]) -> tuple[Field, ...]:
     fields = versions[-1]
     for older in reversed(versions[:-1]):
         fields = _merged(fields, older)
+    require_fields("JSON", fields)
+    require_nesting("JSON", nesting(fields), MAX_JSON_NESTING)
     return fields
 
 
@@ -101,52 +109,57 @@ class _Schema:
     """One walk over a schema and what it refers to."""
 
     def __init__(self, schema: RegisteredSchema):
-        texts = [text for _, text in schema.references] + [schema.text]
-        if sum(map(len, texts)) > MAX_BYTES:
-            raise SchemaError(f"The JSON Schema has more than {MAX_BYTES:,} characters with its references. Split it")
+        require_json("JSON", [schema.text, *(text for _, text in schema.references)])
         try:
             self.whole = json.loads(schema.text)
             self.files = {name: json.loads(text) for name, text in schema.references}
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise SchemaError(f"The JSON Schema is not valid JSON: {error}. Correct it") from error
         self.open: list[tuple[int, str]] = []
+        self.budget = Budget("JSON")
 
     def root(self) -> tuple[Field, ...]:
-        field = self.field("", self.whole, self.whole, False, 0)
+        try:
+            field = self.field("", self.whole, self.whole, False)
+        except (TypeError, ValueError, AttributeError) as error:
+            # A keyword has a value of another type than JSON Schema gives it.
+            raise SchemaError(f"The JSON Schema is not valid: {error}. Correct it") from error
         if field.kind != "struct":
             raise SchemaError("The JSON Schema is of no object with properties, so it has no columns")
         return field.fields
 
-    def field(self, name: str, schema: Any, file: Any, required: bool, depth: int) -> Field:
+    def field(self, name: str, schema: Any, file: Any, required: bool) -> Field:
         """Parameters: `file` is the document that local references of `schema` are in."""
-        if depth > MAX_DEPTH:
-            raise SchemaError(f"The JSON Schema nests deeper than {MAX_DEPTH} types. Flatten it")
         if not isinstance(schema, dict):
             return Field(name, "text", required=required)
-        if "$ref" in schema:
-            return self.referred(name, schema["$ref"], file, required, depth)
-        comment = schema.get("description")
-        if "allOf" in schema:
-            schema = self.all_of(schema, file, depth)
-        nullable, only = _without_null(schema)
-        if nullable:
-            required = False
-        if only is not schema:
-            return replace(self.field(name, only, file, required, depth + 1), comment=comment)
-        kind, fields = self.kind(schema, file, depth)
+        self.budget.spend_entries(_keywords(schema))
+        with self.budget.level():
+            if "$ref" in schema:
+                return self.referred(name, schema["$ref"], file, required)
+            comment = schema["description"] if isinstance(schema.get("description"), str) else None
+            if "allOf" in schema:
+                schema = self.all_of(schema, file)
+            nullable, only = _without_null(schema)
+            if nullable:
+                required = False
+            if only is not schema:
+                return replace(self.field(name, only, file, required), comment=comment)
+            kind, fields = self.kind(schema, file)
         return Field(name, kind, fields, required, comment)
 
-    def kind(self, schema: dict[str, Any], file: Any, depth: int) -> tuple[Kind, tuple[Field, ...]]:
+    def kind(self, schema: dict[str, Any], file: Any) -> tuple[Kind, tuple[Field, ...]]:
         type_ = schema.get("type", "object" if "properties" in schema else None)
         match type_:
             case "object" if schema.get("properties"):
-                required = set(schema.get("required", ()))
-                items = schema["properties"].items()
-                return "struct", tuple(self.field(n, s, file, n in required, depth + 1) for n, s in items)
+                required, properties = set(schema.get("required", ())), schema["properties"]
+                self.budget.spend_field(len(properties))
+                return "struct", tuple(self.field(n, s, file, n in required) for n, s in properties.items())
             case "object" if isinstance(schema.get("additionalProperties"), dict):
-                return "map", (self.field("value", schema["additionalProperties"], file, False, depth + 1),)
+                self.budget.spend_field()
+                return "map", (self.field("value", schema["additionalProperties"], file, False),)
             case "array" if isinstance(schema.get("items"), dict) and "prefixItems" not in schema:
-                return "list", (self.field("element", schema["items"], file, False, depth + 1),)
+                self.budget.spend_field()
+                return "list", (self.field("element", schema["items"], file, False),)
             case "string":
                 return FORMATS.get(schema.get("format", ""), "string"), ()
             case str() if type_ in SCALARS:
@@ -154,7 +167,7 @@ class _Schema:
         values = schema.get("enum", [schema["const"]] if "const" in schema else [0])
         return ("string" if all(isinstance(value, str) for value in values) else "text"), ()
 
-    def referred(self, name: str, reference: str, file: Any, required: bool, depth: int) -> Field:
+    def referred(self, name: str, reference: str, file: Any, required: bool) -> Field:
         """A `$ref` into this document or one registered beside it; nothing is fetched from anywhere."""
         document, _, pointer = reference.partition("#")
         if document and document not in self.files:
@@ -162,36 +175,48 @@ class _Schema:
         file = self.files[document] if document else file
         if (id(file), pointer) in self.open:
             raise SchemaError(f"JSON Schema '{reference}' refers to itself; Iceberg has no recursive types")
+        self.budget.spend_entries(pointer.count("/"))
         found = file
         for part in pointer.strip("/").split("/") if pointer.strip("/") else ():
             found = found.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
         if found is None:
             raise SchemaError(f"The JSON Schema refers to '{reference}', where nothing is. Correct it")
         self.open.append((id(file), pointer))
-        field = self.field(name, found, file, required, depth + 1)
+        field = self.field(name, found, file, required)
         self.open.pop()
         return field
 
-    def all_of(self, schema: dict[str, Any], file: Any, depth: int) -> dict[str, Any]:
+    def all_of(self, schema: dict[str, Any], file: Any) -> dict[str, Any]:
         """The schema with the properties of everything that it is all of."""
-        if depth > MAX_DEPTH:
-            raise SchemaError(f"The JSON Schema nests deeper than {MAX_DEPTH} types, or refers to itself. Flatten it")
-        merged = {key: value for key, value in schema.items() if key != "allOf"}
+        parts = [{key: value for key, value in schema.items() if key != "allOf"}]
         for part in schema["allOf"]:
             for _ in range(MAX_DEPTH):
                 if not isinstance(part, dict) or not str(part.get("$ref", "")).startswith("#/"):
                     break
+                self.budget.spend_entries(part["$ref"].count("/"))
                 found = file
                 for step in part["$ref"][2:].split("/"):
                     found = found.get(step, {}) if isinstance(found, dict) else {}
                 part = found
             if not isinstance(part, dict):
                 continue
-            part = self.all_of(part, file, depth + 1) if "allOf" in part else part
-            merged["properties"] = {**part.get("properties", {}), **merged.get("properties", {})}
-            merged["required"] = [*merged.get("required", ()), *part.get("required", ())]
-            merged |= {key: value for key, value in part.items() if key not in merged}
+            self.budget.spend_entries(_keywords(part))
+            with self.budget.level():
+                parts.append(self.all_of(part, file) if "allOf" in part else part)
+        merged: dict[str, Any] = {}
+        properties: dict[str, Any] = {}
+        # What comes first wins.
+        for part in reversed(parts):
+            merged |= part
+            properties |= part.get("properties", {})
+        required = [name for part in parts for name in part.get("required", ())]
+        merged |= {"properties": properties, "required": required}
         return {key: value for key, value in merged.items() if value or key not in ("properties", "required")}
+
+
+def _keywords(schema: dict[str, Any]) -> int:
+    """How much one schema says at its own level: its keywords, and what each of them lists."""
+    return sum(1 + (len(value) if isinstance(value, dict | list) else 0) for value in schema.values())
 
 
 def _without_null(schema: dict[str, Any]) -> tuple[bool, Any]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
+from lakehouse.budget import Budget, require_characters, require_fields
 from lakehouse.columns import distinct
 from lakehouse.errors import SchemaError
 from lakehouse.protobuf_compiler import compile_sources, require_plain_names
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 
 JSON = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue")
 WRAPPERS = "BoolValue BytesValue DoubleValue FloatValue Int32Value Int64Value StringValue UInt32Value UInt64Value"
-
-MAX_CHARACTERS = 1_000_000
-"""Of a schema's text together with its references, before anything reads it."""
 
 Kind = Literal[
     "int", "long", "decimal", "float", "double", "boolean", "string", "binary", "enum", "struct", "timestamp", "json",
@@ -104,12 +102,13 @@ def reader(schemas: Sequence[RegisteredSchema], record: str = "") -> tuple[Field
     fields = message_fields(schemas[-1], record)
     for older in reversed(schemas[:-1]):
         fields = _merged(fields, message_fields(older, record))
+    require_fields("Protobuf", fields)
     return fields
 
 
 def message_fields(schema: RegisteredSchema, record: str = "") -> tuple[Field, ...]:
     """The fields of a message in one version of its schema."""
-    return _fields(message(schema, record), ())
+    return _Walk().fields(message(schema, record))
 
 
 def message(schema: RegisteredSchema, record: str = "") -> Descriptor:
@@ -169,12 +168,7 @@ def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> FileDescrip
     from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
     from google.protobuf.message import DecodeError
 
-    characters = len(text) + sum(len(referenced) for _, referenced in references)
-    if characters > MAX_CHARACTERS:
-        raise SchemaError(
-            f"The Protobuf schema has {characters:,} characters with its references; at most {MAX_CHARACTERS:,} are"
-            " compiled. Split it, or remove comments"
-        )
+    require_characters("Protobuf", len(text) + sum(len(referenced) for _, referenced in references))
     try:
         # A client may register the descriptor itself in place of its source.
         root = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
@@ -194,55 +188,72 @@ def _varint(n: int) -> bytes:
     return out + bytes([n])
 
 
-def _fields(descriptor: Descriptor, open_: tuple[str, ...]) -> tuple[Field, ...]:
-    if descriptor.full_name in open_:
-        raise SchemaError(f"Protobuf message '{descriptor.full_name}' contains itself; Iceberg has no recursive types")
-    return tuple(_field(field, (*open_, descriptor.full_name)) for field in descriptor.fields)
+class _Walk:
+    """One walk over the fields of a message and the messages in it."""
 
+    def __init__(self) -> None:
+        self.open: list[str] = []
+        self.budget = Budget("Protobuf")
 
-def _field(field: FieldDescriptor, open_: tuple[str, ...]) -> Field:
-    if field.is_repeated:
+    def fields(self, descriptor: Descriptor) -> tuple[Field, ...]:
+        name = descriptor.full_name
+        if name in self.open:
+            raise SchemaError(f"Protobuf message '{name}' contains itself; Iceberg has no recursive types")
+        self.budget.spend_field(len(descriptor.fields))
+        self.open.append(name)
+        with self.budget.level():
+            found = tuple(self.field(field) for field in descriptor.fields)
+        self.open.pop()
+        return found
+
+    def field(self, field: FieldDescriptor) -> Field:
+        if not field.is_repeated:
+            return self.one(field)
         entry = field.message_type
         if entry is not None and entry.GetOptions().map_entry:
-            return Field(field.name, field.number, "map", tuple(_one(f, open_) for f in entry.fields))
-        return Field(field.name, field.number, "list", (replace(_one(field, open_), name="element", number=1),))
-    return _one(field, open_)
+            self.budget.spend_field(2)
+            return Field(field.name, field.number, "map", tuple(self.one(part) for part in entry.fields))
+        self.budget.spend_field()
+        return Field(field.name, field.number, "list", (replace(self.one(field), name="element", number=1),))
 
-
-def _one(field: FieldDescriptor, open_: tuple[str, ...]) -> Field:
-    """A field as if it were not repeated."""
-    kinds: dict[int, Kind] = {
-        field.TYPE_INT32: "int",
-        field.TYPE_SINT32: "int",
-        field.TYPE_SFIXED32: "int",
-        field.TYPE_INT64: "long",
-        field.TYPE_SINT64: "long",
-        field.TYPE_SFIXED64: "long",
-        field.TYPE_UINT32: "long",
-        field.TYPE_FIXED32: "long",
-        field.TYPE_UINT64: "decimal",
-        field.TYPE_FIXED64: "decimal",
-        field.TYPE_FLOAT: "float",
-        field.TYPE_DOUBLE: "double",
-        field.TYPE_BOOL: "boolean",
-        field.TYPE_STRING: "string",
-        field.TYPE_BYTES: "binary",
-    }
-    if kind := kinds.get(field.type):
-        return Field(field.name, field.number, kind)
-    if field.type == field.TYPE_ENUM:
-        symbols = tuple((value.number, value.name) for value in field.enum_type.values)
-        return Field(field.name, field.number, "enum", symbols=symbols)
-    if field.type == field.TYPE_GROUP:
-        raise SchemaError(f"Protobuf field '{field.full_name}' is a group, which is not read. Make it a message")
-    of = field.message_type.full_name
-    if of == "google.protobuf.Timestamp":
-        return Field(field.name, field.number, "timestamp")
-    if of in JSON:
-        return Field(field.name, field.number, "json", message=of)
-    if of in [f"google.protobuf.{name}" for name in WRAPPERS.split()]:
-        return replace(_one(field.message_type.fields_by_name["value"], open_), name=field.name, number=field.number)
-    return Field(field.name, field.number, "struct", _fields(field.message_type, open_), message=of)
+    def one(self, field: FieldDescriptor) -> Field:
+        """A field as if it were not repeated."""
+        kinds: dict[int, Kind] = {
+            field.TYPE_INT32: "int",
+            field.TYPE_SINT32: "int",
+            field.TYPE_SFIXED32: "int",
+            field.TYPE_INT64: "long",
+            field.TYPE_SINT64: "long",
+            field.TYPE_SFIXED64: "long",
+            field.TYPE_UINT32: "long",
+            field.TYPE_FIXED32: "long",
+            field.TYPE_UINT64: "decimal",
+            field.TYPE_FIXED64: "decimal",
+            field.TYPE_FLOAT: "float",
+            field.TYPE_DOUBLE: "double",
+            field.TYPE_BOOL: "boolean",
+            field.TYPE_STRING: "string",
+            field.TYPE_BYTES: "binary",
+        }
+        if kind := kinds.get(field.type):
+            return Field(field.name, field.number, kind)
+        if field.type == field.TYPE_ENUM:
+            self.budget.spend_entries(len(field.enum_type.values))
+            symbols = tuple((value.number, value.name) for value in field.enum_type.values)
+            return Field(field.name, field.number, "enum", symbols=symbols)
+        if field.type == field.TYPE_GROUP:
+            raise SchemaError(f"Protobuf field '{field.full_name}' is a group, which is not read. Make it a message")
+        of = field.message_type.full_name
+        if of == "google.protobuf.Timestamp":
+            return Field(field.name, field.number, "timestamp")
+        if of in JSON:
+            return Field(field.name, field.number, "json", message=of)
+        wrapped = field.message_type.fields_by_name.get("value")
+        if wrapped is not None and of in [f"google.protobuf.{name}" for name in WRAPPERS.split()]:
+            # Whoever registers a schema may define a wrapper of its own, even one that contains itself.
+            with self.budget.level():
+                return replace(self.one(wrapped), name=field.name, number=field.number)
+        return Field(field.name, field.number, "struct", self.fields(field.message_type), message=of)
 
 
 def _merged(newer: tuple[Field, ...], older: tuple[Field, ...]) -> tuple[Field, ...]:

@@ -28,6 +28,11 @@ class RegisteredSchema:
     references: tuple[tuple[str, str], ...] = ()
 
     @property
+    def characters(self) -> int:
+        """The size of the text together with its references."""
+        return len(self.text) + sum(len(text) for _, text in self.references)
+
+    @property
     def fingerprint(self) -> str:
         """Tells two schemas apart, however a registry spaces them: 16 hexadecimal digits."""
         said = (self.type, *(part for reference in self.references for part in reference), self.text)

@@ -47,7 +47,7 @@ class ClientCredentials:
         form = {"grant_type": "client_credentials", "scope": self.scope}
         form |= {"client_id": self.client_id, "client_secret": self.client_secret}
         try:
-            answer = requests.post(self.token_uri, data=form, timeout=TIMEOUT_SECONDS)
+            answer = requests.post(self.token_uri, data=form, timeout=TIMEOUT_SECONDS, allow_redirects=False)
         except requests.RequestException as error:
             raise Unreachable(self.system, self.token_uri, check, type(error).__name__) from error
         if answer.status_code >= 500:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
@@ -9,7 +11,8 @@ from typing import TYPE_CHECKING, ClassVar
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from lakehouse.errors import LakehouseError, Unreachable
+from lakehouse.budget import MAX_DEPTH, MAX_REFERENCES, require_characters
+from lakehouse.errors import LakehouseError, SchemaError, Unreachable
 from lakehouse.schema import RegisteredSchema, SchemaType
 from resources.hidden import hidden
 from resources.secret import values
@@ -18,6 +21,10 @@ if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 TIMEOUT_SECONDS = 10
+NOT_FOUND_SECONDS = 60
+"""How long "not found" is remembered: the id may be registered at any time."""
+MOST_NOT_FOUND = 1_000
+"""So many answers of "not found" are remembered, the newest."""
 NOT_FOUND = 404
 URL, USER_INFO = "schema.registry.url", "schema.registry.basic.auth.user.info"
 
@@ -39,6 +46,7 @@ class SchemaRegistry(dg.ConfigurableResource):
     )
 
     _client: tuple[dict[str, object], SchemaRegistryClient] | None = PrivateAttr(default=None)
+    _not_found: dict[int, float] = PrivateAttr(default_factory=dict)
 
     @property
     def address(self) -> str:
@@ -109,34 +117,78 @@ class SchemaRegistry(dg.ConfigurableResource):
             found = [client.get_version(subject, version) for version in client.get_versions(subject)]
             return {version.schema_id: self._resolved(version.schema_id, version.schema) for version in found}
 
-    def by_id(self, id_: int) -> RegisteredSchema | None:
-        """The schema of an id under any subject, or None when the registry says that there is none.
+    def by_id(self, id_: int, deadline: float = math.inf) -> RegisteredSchema | None:
+        """Fetch the schema of an id under any subject, and all that it refers to.
 
-        Raises: Unreachable.
+        Args:
+            id_: the schema id.
+            deadline: until when requests may begin, as `time.monotonic` counts.
+
+        Returns:
+            The schema, or None when the registry says that there is none.
+
+        Raises:
+            SchemaError: The schema refers to more than is read, or to itself.
+            Unreachable: The registry does not answer, or not before the deadline.
         """
         from confluent_kafka.schema_registry import SchemaRegistryError
 
         with self._explained():
             try:
-                return self._resolved(id_, self.client().get_schema(id_))
+                self._require_time(deadline)
+                return self._resolved(id_, self.client().get_schema(id_), deadline)
             except SchemaRegistryError as error:
-                if error.http_status_code == NOT_FOUND:
-                    return None
-                raise
+                if error.http_status_code != NOT_FOUND:
+                    raise
+                self._not_found.pop(id_, None)
+                self._not_found[id_] = time.monotonic()
+                for oldest in list(self._not_found)[:-MOST_NOT_FOUND]:
+                    del self._not_found[oldest]
+                return None
 
-    def _resolved(self, id_: int, schema: Schema) -> RegisteredSchema:
-        """The schema with what it refers to, fetched depth first."""
+    def not_found(self) -> frozenset[int]:
+        """The ids that the registry had no schema of when it was asked, less than NOT_FOUND_SECONDS ago."""
+        since = time.monotonic() - NOT_FOUND_SECONDS
+        return frozenset(id_ for id_, asked in self._not_found.items() if asked > since)
+
+    def _resolved(self, id_: int, schema: Schema, deadline: float = math.inf) -> RegisteredSchema:
+        """The schema with what it refers to, fetched depth first.
+
+        Raises: SchemaError; Unreachable.
+        """
         texts: dict[str, str] = {}
+        open_: list[str] = []
+        type_ = schema.schema_type or "AVRO"
+        characters = 0
 
         def collect(of: Schema) -> None:
+            nonlocal characters
+            characters += len(of.schema_str)
+            require_characters(type_, characters)
             for reference in of.references or ():
-                if reference.name not in texts:
-                    referred = self.client().get_version(reference.subject, reference.version).schema
-                    collect(referred)
-                    texts[reference.name] = referred.schema_str
+                if reference.name in texts:
+                    continue
+                if reference.name in open_:
+                    raise SchemaError(f"Schema {id_} refers to itself by way of '{reference.name}'. Correct it")
+                if len(texts) + len(open_) == MAX_REFERENCES or len(open_) == MAX_DEPTH:
+                    raise SchemaError(
+                        f"Schema {id_} refers to more than {MAX_REFERENCES} schemas, or through more than {MAX_DEPTH} "
+                        f"to the last of them. Combine some of them"
+                    )
+                self._require_time(deadline)
+                referred = self.client().get_version(reference.subject, reference.version).schema
+                open_.append(reference.name)
+                collect(referred)
+                open_.pop()
+                texts[reference.name] = referred.schema_str
 
         collect(schema)
-        return RegisteredSchema(id_, schema.schema_str, schema.schema_type or "AVRO", tuple(texts.items()))
+        return RegisteredSchema(id_, schema.schema_str, type_, tuple(texts.items()))
+
+    def _require_time(self, deadline: float) -> None:
+        if time.monotonic() > deadline:
+            check = "its load and rate limits"
+            raise Unreachable("The schema registry", self.address, check, "it answers too slowly")
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

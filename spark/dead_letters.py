@@ -7,7 +7,6 @@ headers as a list, since Kafka repeats keys, and with the schema id, the number 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -16,9 +15,9 @@ from pyspark.sql import functions as F
 from lakehouse import naming
 from lakehouse.batch import Positions
 from lakehouse.topic import Topic
+from spark.conditions import every, some
 from spark.decode import REASONS
 from spark.derive import published
-from spark.records import is_new
 from spark.write import Target, with_properties
 
 if TYPE_CHECKING:
@@ -84,17 +83,43 @@ def schema() -> Schema:
     return assign_fresh_schema_ids(Schema(*columns))
 
 
-def append(decoded: DataFrame, target: Target, topic: Topic, affected: str, since: Positions) -> None:
-    """Append the records that have a reason, bytes intact.
+def new(decoded: DataFrame, namespace: str, table: str, topic: Topic, since: Positions, start: Positions) -> DataFrame:
+    """The records that have a reason, bytes intact, as the dead letters that the table lacks.
 
-    Parameters: `decoded` with headers; `affected` is the table that lacks them; `since` are first offsets by partition:
-    records before are left out.
+    Args:
+        decoded: the records of a batch, with headers.
+        namespace: of the table of dead letters.
+        table: its name.
+        topic: the topic's entry in lakehouse.yaml, with the table that lacks the records.
+        since: first offsets by partition of which the table has no letters at all. It may lack letters of earlier ones:
+            what was a row in a batch that was not published may be none now.
+        start: first offsets by partition of the batch.
     """
     # Without that policy, what does not decode is skipped, and quarantine is all there is to keep.
     kept = F.col("__reason" if topic.errors == "log" else "__check").isNotNull()
-    letters = decoded.filter(kept & ~F.col("__filtered") & is_new(since))
-    with with_properties(decoded.sparkSession, target):
-        letters.select(*_columns(target.namespace, topic, affected)).writeTo(target.path).append()
+    records = decoded.filter(kept & ~F.col("__filtered"))
+    if since != start:
+        record = F.col("source_record")
+        there = decoded.sparkSession.table(naming.spark_table(namespace, table)).filter(record["topic"] == topic.topic)
+        # A topic that was made anew has the same offsets, but not at the same time.
+        there = there.select(*(record[name].alias(name) for name in ("partition", "offset", "timestamp")))
+        there = there.filter(_is_within(start, since))
+        same = [F.col(f"kafka_{name}").eqNullSafe(there[name]) for name in there.columns]
+        records = records.join(there, every(same), "left_anti")
+    return records.select(*_columns(namespace, topic))
+
+
+def append(letters: DataFrame, target: Target) -> None:
+    """Append dead letters to a branch of their table."""
+    with with_properties(letters.sparkSession, target):
+        letters.writeTo(target.path).append()
+
+
+def _is_within(start: Positions, end: Positions) -> Column:
+    """Whether `partition` and `offset` are from `start` (inclusive) to `end` (exclusive)."""
+    partition, offset = F.col("partition"), F.col("offset")
+    inside = [(partition == p) & (offset >= start[p]) & (offset < o) for p, o in end.items() if o > start[p]]
+    return some([F.lit(False), *inside])
 
 
 def waiting(spark: SparkSession, namespace: str, table: str, snapshot_id: int, topic: Topic) -> DataFrame:
@@ -113,7 +138,7 @@ def between(
     letters = spark.table(naming.spark_table(namespace, table)).filter(F.col("source_record.topic") == topic.topic)
     partition, offset = F.col("source_record.partition"), F.col("source_record.offset")
     inside = [(partition == p) & offset.between(since.get(p, 0), upto[p] - 1) for p in upto]
-    return letters.filter(reduce(lambda a, b: a | b, inside)).orderBy(partition, offset).toArrow()
+    return letters.filter(some([F.lit(False), *inside])).orderBy(partition, offset).toArrow()
 
 
 def places(letters: DataFrame) -> DataFrame:
@@ -157,7 +182,7 @@ def mark(decoded: DataFrame, namespace: str, table: str, topic: Topic) -> None:
     )
 
 
-def _columns(namespace: str, topic: Topic, affected: str) -> list[Column]:
+def _columns(namespace: str, topic: Topic) -> list[Column]:
     reason = F.col("__reason")
     record = F.struct(
         F.lit(topic.topic).alias("topic"),
@@ -183,7 +208,7 @@ def _columns(namespace: str, topic: Topic, affected: str) -> list[Column]:
         F.lit("table").alias("affected_type"),
         F.lit(naming.CATALOG).alias("affected_catalog"),
         F.lit(namespace).alias("affected_database"),
-        F.lit(affected).alias("affected_name"),
+        F.lit(topic.table).alias("affected_name"),
         record.alias("source_record"),
         F.when(framed, named).alias("schema_id"),
         F.lit(1).alias("attempts"),

@@ -7,7 +7,7 @@ is Confluent's: a zero byte, the schema id as four bytes big endian, then the bo
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Literal, Protocol
@@ -30,7 +30,7 @@ Mode = Literal["append", "dedup", "upsert", "debezium"]
 REASONS = {
     "null_value": "The value is null, and an append table has no row for it",
     "not_framed": "The value is not in the Confluent wire format: a zero byte and a 4-byte schema id come first",
-    "unknown_schema": "The registry knows no schema of the id in the value",
+    "unknown_schema": "The registry knows no schema of the id in the value that could be this table's",
     "undecodable": "The value does not decode with the schema of its id",
     "bad_key": "A key column is missing: the message key cannot be read, or the value holds null",
     "no_row": "The change event holds no row after the change",
@@ -38,6 +38,8 @@ REASONS = {
     "unknown_operation": "The change event's operation is none that changes one row",
     "check": "The row fails a check that quarantines it",
     "unfit_schema": "The value does not decode, and its schema is one that does not fit the table",
+    "schema_limit": "The registry was not asked about the schema id in the value: records of the batch name too many "
+    "that the topic does not have. `lakehouse redrive` asks about it",
 }
 """Why a record is a dead letter: a stable code and a sentence. New ones go last: tables hold their numbers."""
 
@@ -130,7 +132,8 @@ class Decoding:
 
     `key` is the codec of message keys where they are decoded. `key_columns` must not be null. `columns` are the
     table's own columns. `several` says that the topic holds records of other types too, `others` are those of their
-    schema ids that are known. `unfit` are those of versions that do not fit the table. `metadata` are metadata columns
+    schema ids that are known. `unfit` are those of versions that do not fit the table. `absent` are ids that the
+    registry has no usable schema of, where it was not asked about every other one too. `metadata` are metadata columns
     by their internal names. `quarantine` are checks by name: conditions in SQL under which a row is no row.
     """
 
@@ -142,6 +145,7 @@ class Decoding:
     registered: bool = True
     others: frozenset[int] = frozenset()
     unfit: frozenset[int] = frozenset()
+    absent: frozenset[int] | None = None
     several: bool = False
     metadata: tuple[str, ...] = ("kafka_partition", "kafka_offset", "kafka_timestamp", "kafka_schema_id")
     quarantine: Mapping[str, str] = field(default_factory=dict)
@@ -176,8 +180,7 @@ def decode(records: DataFrame, how: Decoding) -> DataFrame:
     if how.several:
         filtered |= F.coalesce(how.value.other(data), F.lit(False))
     if how.others:
-        ids = [id_.to_bytes(4, "big") for id_ in sorted(how.others)]
-        filtered |= how.value.framed(data) & F.substring(data, 2, 4).isin(ids)
+        filtered |= how.value.framed(data) & _names_one_of(how.others, data)
     faults = [(~rows.empty & fault, reason) for fault, reason in _value_faults(how, data)]
     faults += rows.faults
     if how.key:
@@ -301,6 +304,8 @@ def _value_faults(how: Decoding, data: Column) -> list[tuple[Column, str]]:
     """What can be wrong with a value's bytes, in the order in which it is told."""
     schema_id, undecoded = F.col("kafka_schema_id"), _undecoded(how.value, "v")
     unknown = [(schema_id.isNull(), "unknown_schema")] if how.registered else []
+    if how.absent is not None:
+        unknown.insert(0, (schema_id.isNull() & ~_names_one_of(how.absent, data), "schema_limit"))
     unfit = [(schema_id.isin(*how.unfit) & undecoded, "unfit_schema")] if how.unfit else []
     return [
         (data.isNull(), "null_value"),
@@ -309,6 +314,13 @@ def _value_faults(how: Decoding, data: Column) -> list[tuple[Column, str]]:
         *unfit,
         (undecoded, "undecodable"),
     ]
+
+
+def _names_one_of(ids: Collection[int], data: Column) -> Column:
+    """Whether a framed value names one of the schema ids."""
+    if not ids:
+        return F.lit(False)
+    return F.substring(data, 2, 4).isin([id_.to_bytes(4, "big") for id_ in sorted(ids)])
 
 
 def _undecoded(codec: Codec, struct: str) -> Column:
@@ -340,8 +352,17 @@ def first_faults(decoded: DataFrame, limit: int = 5) -> list[tuple[int, int, str
     return [(row["kafka_partition"], row["kafka_offset"], REASONS[row["__reason"]]) for row in rows]
 
 
-def foreign_schema_ids(decoded: DataFrame) -> list[int]:
-    """The schema ids of records whose reason is `unknown_schema`."""
-    frame = F.substring(F.col("__value"), 2, 4)
-    unknown = decoded.filter(F.col("__reason") == "unknown_schema").select(frame.alias("frame")).distinct()
-    return [int.from_bytes(row["frame"], "big") for row in unknown.collect()]
+def foreign_schema_ids(decoded: DataFrame, most: int, known: Collection[int] = ()) -> list[int]:
+    """The schema ids of records whose reason is `unknown_schema`, those of the most records first.
+
+    Args:
+        decoded: records as `decode` answers them.
+        most: how many ids to return. Whoever produces chooses ids, so that there may be as many as records.
+        known: ids to leave out.
+    """
+    value = F.col("__value")
+    unknown = decoded.filter((F.col("__reason") == "unknown_schema") & ~_names_one_of(known, value))
+    counted = unknown.groupBy(F.substring(value, 2, 4).alias("frame")).count()
+    # The frame makes the choice among equals, and so the decision about a record, the same each time.
+    first = counted.orderBy(F.col("count").desc(), "frame").limit(most).select("frame")
+    return [int.from_bytes(row["frame"], "big") for row in first.collect()]

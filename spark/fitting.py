@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from decimal import Decimal
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from lakehouse.avro import LONG_DIGITS
+from spark.conditions import every
 
 if TYPE_CHECKING:
     from pyiceberg.types import IcebergType
@@ -22,30 +22,42 @@ def fit(column: Column, type_: IcebergType) -> Column | None:
     Longer decimals need no look: Spark refuses what they cannot hold. Shorter ones it cuts to 64 bits without a word,
     and text it takes as it comes, so that readers of the file would fail (Parquet, LogicalTypes: STRING is UTF-8).
     """
+    return every(list(_conditions(column, type_)))
+
+
+def _conditions(column: Column, type_: IcebergType) -> Iterator[Column]:
     from pyiceberg.types import DecimalType, ListType, MapType, StringType, StructType
 
     match type_:
         case DecimalType() if type_.precision <= LONG_DIGITS:
             most = Decimal(10) ** (type_.precision - type_.scale)
-            return F.coalesce(F.abs(column) < F.lit(most), F.lit(True))
+            yield F.coalesce(F.abs(column) < F.lit(most), F.lit(True))
         case StringType():
-            return F.coalesce(F.is_valid_utf8(column), F.lit(True))
+            yield F.coalesce(F.is_valid_utf8(column), F.lit(True))
         case StructType():
-            return _every(fit(column[field.name], field.field_type) for field in type_.fields)
+            for field in type_.fields:
+                yield from _conditions(column[field.name], field.field_type)
         case ListType():
-            return _all(column, type_.element_type)
+            yield from _each(column, type_.element_type)
         case MapType():
-            sides = (F.map_keys(column), type_.key_type), (F.map_values(column), type_.value_type)
-            return _every(_all(*side) for side in sides)
-    return None
+            yield from _each(F.map_keys(column), type_.key_type)
+            yield from _each(F.map_values(column), type_.value_type)
 
 
-def _all(items: Column, type_: IcebergType) -> Column | None:
-    if fit(F.lit(None), type_) is None:
-        return None
-    return F.coalesce(F.forall(items, lambda item: fit(item, type_)), F.lit(True))
+def _each(items: Column, type_: IcebergType) -> Iterator[Column]:
+    if _is_looked_at(type_):
+        yield F.coalesce(F.forall(items, lambda item: fit(item, type_)), F.lit(True))
 
 
-def _every(conditions: Iterable[Column | None]) -> Column | None:
-    found = [condition for condition in conditions if condition is not None]
-    return reduce(lambda a, b: a & b, found) if found else None
+def _is_looked_at(type_: IcebergType) -> bool:
+    """Whether there is something to look at in values of the type, without building what looks."""
+    from pyiceberg.types import DecimalType, ListType, MapType, StringType, StructType
+
+    match type_:
+        case StructType():
+            return any(_is_looked_at(field.field_type) for field in type_.fields)
+        case ListType():
+            return _is_looked_at(type_.element_type)
+        case MapType():
+            return _is_looked_at(type_.key_type) or _is_looked_at(type_.value_type)
+    return isinstance(type_, StringType) or (isinstance(type_, DecimalType) and type_.precision <= LONG_DIGITS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 
@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakehouse.avro import DECODED
-from lakehouse.json_schema import Field
+from lakehouse.json_schema import Field, Kind
+from spark.conditions import some
 from spark.decode import FRAME_BYTES, Codec
 
 OPTIONS = {
@@ -67,8 +68,8 @@ class JsonCodec(Codec):
     def finished(self, struct: Column) -> Column:
         value = F.try_element_at(struct[VALUE], F.lit(1))
         whole = (struct[END] == 1) & struct["__corrupt"].isNull() & (F.size(struct[VALUE]) == 1) & value.isNotNull()
-        faults = [_coalesced(fault) for field in self.fields for fault in _faults(value[field.name], field)]
-        good = reduce(lambda a, b: a & ~b, faults, F.coalesce(whole, F.lit(False)))
+        faulty = some([fault for field in self.fields for fault in _faults(value[field.name], field, value)])
+        good = F.coalesce(whole, F.lit(False)) & ~(F.lit(False) if faulty is None else faulty)
         columns = [_converted(value[field.name], field).alias(field.name) for field in self.fields]
         return F.struct(*columns, good.alias(DECODED))
 
@@ -87,21 +88,32 @@ class JsonCodec(Codec):
 
 def _parsed_type(field: Field) -> T.DataType:
     """What the parser is asked for: dates and times as they are written."""
+    return _type(field, {})
+
+
+def _column_type(field: Field) -> T.DataType:
+    return _type(field, {"date": T.DateType(), "timestamp": T.TimestampType()})
+
+
+def _type(field: Field, times: Mapping[Kind, T.DataType]) -> T.DataType:
     match field.kind:
         case "struct":
-            return T.StructType([T.StructField(part.name, _parsed_type(part)) for part in field.fields])
+            return T.StructType([T.StructField(part.name, _type(part, times)) for part in field.fields])
         case "list":
-            return T.ArrayType(_parsed_type(field.fields[0]))
+            return T.ArrayType(_type(field.fields[0], times))
         case "map":
-            return T.MapType(T.StringType(), _parsed_type(field.fields[0]))
-    types = {"long": T.LongType(), "double": T.DoubleType(), "boolean": T.BooleanType()}
-    return types.get(field.kind, T.StringType())
+            return T.MapType(T.StringType(), _type(field.fields[0], times))
+    scalars = {"long": T.LongType(), "double": T.DoubleType(), "boolean": T.BooleanType(), **times}
+    return scalars.get(field.kind, T.StringType())
 
 
-def _faults(value: Column, field: Field) -> Iterator[Column]:
-    """Conditions under which a parsed value is not what its schema says, or no column can hold it."""
+def _faults(value: Column, field: Field, within: Column) -> Iterator[Column]:
+    """Conditions, never null, under which a parsed value is not what its schema says, or no column can hold it.
+
+    Parameters: `within` is the struct, list or map that holds the value: where that is null, nothing is required.
+    """
     if field.required:
-        yield value.isNull()
+        yield within.isNotNull() & value.isNull()
     match field.kind:
         case "date":
             yield value.isNotNull() & ~(value.rlike(DATE) & value.try_cast("date").isNotNull())
@@ -109,37 +121,23 @@ def _faults(value: Column, field: Field) -> Iterator[Column]:
             yield value.isNotNull() & ~(value.rlike(MOMENT) & value.try_cast("timestamp").isNotNull())
         case "double":
             # A number too large for a double is parsed as infinite.
-            yield value.isin(float("inf"), float("-inf"))
+            yield value.isNotNull() & value.isin(float("inf"), float("-inf"))
         case "struct":
             for part in field.fields:
-                for fault in _faults(value[part.name], part):
-                    yield value.isNotNull() & fault
-        case "list" | "map":
-            item = field.fields[0]
-            if any(True for _ in _faults(F.lit(None).cast(_parsed_type(item)), item)):
-                values = F.map_values(value) if field.kind == "map" else value
-                yield F.exists(values, lambda x: reduce(lambda a, b: a | b, map(_coalesced, _faults(x, item))))
+                yield from _faults(value[part.name], part, value)
+        case "list" | "map" if _is_checked(field):
+            values = F.map_values(value) if field.kind == "map" else value
+            yield value.isNotNull() & F.exists(values, lambda x: some(list(_faults(x, field.fields[0], value))))
 
 
-def _coalesced(fault: Column) -> Column:
-    return F.coalesce(fault, F.lit(False))
+def _is_checked(field: Field) -> bool:
+    """Whether a value of the field can have faults."""
+    return field.required or field.kind in ("date", "timestamp", "double") or any(map(_is_checked, field.fields))
 
 
 def _converted(value: Column, field: Field) -> Column:
     """A parsed value in its column's type."""
-    match field.kind:
-        case "date":
-            return value.try_cast("date")
-        case "timestamp":
-            return value.try_cast("timestamp")
-        case "struct" if _has_time(field):
-            parts = [_converted(value[part.name], part).alias(part.name) for part in field.fields]
-            return F.when(value.isNotNull(), F.struct(*parts))
-        case "list" if _has_time(field):
-            return F.transform(value, lambda x: _converted(x, field.fields[0]))
-        case "map" if _has_time(field):
-            return F.transform_values(value, lambda _, x: _converted(x, field.fields[0]))
-    return value
+    return value.try_cast(_column_type(field)) if _has_time(field) else value
 
 
 def _has_time(field: Field) -> bool:

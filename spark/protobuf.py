@@ -139,7 +139,7 @@ def _decode(bodies: pa.Array, source: Source, wanted: tuple[Field, ...]) -> list
     return [*first, *((half + row, part) for row, part in second)]
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=128)
 def _handler(descriptors: bytes, message: str) -> MessageHandler:
     """The compiled decoder of a message, once a worker process."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet

@@ -7,12 +7,12 @@ import json
 import math
 import secrets
 from collections.abc import Mapping
-from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.batch import Batch, Positions
+from spark.conditions import some
 
 READ = {
     # What an aborted or open transaction wrote is not part of the log.
@@ -73,4 +73,4 @@ def is_new(since: Positions) -> Column:
     """Whether a row is at or past `since`, the first new offset by partition; other partitions are new entirely."""
     partition, offset = F.col("kafka_partition"), F.col("kafka_offset")
     known = [(partition == p) & (offset < o) for p, o in since.items()]
-    return ~reduce(lambda a, b: a | b, known, F.lit(False))
+    return ~some([F.lit(False), *known])

@@ -9,13 +9,16 @@ from pathlib import Path
 
 from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
 from detect_secrets.plugins.base import RegexBasedDetector
+from detect_secrets.plugins.basic_auth import BasicAuthDetector
 from detect_secrets.plugins.keyword import KeywordDetector
 
 from lakehouse.config import PROJECT
 
 BASELINE = Path(__file__).with_name("leaks.baseline")
-_TOO_WEAK = {"Base64HighEntropyString", "HexHighEntropyString", "IPPublicDetector", "KeywordDetector"}
-"""Detectors that look at entropy, addresses or names alone: they take hashes and examples for secrets."""
+_TOO_WEAK = {"Base64HighEntropyString", "HexHighEntropyString", "IPPublicDetector"}
+"""Detectors that look at entropy or addresses alone: they take hashes for secrets."""
+_OUTSIDE_OF_TESTS = (KeywordDetector, BasicAuthDetector)
+"""Detectors that look at what is around a secret. Tests make up passwords, so these are for the other tracked files."""
 _HASH = re.compile(r"\s*--hash=sha256:[0-9a-f]{64}( \\)?")
 
 
@@ -52,10 +55,10 @@ def leaks(folder: Path = PROJECT, baseline: Path = BASELINE) -> list[Leak]:
         subprocess.CalledProcessError: The folder is no git checkout.
     """
     accepted = {line.split()[0] for line in baseline.read_text().splitlines() if line and not line.startswith("#")}
-    mapping = get_mapping_from_secret_type_to_class()
-    detectors = [kind() for kind in mapping.values() if kind.__name__ not in _TOO_WEAK]
+    kinds = get_mapping_from_secret_type_to_class().values()
+    detectors = [kind() for kind in kinds if kind.__name__ not in _TOO_WEAK and kind not in _OUTSIDE_OF_TESTS]
     detectors += [ConfluentDetector(), FineGrainedGitHubDetector()]
-    keyword = KeywordDetector()
+    by_context = [kind() for kind in _OUTSIDE_OF_TESTS]
     found: dict[str, Leak] = {}
     seen: set[str] = set()
     for where, line in (*_tracked(folder), *_history(folder)):
@@ -63,8 +66,9 @@ def leaks(folder: Path = PROJECT, baseline: Path = BASELINE) -> list[Leak]:
             continue
         seen.add(line)
         secrets = [(one.secret_type, secret) for one in detectors for secret in one.analyze_string(line)]
-        if ":" in where and not where.startswith(("tests/", "commit ")):
-            secrets += [(one.type, one.secret_value) for one in keyword.analyze_line(where.split(":")[0], line)]
+        if not where.startswith(("tests/", "commit ")):
+            name = where.split(":")[0]
+            secrets += [(it.type, it.secret_value) for one in by_context for it in one.analyze_line(name, line)]
         for kind, secret in secrets:
             fingerprint = hashlib.sha256(secret.encode()).hexdigest()[:16]
             if fingerprint not in accepted:

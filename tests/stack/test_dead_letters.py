@@ -1,6 +1,6 @@
 """What does not decode keeps its bytes; the rest goes on."""
 
-from support import TRADES, Stream, framed, recreate, trade
+from support import CHEAP, TRADES, Stream, framed, recreate, trade, with_checks
 
 
 def as_letters(messages):
@@ -91,6 +91,22 @@ def test_a_batch_that_is_tried_again_sets_nothing_aside_twice(resources, tmp_pat
 
     assert sorted(x["value"] for x in stream.dead_letters()) == [b"bad 1", b"bad 2", b"bad 3"]
     assert len(stream.rows()) == 20
+
+
+def test_what_was_a_row_before_a_crash_and_is_none_now_is_set_aside_once(resources, tmp_path):
+    stream = Stream(resources)
+    stream.produce_trades(range(40, 60))
+    stream.produce([{"value": b"bad 1"}])
+    stream.die("after dead letters", tmp_path)
+    stream.topic = with_checks(stream.topic, CHEAP)
+
+    [published] = stream.ingest()
+
+    rows, letters = (
+        [(x["kafka_partition"], x["kafka_offset"]) for x in found] for found in (stream.rows(), stream.dead_letters())
+    )
+    assert published.counts.rows == len(rows) == len([n for n in range(40, 60) if trade(n)["price"] <= 50])
+    assert sorted(rows + letters) == sorted((m.partition, m.offset) for m in stream.messages())
 
 
 def test_a_retry_in_smaller_batches_sets_nothing_aside_twice(resources, tmp_path):

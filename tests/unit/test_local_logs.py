@@ -67,4 +67,4 @@ def test_the_process_shortens_logs_until_it_is_ended(tmp_path):
                     assert time.monotonic() < deadline and running.poll() is None
                     time.sleep(0.05)
         finally:
-            running.terminate()
+            running.kill()

@@ -8,6 +8,7 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from lakehouse import protobuf, protobuf_compiler
+from lakehouse.budget import MAX_CHARACTERS
 from lakehouse.errors import SchemaError
 from lakehouse.schema import RegisteredSchema
 
@@ -114,7 +115,7 @@ def test_reference_cannot_redefine_well_known_types():
 
 @pytest.mark.parametrize("place", ["text", "reference", "references together"])
 def test_size_is_bounded(place):
-    big = 'syntax = "proto3";\n' + "// padding\n" * (protobuf.MAX_CHARACTERS // 11 + 1)
+    big = 'syntax = "proto3";\n' + "// padding\n" * (MAX_CHARACTERS // 11 + 1)
     half = big[: len(big) // 2]
     texts = {
         "text": (big,),

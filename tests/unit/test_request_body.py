@@ -46,7 +46,9 @@ def test_a_bomb_is_refused_before_it_takes_memory(client):
 
 
 @pytest.mark.parametrize(
-    "content", [b"not gzip", b"", gzip.compress(b"cut off")[:-3], gzip.compress(b"a") + b"x", gzip.compress(b"a") * 2]
+    "content",
+    [b"not gzip", b"", gzip.compress(b"cut off")[:-3], gzip.compress(b"a") + b"x", gzip.compress(b"a") * 2],
+    ids=["not gzip", "nothing", "cut off", "followed by a byte", "two members"],
 )
 def test_what_is_not_one_gzip_member_is_refused(client, content):
     assert client.post("/", content=content, headers={"Content-Encoding": "gzip"}).status_code == 400

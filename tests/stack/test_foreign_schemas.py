@@ -1,0 +1,183 @@
+"""Records choose the schema id they name: what a batch asks of the registry is bounded, and nothing is guessed."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from registry_server import RegistryServer
+from support import TRADES, Stream, framed, trade
+
+from assets.replay import Redriven, redrive, replay
+from lakehouse.errors import BadRecords, LakehouseError, Unreachable
+from resources import schema_registry
+from resources.schema_registry import SchemaRegistry
+
+OWN, LATE, COMMON = 1, 2, 3
+ASKED = 64
+JUNK = range(1_000, 1_100)
+FOREIGN = json.dumps({**json.loads(TRADES), "doc": "The same, registered elsewhere"})
+
+
+class Asked(Stream):
+    """A stream whose registry counts."""
+
+    registry: RegistryServer
+
+    @property
+    def systems(self):
+        return replace(super().systems, schema_registry=self.client)
+
+    def listen(self, registry):
+        self.registry, self.client = registry, SchemaRegistry(url=registry.address)
+        registry.add(OWN, TRADES, f"{self.name}-value")
+
+    def flood(self):
+        """Records that name COMMON most often, each junk id twice, and LATE once."""
+        ids = [*JUNK] * 2 + [COMMON] * 5 + [LATE]
+        self.produce([{"value": framed(id_, TRADES, trade(n))} for n, id_ in enumerate(ids)])
+
+    def reasons(self):
+        letters = self.dead_letters()
+        return {id_: {x["error_reason"] for x in letters if x["schema_id"] == id_} for id_ in (COMMON, LATE, *JUNK)}
+
+
+@pytest.fixture
+def asked(resources):
+    def make(**settings):
+        stream = Asked(resources, partitions=1, settings=settings)
+        stream.listen(server)
+        return stream
+
+    with RegistryServer().listening() as server:
+        yield make
+
+
+def test_a_flood_of_ids_is_asked_about_so_far_and_lands_when_redriven(asked, monkeypatch):
+    # However slow the machine is, the second batch comes within that time.
+    monkeypatch.setattr(schema_registry, "NOT_FOUND_SECONDS", 3_600)
+    stream = asked()
+    stream.registry.add(COMMON, FOREIGN)
+    stream.registry.add(LATE, FOREIGN)
+    stream.flood()
+
+    [published] = stream.ingest()
+
+    asked_ids = stream.registry.asked_ids
+    assert len(asked_ids) == len(set(asked_ids)) == ASKED
+    assert asked_ids[0] == COMMON
+    assert {row["kafka_schema_id"] for row in stream.rows()} == {COMMON}
+    assert published.counts.dead_letters == 2 * len(JUNK) + 1
+    looked_up = {id_: {"unknown_schema"} for id_ in asked_ids[1:]}
+    assert stream.reasons() == {id_: {"schema_limit"} for id_ in (LATE, *JUNK)} | looked_up | {COMMON: set()}
+
+    # What was answered is remembered for a while, and others are asked about.
+    stream.flood()
+    stream.ingest()
+    second = stream.registry.asked_ids[ASKED:]
+    assert set(second) & set(asked_ids) == {COMMON}
+    assert len(second) == 1 + 1 + len(JUNK) - (ASKED - 1)
+
+    waiting = len(stream.dead_letters())
+    assert redrive(stream.namespace, stream.topic, stream.systems) == Redriven(tried=waiting, landed=1)
+    assert {row["kafka_schema_id"] for row in stream.rows()} == {COMMON, LATE}
+
+
+def test_a_schema_that_is_registered_later_lands_when_redriven(asked):
+    stream = asked()
+    stream.produce([{"value": framed(LATE, TRADES, trade(1))}])
+    stream.ingest()
+    assert [letter["error_reason"] for letter in stream.dead_letters()] == ["unknown_schema"]
+
+    stream.registry.add(LATE, FOREIGN)
+
+    assert redrive(stream.namespace, stream.topic, stream.systems) == Redriven(tried=1, landed=1)
+
+
+@pytest.mark.parametrize("policy", ["suspend", "skip"])
+def test_where_nothing_is_kept_no_answer_is_remembered(asked, policy):
+    stream = asked(errors=policy)
+    stream.produce([{"value": framed(LATE, TRADES, trade(1))}])
+    if policy == "suspend":
+        with pytest.raises(BadRecords, match="registry knows no schema"):
+            stream.ingest()
+        expected = 1
+    else:
+        assert [published.counts.skipped for published in stream.ingest()] == [1]
+        expected = 0
+    stream.registry.add(LATE, FOREIGN)
+    stream.produce([{"value": framed(LATE, TRADES, trade(2))}])
+
+    stream.ingest()
+
+    assert len(stream.rows()) == expected + 1
+
+
+def test_a_flood_stops_a_topic_that_keeps_no_bad_records_and_says_so(asked):
+    stream = asked(errors="suspend")
+    stream.registry.add(COMMON, FOREIGN)
+    stream.flood()
+
+    with pytest.raises(BadRecords):
+        stream.ingest()
+
+    assert stream.rows() == []
+    assert len(stream.registry.asked_ids) == ASKED
+
+
+def test_a_registry_that_fails_meanwhile_makes_no_dead_letter(asked):
+    stream = asked()
+    stream.produce([{"value": framed(LATE, TRADES, trade(1))}])
+    answer = stream.registry.answer
+
+    def fails(path):
+        stream.registry.status = 503 if "/ids/" in path else 200
+        return answer(path)
+
+    stream.registry.answer = fails
+    with pytest.raises(Unreachable):
+        stream.ingest()
+    assert (stream.rows(), stream.dead_letters()) == ([], [])
+
+
+def test_a_replay_does_not_leave_out_what_was_not_looked_up(asked, monkeypatch):
+    from assets import codecs
+
+    stream = asked()
+    stream.flood()
+    stream.ingest()
+    monkeypatch.setattr(codecs, "BY_HAND", codecs.Lookup(10, 60))
+
+    with pytest.raises(LakehouseError, match="smaller range"):
+        replay(stream.namespace, stream.topic, stream.systems, "earliest")
+
+
+def doubling(levels):
+    """Records of two fields, each of the next record."""
+    schema = {"type": "record", "name": f"R{levels}", "fields": [{"name": "s", "type": "string"}]}
+    for i in reversed(range(levels)):
+        fields = [{"name": "a", "type": schema}, {"name": "b", "type": f"R{i + 1}"}]
+        schema = {"type": "record", "name": f"R{i}", "fields": fields}
+    return json.dumps(schema)
+
+
+def test_schemas_of_other_subjects_that_are_no_table_do_not_stop_a_topic(asked):
+    stream = asked()
+    chained = {id_: f"chain-{id_ + 1}" for id_ in range(500, 900)}
+    for id_, next_ in chained.items():
+        stream.registry.add(id_, TRADES, f"chain-{id_}", references={next_: next_})
+    bad = {
+        10: stream.registry.add(10, doubling(30)),
+        11: stream.registry.add(11, json.dumps("string")),
+        12: stream.registry.add(12, 'syntax = "proto3"; message A { int64 a = 1; }', type_="PROTOBUF"),
+        13: stream.registry.add(
+            13, json.dumps({**json.loads(TRADES), "fields": [{"name": "a", "type": "int", "doc": 5}]})
+        ),
+        14: 500,
+    }
+    values = [framed(id_, TRADES, trade(n)) for n, id_ in enumerate([*bad.values(), OWN])]
+    stream.produce([{"value": value} for value in values])
+
+    [published] = stream.ingest()
+
+    assert (published.counts.rows, published.counts.dead_letters) == (1, len(bad))
+    assert {letter["error_reason"] for letter in stream.dead_letters()} == {"unknown_schema"}
