@@ -45,8 +45,8 @@ SETTINGS = MappingProxyType(
         "spark.kafka.consumer.cache.capacity": "256",
         "spark.sql.sources.v2.bucketing.enabled": "true",
         "spark.sql.iceberg.planning.preserve-data-grouping": "true",
-        # Plans name the password of Kafka, and each session the keys of its catalog. What is not written needs no
-        # redaction; that of resources/spark.py is for who turns these on.
+        # Plans name the password of Kafka. What is not written needs no redaction; that of resources/spark.py is for
+        # clusters that turn these on.
         "spark.ui.enabled": "false",
         "spark.eventLog.enabled": "false",
         "spark.redaction.regex": "(?i)secret|password|token|credential|access[.-]?key|jaas",

@@ -426,9 +426,8 @@ def test_dagster_shows_the_ledger_as_a_page(resources):
 
     assert passed == {"ledger": True, "proven": True}
     assert (metadata["consumed"].value, metadata["rows"].value, metadata["dead_letters"].value) == (31, 30, 1)
-    assert [(row["snapshot"], row["commit"]) for row in page(metadata, "commits")] == [
-        (str(published.snapshot_id), "ingest")
-    ]
+    commits = [(row["snapshot"], row["commit"]) for row in page(metadata, "commits")]
+    assert (str(published.snapshot_id), "ingest") in commits
     assert len(page(metadata, "partitions")) == stream.partitions
     assert page(metadata, "findings") == []
 
