@@ -155,6 +155,7 @@ def rest_server(stack, tmp_path_factory):
             "CATALOG_IO__IMPL": "org.apache.iceberg.aws.s3.S3FileIO",
             "CATALOG_S3_ENDPOINT": os.environ["AWS_ENDPOINT_URL_S3"],
             "CATALOG_S3_PATH__STYLE__ACCESS": "true",
+            **{name: os.environ[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")},
         },
         ports={"rest": port},
     )

@@ -152,7 +152,7 @@ def test_a_password_may_hold_any_character(systems, odd):
 
 def test_no_password_is_in_what_spark_writes_down(home, ui, systems, odd):
     session = systems.spark.session(systems.catalog.spark_settings())
-    # Spark redacts no setting of a session in its events, so none may be a secret: keys of S3 come from the environment.
+    # Spark redacts no setting of a session in its events, so none may be a secret: the environment has the keys of S3.
     assert not [name for name in systems.catalog.spark_settings() if re.search("secret|password|token|key", name)]
     options = odd.spark_options() | {"subscribe": "odd_password"}
     texts = []
