@@ -227,7 +227,7 @@ def test_no_message_output_or_lineage_holds_a_value(world):
 
 def test_no_file_but_the_tables_own_holds_a_value(world, stack):
     # What Kafka, S3, the catalog, Spark's scratch folder and the local Snowflake hold are the rows themselves.
-    own = {stack.path / name for name in ("kafka", "s3", "catalog", "spark/tmp", "snowflake/data")}
+    own = {stack.path / name for name in ("kafka", "s3", "catalog", "tmp/spark", "snowflake/data")}
     files = [file for file in stack.path.rglob("*") if file.is_file()]
     searched = [file for file in files if not own & {*file.parents}]
     instance = [file for file in Path(world.instance.root_directory).rglob("*") if file.is_file()]
