@@ -205,7 +205,7 @@ def _foreign(registry: SchemaRegistry, id_: int, deadline: float) -> RegisteredS
 
 
 def _is_readable(schema: RegisteredSchema) -> bool:
-    """Whether it can be told of which record type a schema is."""
+    """Return whether the record type of a schema can be determined."""
     try:
         if schema.type == "PROTOBUF":
             protobuf.compiled(schema)

@@ -103,7 +103,7 @@ def freshness_sensor(config: Config) -> dg.SensorDefinition:
 
 
 def _unnamed(config: Config, systems: Any) -> dict[str, list[Hop]]:
-    """By route, the topics that it matches and makes no table of: nothing takes them, and somebody has to be told."""
+    """Return, by route, the topics that match it and cannot become a table, so that nothing ingests them."""
     found: dict[str, list[Hop]] = {}
     with suppress(Unreachable):  # which every hop says, too
         for route, name, fault in config.matched(systems.kafka.topics() if config.routes else ()):

@@ -37,8 +37,8 @@ def topic_offsets_sensor(config: Config) -> dg.SensorDefinition:
                 context.log.error(f"Topic '{name}' is left out. {found}")
         there, unread = readable(kafka, sorted({topic for _, _, topic in entries}))
         for topic, error in unread.items():
-            said = f"Topic '{topic}' is left out, and looked at again by the next tick: {reason(error)}"
-            context.log.error(f"{said}\n{trace(error)}")
+            message = f"Topic '{topic}' is left out, and looked at again by the next tick: {reason(error)}"
+            context.log.error(f"{message}\n{trace(error)}")
         events, new = [], []
         for entry, partition, topic in entries:
             version = _news(seen, partition or entry.name, there.get(topic, {}))
