@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from lakehouse.batch import MAX_PROPERTY
 from lakehouse.errors import UnclearState
 from lakehouse.topic import Topic
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 SCHEMAS = "lakehouse.schemas"
 """The table property with a fingerprint by schema id, as JSON."""
+
+LONGEST = 32
+"""Characters of one entry: an id of ten digits, sixteen of the fingerprint, and what JSON puts around them."""
 
 
 def check(table: Table | None, topic: Topic, known: Formats) -> None:
@@ -33,9 +37,14 @@ def check(table: Table | None, topic: Topic, known: Formats) -> None:
 
 
 def properties(table: Table | None, known: Formats) -> dict[str, str]:
-    """Table properties that remember the schemas; none where all are remembered already."""
-    before = _remembered(table)
-    now = before | known.fingerprints
+    """Table properties that remember the schemas; none where all are remembered already.
+
+    Of very many, those that the topic's records are decoded with now are remembered, and then the newest.
+    """
+    before, used = _remembered(table), known.fingerprints
+    most = MAX_PROPERTY // LONGEST
+    found = sorted((before | used).items(), key=lambda item: (item[0] in used, int(item[0])))
+    now = dict(found[-most:])
     return {} if now == before else {SCHEMAS: json.dumps(now, separators=(",", ":"))}
 
 

@@ -110,6 +110,7 @@ def _steps(
         assert table is not None
         return table
 
+    catalog.drop_abandoned(loaded())
     stamp = topic.metadata.names.get("kafka_timestamp")
     aged = keep.rows is not None and stamp and not name.endswith(naming.DEAD_LETTERS)
     if aged and work.delete_rows(session, namespace, name, stamp, now - keep.rows):
@@ -129,8 +130,8 @@ def _steps(
         snapshot.timestamp_ms < oldest.timestamp() * 1000 for snapshot in table.metadata.snapshots
     ):
         row = work.expire(session, namespace, name, oldest, keep.min_snapshots)
-        yield f"expired snapshots, and {row['deleted_data_files_count']} data files with them"
-    if removed := work.remove_orphans(session, namespace, name, now - orphan_age):
+        yield f"expired snapshots that alone had {row['deleted_data_files_count']} data files"
+    if removed := work.remove_orphans(session, catalog.cleaning, namespace, name, now - orphan_age):
         yield f"removed {removed} orphaned files"
 
 

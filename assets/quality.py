@@ -131,5 +131,5 @@ def _finding(topic: Topic, name: str, check: Check, result: Result, table: Table
 def _rows_before(table: Table) -> list[int]:
     """Rows of the newest batches on main."""
     noted = counts_by_snapshot(table)
-    rows = [noted[snapshot.snapshot_id]["rows"] for snapshot in history(table) if snapshot.snapshot_id in noted]
+    rows = [noted[snapshot.snapshot_id].get("rows", 0) for snapshot in history(table) if snapshot.snapshot_id in noted]
     return rows[:LONGEST_HISTORY]

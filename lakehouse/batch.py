@@ -16,7 +16,10 @@ TOKEN = "lakehouse.batch"  # noqa: S105 (a property's name)
 """The snapshot summary property that holds a Batch as JSON."""
 
 COUNTS = "lakehouse.counts"
-"""The table property that holds what became of the records of each batch, as JSON by snapshot id."""
+"""The table property that holds what became of the records of each batch, as JSON by snapshot id, oldest first."""
+
+MAX_PROPERTY = 400_000
+"""Most characters of a table property. Glue takes 512,000 (AWS Glue API, Table: ParametersMapValue)."""
 
 DECISION = "lakehouse.decision"
 """The snapshot summary property of a position that somebody decided on: JSON with `reason` and `at`."""

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from lakehouse.topic import Topic
 
 
+COMMENT_BYTES, CUT = 255, "…"
+
+
 def table_schema(topic: Topic, value: StructType, key: StructType | None) -> Schema:
     """The schema of a topic's table, every column optional, with fresh field ids.
 
@@ -34,7 +37,17 @@ def table_schema(topic: Topic, value: StructType, key: StructType | None) -> Sch
         if table_name := topic.metadata.names.get(internal(name)):
             fields.append(NestedField(1, table_name, types[name], required=False, doc=comment))
     distinct(fields)
+    fields = [field.model_copy(update={"doc": glue_comment(field.doc)}) for field in fields]
     return assign_fresh_schema_ids(Schema(*fields))
+
+
+def glue_comment(doc: str | None) -> str | None:
+    """A field's description as AWS Glue takes it (AWS Glue API, Column: CommentString): one line of few bytes."""
+    line = " ".join("".join(c if c.isprintable() or c.isspace() else " " for c in doc or "").split())
+    encoded = line.encode(errors="ignore")
+    if len(encoded) > COMMENT_BYTES:
+        line = encoded[: COMMENT_BYTES - len(CUT.encode())].decode(errors="ignore") + CUT
+    return line or None
 
 
 def _nesting(type_: IcebergType) -> int:

@@ -50,6 +50,24 @@ class Unreachable(LakehouseError):
         self.system, self.where = system, where
 
 
+class Refused(LakehouseError):
+    """A system answers that it does not do what it was asked: the same request is refused again."""
+
+    def __init__(self, system: str, where: str, said: str, check: str):
+        """Compose the message, without the credentials that it may quote.
+
+        Args:
+            system: Name of the system.
+            where: Address that was asked.
+            said: The request and what the system said of it.
+            check: What the reader should check where a right may be missing.
+        """
+        super().__init__(
+            f"{system} ({where}) refused {without_credentials(said)}. Nothing was changed. Correct what it names, or "
+            f"check {check}"
+        )
+
+
 class Stalled(LakehouseError):
     """A system took work and stopped making progress, or stopped answering; the work was given up."""
 

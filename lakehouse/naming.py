@@ -7,6 +7,7 @@ rule folds them; lakehouse.config refuses two topics that fold to the same name.
 from __future__ import annotations
 
 import re
+import uuid
 
 CATALOG = "lake"
 """The name of the Iceberg catalog, the same in Spark and in pyiceberg (a SQL catalog stores it with every table)."""
@@ -16,6 +17,10 @@ OFFSETS_TAG = "lakehouse-offsets"
 
 STAGING_PREFIX = "ingest_"
 """Branches that hold a batch between its write and its publication start with this."""
+
+_REHEARSAL = re.compile(r"rehearsal_(\d+)_[0-9a-f]{12}")
+REHEARSAL_SECONDS = 86_400
+"""After so long, whoever made a branch for a rehearsal was killed before it dropped the branch."""
 
 DEAD_LETTERS = "__dead_letters"
 """Appended to a table's name: the table that keeps what could not be decoded."""
@@ -42,6 +47,17 @@ def next_version(table: str) -> str:
     """The table beside `table` that goes on with a schema it cannot take: `t` → `t__v2` → `t__v3`."""
     name, _, version = table.partition("__v")
     return f"{name}__v{int(version or 1) + 1}"
+
+
+def rehearsal_branch(now: float) -> str:
+    """A branch for a rehearsal that begins now, in seconds since the epoch."""
+    return f"rehearsal_{int(now)}_{uuid.uuid4().hex[:12]}"
+
+
+def is_abandoned(branch: str, now: float) -> bool:
+    """Whether a branch is of a rehearsal that was killed. Parameters: `now` in seconds since the epoch."""
+    found = _REHEARSAL.fullmatch(branch)
+    return found is not None and int(found[1]) < now - REHEARSAL_SECONDS
 
 
 def spark_identifier(*parts: str) -> str:

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import PrivateAttr
 
+from lakehouse.columns import glue_comment
 from lakehouse.errors import CommitConflict, UnclearState, Unreachable
+from resources import glue_errors
 
 if TYPE_CHECKING:
     from mypy_boto3_glue import GlueClient
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from pyiceberg.types import IcebergType
 
 TIMEOUT_SECONDS = 10
+DESCRIPTION_CHARACTERS = 2048 // 4
+"""Glue takes 2,048 bytes (AWS Glue API, TableInput), and a character has up to four."""
 STALE = ("ConcurrentModificationException", "VersionMismatchException", "AlreadyExistsException")
 
 
@@ -133,7 +137,7 @@ class Glue(dg.ConfigurableResource):
             parameters["previous_metadata_location"] = expected.metadata_location
         table_input: dict[str, Any] = {
             "Name": table,
-            "Description": comment,
+            "Description": comment[:DESCRIPTION_CHARACTERS],
             "TableType": "EXTERNAL_TABLE",
             "Parameters": parameters,
             "StorageDescriptor": {"Location": location, "Columns": glue_columns(schema)},
@@ -162,8 +166,6 @@ class Glue(dg.ConfigurableResource):
     def _explained(self, *table: str) -> Iterator[None]:
         from botocore.exceptions import BotoCoreError, ClientError
 
-        where = f"region {self.region}"
-        check = "AWS_ENDPOINT_URL, the AWS credentials and their permissions (`lakehouse status`)"
         try:
             yield
         except ClientError as error:
@@ -175,9 +177,9 @@ class Glue(dg.ConfigurableResource):
                 ) from error
             if code in ("AlreadyExistsException", "EntityNotFoundException"):
                 raise
-            raise Unreachable("AWS Glue", where, check, error) from error
+            raise glue_errors.explained(error, self.region) from error
         except BotoCoreError as error:
-            raise Unreachable("AWS Glue", where, check, error) from error
+            raise glue_errors.explained(error, self.region) from error
 
 
 def glue_columns(schema: Schema) -> list[dict[str, Any]]:
@@ -187,7 +189,7 @@ def glue_columns(schema: Schema) -> list[dict[str, Any]]:
         {
             "Name": field.name,
             "Type": hive_type(field.field_type),
-            "Comment": field.doc or "",
+            "Comment": glue_comment(field.doc) or "",
             "Parameters": {
                 "iceberg.field.id": str(field.field_id),
                 "iceberg.field.optional": str(not field.required).lower(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,13 @@ import dagster as dg
 from pydantic import PrivateAttr
 
 from lakehouse import evolution, layout, naming, sensitive
-from lakehouse.batch import COUNTS
-from lakehouse.errors import CommitConflict, ConfigError, LakehouseError, Unreachable
+from lakehouse.batch import COUNTS, MAX_PROPERTY
+from lakehouse.errors import CommitConflict, ConfigError, LakehouseError, Refused, SchemaError, Unreachable
 from lakehouse.schema import Shape
 from lakehouse.topic import Topic
+from resources import glue_errors
 from resources.hidden import hidden
-from resources.snapshots import batch_of, counts_by_snapshot, history
+from resources.snapshots import batch_of, history, with_counts
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog as IcebergCatalog
@@ -94,7 +96,9 @@ class Catalog(dg.ConfigurableResource):
     def spark_settings(self) -> dict[str, str]:
         """The same catalog for a Spark session (Iceberg, Spark configuration: catalogs)."""
         if self.type == "glue":
-            kind = {"type": "glue"}
+            # Iceberg's Java catalog takes any error answer of UpdateTable for a refusal (GlueTableOperations.doCommit),
+            # and then deletes the metadata file that Glue may point to by now. So no commit may delete files.
+            kind = {"type": "glue", "s3.delete-enabled": "false"}
         else:
             # SQLite needs a path where SQLAlchemy writes one more slash; pyiceberg's tables have the V1 columns.
             path = (self.uri or "").removeprefix("sqlite:///")
@@ -109,8 +113,15 @@ class Catalog(dg.ConfigurableResource):
             settings |= {"s3.endpoint": self.s3_endpoint, "s3.path-style-access": "true"}
         if self.region:
             settings["client.region"] = self.region
-        prefix = f"spark.sql.catalog.{naming.CATALOG}"
-        return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | {f"{prefix}.{k}": v for k, v in settings.items()}
+        found = _spark_catalog(naming.CATALOG, settings)
+        if self.cleaning != naming.CATALOG:
+            found |= _spark_catalog(self.cleaning, settings | {"s3.delete-enabled": "true"})
+        return found
+
+    @property
+    def cleaning(self) -> str:
+        """Name of the Spark catalog that may delete files: orphans only, where no commit is made."""
+        return f"{naming.CATALOG}_cleaning" if self.type == "glue" else naming.CATALOG
 
     def load(self, namespace: str, table: str) -> Table | None:
         """The table as it is now, or None when there is none.
@@ -126,9 +137,7 @@ class Catalog(dg.ConfigurableResource):
         except NoSuchTableError:
             return None
         except (ClientError, BotoCoreError) as error:
-            raise Unreachable(
-                "Glue", self.region or "AWS", "the endpoint, the credentials, their rights", error
-            ) from error
+            raise glue_errors.explained(error, self.region) from error
         except OperationalError as error:
             check = "that its file is there and no other program locks it, or its server is up (`lakehouse status`)"
             raise Unreachable("The catalog's database", _address(self.uri or ""), check, error.orig) from error
@@ -174,16 +183,22 @@ class Catalog(dg.ConfigurableResource):
         self, namespace: str, table: str, schema: Schema, former: Mapping[str, tuple[str, ...]] | None
     ) -> Table:
         properties = PROPERTIES | ({sensitive.FORMER: json.dumps(former)} if former else {})
+        if len(properties.get(sensitive.FORMER, "")) > MAX_PROPERTY:
+            raise SchemaError(
+                f"The schema of {namespace}.{table} gives its fields former names (aliases) of more than "
+                f"{MAX_PROPERTY:,} characters. No table was made. Remove aliases from the schema"
+            )
         for attempt in range(CREATE_ATTEMPTS):
             try:
-                self.iceberg().create_namespace_if_not_exists(namespace)
-                return self.iceberg().create_table((namespace, table), schema, properties=properties)
-            except Exception:
+                with glue_errors.refusals_explained(self.region):
+                    self.iceberg().create_namespace_if_not_exists(namespace)
+                    return self.iceberg().create_table((namespace, table), schema, properties=properties)
+            except Exception as error:
                 # Another writer may have made either first; catalogs say so in different ways.
                 existing = self.load(namespace, table)
                 if existing is not None:
                     return existing
-                if attempt == CREATE_ATTEMPTS - 1:
+                if attempt == CREATE_ATTEMPTS - 1 or isinstance(error, Refused):
                     raise
         raise AssertionError("unreachable")
 
@@ -232,7 +247,8 @@ class Catalog(dg.ConfigurableResource):
         Where the branch moves the position, the offsets tag moves too.
 
         Parameters: `table` as loaded when the branch was audited; `base` is main's snapshot id when the batch began;
-        `counts` are the batch's numbers, which the table keeps as long as the snapshot; `properties` are set with it.
+        `counts` are the batch's numbers, which the table keeps as long as the snapshot, if it is among the newest;
+        `properties` are set with it.
         Raises: CommitConflict when main or the branch moved in between; main is as the other writer left it.
         """
         from pyiceberg.exceptions import CommitFailedException
@@ -259,8 +275,7 @@ class Catalog(dg.ConfigurableResource):
         if snapshot and batch_of(snapshot):
             updates += (SetSnapshotRefUpdate(ref_name=naming.OFFSETS_TAG, type="tag", snapshot_id=audited),)
         if counts is not None:
-            kept = counts_by_snapshot(table) | {audited: dict(counts)}
-            properties = {COUNTS: json.dumps(kept, separators=(",", ":"))} | dict(properties or {})
+            properties = {COUNTS: with_counts(table, audited, counts)} | dict(properties or {})
         if properties:
             updates += (SetPropertiesUpdate(updates=dict(properties)),)
         try:
@@ -283,9 +298,18 @@ class Catalog(dg.ConfigurableResource):
 
         Raises: CommitConflict when another writer is at it.
         """
+        staged = [ref for ref in table.metadata.refs if ref.startswith(naming.STAGING_PREFIX)]
+        return self.drop_abandoned(table, *staged)
+
+    def drop_abandoned(self, table: Table, *branches: str) -> Table:
+        """Drop these branches, and those of rehearsals that were killed; they would keep their files for ever.
+
+        Raises: CommitConflict when another writer is at it.
+        """
         from pyiceberg.exceptions import CommitFailedException
 
-        stale = [ref for ref in table.metadata.refs if ref.startswith(naming.STAGING_PREFIX)]
+        abandoned = (ref for ref in table.metadata.refs if naming.is_abandoned(ref, time.time()))
+        stale = [*branches, *abandoned]
         if stale:
             try:
                 with table.manage_snapshots() as manage:
@@ -304,6 +328,12 @@ def _address(uri: str) -> str:
     from sqlalchemy import make_url
 
     return make_url(uri).render_as_string(hide_password=True)
+
+
+def _spark_catalog(name: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings of a Spark session that has a catalog of this name."""
+    prefix = f"spark.sql.catalog.{name}"
+    return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | {f"{prefix}.{k}": v for k, v in settings.items()}
 
 
 def _glue() -> dict[str, Any]:

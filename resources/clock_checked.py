@@ -16,6 +16,7 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from lakehouse.errors import ClockSkew
+from resources.glue_errors import refusals_explained
 
 MAX_BEHIND_SECONDS = 30
 """Half of what Java tolerates: another writer may commit between the comparison and this commit."""
@@ -57,4 +58,5 @@ class ClockCheckedGlueCatalog(GlueCatalog):
     ) -> CommitTableResponse:
         """Commit, unless the clock is behind the table's history."""
         require_clock(table)
-        return super().commit_table(table, requirements, updates)
+        with refusals_explained(self.glue.meta.region_name):
+            return super().commit_table(table, requirements, updates)

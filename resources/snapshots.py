@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from lakehouse import naming
-from lakehouse.batch import COUNTS, PART, TOKEN, Batch
+from lakehouse.batch import COUNTS, MAX_PROPERTY, PART, TOKEN, Batch
 from lakehouse.errors import UnclearState
 
 if TYPE_CHECKING:
@@ -68,6 +69,22 @@ def counts_by_snapshot(table: Table) -> dict[int, dict[str, int]]:
     counts = {int(id_): found for id_, found in json.loads(table.properties.get(COUNTS, "{}")).items()}
     alive = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
     return {id_: found for id_, found in counts.items() if id_ in alive}
+
+
+def with_counts(table: Table, snapshot_id: int, counts: Mapping[str, int]) -> str:
+    """The counts of the table's snapshots and of one more, as the table property holds them.
+
+    Of many snapshots, the oldest have no counts any more: Glue refuses a longer property, and so the commit.
+    """
+    kept = counts_by_snapshot(table) | {snapshot_id: dict(counts)}
+    written = [f'"{id_}":{_compact({name: n for name, n in of.items() if n})}' for id_, of in kept.items()]
+    sizes = accumulate(len(text) + 1 for text in reversed(written))
+    newest = sum(size < MAX_PROPERTY for size in sizes)
+    return "{" + ",".join(written[-newest:]) + "}"
+
+
+def _compact(counts: Mapping[str, int]) -> str:
+    return json.dumps(counts, separators=(",", ":"))
 
 
 def batch_of(snapshot: Snapshot) -> Batch | None:

@@ -43,10 +43,21 @@ def expire(spark: SparkSession, namespace: str, table: str, older_than: datetime
     return _call(spark, "expire_snapshots", namespace, table, bounds)
 
 
-def remove_orphans(spark: SparkSession, namespace: str, table: str, older_than: datetime) -> int:
-    """Delete files that no metadata names and that are older; returns how many."""
+def remove_orphans(spark: SparkSession, catalog: str, namespace: str, table: str, older_than: datetime) -> int:
+    """Delete files that no metadata names.
+
+    Args:
+        spark: The session.
+        catalog: Name of a catalog in it that may delete files.
+        namespace: The table's namespace.
+        table: The table's name.
+        older_than: Files that were written later stay.
+
+    Returns:
+        How many files were deleted.
+    """
     bounds = f"older_than => {_moment(older_than)}, prefix_listing => true"
-    return spark.sql(_statement("remove_orphan_files", namespace, table, bounds)).count()
+    return spark.sql(_statement("remove_orphan_files", namespace, table, bounds, catalog=catalog)).count()
 
 
 def delete_rows(spark: SparkSession, namespace: str, table: str, column: str, older_than: datetime) -> bool:
@@ -65,11 +76,11 @@ def _call(spark: SparkSession, procedure: str, namespace: str, table: str, *argu
     return row
 
 
-def _statement(procedure: str, namespace: str, table: str, *arguments: str) -> str:
+def _statement(procedure: str, namespace: str, table: str, *arguments: str, catalog: str = naming.CATALOG) -> str:
     # The procedures parse the name they are given as an identifier of their catalog.
     name = naming.spark_identifier(namespace, table).replace("'", "''")
     given = ", ".join((f"table => '{name}'", *arguments))
-    return f"CALL {naming.CATALOG}.system.{procedure}({given})"
+    return f"CALL {catalog}.system.{procedure}({given})"
 
 
 def _map(options: dict[str, object]) -> str:

@@ -28,7 +28,9 @@ class GlueCatalog(Catalog):
     glue_endpoint: str
 
     def spark_settings(self) -> dict[str, str]:
-        return super().spark_settings() | {f"spark.sql.catalog.{naming.CATALOG}.glue.endpoint": self.glue_endpoint}
+        catalogs = (naming.CATALOG, self.cleaning)
+        endpoints = {f"spark.sql.catalog.{name}.glue.endpoint": self.glue_endpoint for name in catalogs}
+        return super().spark_settings() | endpoints
 
     def file_io(self) -> dict[str, str]:
         return super().file_io() | {"glue.endpoint": self.glue_endpoint}

@@ -1,14 +1,17 @@
 """Glue as the catalog: commits whose outcome is unknown, late, refused or forbidden (F06-F11)."""
 
 import time
+from datetime import timedelta
 
 import oracle
 import pytest
 from moments import attempt
 from proxied import GlueStream, proxied
 from proxy import GLUE_ERROR, GLUE_STALE, Fault
+from pyspark.errors import PySparkException
 
-from lakehouse.errors import Unreachable
+from assets.maintenance import maintain
+from lakehouse.errors import Refused, Unreachable
 
 GLUE_TIMEOUT = b'{"__type": "OperationTimeoutException", "Message": "The operation timed out."}'
 GLUE_THROTTLED = b'{"__type": "ThrottlingException", "Message": "Rate exceeded"}'
@@ -36,7 +39,6 @@ def meet(stream, nth, kind, **settings):
 FAILED = {"kind": "lost answer", "status": 500, "body": GLUE_ERROR}
 TIMED_OUT = {"kind": "lost answer", "status": 400, "body": GLUE_TIMEOUT}
 CUT = {"kind": "lost connection"}
-DELETED = "Iceberg takes Glue's time-out for a refusal and deletes the metadata file that Glue points to now"
 
 
 @pytest.mark.parametrize(
@@ -47,7 +49,7 @@ DELETED = "Iceberg takes Glue's time-out for a refusal and deletes the metadata 
         (STAGE, CUT),
         pytest.param(PUBLISH, FAILED, marks=pytest.mark.long),
         (PUBLISH, TIMED_OUT),
-        pytest.param(STAGE, TIMED_OUT, marks=pytest.mark.xfail(strict=True, reason=DELETED)),
+        (STAGE, TIMED_OUT),
     ],
     ids=["branch 500", "stage 500", "stage cut", "publish 500", "publish time-out", "stage time-out"],
 )
@@ -75,6 +77,22 @@ def test_a_commit_that_arrives_after_its_repetition_was_applied_is_refused(strea
     oracle.judge(stream)
 
 
+def test_maintenance_whose_answer_is_lost_deletes_nothing_that_is_live(stream):
+    stream.ingest()
+    brief = stream.topic.retention.model_copy(update={"snapshots": timedelta(0), "min_snapshots": 1})
+    topic = stream.topic.model_copy(update={"retention": brief})
+    met = meet(stream, 1, **TIMED_OUT)
+    with pytest.raises(PySparkException):
+        list(maintain(stream.namespace, topic, stream.catalog, stream.resources.spark))
+
+    [done] = maintain(stream.namespace, topic, stream.catalog, stream.resources.spark)
+
+    assert met.fired == 1 and done.after.snapshots < done.before.snapshots
+    stream.produce_trades(range(80, 90))
+    stream.ingest()
+    assert stream.rows() == stream.expected_rows()
+
+
 def test_refusals_that_pass_are_survived(stream):
     meet(stream, STAGE, "answer", status=400, body=GLUE_STALE)
     stream.glue.inject(Fault("answer", "UpdateTable", times=2, status=400, body=GLUE_THROTTLED))
@@ -93,14 +111,17 @@ def impatient(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "fault",
-    [{"kind": "answer", "status": 400, "body": GLUE_FORBIDDEN}, pytest.param({"kind": "cut"}, marks=pytest.mark.long)],
+    ("fault", "error"),
+    [
+        ({"kind": "answer", "status": 400, "body": GLUE_FORBIDDEN}, Refused),
+        pytest.param({"kind": "cut"}, Unreachable, marks=pytest.mark.long),
+    ],
     ids=["forbidden", "away"],
 )
-def test_a_catalog_that_does_not_let_in_is_named(impatient, stream, fault):
+def test_a_catalog_that_does_not_let_in_is_named(impatient, stream, fault, error):
     stream.glue.inject(Fault(times=1_000, **fault))
 
-    with pytest.raises(Unreachable, match="Glue"):
+    with pytest.raises(error, match="Glue"):
         stream.ingest()
 
 

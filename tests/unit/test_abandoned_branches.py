@@ -1,0 +1,29 @@
+"""Branches that a killed writer left: whoever comes next drops them, and no others."""
+
+import time
+
+import pyarrow as pa
+
+from resources.catalog import Catalog
+
+ROWS = pa.table({"a": pa.array([1, 2], pa.int64())})
+
+
+def table_with(tmp_path, *branches):
+    (tmp_path / "warehouse").mkdir()
+    catalog = Catalog(type="sql", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse")
+    catalog.iceberg().create_namespace("trading")
+    table = catalog.iceberg().create_table(("trading", "orders"), ROWS.schema)
+    table.append(ROWS)
+    for branch in branches:
+        table.manage_snapshots().create_branch(table.metadata.current_snapshot_id, branch).commit()
+    return catalog, table
+
+
+def test_branches_of_killed_writers_are_dropped_and_others_stay(tmp_path):
+    now = int(time.time())
+    killed, running = (f"rehearsal_{began}_0123456789ab" for began in (now - 90_000, now - 60))
+    catalog, table = table_with(tmp_path, "ingest_1", killed, running, "rehearsal_of_mine")
+
+    assert set(catalog.drop_abandoned(table).metadata.refs) == {"main", "ingest_1", running, "rehearsal_of_mine"}
+    assert set(catalog.drop_staging(table).metadata.refs) == {"main", running, "rehearsal_of_mine"}

@@ -1,0 +1,173 @@
+"""What a table leaves in Glue fits what Glue's API takes, and a refusal is told from silence."""
+
+import json
+import re
+from pathlib import Path
+
+import boto3
+import pyarrow as pa
+import pytest
+from botocore.session import get_session
+from listener import Listener
+from moto import mock_aws
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, StringType, StructType
+
+from lakehouse.batch import COUNTS, TOKEN, Batch
+from lakehouse.columns import table_schema
+from lakehouse.errors import Refused, Unreachable
+from lakehouse.topic import Topic
+from resources.aws import Glue
+from resources.catalog import Catalog
+from resources.snapshots import counts_by_snapshot
+
+ROWS = pa.table({"a": pa.array([1, 2], pa.int64())})
+DOC = "Net price in EUR.\r\n\nRounded half to even,\x00 as the ledger does: 4,50 €. " + "Ü" * 300
+COUNTED = {"consumed": 5_000_000, "rows": 4_999_000, "tombstones": 0, "superseded": 1_000}
+MODEL = get_session().get_service_model("glue")
+
+
+@pytest.fixture
+def aws(monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_GLUE", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def too_much(shape, value, path="table"):
+    """What does not fit the service's model: lengths, which Glue counts in bytes, and patterns."""
+    match shape.type_name:
+        case "structure":
+            for name, member in shape.members.items():
+                if name in value:
+                    yield from too_much(member, value[name], f"{path}.{name}")
+        case "list":
+            for item in value:
+                yield from too_much(shape.member, item, f"{path}[]")
+        case "map":
+            for key, item in value.items():
+                yield from too_much(shape.key, key, f"{path} key")
+                yield from too_much(shape.value, item, f"{path}[{key}]")
+        case "string":
+            # Surrogates stand for characters beyond the first 65,536, which Python has as one.
+            pattern = shape.metadata.get("pattern", ".*").replace(
+                "\\uD800\\uDC00-\\uDBFF\\uDFFF", "\U00010000-\U0010ffff"
+            )
+            if len(value.encode()) > shape.metadata.get("max", 1e9) or not re.fullmatch(pattern, value, re.DOTALL):
+                yield f"{path}: {value[:80]!r} ({len(value.encode())} bytes)"
+
+
+def in_glue(name):
+    found = boto3.client("glue").get_table(DatabaseName="trading", Name=name)["Table"]
+    return list(too_much(MODEL.shape_for("TableInput"), found))
+
+
+@pytest.mark.parametrize("kind", ["catalog", "registration"])
+def test_long_and_broken_descriptions_fit(aws, tmp_path, kind):
+    (tmp_path / "warehouse").mkdir()
+    struct = StructType(NestedField(1, "price", StringType(), required=False, doc=DOC))
+    schema = table_schema(Topic(name="orders"), struct, None)
+    with mock_aws():
+        catalog = Catalog(type="glue", warehouse=f"file://{tmp_path}/warehouse", region="us-east-1")
+        if kind == "catalog":
+            catalog.ensure_table("trading", "orders", schema)
+        else:
+            glue = Glue(region="us-east-1", catalog_id="123456789012")
+            glue.ensure_database("trading", f"file://{tmp_path}")
+            strange = Schema(NestedField(1, "price", StringType(), required=False, doc=DOC))
+            glue.register(
+                "trading",
+                "orders",
+                metadata_location=f"file://{tmp_path}/m.json",
+                table_uuid="u",
+                schema=strange,
+                location=f"file://{tmp_path}",
+                comment="ü" * 3_000,
+                expected=None,
+            )
+        assert in_glue("orders") == []
+        [column] = [
+            column
+            for column in boto3.client("glue").get_table(DatabaseName="trading", Name="orders")["Table"][
+                "StorageDescriptor"
+            ]["Columns"]
+            if column["Name"] == "price"
+        ]
+    assert column["Comment"].startswith("Net price in EUR. Rounded half to even, as the ledger does: 4,50 €. ÜÜ")
+
+
+def table_of_many_snapshots(lake, count, partitions):
+    """A table with a batch on the branch `ingest_batch`, after so many batches that were published with counts."""
+    independent = SqlCatalog("lake", **lake)
+    independent.create_namespace("trading")
+    table = independent.create_table(("trading", "orders"), ROWS.schema)
+    token = Batch(
+        "c" * 22, "orders", "t" * 22, dict.fromkeys(range(partitions), 0), dict.fromkeys(range(partitions), 1)
+    )
+    table.append(ROWS, snapshot_properties={TOKEN: token.to_json()})
+    metadata = json.loads(Path(table.metadata_location.removeprefix("file://")).read_text())
+    [snapshot] = metadata["snapshots"]
+    first = snapshot["snapshot-id"]
+    earlier = [
+        {
+            **snapshot,
+            "snapshot-id": 2**62 + n,
+            "sequence-number": 1,
+            "timestamp-ms": snapshot["timestamp-ms"] - 1,
+            "summary": {"operation": "append"},
+            **({"parent-snapshot-id": 2**62 + n - 1} if n else {}),
+        }
+        for n in range(count)
+    ]
+    snapshot["parent-snapshot-id"] = 2**62 + count - 1
+    metadata["snapshots"] = [*earlier, snapshot]
+    metadata["properties"][COUNTS] = json.dumps({str(2**62 + n): COUNTED for n in range(count)})
+    file = Path(lake["warehouse"].removeprefix("file://")) / "00009-many.metadata.json"
+    file.write_text(json.dumps(metadata))
+    independent.drop_table(("trading", "orders"))
+    table = independent.register_table(("trading", "orders"), str(file))
+    table.manage_snapshots().create_branch(first, "ingest_batch").commit()
+    table.append(ROWS, branch="ingest_batch", snapshot_properties={TOKEN: token.to_json()})
+    return first
+
+
+@pytest.mark.parametrize(("count", "partitions"), [(3, 1_000), (6_000, 1)])
+def test_no_property_of_a_table_outgrows_glue(tmp_path, count, partitions):
+    (tmp_path / "warehouse").mkdir()
+    lake = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
+    base = table_of_many_snapshots(lake, count, partitions)
+    catalog = Catalog(type="sql", **lake)
+
+    table = catalog.publish(catalog.load("trading", "orders"), "ingest_batch", base, COUNTED)
+
+    kept = counts_by_snapshot(table)
+    longest = MODEL.shape_for("ParametersMapValue").metadata["max"]
+    assert max(len(value.encode()) for value in table.properties.values()) < longest
+    assert list(kept)[-1] == table.metadata.current_snapshot_id
+    newest = [2**62 + n for n in range(count)][-min(count, 4_000) :]
+    assert all(kept[id_]["rows"] == COUNTED["rows"] for id_ in newest)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "error", "said"),
+    [
+        (400, "ValidationException", Refused, "refused GetTable: ValidationException: not so"),
+        (400, "InvalidInputException", Refused, "refused GetTable"),
+        (400, "AccessDeniedException", Refused, "permissions"),
+        (400, "ThrottlingException", Unreachable, "does not answer"),
+        (400, "ExpiredTokenException", Unreachable, "does not answer"),
+        (500, "InternalServiceException", Unreachable, "does not answer"),
+    ],
+)
+def test_a_refusal_is_told_from_silence(aws, monkeypatch, tmp_path, status, code, error, said):
+    body = json.dumps({"__type": code, "Message": "not so"})
+    with Listener((status, body, {"Content-Type": "application/x-amz-json-1.1"})).listening() as glue:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", glue.address)
+        with pytest.raises(error, match=said):
+            Glue(region="us-east-1", catalog_id="123456789012").registration("trading", "orders")
+        with pytest.raises(error, match=said):
+            Catalog(type="glue", warehouse=f"file://{tmp_path}", region="us-east-1").load("trading", "orders")
