@@ -93,6 +93,12 @@ def next_batch(last: Batch | None, log: Log, table: str) -> Batch:
     Raises: UnclearState when records between the two cannot be read any more, or when the log is another one.
     """
     stored = last.end if last else {}
+    if last and last.topic != log.topic:
+        raise UnclearState(
+            f"Table {table} was filled from topic '{last.topic}', and not from '{log.topic}'. Nothing was changed. "
+            f"Give one of them another `table` in lakehouse.yaml; if '{log.topic}' takes the other's place on purpose, "
+            f"go on with `lakehouse resume`"
+        )
     if last and (last.cluster_id, last.topic_id) != (log.cluster_id, log.topic_id):
         raise UnclearState(
             f"Topic '{log.topic}' is not the one table {table} was filled from: cluster and topic id were "

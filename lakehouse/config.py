@@ -11,12 +11,13 @@ from typing import Any
 import yaml
 from pydantic import Field, ValidationError
 
-from lakehouse import config_faults
+from lakehouse import config_faults, naming
 from lakehouse.deployment import Deployment
 from lakehouse.errors import ConfigError
 from lakehouse.locate import dotted, duplicate_keys, line_of
 from lakehouse.model import Model
 from lakehouse.setting import Setting, System
+from lakehouse.table_names import Taken
 from lakehouse.topic import Route, Topic
 from lakehouse.words import did_you_mean
 
@@ -83,21 +84,33 @@ class Config(Model):
         yield from (found for _, _, found in self.matched(names) if isinstance(found, Topic))
 
     def matched(self, names: Iterable[str]) -> Iterator[tuple[Route, str, Topic | ConfigError]]:
-        """Match names with routes: whoever may create a topic may give it a name that becomes no table, and the others
-        are taken all the same.
+        """Match names with routes: whoever may create a topic may give it a name that becomes no table, or another
+        topic's, and the others are taken all the same.
 
         Yields:
-            The first route that matches, the name, and its topic, or why there is none.
+            In the order of names: the first route that matches, the name, and its topic, or why there is none.
         """
-        for name in names:
+        taken = Taken(self.topics.values())
+        for name in sorted(names):
             for route in self.routes.values() if name not in self.topics else ():
                 try:
                     found: Topic | ConfigError | None = route.routed(name)
                 except ConfigError as error:
                     found = error
                 if found is not None:
-                    yield route, name, found
+                    yield route, name, self._checked(route, found, taken)
                     break
+
+    def _checked(self, route: Route, found: Topic | ConfigError, taken: Taken) -> Topic | ConfigError:
+        """A routed topic; or, where its table is or may become another topic's, why there is none."""
+        if isinstance(found, ConfigError):
+            return found
+        said = taken.fault(found)
+        # A topic of this name may be found before the one that goes on in its table.
+        if naming.family(found.table)[1] > 1 and any(r.on_incompatible == "new_table" for r in self.routes.values()):
+            said = f"table '{found.table}' may be where another one goes on (on_incompatible: new_table)"
+            said += ". Give the topic an entry with a 'table'"
+        return ConfigError(f"Route '{route.name}': topic '{found.name}': {said}") if said else found
 
     def text(self, file: str) -> str:
         """The content of a file that the configuration names, such as a schema."""

@@ -14,6 +14,7 @@ from lakehouse.locate import Location
 from lakehouse.model import Model
 from lakehouse.schema import RegisteredSchema
 from lakehouse.setting import EnvRef
+from lakehouse.table_names import Taken
 from lakehouse.topic import REGISTERED, SCALARS, Datagen, Derived, Existing, Route, Topic
 from lakehouse.words import did_you_mean
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 def of_meaning(config: Config) -> list[tuple[Location, str]]:
     """What the types cannot say: names that clash, references that lead nowhere, keys that are missing."""
     faults: list[tuple[Location, str]] = []
-    seen: dict[str, str] = {}
+    taken = Taken()
     tables = {topic.table for topic in config.topics.values()}
     for name, route in config.routes.items():
         found = [*_route_faults(name, route, config), *_topic_faults(route, tables)]
@@ -33,11 +34,8 @@ def of_meaning(config: Config) -> list[tuple[Location, str]]:
         at = ("topics", name)
         if not naming.is_topic_name(topic.topic):
             faults.append((at, "not a Kafka topic name. Use letters, digits, '.', '_' and '-', at most 249"))
-        if other := seen.get(topic.table):
-            faults.append((at, f"becomes table '{topic.table}', and so does topic '{other}'. Rename one of them"))
-        seen.setdefault(topic.table, name)
-        if topic.table.endswith(naming.DEAD_LETTERS):
-            faults.append((at, f"'{naming.DEAD_LETTERS}' names dead-letter tables. Rename the topic"))
+        if said := taken.fault(topic):
+            faults.append((at, said))
         faults += [((*at, *where), said) for where, said in _topic_faults(topic, tables)]
         faults += [((*at, "sensitive"), said) for said in _unknown_sensitive(config, topic)]
         if topic.value_schema_file:

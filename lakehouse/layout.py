@@ -6,6 +6,7 @@ Source of the transforms: Iceberg table specification, Partition transforms.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +34,10 @@ class Term:
 
     @property
     def name(self) -> str:
-        """The partition field's name, as Iceberg names it by default."""
+        """The partition field's name, as Iceberg names it by default, and the width: names of fields are never reused,
+        and a table may have fields of several widths."""
         suffix = {"identity": "", "truncate": "_trunc"}.get(self.transform, f"_{self.transform}")
-        return self.column + suffix
+        return self.column + suffix + (f"_{self.width}" if self.width else "")
 
     @property
     def iceberg(self) -> Transform[Any, Any]:
@@ -72,17 +74,38 @@ def arrange(table: Table, partition_by: tuple[str, ...], sort_by: tuple[str, ...
     order = {(*_field(schema, term), term.descending): term for term in (parse(t, ordered=True) for t in sort_by)}
     there = {(f.source_id, str(f.transform)): f.name for f in table.spec().fields if str(f.transform) != "void"}
     if parts.keys() != there.keys():
-        with table.update_spec() as spec:
-            for field in there.keys() - parts.keys():
-                spec.remove_field(there[field])
-            for field, term in parts.items():
-                if field not in there:
-                    spec.add_field(term.column, term.iceberg, term.name)
+        names = _names(table, parts)
+        try:
+            with table.update_spec() as spec:
+                for field in there.keys() - parts.keys():
+                    spec.remove_field(there[field])
+                for field, term in parts.items():
+                    if field not in there:
+                        spec.add_field(term.column, term.iceberg, names[field])
+        except ValueError as error:
+            raise SchemaError(
+                f"Table {'.'.join(table.name())} cannot be partitioned by {', '.join(partition_by)}: {error}. Nothing "
+                f"was changed. Correct 'partition_by' in lakehouse.yaml"
+            ) from error
     sorted_by = [(f.source_id, str(f.transform), f.direction.value == "desc") for f in table.sort_order().fields]
     if list(order) != sorted_by:
         with table.update_sort_order() as update:
             for term in order.values():
                 (update.desc if term.descending else update.asc)(term.column, term.iceberg)
+
+
+def _names(table: Table, parts: Mapping[tuple[int, str], Term]) -> dict[tuple[int, str], str]:
+    """Names for partition fields, none of which is that of a column or of another field that the table ever had."""
+    had = {f.name: (f.source_id, str(f.transform)) for spec in table.specs().values() for f in spec.fields}
+    columns = {field.name: (field.field_id, "identity") for field in table.schema().fields}
+    names: dict[tuple[int, str], str] = {}
+    for field, term in parts.items():
+        name, number = term.name, 1
+        while (columns | had).get(name, field) != field:
+            number += 1
+            name = f"{term.name}_{number}"
+        names[field] = name
+    return names
 
 
 def _field(schema: Schema, term: Term) -> tuple[int, str]:

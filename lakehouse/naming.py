@@ -1,7 +1,7 @@
 """One rule from a Kafka topic to the names of everything made from it, and quoting for each dialect that sees them.
 
 Kafka names are wider than table names (letters, digits, `.`, `_`, `-`, up to 249 characters, case-sensitive), so the
-rule folds them; lakehouse.config refuses two topics that fold to the same name.
+rule folds them; lakehouse.table_names refuses two topics that fold to the same name.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ REHEARSAL_SECONDS = 86_400
 DEAD_LETTERS = "__dead_letters"
 """Appended to a table's name: the table that keeps what could not be decoded."""
 
+LONGEST_TABLE = 255 - len("__v999") - len(DEAD_LETTERS)
+"""Glue, Snowflake and file systems take 255 characters, with whatever is appended."""
+
+_VERSION = re.compile(r"(.+)__v(\d{1,9})")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -43,10 +47,16 @@ def dead_letter_table(table: str) -> str:
     return table + DEAD_LETTERS
 
 
+def family(table: str) -> tuple[str, int]:
+    """A table's name without its version, and its version: `t__v3` → `("t", 3)`, and 1 where the name has none."""
+    found = _VERSION.fullmatch(table)
+    return (found[1], int(found[2])) if found else (table, 1)
+
+
 def next_version(table: str) -> str:
     """The table beside `table` that goes on with a schema it cannot take: `t` → `t__v2` → `t__v3`."""
-    name, _, version = table.partition("__v")
-    return f"{name}__v{int(version or 1) + 1}"
+    name, version = family(table)
+    return f"{name}__v{version + 1}"
 
 
 def rehearsal_branch(now: float) -> str:

@@ -183,7 +183,7 @@ def test_partitions_and_order_are_as_declared_and_may_change(resources):
     table = stream.table()
     assert [(f.name, str(f.transform)) for f in table.spec().fields] == [
         ("kafka_timestamp_day", "day"),
-        ("userid_bucket", "bucket[4]"),
+        ("userid_bucket_4", "bucket[4]"),
     ]
     assert [(f.source_id, f.direction.value) for f in table.sort_order().fields] == [
         (table.schema().find_field("symbol").field_id, "asc"),
@@ -191,12 +191,12 @@ def test_partitions_and_order_are_as_declared_and_may_change(resources):
     ]
     assert len({task.file.partition for task in table.scan().plan_files()}) > 1
 
-    stream.topic = stream.topic.model_copy(update={"partition_by": ("symbol",), "sort_by": ()})
+    stream.topic = stream.topic.model_copy(update={"partition_by": ("symbol", "bucket(8, userid)"), "sort_by": ()})
     stream.produce_trades(range(100, 150))
     stream.ingest()
 
     table = stream.table()
-    assert [f.name for f in table.spec().fields if str(f.transform) != "void"] == ["symbol"]
+    assert [f.name for f in table.spec().fields if str(f.transform) != "void"] == ["symbol", "userid_bucket_8"]
     assert stream.rows() == stream.expected_rows()
 
 

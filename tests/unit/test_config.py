@@ -62,6 +62,9 @@ def test_a_topic_needs_no_more_than_its_name(tmp_path):
         ("  'a b': {}\n", "lakehouse.yaml:3: topics.a b: not a Kafka topic name"),
         ("  a: {}\n  a: {}\n", "lakehouse.yaml:3: topics.a: stands twice; again in line 4. Remove one"),
         ("  a__dead_letters: {}\n", "names dead-letter tables. Rename the topic"),
+        ("  a: {on_incompatible: new_table}\n  a__v2: {}\n", "topics.a__v2: table 'a__v2' is where 'a' may go on"),
+        ("  a__v3: {}\n  a: {on_incompatible: new_table}\n", "topics.a: table 'a__v3' is where 'a' may go on"),
+        (f"  {'a' * 240}: {{}}\n", "a table's name has at most 235 characters"),
         (
             "  a:\n    key: k\n    source:\n      type: datagen\n      schema_file: none.avsc\n",
             "lakehouse.yaml:7: topics.a.source.schema_file: file 'none.avsc' does not exist in",

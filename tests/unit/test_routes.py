@@ -51,3 +51,43 @@ def test_each_fault_names_its_place(tmp_path, route, said):
     with pytest.raises(ConfigError) as raised:
         load(tmp_path, f"namespace: n\ntopics: {{}}\nroutes:\n  r: {route}\nenvironments: {{local: {{}}}}\n")
     assert said in str(raised.value)
+
+
+EVERYTHING = """
+namespace: n
+topics:
+  billing: {on_incompatible: new_table}
+  orders_v1: {}
+  users__v3: {}
+routes:
+  all: {pattern: '.*', on_incompatible: %s}
+environments: {local: {}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "policy", "said"),
+    [
+        ("orders.v1", "stop", "becomes table 'orders_v1', and so does topic 'orders_v1'"),
+        ("shop.b", "stop", "becomes table 'shop_b', and so does topic 'shop-b'"),
+        ("billing__dead_letters", "stop", "names dead-letter tables"),
+        ("shop__dead_letters", "stop", "names dead-letter tables"),
+        ("billing__v2", "stop", "is where 'billing' may go on"),
+        ("shop__v2", "new_table", "may be where another one goes on"),
+        ("users", "new_table", "is where 'users' may go on"),
+        ("x" * 240, "stop", "at most 235 characters"),
+    ],
+)
+def test_a_routed_topic_whose_table_is_anothers_is_a_fault_and_no_other_is(tmp_path, name, policy, said):
+    loaded = load(tmp_path, EVERYTHING % policy)
+    others = {"shop-b", "x"}
+
+    found = {topic: known for _, topic, known in loaded.matched([name, *others])}
+
+    assert isinstance(found[name], ConfigError) and said in str(found[name])
+    assert {topic.name for topic in loaded.routed([name, *others])} == others
+
+
+def test_a_route_that_never_goes_on_beside_takes_names_with_versions(tmp_path):
+    loaded = load(tmp_path, EVERYTHING % "stop")
+    assert [topic.table for topic in loaded.routed(["shop", "shop__v2", "users"])] == ["shop", "shop__v2", "users"]
