@@ -1,7 +1,7 @@
 """The asset that keeps a table fast and small, and its work. docs/maintenance.md says what is safe and why."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from lakehouse.config import Config
 from lakehouse.errors import ConfigError
 from lakehouse.topic import Topic
 from resources.catalog import Catalog, published_table
+from resources.snapshots import commits, snapshots_of
 from resources.spark import Spark
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ SMALL = 0.75
 MERGED_PARTS = 8
 """While a table is streamed into, files below this part of the target size are merged; the rest is for the night."""
 
-MOST_SNAPSHOTS = 500
-"""Of a table that is streamed into: a quarter of an hour and more, and up to a megabyte of metadata."""
+MOST_PUBLICATIONS = 500
+"""Of a table that is streamed into, unless a reader may still need more: about a megabyte of metadata."""
 
 
 @dataclass(frozen=True)
@@ -126,21 +127,36 @@ def _steps(
         row = work.compact_manifests(session, namespace, name)
         yield f"rewrote {row['rewritten_manifests_count']} manifests into {row['added_manifests_count']}"
     table, oldest = loaded(), now - keep.snapshots
-    if len(table.metadata.snapshots) > keep.min_snapshots and any(
+    newest = snapshots_of(table, keep.min_snapshots)
+    if len(table.metadata.snapshots) > newest and any(
         snapshot.timestamp_ms < oldest.timestamp() * 1000 for snapshot in table.metadata.snapshots
     ):
-        row = work.expire(session, namespace, name, oldest, keep.min_snapshots)
+        row = work.expire(session, namespace, name, oldest, newest)
         yield f"expired snapshots that alone had {row['deleted_data_files_count']} data files"
     if removed := work.remove_orphans(session, catalog.cleaning, namespace, name, now - orphan_age):
         yield f"removed {removed} orphaned files"
+
+
+def oldest_kept(published: Sequence[tuple[int, int]], now: datetime, needed: timedelta) -> datetime:
+    """Since when a table that is streamed into keeps its snapshots.
+
+    Args:
+        published: Its publications, as (snapshot id, commit time in milliseconds), newest first.
+        now: The time now.
+        needed: For how long a reader may need a snapshot.
+    """
+    by_number = [milliseconds for _, milliseconds in published[MOST_PUBLICATIONS - 1 : MOST_PUBLICATIONS]]
+    number = datetime.fromtimestamp(by_number[0] / 1000, UTC) if by_number else datetime.fromtimestamp(0, UTC)
+    return min(number, now - needed)
 
 
 def keep_pace(namespace: str, topic: Topic, catalog: Catalog, spark: Spark) -> Maintained:
     """Do what a table needs that is committed to every few seconds, and nothing that takes long.
 
     Files that came since are merged, and those that this left before stay for the night unless they are small, too: or
-    each would be written again and again. Snapshots are forgotten by number, whatever `retention.snapshots` says: each
-    is told by every metadata file, and a commit every two seconds would make 300,000 of them in a week.
+    each would be written again and again. Snapshots are forgotten by number, whatever `retention.snapshots` says, as
+    soon as no fresh reader needs them: every metadata file describes each, and a commit every two seconds would make
+    300,000 of them in a week.
 
     Raises: CommitConflict; Unreachable.
     """
@@ -155,11 +171,10 @@ def keep_pace(namespace: str, topic: Topic, catalog: Catalog, spark: Spark) -> M
     if size(table).manifests > MANY_MANIFESTS:
         row = work.compact_manifests(session, namespace, name)
         done.append(f"rewrote {row['rewritten_manifests_count']} manifests into {row['added_manifests_count']}")
-    made = sorted(snapshot.timestamp_ms for snapshot in table.metadata.snapshots)
-    if len(made) > MOST_SNAPSHOTS:
-        oldest = datetime.fromtimestamp(made[-MOST_SNAPSHOTS] / 1000, UTC)
-        work.expire(session, namespace, name, oldest, MOST_SNAPSHOTS)
-        done.append(f"forgot {len(made) - MOST_SNAPSHOTS} snapshots")
+    oldest = oldest_kept(commits(table), datetime.now(UTC), topic.readers_need)
+    if old := sum(snapshot.timestamp_ms < oldest.timestamp() * 1000 for snapshot in table.metadata.snapshots):
+        work.expire(session, namespace, name, oldest, 1)
+        done.append(f"forgot {old} snapshots")
     after = size(published_table(catalog, namespace, name))
     return Maintained(name, before, after, tuple(done), time.monotonic() - began)
 

@@ -106,6 +106,10 @@ def _topic_faults(topic: Topic, tables: set[str]) -> Iterator[tuple[Location, st
         yield ("key",), f"a {topic.decoded_key} message key is one column. Name one, or set 'key_format: avro'"
     if len(set(topic.key)) < len(topic.key):
         yield ("key",), "names a column twice. Remove one"
+    if topic.retention.snapshots < topic.readers_need:
+        minutes = topic.readers_need.total_seconds() / 60
+        said = f"readers that are not stale may need a snapshot for {minutes:.0f} minutes (an hour, or twice "
+        yield ("retention", "snapshots"), f"{said}max_lag_seconds). Keep them for as long"
     yield from ((("sensitive",), said) for said in _sensitive_faults(topic))
     if topic.subject_strategy != "topic" and not topic.record:
         yield ("subject_strategy",), "names subjects after record types. Add 'record: <full name>'"

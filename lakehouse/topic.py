@@ -116,7 +116,7 @@ class Retention(Model):
     snapshots: Duration = Field(
         "7d", description="Older snapshots are forgotten: how far time travel goes.", validate_default=True
     )
-    min_snapshots: int = Field(10, ge=1, description="So many snapshots are kept, however old.")
+    min_snapshots: int = Field(10, ge=1, description="So many publications are kept, however old.")
 
 
 class Topic(Model):
@@ -241,6 +241,11 @@ class Topic(Model):
     def keeps_dead_letters(self) -> bool:
         """Whether there is a table of dead letters."""
         return self.errors == "log" or bool(self.quarantine)
+
+    @property
+    def readers_need(self) -> timedelta:
+        """For how long a reader that is not called stale may read a snapshot: its files must stay."""
+        return max(2 * timedelta(seconds=self.max_lag_seconds), timedelta(hours=1))
 
     @property
     def replaces(self) -> bool:

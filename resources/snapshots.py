@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse import naming
 from lakehouse.batch import COUNTS, MAX_PROPERTY, PART, TOKEN, Batch
-from lakehouse.errors import UnclearState
+from lakehouse.errors import UnclearState, Unreachable
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -98,7 +98,7 @@ def _expired(table: Table) -> Iterator[Snapshot]:
 
     The offsets tag alone would not do: after a rollback main does not hold what the tag says.
 
-    Raises: UnclearState when those files do not reach back far enough.
+    Raises: UnclearState when those files do not reach back far enough; Unreachable when one of them cannot be read.
     """
     from pyiceberg.serializers import FromInputFile
 
@@ -109,8 +109,12 @@ def _expired(table: Table) -> Iterator[Snapshot]:
             return
         try:
             metadata = FromInputFile.table_metadata(table.io.new_input(entry.metadata_file))
-        except OSError:
+        except FileNotFoundError:
             break
+        except OSError as error:
+            # It may be there: a decision about the position must not follow from a store that is slow.
+            where = entry.metadata_file.rpartition("/")[0]
+            raise Unreachable("The table's store", where, "the endpoint and the AWS credentials", error) from error
         known = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
         while wanted in known:
             yield known[wanted]
@@ -147,6 +151,17 @@ def live_rows_at(table: Table, snapshot_id: int) -> int:
     positions = pa.concat_tables(read)
     hidden = positions.filter(pc.is_in(positions["file_path"], pa.array([task.file.file_path for task in tasks])))
     return rows - hidden.group_by(["file_path", "pos"]).aggregate([]).num_rows
+
+
+def snapshots_of(table: Table, publications: int) -> int:
+    """How many of main's newest snapshots its newest publications are: a commit in parts is several."""
+    number = 0
+    for snapshot in history(table):
+        number += 1
+        publications -= PART not in (snapshot.summary.additional_properties if snapshot.summary else {})
+        if not publications:
+            break
+    return number
 
 
 def commits(table: Table) -> list[tuple[int, int]]:

@@ -64,6 +64,11 @@ def test_a_topic_needs_no_more_than_its_name(tmp_path):
         ("  a__dead_letters: {}\n", "names dead-letter tables. Rename the topic"),
         ("  a: {on_incompatible: new_table}\n  a__v2: {}\n", "topics.a__v2: table 'a__v2' is where 'a' may go on"),
         ("  a__v3: {}\n  a: {on_incompatible: new_table}\n", "topics.a: table 'a__v3' is where 'a' may go on"),
+        ("  a: {retention: {snapshots: 59m}}\n", "topics.a.retention.snapshots: readers that are not stale may need"),
+        (
+            "  a: {retention: {snapshots: 1d}, max_lag_seconds: 50000}\n",
+            "topics.a.retention.snapshots: readers that are not stale may need a snapshot for 1667 minutes",
+        ),
         (f"  {'a' * 240}: {{}}\n", "a table's name has at most 235 characters"),
         (
             "  a:\n    key: k\n    source:\n      type: datagen\n      schema_file: none.avsc\n",
