@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from lakehouse import naming
-from lakehouse.batch import Batch
+from lakehouse.batch import PART, Positions
 from lakehouse.checks import Severity
-from lakehouse.errors import LakehouseError
+from lakehouse.errors import CommitConflict, LakehouseError
 from lakehouse.topic import Topic
-from resources.snapshots import batch_of
+from resources.snapshots import history
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -54,47 +55,119 @@ class Finding:
 
 
 class AuditFailed(LakehouseError):
-    """The batch stays on its branch; main and the offsets are as before."""
+    """The rows stay on their branch; main and the offsets are as before."""
 
-    def __init__(self, table: str, branch: str, findings: list[Finding]):
+    def __init__(
+        self, table: str, branch: str, findings: list[Finding], then: str = "the next run takes the batch again"
+    ):
+        """
+        Args:
+            table: Name of the table.
+            branch: The branch with the rows.
+            findings: Everything that was found.
+            then: What happens next.
+        """
         failed = "; ".join(f"{finding.check}: {finding.said}" for finding in findings if finding.blocks)
         super().__init__(
-            f"The batch for {table} did not pass its audit ({failed}). Main and the offsets were left untouched. "
-            f"Each check's result shows failing rows, and the SQL that finds all of them in branch '{branch}'. Mend "
-            f"what they come from, or declare otherwise what may fail (docs/checks.md, When a check fails); the next "
-            f"run drops the branch and takes the batch again"
+            f"The rows for {table} did not pass their audit ({failed}). Main and the offsets were left untouched. "
+            f"Each check's result shows failing rows, and the SQL that finds all of them in branch '{branch}': correct "
+            f"what they come from, or declare otherwise what may fail (docs/checks.md, When a check fails); {then}"
         )
         self.findings = findings
 
 
-def audit(
-    spark: SparkSession, namespace: str, topic: Topic, table: Table, branch: str, batch: Batch, counts: Counts
-) -> list[Finding]:
-    """Check the staged batch.
+@dataclass(frozen=True)
+class Staged:
+    """Rows on a branch, and what they are compared with.
 
-    Parameters: `table` was loaded after the branch was written; `counts` are Spark's, taken while it wrote.
+    Attributes:
+        branch: The branch's name.
+        base: The snapshot that the branch was at before; None where the table had none.
+        summary: Name and value of the summary property that completes a write: a batch's token, or a replay's range.
+        writes: How many writes there were.
+        offsets: The most records that were read.
+        since: The first offset of each partition that was read.
+        counts: What became of the records, as Spark counted while it wrote.
     """
-    snapshot = table.snapshot_by_name(branch)
-    assert snapshot is not None, f"branch {branch} was just written"
-    return [_conservation(table, snapshot, batch, counts), _key_not_null(spark, namespace, topic, table, branch)]
+
+    branch: str
+    base: int | None
+    summary: tuple[str, str]
+    writes: int
+    offsets: int
+    since: Positions
+    counts: Counts
 
 
-def _conservation(table: Table, snapshot: Snapshot, batch: Batch, counts: Counts) -> Finding:
-    """Every record read has one outcome, and Iceberg committed as many rows, in the
-    commit that moves the position.
+def audit(spark: SparkSession, namespace: str, topic: Topic, table: Table, staged: Staged) -> list[Finding]:
+    """Check rows on a branch, whatever lakehouse.yaml declares.
+
+    Args:
+        spark: The session.
+        namespace: The table's namespace.
+        topic: The topic of the rows.
+        table: The table, loaded after the rows were written.
+        staged: The rows.
+
+    Raises:
+        CommitConflict: The branch was made at a snapshot that another writer published meanwhile.
+    """
+    return [_conservation(table, staged), _key_not_null(spark, namespace, topic, table, staged.branch)]
+
+
+def _conservation(table: Table, staged: Staged) -> Finding:
+    """Every record read has one outcome, and Iceberg committed as many rows, in commits of this writer alone.
 
     Offsets without a record are normal where a topic is compacted or its producers use transactions (commit markers);
     Spark itself fails when a broker no longer has records it was asked for (failOnDataLoss).
     """
-    committed = committed_rows(snapshot)
-    numbers = asdict(counts) | {"committed_rows": committed, "offsets_without_record": batch.offsets - counts.consumed}
+    counts, commits = staged.counts, _commits(table, staged)
+    name, value = staged.summary
+    completing = [snapshot for snapshot in commits if _summary(snapshot).get(name) == value]
+    strange = [str(s.snapshot_id) for s in commits if s not in completing and not _is_silent(s)]
+    published = {snapshot.snapshot_id for snapshot in history(table)} if len(commits) > staged.writes else set()
+    if any(snapshot.snapshot_id in published for snapshot in commits):
+        raise CommitConflict(
+            f"Another writer changed {'.'.join(table.name())} while this batch was prepared. The batch was not "
+            f"published; run it again"
+        )
+    committed = sum(map(committed_rows, completing))
+    numbers = asdict(counts) | {
+        "committed_rows": committed,
+        "offsets_without_record": staged.offsets - counts.consumed,
+    }
     said = ", ".join(f"{name} {n:,}" for name, n in numbers.items() if n or name in ("consumed", "rows"))
-    passed = counts.adds_up and counts.consumed <= batch.offsets and committed == counts.rows
-    if broken := broken_files(table, snapshot):
+    passed = counts.adds_up and counts.consumed <= staged.offsets and committed == counts.rows
+    if broken := [path for snapshot in commits for path in broken_files(table, snapshot)]:
         passed, said = False, f"{said}; {len(broken)} data files are missing or incomplete, such as {broken[0]}"
-    if batch_of(snapshot) != batch:
+    if not completing:
         passed, said = False, f"{said}; the snapshot does not say that it holds this batch's offsets"
+    elif len(completing) != staged.writes:
+        passed, said = False, f"{said}; {len(completing)} commits hold this batch, and {staged.writes} should"
+    if strange:
+        passed, said = False, f"{said}; snapshots of another writer are on the branch: {', '.join(strange)}"
     return Finding(CONSERVATION, passed, said, numbers)
+
+
+def _commits(table: Table, staged: Staged) -> Sequence[Snapshot]:
+    """The snapshots of the branch after its base, newest first."""
+    found = []
+    snapshot = table.snapshot_by_name(staged.branch)
+    while snapshot is not None and snapshot.snapshot_id != staged.base:
+        found.append(snapshot)
+        snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id else None
+    return found
+
+
+def _is_silent(snapshot: Snapshot) -> bool:
+    """Whether a snapshot is the first part of a write, or the empty one that a branch of a new table begins with."""
+    summary = _summary(snapshot)
+    first = snapshot.parent_snapshot_id is None and summary.get("total-records", "0") == "0"
+    return PART in summary or first
+
+
+def _summary(snapshot: Snapshot) -> dict[str, str]:
+    return snapshot.summary.additional_properties if snapshot.summary else {}
 
 
 def broken_files(table: Table, snapshot: Snapshot) -> list[str]:
@@ -133,8 +206,7 @@ def _footer_rows(table: Table, path: str) -> int | None:
 
 def committed_rows(snapshot: Snapshot) -> int:
     """Rows that a commit inserted or updated, as Iceberg counted them (Iceberg, Spark writes: snapshot summary)."""
-    assert snapshot.summary is not None
-    summary = snapshot.summary.additional_properties
+    summary = _summary(snapshot)
     merged = [summary.get(f"spark.merge-into.num-target-rows-{kind}") for kind in ("inserted", "updated")]
     if merged[0] is not None:
         return sum(int(n or 0) for n in merged)

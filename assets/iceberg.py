@@ -44,7 +44,9 @@ class Replay(dg.Config):
     """What a materialization reads again before it takes what is new; by default nothing."""
 
     replay_since: str = Field(
-        "", description="Read again from here: earliest, a time such as 2026-01-31T00:00:00Z, or offsets as 0:12,1:40."
+        "",
+        description="Read again from here: earliest, a time such as 2026-01-31T00:00:00Z, or offsets as 0:12,1:40, "
+        "which read the partitions that they name.",
     )
     replay_branch: str = Field("", description="Write what was read again to this branch of the table, not to main.")
 

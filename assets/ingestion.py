@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from lakehouse.counts import Counts
     from spark.write import Target, Written
 
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""What clients read where brokers have no topic ids: all zeros (KIP-516)."""
+
 ATTEMPTS = 3
 """How often a batch is tried when another writer publishes first."""
 
@@ -138,15 +141,39 @@ def stored(catalog: Catalog, namespace: str, topic: Topic) -> tuple[Topic, Table
 
 
 def read_log(kafka: Kafka, topic: str) -> Log:
-    """The topic's identity and its offsets, captured once."""
+    """The topic's identity and its offsets, captured once.
+
+    Raises: UnclearState when the topic has no identity; Unreachable.
+    """
     offsets = kafka.offsets([topic])[topic]
+    topic_id = kafka.describe([topic])[topic].topic_id
+    if topic_id == NO_ID:
+        raise UnclearState(
+            f"The brokers give topic '{topic}' no id, by which a topic that was deleted and made again is told from "
+            f"the one before. Nothing was changed. Use brokers of Kafka 2.8 or later, with an "
+            f"inter.broker.protocol.version of at least 2.8"
+        )
     return Log(
         cluster_id=kafka.cluster_id(),
         topic=topic,
-        topic_id=kafka.describe([topic])[topic].topic_id,
+        topic_id=topic_id,
         start={partition: found.start for partition, found in offsets.items()},
         end={partition: found.end for partition, found in offsets.items()},
     )
+
+
+def require_same_topic(kafka: Kafka, batch: Batch) -> None:
+    """Compare the topic that was read with the one whose offsets a batch has.
+
+    Raises:
+        UnclearState: The topic was deleted or made anew meanwhile.
+    """
+    found = kafka.describe([batch.topic]).get(batch.topic)
+    if found is None or found.topic_id != batch.topic_id:
+        raise UnclearState(
+            f"Topic '{batch.topic}' was deleted or made anew while offsets of it were read. Nothing was "
+            f"published. If that was on purpose, go on with `lakehouse resume`, or drop the table to start over"
+        )
 
 
 def measure_lag(kafka: Kafka, catalog: Catalog, namespace: str, topics: list[Topic], now_ms: int) -> dict[str, Lag]:
@@ -229,8 +256,9 @@ class _Run:
         self.formats = formats(systems.schema_registry, topic)
 
     def publish(self) -> Published:
-        from assets.audit import AuditFailed, audit
+        from assets.audit import AuditFailed, Staged
         from assets.codecs import BATCH, with_foreign_writers
+        from assets.examination import examine
 
         began = time.monotonic()
         table = self._table()
@@ -247,8 +275,10 @@ class _Run:
         self._check_topic()
         table = table.refresh()
         with self.staging.undisturbed(self.topic.table, branch):
-            findings = audit(self.spark, self.namespace, self.topic, table, branch, self.batch, counts)
-            findings += self._declared(table, branch, written)
+            token = (TOKEN, self.batch.to_json())
+            staged = Staged(branch, self.base, token, 1, self.batch.offsets, self.batch.start, counts)
+            findings = examine(self.spark, self.catalog, self.namespace, self.topic, table, staged)
+            findings += self._in_quarantine(table, written)
         if any(finding.blocks for finding in findings):
             raise AuditFailed(self.topic.table, branch, findings)
         if counts.dead_letters:
@@ -271,18 +301,12 @@ class _Run:
         table, self.formats = fitting(self.catalog, self.namespace, self.topic, self.formats, self.table)
         return table
 
-    def _declared(self, table: Table, branch: str, written: Written) -> list[Finding]:
-        """What the checks in lakehouse.yaml find in the batch.
-
-        Raises: ConfigError; LakehouseError.
-        """
-        if not self.topic.checks:
+    def _in_quarantine(self, table: Table, written: Written) -> list[Finding]:
+        """What the checks that quarantine rows kept from the table."""
+        if not self.topic.quarantine:
             return []
-        declared = {name: check for name, check in self.topic.checks.items() if name not in self.topic.quarantine}
-        staged, since = table.metadata.refs[branch].snapshot_id, self.batch.start
-        found = quality.findings(self.spark, self.catalog, self.namespace, self.topic, declared, table, staged, since)
-        checked = written.counts.rows + written.quarantined
-        return found + quality.quarantine(
+        checked, since = written.counts.rows + written.quarantined, self.batch.start
+        return quality.quarantine(
             self._decoded(), self.namespace, self.topic, table, since, checked, written.quarantined
         )
 
@@ -326,16 +350,7 @@ class _Run:
         return Target(self.namespace, table, branch, {TOKEN: batch.to_json()}, self.topic.metadata.names)
 
     def _check_topic(self) -> None:
-        """The topic that was read is the one whose offsets the batch has.
-
-        Raises: UnclearState when it was made anew meanwhile.
-        """
-        found = self.kafka.describe([self.batch.topic]).get(self.batch.topic)
-        if found is None or found.topic_id != self.batch.topic_id:
-            raise UnclearState(
-                f"Topic '{self.batch.topic}' was deleted or made anew while offsets of it were read. Nothing was "
-                f"published. If that was on purpose, go on with `lakehouse resume`, or drop the table to start over"
-            )
+        require_same_topic(self.kafka, self.batch)
 
     def _with_policy(self, written: Written) -> Counts:
         """What becomes of records that could not be decoded.

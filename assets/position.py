@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from getpass import getuser
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from assets import fingerprints
 from assets.staging import Staging
 from lakehouse import naming
-from lakehouse.batch import DECISION, TOKEN, Batch, Log
+from lakehouse.batch import DECISION, TOKEN, Batch, Log, Positions
 from lakehouse.errors import LakehouseError, UnclearState
 from lakehouse.topic import Topic
 from resources.catalog import CONTINUED, RECREATED
@@ -30,22 +30,68 @@ OFFSETS = re.compile(r"\d+:\d+(,\d+:\d+)*")
 """Offsets by partition, such as `0:12,1:40`."""
 
 
-def at(log: Log, kafka: Kafka, where: str) -> Batch:
+def named(where: str) -> dict[int, int]:
+    """The offsets that a position names by partition; none where it is of another form.
+
+    Raises:
+        LakehouseError: It names a partition twice.
+    """
+    pairs = [pair.split(":") for pair in where.split(",")] if OFFSETS.fullmatch(where) else []
+    found = {int(partition): int(offset) for partition, offset in pairs}
+    if len(found) < len(pairs):
+        raise LakehouseError(f"'{where}' names a partition twice. Nothing was changed. Name each once")
+    return found
+
+
+def at(log: Log, kafka: Kafka, where: str, unnamed: Positions | None = None) -> Batch:
     """A position, as a batch that ends there and holds nothing.
 
-    Parameters: `where` is `earliest`, `latest`, a time (ISO 8601 with offset) or offsets as `0:12,1:40`.
-    Raises: LakehouseError when it is none of these; Unreachable.
+    Args:
+        log: The topic.
+        kafka: The cluster.
+        where: `earliest`, `latest`, a time (ISO 8601 with offset) or offsets as `0:12,1:40`.
+        unnamed: Offsets of partitions that the last form does not name.
+
+    Raises:
+        LakehouseError: `where` is none of these, or names partitions that the topic does not have, or leaves out some
+            that `unnamed` does not have.
+        Unreachable: Kafka does not answer.
     """
+    offsets = named(where)
     match where:
         case "earliest":
             end = dict(log.start)
         case "latest":
             end = dict(log.end)
-        case _ if OFFSETS.fullmatch(where):
-            end = dict(log.start) | {int(p): int(o) for p, o in (pair.split(":") for pair in where.split(","))}
+        case _ if offsets:
+            end = dict(unnamed or {}) | offsets
+            _require_partitions(log, where, end)
         case _:
             end = kafka.offsets_at(log.topic, _milliseconds(where))
     return Batch(log.cluster_id, log.topic, log.topic_id, end, end)
+
+
+def _require_partitions(log: Log, where: str, offsets: Positions) -> None:
+    """Compare partitions that have an offset with those of the topic.
+
+    Raises:
+        LakehouseError: They are not the same.
+    """
+    there, too_many = _listed(log.end), _listed(offsets.keys() - log.end.keys())
+    if too_many:
+        raise LakehouseError(
+            f"'{where}' names partitions {too_many}, which topic '{log.topic}' does not have. Nothing was changed. "
+            f"Its partitions are {there}"
+        )
+    if missing := _listed(log.end.keys() - offsets.keys()):
+        raise LakehouseError(
+            f"'{where}' names no offset of partitions {missing}, and where they go on is not clear. Nothing was "
+            f"changed. Name an offset of each partition of '{log.topic}': {there}"
+        )
+
+
+def _listed(partitions: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(partitions)))
 
 
 def _milliseconds(where: str) -> int:
@@ -64,7 +110,8 @@ def _milliseconds(where: str) -> int:
 def resume(systems: Systems, namespace: str, topic: Topic, where: str, reason: str) -> Batch:
     """Decide where the next batch begins, whatever the table says; returns the position, `start` being the one before.
 
-    Parameters: `where` as `at` takes it; `reason` is kept with the decision.
+    Parameters: `where` as `at` takes it: partitions that it does not name stay where they are, while the topic is the
+    same one; `reason` is kept with the decision.
     Raises: LakehouseError when `where` is unclear, not in the log, or before what the table has; CommitConflict;
     SchemaError; Unreachable.
     """
@@ -75,8 +122,8 @@ def resume(systems: Systems, namespace: str, topic: Topic, where: str, reason: s
     topic = systems.catalog.current(namespace, topic)
     table = systems.catalog.load(namespace, topic.table)
     before = newest_known(table)
-    position = at(log, systems.kafka, where)
     same_log = before is not None and (before.cluster_id, before.topic_id) == (log.cluster_id, log.topic_id)
+    position = at(log, systems.kafka, where, unnamed={**log.start, **before.end} if before and same_log else None)
     for p, offset in position.end.items():
         if not log.start.get(p, 0) <= offset <= log.end.get(p, -1):
             there = f"{log.start.get(p)} to {log.end.get(p)}"
@@ -93,7 +140,8 @@ def resume(systems: Systems, namespace: str, topic: Topic, where: str, reason: s
     known = formats(systems.schema_registry, topic)
     # The registry as it is now is part of what is decided.
     properties = fingerprints.properties(table, known)
-    if before and not same_log:
+    if before and (not same_log or any(offset < before.end.get(p, 0) for p, offset in position.end.items())):
+        # In a log that lost records, other ones take their offsets.
         properties[RECREATED] = f"{before.cluster_id}/{before.topic_id}"
     table = ensure_table(systems.catalog, namespace, topic, known)
     record(systems, namespace, topic, table, position, reason, properties)
@@ -132,8 +180,11 @@ def continue_beside(systems: Systems, namespace: str, topic: Topic, last: Batch,
     """
     table = systems.catalog.load(namespace, topic.table)
     assert table is not None
-    continued = {CONTINUED: naming.next_version(topic.table)}
-    record(systems, namespace, topic, table, replace(last, start=last.end), reason, continued)
+    name = naming.next_version(topic.table)
+    while systems.catalog.load(namespace, name) is not None:
+        # Somebody else's, whatever lakehouse.yaml says: nothing was continued in it yet.
+        name = naming.next_version(name)
+    record(systems, namespace, topic, table, replace(last, start=last.end), reason, {CONTINUED: name})
 
 
 def record(

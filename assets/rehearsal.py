@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import uuid
+import time
 from dataclasses import dataclass, replace
 
-from assets import quality
 from assets.audit import Finding
 from assets.ingestion import Systems, read_log
 from assets.replay import Replayed, again
+from lakehouse import naming
 from lakehouse.batch import Batch, split
-from lakehouse.checks import RowCount
 from lakehouse.counts import Counts
 from lakehouse.topic import Topic
 from lakehouse.words import counted
@@ -43,10 +42,10 @@ def rehearse(namespace: str, topic: Topic, systems: Systems, records: int) -> Re
     known = formats(systems.schema_registry, topic)
     sample = _newest(Batch(log.cluster_id, log.topic, log.topic_id, log.start, log.end), records)
     there = systems.catalog.load(namespace, topic.table) is not None
-    branch = f"rehearsal_{uuid.uuid4().hex[:12]}"
+    branch = naming.rehearsal_branch(time.time())
     try:
         done = again(namespace, topic, systems, known, sample, branch)
-        return Rehearsed(done.counts, _findings(namespace, topic, systems, done, branch))
+        return Rehearsed(done.counts, [_decodes(topic, done), *done.findings])
     finally:
         _leave(namespace, topic, systems, branch, there)
 
@@ -58,25 +57,13 @@ def _newest(whole: Batch, records: int) -> Batch:
     return replace(whole, start={p: whole.end[p] - taken[p] for p in whole.end})
 
 
-def _findings(namespace: str, topic: Topic, systems: Systems, done: Replayed, branch: str) -> list[Finding]:
+def _decodes(topic: Topic, done: Replayed) -> Finding:
     consumed, bad = done.counts.consumed, done.counts.dead_letters - done.quarantined
     said = f"{bad:,} of {counted(consumed, 'record')} cannot be decoded"
     if topic.quarantine:
         said += f", {done.quarantined:,} would be in quarantine ({', '.join(topic.quarantine)})"
     numbers = {"records": consumed, "bad_records": bad, "quarantined": done.quarantined}
-    decodes = Finding(DECODES, not bad or topic.errors != "suspend", said, numbers)
-    table = systems.catalog.load(namespace, topic.table)
-    if table is None or branch not in table.metadata.refs:
-        return [decodes]
-    # A sample says nothing of how many rows are usual; and what a check puts into quarantine is not on the branch.
-    declared = {
-        name: check
-        for name, check in topic.checks.items()
-        if not isinstance(check, RowCount) and name not in topic.quarantine
-    }
-    spark, staged = systems.spark.session(systems.catalog.spark_settings()), table.metadata.refs[branch].snapshot_id
-    found = quality.findings(spark, systems.catalog, namespace, topic, declared, table, staged, done.batch.start)
-    return [decodes, *found]
+    return Finding(DECODES, not bad or topic.errors != "suspend", said, numbers)
 
 
 def _leave(namespace: str, topic: Topic, systems: Systems, branch: str, there: bool) -> None:

@@ -7,27 +7,26 @@ by itself. The position does not move.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from assets import fingerprints, quality
-from assets.ingestion import Systems, ensure_table, fitting, read_log
-from assets.position import at
+from assets.ingestion import Systems, ensure_table, fitting, read_log, require_same_topic
+from assets.position import at, named
 from assets.staging import Staging
 from lakehouse import naming
 from lakehouse.batch import REPLAY, REPLAYS, Batch, Log, Positions, next_batch, split
-from lakehouse.checks import RowCount
 from lakehouse.counts import Counts
 from lakehouse.errors import LakehouseError, UnclearState
 from lakehouse.topic import Topic
-from resources.catalog import RECREATED, Catalog
+from resources.catalog import RECREATED
 from resources.snapshots import last_batch
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
+    from assets.audit import Finding
     from assets.codecs import Formats
     from spark.write import Written
 
@@ -37,12 +36,32 @@ BY_ORIGIN = ("kafka_partition", "kafka_offset")
 @dataclass(frozen=True)
 class Replayed:
     """What was read again. `snapshot_id` is None where there was nothing; of the dead letters, which stay where they
-    are, `quarantined` fail a check."""
+    are, `quarantined` fail a check. `findings` are those of the rows' audit."""
 
     batch: Batch
     counts: Counts
     snapshot_id: int | None
     quarantined: int = 0
+    findings: Sequence[Finding] = ()
+
+
+@dataclass(frozen=True)
+class _Read:
+    """Decoded records that become rows again.
+
+    Attributes:
+        pieces: The records, each piece written by itself.
+        said: What the snapshot's summary says of them.
+        records: The most records there are in all pieces.
+        since: The first offset of each partition.
+        log: The range that was read, where the records are from the log.
+    """
+
+    pieces: Sequence[DataFrame]
+    said: Mapping[str, object]
+    records: int
+    since: Positions
+    log: Batch | None = None
 
 
 @dataclass(frozen=True)
@@ -56,17 +75,48 @@ class Redriven:
 def replay(namespace: str, topic: Topic, systems: Systems, since: str, branch: str | None = None) -> Replayed:
     """Read the log again from `since` up to the table's position, and replace the rows of those records.
 
-    Parameters: `since` as lakehouse.yaml writes a start, or offsets as `0:12,1:40`. With `branch`, rows go to that
-    branch of the table, which is made where it is missing, and main stays as it is.
-    Raises: LakehouseError when nothing was ingested yet, or `since` is unclear; UnclearState when the log no longer has
-    the range; CommitConflict when another writer publishes meanwhile.
+    Args:
+        namespace: The table's namespace.
+        topic: The topic.
+        systems: Where everything is.
+        since: As lakehouse.yaml writes a start, or offsets such as `0:12,1:40`: partitions that are not named are not
+            read.
+        branch: Where rows go instead of main. It is made where it is missing.
+
+    Raises:
+        LakehouseError: Nothing was ingested yet, or the table does not have what `since` names.
+        UnclearState: The log no longer has the range, or is another one.
+        AuditFailed: The rows did not pass the audit that a batch has to pass.
+        CommitConflict: Another writer published meanwhile.
     """
+    from assets.audit import AuditFailed
+
     topic = systems.catalog.current(namespace, topic)
     log, position = _ingested(namespace, topic, systems, in_place=branch is None)
-    start = at(log, systems.kafka, since).end
+    _require_ingested(topic, named(since), position)
+    start = at(log, systems.kafka, since, unnamed=dict.fromkeys(log.end, 0) | dict(position.end)).end
     wanted = replace(position, start={p: min(start.get(p, o), o) for p, o in position.end.items()})
     known = _formats(namespace, topic, systems)
-    return again(namespace, topic, systems, known, _within(wanted, log), branch)
+    done = again(namespace, topic, systems, known, _within(wanted, log), branch)
+    if branch is not None and any(finding.blocks for finding in done.findings):
+        raise AuditFailed(topic.table, branch, list(done.findings), "the branch stays as it is")
+    return done
+
+
+def _require_ingested(topic: Topic, start: Positions, position: Batch) -> None:
+    """Compare the offsets that a replay begins at with the table's position.
+
+    Raises:
+        LakehouseError: The table does not have one of them yet.
+    """
+    for partition, offset in start.items():
+        end = position.end.get(partition)
+        if end is None or offset > end:
+            there = f"has partition {partition} up to offset {end}" if end else f"has nothing of partition {partition}"
+            raise LakehouseError(
+                f"Table {topic.table} {there} of '{topic.topic}', so it cannot be read again from {offset}. Nothing "
+                f"was changed. Name offsets that the table has, and leave out partitions that are not meant"
+            )
 
 
 def redrive(namespace: str, topic: Topic, systems: Systems) -> Redriven:
@@ -100,7 +150,8 @@ def redrive(namespace: str, topic: Topic, systems: Systems) -> Redriven:
         since = {p: min(first.get(p, o), o) for p, o in position.end.items()}
         again(namespace, topic, systems, known, _within(replace(position, start=since), log), None)
     elif landing:
-        _publish(namespace, topic, systems, known, {"dead_letters": landing}, first, [decoded])
+        read = _Read([decoded], {"dead_letters": landing}, tried, first)
+        _publish(namespace, topic, systems, known, read)
     if tried:
         dead_letters.mark(decoded, namespace, name, topic)
     return Redriven(tried, landing)
@@ -122,8 +173,9 @@ def _ingested(namespace: str, topic: Topic, systems: Systems, in_place: bool) ->
         raise LakehouseError(f"Nothing of '{topic.name}' was ingested yet. Materialize iceberg/{topic.name} first")
     if in_place and RECREATED in table.properties:
         raise UnclearState(
-            f"Table {namespace}.{topic.table} holds rows of a topic that was recreated since, whose offsets are not "
-            f"those of '{topic.topic}' now. Nothing was changed. Replay into a branch instead"
+            f"Table {namespace}.{topic.table} holds rows of a topic that was recreated since, or that lost records, "
+            f"whose offsets other records of '{topic.topic}' have now. Nothing was changed. Replay into a branch "
+            f"instead"
         )
     log = read_log(systems.kafka, topic.topic)
     next_batch(last, log, topic.table)
@@ -172,61 +224,52 @@ def again(
             )
     decoded = [decode(records, known.decoding()) for records in pieces]
     said = {"start": dict(wanted.start), "end": dict(wanted.end)}
-    written, snapshot_id = _publish(namespace, topic, systems, known, said, wanted.start, decoded, branch)
-    return Replayed(wanted, written.counts, snapshot_id, written.quarantined)
+    read = _Read(decoded, said, wanted.offsets, wanted.start, wanted)
+    written, snapshot_id, findings = _publish(namespace, topic, systems, known, read, branch)
+    return Replayed(wanted, written.counts, snapshot_id, written.quarantined, findings)
 
 
 def _publish(
-    namespace: str,
-    topic: Topic,
-    systems: Systems,
-    known: Formats,
-    said: dict[str, object],
-    since: Positions,
-    pieces: Sequence[DataFrame],
-    branch: str | None = None,
-) -> tuple[Written, int]:
+    namespace: str, topic: Topic, systems: Systems, known: Formats, again: _Read, branch: str | None = None
+) -> tuple[Written, int, list[Finding]]:
     """Replace the rows of decoded records on a branch, and make it main unless the branch was asked for.
 
-    Parameters: `since` is the first offset by partition of the records.
+    Returns:
+        What was written, the snapshot that has it, and what the audit found.
+
+    Raises:
+        AuditFailed: The rows did not pass their audit, and no branch was asked for.
     """
+    from assets.audit import AuditFailed, Staged
+    from assets.examination import examine
     from spark import write
 
     catalog = systems.catalog
     spark = systems.spark.session(catalog.spark_settings())
     fingerprints.check(catalog.load(namespace, topic.table), topic, known)
     table = ensure_table(catalog, namespace, topic, known)
-    base = table.current_snapshot()
+    base = table.metadata.current_snapshot_id
     staging = Staging(catalog, spark, namespace)
     staged = staging.branch(table) if branch is None else staging.kept(table, branch)
-    target = write.Target(namespace, topic.table, staged, {REPLAY: json.dumps(said)}, topic.metadata.names)
+    before = table.metadata.refs[staged].snapshot_id if staged in table.metadata.refs else base
+    summary = (REPLAY, json.dumps(again.said))
+    target = write.Target(namespace, topic.table, staged, dict([summary]), topic.metadata.names)
     written = write.Written(Counts())
     with staging.undisturbed(topic.table, staged):
-        for decoded in pieces:
+        for decoded in again.pieces:
             if topic.mode == "dedup":
                 written += write.dedup(decoded, target, topic.key, empty=False)
             else:
                 written += write.upsert(decoded, target, topic.key if topic.replaces else BY_ORIGIN, empty=False)
-    table = table.refresh()
-    if branch is None:
-        _audit(spark, catalog, namespace, topic, table, staged, since)
-        replays = {REPLAYS: str(int(table.properties.get(REPLAYS, 0)) + 1)}
-        table = catalog.publish(table, staged, base.snapshot_id if base else None, properties=replays)
-    return written, table.metadata.refs[branch or "main"].snapshot_id
-
-
-def _audit(
-    spark: SparkSession, catalog: Catalog, namespace: str, topic: Topic, table: Table, branch: str, since: Positions
-) -> None:
-    """Raises: AuditFailed when a blocking check fails on rows from `since` on."""
-    from assets.audit import AuditFailed
-
-    blocking = {
-        name: check
-        for name, check in topic.checks.items()
-        if check.severity == "blocking" and not isinstance(check, RowCount)
-    }
-    staged = table.metadata.refs[branch].snapshot_id
-    found = quality.findings(spark, catalog, namespace, topic, blocking, table, staged, since)
-    if not all(finding.passed for finding in found):
-        raise AuditFailed(topic.table, branch, found)
+        if again.log is not None:
+            require_same_topic(systems.kafka, again.log)
+        table = table.refresh()
+        rows = Staged(staged, before, summary, len(again.pieces), again.records, again.since, written.counts)
+        findings = examine(spark, catalog, namespace, topic, table, rows, again=True)
+    if branch is not None:
+        return written, table.metadata.refs[branch].snapshot_id, findings
+    if any(finding.blocks for finding in findings):
+        raise AuditFailed(topic.table, staged, findings, "the next batch drops the branch")
+    replays = {REPLAYS: str(int(table.properties.get(REPLAYS, 0)) + 1)}
+    table = catalog.publish(table, staged, base, properties=replays)
+    return written, table.metadata.refs["main"].snapshot_id, findings

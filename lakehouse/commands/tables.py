@@ -92,10 +92,23 @@ def redrive(topic: str) -> None:
 
 @click.command(short_help="Read a range of a topic again.")
 @click.argument("topic")
-@click.option("--since", required=True, metavar="POSITION", help="earliest, a time, or offsets as 0:12,1:40.")
+@click.option(
+    "--since",
+    required=True,
+    metavar="POSITION",
+    help="earliest, a time, or offsets as 0:12,1:40: partitions that are not named are not read.",
+)
 @click.option("--branch", help="Write to this branch of the table, and leave main as it is.")
 def replay(topic: str, since: str, branch: str | None) -> None:
-    """Read a topic again from a position, and replace the rows of those records. Doing it twice changes nothing."""
+    """Read a topic again from a position up to where its table is, and replace the rows of those records.
+
+    \b
+    Everything that the log still has:       lakehouse replay orders --since earliest
+    Partition 0 from offset 12, no other:    lakehouse replay orders --since 0:12
+
+    Doing it twice changes nothing. The rows must pass the same audit as a batch before readers see them. A partition
+    or an offset that the table does not have yet is refused.
+    """
     from assets.replay import replay
     from lakehouse import config
     from lakehouse.systems import connected
@@ -119,7 +132,8 @@ def resume(topic: str, where: str, reason: str) -> None:
     The broker lost records before they were read:  lakehouse resume orders --at earliest --reason "retention, see #12"
     Leave partition 0 at 12 and partition 1 at 40:  lakehouse resume orders --at 0:12,1:40 --reason "..."
 
-    The decision is a snapshot without rows; `lakehouse ledger` shows it and what it skipped.
+    Partitions that are not named stay where the table is; where the topic is another one, name each. The decision is a
+    snapshot without rows; `lakehouse ledger` shows it and what it skipped.
     """
     from assets.position import resume
     from lakehouse import config

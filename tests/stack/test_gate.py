@@ -122,7 +122,13 @@ def test_a_rehearsal_judges_what_is_new_and_leaves_nothing(stream):
     done = run("rehearse", "--json")
     assert (done.exit_code, verdicts(done)) == (
         0,
-        {("iceberg", "decodes"): "passed", ("iceberg", "side_known"): "passed", ("iceberg", "cheap"): "warned"},
+        {
+            ("iceberg", "decodes"): "passed",
+            ("iceberg", "conservation"): "passed",
+            ("iceberg", "key_not_null"): "passed",
+            ("iceberg", "side_known"): "passed",
+            ("iceberg", "cheap"): "warned",
+        },
     )
     produce(stream, {"side": "HOLD"})
     done = run("rehearse", stream.name, "--json", "--records", "1000")

@@ -1,14 +1,28 @@
 """Read again: a range of the log, or dead letters after the mend; once or twice, the table is the log."""
 
+import json
+from contextlib import nullcontext
+
 import pytest
 from confluent_kafka import TopicPartition
 from support import TRADES, Stream, admin, framed, recreate, register, trade
 
+from assets.audit import AuditFailed
 from assets.ingestion import ingest
 from assets.position import resume
 from assets.replay import redrive, replay
 from lakehouse import naming
 from lakehouse.errors import BadRecords, LakehouseError, UnclearState
+from spark import write
+
+
+@pytest.fixture(scope="module")
+def replayed(resources):
+    """A table of three partitions whose rows tests leave as they are."""
+    stream = Stream(resources)
+    stream.produce_trades(range(30))
+    stream.ingest()
+    return stream
 
 
 def sql(resources, statement):
@@ -81,6 +95,107 @@ def test_replay_into_a_reserved_branch_is_refused(resources, branch):
         again(stream, "earliest", branch)
 
     assert stream.table().metadata == before.metadata
+
+
+@pytest.mark.parametrize(
+    ("since", "said"),
+    [
+        ("0:5,7:0", "has nothing of partition 7"),
+        ("0:500", "has partition 0 up to offset"),
+        ("0:1,0:2", "names a partition twice"),
+    ],
+)
+def test_replay_from_offsets_that_the_table_does_not_have_is_refused(replayed, since, said):
+    before = replayed.table().metadata
+
+    with pytest.raises(LakehouseError, match=said):
+        again(replayed, since)
+
+    assert replayed.table().metadata == before
+
+
+def test_replay_reads_only_the_partitions_that_are_named(replayed):
+    [last] = [row["kafka_offset"] for row in replayed.rows() if row["kafka_partition"] == 1][-1:]
+
+    done = again(replayed, "1:0")
+
+    assert done.counts.consumed == last + 1
+    assert done.batch.start == {**done.batch.end, 1: 0}
+
+
+def test_resume_keeps_the_position_of_partitions_that_are_not_named(replayed):
+    before = replayed.rows()
+    end = max(row["kafka_offset"] for row in before if row["kafka_partition"] == 1) + 1
+    with pytest.raises(LakehouseError, match="names partitions 9, which topic"):
+        resume(replayed.systems, replayed.namespace, replayed.topic, "9:1", "no such partition")
+
+    position = resume(replayed.systems, replayed.namespace, replayed.topic, f"1:{end}", "as it is")
+
+    assert position.start == position.end
+    assert replayed.ingest() == [] and replayed.rows() == before
+
+
+def test_resume_into_another_topic_names_every_partition(resources):
+    stream = Stream(resources, partitions=2)
+    stream.produce_trades(range(20))
+    stream.ingest()
+    recreate(stream)
+    stream.produce_trades(range(20))
+
+    with pytest.raises(LakehouseError, match="names no offset of partitions 1"):
+        resume(stream.systems, stream.namespace, stream.topic, "0:0", "recreated")
+
+
+def test_a_replay_passes_the_same_audit_as_a_batch(replayed, monkeypatch):
+    before = replayed.rows()
+    monkeypatch.setattr(write, "with_properties", lambda *_: nullcontext())
+
+    with pytest.raises(AuditFailed, match="does not say that it holds"):
+        again(replayed, "earliest")
+    assert replayed.rows() == before
+
+
+def test_a_replay_whose_topic_was_recreated_meanwhile_is_not_published(resources, monkeypatch):
+    stream = Stream(resources, partitions=1)
+    stream.produce_trades(range(20))
+    stream.ingest()
+    before, original, done = stream.rows(), write.upsert, []
+
+    def recreated_after(*args, **kwargs):
+        written = original(*args, **kwargs)
+        if not done:
+            done.append(recreate(stream))
+        return written
+
+    monkeypatch.setattr(write, "upsert", recreated_after)
+    with pytest.raises(UnclearState, match="deleted or made anew"):
+        again(stream, "earliest")
+    assert stream.rows() == before
+
+
+def test_rows_whose_offsets_other_records_have_now_are_not_replayed(resources):
+    stream = Stream(resources, partitions=1)
+    stream.produce_trades(range(20))
+    stream.ingest()
+    # An unclean election: the brokers have fewer records than the table.
+    token = json.loads(stream.table().current_snapshot().summary.additional_properties["lakehouse.batch"])
+    token |= {"start": {"0": 20}, "end": {"0": 25}}
+    spark = resources.spark.session(resources.catalog.spark_settings())
+    table = f"lake.{stream.namespace}.`{stream.topic.table}`"
+    lost = spark.table(table).filter("kafka_offset < 5").selectExpr("* EXCEPT (kafka_offset)", "kafka_offset + 20 AS o")
+    lost = lost.withColumnRenamed("o", "kafka_offset").select(spark.table(table).columns)
+    lost.writeTo(table).option("snapshot-property.lakehouse.batch", json.dumps(token)).append()
+    with pytest.raises(UnclearState, match="ends at 20"):
+        stream.ingest()
+
+    resume(stream.systems, stream.namespace, stream.topic, "0:20", "unclean election")
+    stream.produce_trades(range(100, 110))
+    stream.ingest()
+    before = stream.rows()
+    with pytest.raises(UnclearState, match="lost records"):
+        again(stream, "earliest")
+
+    assert stream.rows() == before and len(before) == 35
 
 
 def test_a_replay_of_what_the_log_no_longer_has_stops(resources):
