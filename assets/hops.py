@@ -94,8 +94,7 @@ def _glue(config: Config, topic: Topic, systems: Any, now_ms: int) -> tuple[Behi
 
 def _snowflake(config: Config, topic: Topic, systems: Any, now_ms: int) -> tuple[Behind | None, int | None]:
     name = systems.catalog.current(config.namespace, topic).table
-    found = systems.snowflake.table_state(config.namespace, name)
-    return _shown(config, name, systems, found.metadata_location if found else None, now_ms)
+    return _shown(config, name, systems, systems.snowflake.metadata_location(config.namespace, name), now_ms)
 
 
 def _rest(config: Config, topic: Topic, systems: Any, now_ms: int) -> tuple[Behind | None, int | None]:

@@ -135,20 +135,17 @@ class CommitConflict(LakehouseError):
 
 
 class ClockSkew(LakehouseError):
-    """The clock of this machine is behind a table's history: a commit would make the table unreadable for Java."""
+    """The clocks of machines that write to a table differ: a commit would fail, or make the table unreadable."""
 
-    def __init__(self, table: str, newest: str, now: str, behind_seconds: float):
+    def __init__(self, shows: str, effect: str):
         """
         Args:
-            table: The table's name with its namespace.
-            newest: The time (UTC) of the newest entry in its history.
-            now: This machine's time (UTC).
-            behind_seconds: By how much the latter is earlier.
+            shows: What this machine's clock shows, and by how much that differs from what.
+            effect: Why nothing is committed so.
         """
         super().__init__(
-            f"This machine's clock shows {now} UTC, {behind_seconds:.0f} s before the newest entry in the history of "
-            f"{table} ({newest} UTC). Nothing was committed, because Spark and Athena could no longer read the table. "
-            f"Synchronize the clocks of all machines that write (`timedatectl`, `chronyc tracking`) and run it again"
+            f"This machine's clock shows {shows}. Nothing was committed, because {effect}. Synchronize the clocks of "
+            f"all machines that write (`timedatectl`, `chronyc tracking`) and run it again"
         )
 
 

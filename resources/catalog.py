@@ -12,7 +12,15 @@ from pydantic import PrivateAttr
 
 from lakehouse import evolution, layout, naming, sensitive
 from lakehouse.batch import COUNTS, MAX_PROPERTY
-from lakehouse.errors import CommitConflict, ConfigError, LakehouseError, Refused, SchemaError, Unreachable
+from lakehouse.errors import (
+    CommitConflict,
+    ConfigError,
+    LakehouseError,
+    Refused,
+    SchemaError,
+    UnclearState,
+    Unreachable,
+)
 from lakehouse.schema import Shape
 from lakehouse.topic import Topic
 from resources import glue_errors
@@ -48,6 +56,7 @@ CONTINUED = "lakehouse.continued-in"
 TIMEOUT_SECONDS, GLUE_RETRIES = 10, 2
 """A sensor asks, too, and Dagster ends its tick after 60 seconds."""
 
+NEWEST_FORMAT = 2
 CREATE_ATTEMPTS = 3
 ALTER_ATTEMPTS = 5
 
@@ -163,6 +172,7 @@ class Catalog(dg.ConfigurableResource):
 
         for attempt in range(1, ALTER_ATTEMPTS + 1):
             existing = existing or self.load(namespace, table) or self._create(namespace, table, schema, former)
+            _require_format(existing)
             found = evolution.changes(existing.schema(), Shape(schema.as_struct(), former or {}))
             evolution.refusals(found, f"{namespace}.{table}")
             if not any(change.ddl for change in found):
@@ -321,6 +331,20 @@ class Catalog(dg.ConfigurableResource):
                     f"Another writer changed {name} ({error}). Nothing was published; run it again"
                 ) from error
         return table.refresh() if stale else table
+
+
+def _require_format(table: Table) -> None:
+    """Compare a table's format version with what this release can commit to.
+
+    Raises:
+        UnclearState: Somebody upgraded the table. PyIceberg cannot publish there, nor are deletion vectors audited.
+    """
+    if table.format_version > NEWEST_FORMAT:
+        raise UnclearState(
+            f"Table {'.'.join(table.name())} has Iceberg format version {table.format_version}, and this release "
+            f"writes versions up to {NEWEST_FORMAT}. Nothing was changed. Iceberg cannot take an upgrade back: drop "
+            f"the table and ingest the topic again, or choose another `table`"
+        )
 
 
 def _address(uri: str) -> str:

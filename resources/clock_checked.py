@@ -7,36 +7,31 @@ Spark, Athena and Trino, refuse to read metadata whose history goes back by more
 
 from __future__ import annotations
 
-import time
-from datetime import UTC, datetime
-
 from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from lakehouse.errors import ClockSkew
+from resources.clocks import MAX_SKEW_SECONDS, now_ms, text
 from resources.glue_errors import refusals_explained
-
-MAX_BEHIND_SECONDS = 30
-"""Half of what Java tolerates: another writer may commit between the comparison and this commit."""
 
 
 def require_clock(table: Table) -> None:
     """Compare this machine's clock with the newest entry in a table's history.
 
     Raises:
-        ClockSkew: The clock is more than `MAX_BEHIND_SECONDS` behind.
+        ClockSkew: The clock is more than `MAX_SKEW_SECONDS` behind.
     """
     metadata = table.metadata
     logged = [entry.timestamp_ms for entry in (*metadata.snapshot_log[-1:], *metadata.metadata_log[-1:])]
-    newest_ms, now_ms = max(metadata.last_updated_ms, *logged, 0), time.time_ns() // 1_000_000
-    if now_ms < newest_ms - MAX_BEHIND_SECONDS * 1000:
-        raise ClockSkew(".".join(table.name()), _text(newest_ms), _text(now_ms), (newest_ms - now_ms) / 1000)
-
-
-def _text(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(sep=" ", timespec="seconds")
+    newest, now = max(metadata.last_updated_ms, *logged, 0), now_ms()
+    if now < newest - MAX_SKEW_SECONDS * 1000:
+        raise ClockSkew(
+            f"{text(now)} UTC, {(newest - now) / 1000:.0f} s before the newest entry in the history of "
+            f"{'.'.join(table.name())} ({text(newest)} UTC)",
+            "Spark and Athena could no longer read the table",
+        )
 
 
 class ClockCheckedSqlCatalog(SqlCatalog):

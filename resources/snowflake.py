@@ -228,6 +228,17 @@ class Snowflake(dg.ConfigurableResource):
         with self.connect() as connection:
             self._run(connection, sql.refresh_iceberg_table(*self._name(schema, table)))
 
+    def metadata_location(self, schema: str, table: str) -> str | None:
+        """The metadata file that the table shows, or None when there is no such table that this role may see.
+
+        No warehouse works for it, so it may be asked every minute while none is awake.
+        Raises: as `connect`.
+        """
+        with self.connect() as connection, contextlib.suppress(DoesNotExist):
+            _, [(information,)] = self._run(connection, sql.iceberg_table_information(*self._name(schema, table)))
+            return str(json.loads(information)["metadataLocation"])
+        return None
+
     def table_state(self, schema: str, table: str) -> TableState | None:
         """What the table shows, or None when there is no such table that this role may see.
 

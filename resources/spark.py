@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from lakehouse.errors import Stalled, Unreachable
+from lakehouse.errors import ClockSkew, Stalled, Unreachable
+from resources.clocks import require_clock_of
 from resources.hidden import hidden
 from resources.spark_logs import silence_failed_queries
 
@@ -85,11 +86,16 @@ class Spark(dg.ConfigurableResource):
     def session(self, settings: Mapping[str, str]) -> SparkSession:
         """The session of this run, with `settings` applied; made on first use and closed with the run.
 
-        Raises: Unreachable when the server does not answer.
+        Raises: Unreachable when the server does not answer; ClockSkew when its clock is not this machine's.
         """
         # All of a process share one session, and another resource's run may have closed it.
         if self._session is None or self._session.is_stopped:
             self._session, self._settings = self._connect(), {}
+            try:
+                require_clock_of(self._session)
+            except ClockSkew:
+                self.close()
+                raise
         # Each is a round trip, and all have stood since the first batch of a run.
         for key, value in settings.items():
             if self._settings.get(key) != value:

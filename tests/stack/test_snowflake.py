@@ -26,7 +26,10 @@ def test_preparing_and_ensuring_twice_changes_nothing(server: Server, lake: Lake
     lake.create("twice", trades(3))
     for _ in range(2):
         snowflake.ensure_iceberg_table(lake.database, "twice", lake.database, "twice")
-    assert snowflake.table_state(lake.database, "twice").row_count == 3
+    state = snowflake.table_state(lake.database, "twice")
+    assert state.row_count == 3
+    assert snowflake.metadata_location(lake.database, "twice") == state.metadata_location
+    assert snowflake.metadata_location(lake.database, "none") is None
 
 
 def test_sums_are_exact(server: Server, lake: Lake):

@@ -1,7 +1,10 @@
 """What every session of Spark has."""
 
+import time
+
 import pytest
 
+from lakehouse.errors import ClockSkew
 from resources.kafka import Kafka
 
 pytestmark = pytest.mark.stack
@@ -21,3 +24,15 @@ def test_a_password_in_the_options_of_the_kafka_source_is_in_no_plan(resources):
     session = resources.spark.session({})
     [(plan,)] = session.sql("EXPLAIN EXTENDED SELECT {line} AS said", line=line).collect()
     assert 'username="KEY"' in plan and CANARY not in plan
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(90, "ahead of Spark's"), (-90, "behind Spark's")])
+def test_a_session_with_a_clock_that_is_not_this_machines_is_refused(resources, monkeypatch, seconds, said):
+    spark, now = resources.spark.apart(), time.time_ns
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time_ns", lambda: now() + seconds * 1_000_000_000)
+        with pytest.raises(ClockSkew, match=said):
+            spark.session({})
+
+    assert spark.session({}).range(1).count() == 1
+    spark.close()

@@ -71,7 +71,7 @@ class Registrations:
 class Refusing:
     """Snowflake, which refuses to answer about one table."""
 
-    def table_state(self, namespace, name):
+    def metadata_location(self, namespace, name):
         if name == "carts":
             raise LakehouseError("Role READER lacks USAGE on schema SHOP. Grant it")
 
