@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from lakehouse.counts import Counts
     from spark.write import Target, Written
 
-NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-"""What clients read where brokers have no topic ids: all zeros (KIP-516)."""
-
 ATTEMPTS = 3
 """How often a batch is tried when another writer publishes first."""
 
@@ -141,39 +138,15 @@ def stored(catalog: Catalog, namespace: str, topic: Topic) -> tuple[Topic, Table
 
 
 def read_log(kafka: Kafka, topic: str) -> Log:
-    """The topic's identity and its offsets, captured once.
-
-    Raises: UnclearState when the topic has no identity; Unreachable.
-    """
+    """The topic's identity and its offsets, captured once."""
     offsets = kafka.offsets([topic])[topic]
-    topic_id = kafka.describe([topic])[topic].topic_id
-    if topic_id == NO_ID:
-        raise UnclearState(
-            f"The brokers give topic '{topic}' no id, by which a topic that was deleted and made again is told from "
-            f"the one before. Nothing was changed. Use brokers of Kafka 2.8 or later, with an "
-            f"inter.broker.protocol.version of at least 2.8"
-        )
     return Log(
         cluster_id=kafka.cluster_id(),
         topic=topic,
-        topic_id=topic_id,
+        topic_id=kafka.describe([topic])[topic].topic_id,
         start={partition: found.start for partition, found in offsets.items()},
         end={partition: found.end for partition, found in offsets.items()},
     )
-
-
-def require_same_topic(kafka: Kafka, batch: Batch) -> None:
-    """Compare the topic that was read with the one whose offsets a batch has.
-
-    Raises:
-        UnclearState: The topic was deleted or made anew meanwhile.
-    """
-    found = kafka.describe([batch.topic]).get(batch.topic)
-    if found is None or found.topic_id != batch.topic_id:
-        raise UnclearState(
-            f"Topic '{batch.topic}' was deleted or made anew while offsets of it were read. Nothing was "
-            f"published. If that was on purpose, go on with `lakehouse resume`, or drop the table to start over"
-        )
 
 
 def measure_lag(kafka: Kafka, catalog: Catalog, namespace: str, topics: list[Topic], now_ms: int) -> dict[str, Lag]:
@@ -232,6 +205,20 @@ def fitting(
             except DoesNotFit:
                 continue
         raise
+
+
+def require_same_topic(kafka: Kafka, batch: Batch) -> None:
+    """Compare the topic that was read with the one whose offsets a batch has.
+
+    Raises:
+        UnclearState: The topic was deleted or made anew meanwhile.
+    """
+    found = kafka.describe([batch.topic]).get(batch.topic)
+    if found is None or found.topic_id != batch.topic_id:
+        raise UnclearState(
+            f"Topic '{batch.topic}' was deleted or made anew while offsets of it were read. Nothing was "
+            f"published. If that was on purpose, go on with `lakehouse resume`, or drop the table to start over"
+        )
 
 
 class _Run:

@@ -33,6 +33,9 @@ REPLAYS = "lakehouse.replays"
 PART = "lakehouse.part"
 """The snapshot summary property of a commit that the one after it completes: an upsert deletes, and then appends."""
 
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""What clients read where brokers have no topic ids: all zeros (KIP-516)."""
+
 Positions = Mapping[int, int]
 """Offset by partition."""
 
@@ -77,13 +80,24 @@ class Batch:
 
 @dataclass(frozen=True)
 class Log:
-    """A topic as the broker shows it now: offsets by partition, `start` inclusive, `end` exclusive (read_committed)."""
+    """A topic as the broker shows it now: offsets by partition, `start` inclusive, `end` exclusive (read_committed).
+
+    Raises: UnclearState when the topic has no id.
+    """
 
     cluster_id: str
     topic: str
     topic_id: str
     start: Positions
     end: Positions
+
+    def __post_init__(self) -> None:
+        if self.topic_id == NO_ID:
+            raise UnclearState(
+                f"The brokers give topic '{self.topic}' no id, by which a topic that was deleted and made again is "
+                f"told from the one before. Nothing was changed. Use brokers of Kafka 2.8 or later, with an "
+                f"inter.broker.protocol.version of at least 2.8"
+            )
 
 
 def next_batch(last: Batch | None, log: Log, table: str) -> Batch:
