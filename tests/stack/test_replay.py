@@ -135,17 +135,6 @@ def test_resume_keeps_the_position_of_partitions_that_are_not_named(replayed):
     assert replayed.ingest() == [] and replayed.rows() == before
 
 
-def test_resume_into_another_topic_names_every_partition(resources):
-    stream = Stream(resources, partitions=2)
-    stream.produce_trades(range(20))
-    stream.ingest()
-    recreate(stream)
-    stream.produce_trades(range(20))
-
-    with pytest.raises(LakehouseError, match="names no offset of partitions 1"):
-        resume(stream.systems, stream.namespace, stream.topic, "0:0", "recreated")
-
-
 def test_a_replay_passes_the_same_audit_as_a_batch(replayed, monkeypatch):
     before = replayed.rows()
     monkeypatch.setattr(write, "with_properties", lambda *_: nullcontext())
