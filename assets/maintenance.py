@@ -38,6 +38,9 @@ MERGED_PARTS = 8
 MOST_PUBLICATIONS = 500
 """Of a table that is streamed into, unless a reader may still need more: about a megabyte of metadata."""
 
+FORGOTTEN_AT_ONCE = 100
+"""Fewer snapshots are not worth the seconds that it takes to forget them."""
+
 
 @dataclass(frozen=True)
 class Size:
@@ -172,7 +175,8 @@ def keep_pace(namespace: str, topic: Topic, catalog: Catalog, spark: Spark) -> M
         row = work.compact_manifests(session, namespace, name)
         done.append(f"rewrote {row['rewritten_manifests_count']} manifests into {row['added_manifests_count']}")
     oldest = oldest_kept(commits(table), datetime.now(UTC), topic.readers_need)
-    if old := sum(snapshot.timestamp_ms < oldest.timestamp() * 1000 for snapshot in table.metadata.snapshots):
+    old = sum(snapshot.timestamp_ms < oldest.timestamp() * 1000 for snapshot in table.metadata.snapshots)
+    if old >= FORGOTTEN_AT_ONCE:
         work.expire(session, namespace, name, oldest, 1)
         done.append(f"forgot {old} snapshots")
     after = size(published_table(catalog, namespace, name))
