@@ -69,7 +69,7 @@ class AuditFailed(LakehouseError):
         """
         failed = "; ".join(f"{finding.check}: {finding.said}" for finding in findings if finding.blocks)
         super().__init__(
-            f"The rows for {table} did not pass their audit ({failed}). Main and the offsets were left untouched. "
+            f"The batch for {table} did not pass its audit ({failed}). Main and the offsets were left untouched. "
             f"Each check's result shows failing rows, and the SQL that finds all of them in branch '{branch}': correct "
             f"what they come from, or declare otherwise what may fail (docs/checks.md, When a check fails); {then}"
         )
