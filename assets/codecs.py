@@ -285,14 +285,13 @@ def _side(registry: SchemaRegistry, topic: Topic, format_: Format, which: Litera
 def _versions(registry: SchemaRegistry, topic: Topic, which: Literal["key", "value"]) -> list[RegisteredSchema]:
     """The versions of a subject that may have written this side, oldest first."""
     subject = topic.subject(which)
-    newest = registry.latest(subject)
-    if newest is None:
+    versions = registry.versions(subject)
+    if not versions:
         raise SchemaError(
             f"The schema registry has no subject '{subject}', so there is nothing to decode with. Nothing was "
             f"ingested. Register the schema, or start the producer that does"
         )
-    versions = [version for version in registry.versions(subject).values() if version.id != newest.id]
-    return [version for version in (*versions, newest) if which == "key" or _is_of(topic, version)]
+    return [version for version in versions if which == "key" or _is_of(topic, version)]
 
 
 def _is_of(topic: Topic, schema: RegisteredSchema) -> bool:
