@@ -121,6 +121,7 @@ def test_roles_are_as_narrow_as_they_can_be(lake: Lake):
         (of(lake, "app_connector"), "WRITE", "TOPIC", "stock_trades"),
         (of(lake, "app_connector"), "DESCRIBE", "CLUSTER", "kafka-cluster"),
         (of(lake, "spark"), "DESCRIBE", "CLUSTER", "kafka-cluster"),
+        *((of(lake, "spark"), "DESCRIBE_CONFIGS", "TOPIC", topic) for topic in ("flagged", "orders.dead")),
     }
 
 
