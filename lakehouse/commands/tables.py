@@ -140,7 +140,8 @@ def resume(topic: str, where: str, reason: str) -> None:
 def bookmark(topic: str, where: str, reason: str, dead_letters: bool) -> None:
     """Decide from which of its source's records on TOPIC is derived, after that stopped because it was unclear.
 
-    What is before the position counts as derived. Without a derived topic: which dead letters are produced next.
+    What is before the position counts as derived. With --dead-letters it is about the topic's dead letters: from which
+    records on they are produced to its 'dead_letter_topic'.
     """
     from assets.bookmarks import decide
     from assets.ingestion import Systems
