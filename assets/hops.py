@@ -14,6 +14,7 @@ from lakehouse.errors import reason, trace
 from lakehouse.freshness import Hop
 from lakehouse.lag import Behind, Lag, lag, pending, snapshots_behind
 from lakehouse.topic import Derived, Topic
+from resources import bookmarks
 from resources.build import is_configured
 from resources.catalog import snapshot_at
 from resources.snapshots import commits
@@ -63,13 +64,14 @@ def measure(hop: str, config: Config, topic: Topic, systems: Any) -> Hop:
 
 def _derived(config: Config, topic: Topic, systems: Any, now_ms: int) -> tuple[Lag, None]:
     """Rows of the source's table that the derived topic was not computed from yet."""
-    from assets.derivation import bookmark
+    from assets.bookmarks import of_derived
 
     assert isinstance(topic.source, Derived)
     source, _, last = stored(systems.catalog, config.namespace, config.topic(topic.source.from_topic))
     if last is None or topic.topic not in systems.kafka.describe([topic.topic]):
         return Lag(0, 0.0), None
-    since = systems.kafka.committed(bookmark(topic), source.topic).offsets
+    known = bookmarks.read(systems.kafka, of_derived(topic), settled=False)
+    since = known.offsets if known and known.is_of(last.cluster_id, last.topic_id) else {}
     start = {partition: found.start for partition, found in systems.kafka.offsets([source.topic])[source.topic].items()}
     end = {partition: offset for partition, offset in last.end.items() if partition in start}
     waiting = pending(since, start, end)

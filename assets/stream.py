@@ -12,14 +12,14 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import Empty, Queue
 
 from assets.derivation import derive
 from assets.failures import heals
 from assets.ingestion import Published, Systems, ingest
 from assets.maintenance import Maintained, keep_pace
-from assets.mirror import mirror
+from assets.mirror import mirrored
 from lakehouse.batch import Positions
 from lakehouse.config import Config
 from lakehouse.errors import LakehouseError
@@ -134,6 +134,7 @@ class Stream:
         self._noticed: dict[str, float] = {}
         self._bounds: dict[str, int] = {}
         self._served: set[str] = set()
+        self._unmirrored: set[str] = set()
         self._failures: dict[str, int] = {}
         self._files: dict[str, int] = {}
         self._untidy: deque[str] = deque()
@@ -318,8 +319,10 @@ class Stream:
         bounded = topic.model_copy(update={"max_records_per_batch": bound})
         with closing(ingest(namespace, bounded, systems)) as batches:
             published = next(batches, None)
-        if published and topic.dead_letter_topic and published.counts.dead_letters:
-            mirror(namespace, systems.catalog.current(namespace, topic), systems)
+        if name not in self._served or name in self._unmirrored or (published and published.counts.dead_letters):
+            found = mirrored(namespace, topic, systems)
+            (self._unmirrored.discard if all(one.passed for one in found) else self._unmirrored.add)(name)
+            published = published and replace(published, findings=[*published.findings, *found])
         now = time.monotonic()
         with self._lock:
             is_first = name not in self._served
