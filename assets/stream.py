@@ -12,20 +12,19 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from queue import Empty, Queue
 
 from assets.derivation import derive
 from assets.failures import heals
-from assets.ingestion import Published, Systems, ingest
-from assets.maintenance import Maintained, keep_pace
+from assets.ingestion import Systems, ingest
+from assets.maintenance import keep_pace
 from assets.mirror import mirror
+from assets.stream_events import Commit, Event, Healed, Served, SetAside, Tidied
 from lakehouse.batch import Positions
 from lakehouse.config import Config
-from lakehouse.errors import LakehouseError
 from lakehouse.pacing import EVERY_SECONDS, LEAST_RECORDS, Turns, next_bound, pause
 from lakehouse.sensitive import unquoted
-from lakehouse.topic import Derived, Topic
+from lakehouse.topic import Derived, Existing, Topic
 from resources.build import another
 from resources.kafka import Kafka
 from resources.readable import readable
@@ -47,56 +46,6 @@ MOST_EVENTS = 100
 
 ATTEMPTS = 5
 """How often a topic is tried in a stream that ends, where a system does not answer."""
-
-
-@dataclass(frozen=True)
-class Commit:
-    """A batch that readers can see now. Of the topic, `behind` records are left; `waited` is how many seconds passed
-    since the first of the batch was noticed."""
-
-    topic: Topic
-    published: Published
-    behind: int
-    waited: float
-
-
-@dataclass(frozen=True)
-class SetAside:
-    """A topic whose turn failed, or Kafka itself (`topic` is empty), and in how many seconds it is tried again.
-
-    Where `tidying`, it is not set aside: what failed is merging its table's small files.
-    """
-
-    topic: str
-    error: Exception
-    seconds: float
-    tidying: bool = False
-
-
-@dataclass(frozen=True)
-class Served:
-    """A topic whose first turn in this stream did not fail, whether or not there was anything to take."""
-
-    topic: str
-
-
-@dataclass(frozen=True)
-class Healed:
-    """A topic that goes on, after so many failures; or Kafka itself (`topic` is empty)."""
-
-    topic: str
-    failures: int
-
-
-@dataclass(frozen=True)
-class Tidied:
-    """A table whose small files were merged."""
-
-    topic: str
-    maintained: Maintained
-
-
-Event = Commit | SetAside | Served | Healed | Tidied
 
 
 class Stream:
@@ -130,6 +79,7 @@ class Stream:
         self._turns = Turns(self.topics)
         self._polled = 0.0
         self._ends: dict[str, Positions] = {}
+        self._faults: dict[str, Exception] = {}
         self._positions: dict[str, Positions] = {}
         self._noticed: dict[str, float] = {}
         self._bounds: dict[str, int] = {}
@@ -261,20 +211,35 @@ class Stream:
             )
 
     def _poll(self, kafka: Kafka, names: Iterable[str]) -> None:
-        """Note where topics end."""
-        asked = {self.topics[name].topic: name for name in names}
+        """Note where topics end, and which cannot be read. Several entries may share a topic of Kafka."""
+        asked: dict[str, list[str]] = {}
+        for name in names:
+            asked.setdefault(self.topics[name].topic, []).append(name)
         found, faults = readable(kafka, list(asked))
-        for topic, name in asked.items():
-            if topic in faults:
-                # Its turn will say why, and keeps no other from being polled.
-                self._ends.setdefault(name, {})
-                self._positions.pop(name, None)
-            elif topic in found:
-                self._note(name, {partition: offsets.end for partition, offsets in found[topic].items()})
-            elif self.once and not isinstance(self.topics[name].source, Derived):
-                self.errors[name] = LakehouseError(f"Topic '{topic}' does not exist. Nothing was changed. Create it")
+        for topic, entries in asked.items():
+            for name in entries:
+                if topic in found:
+                    self._note(name, {partition: offsets.end for partition, offsets in found[topic].items()})
+                elif topic in faults:
+                    self._miss(name, faults[topic])
+                elif self._is_expected(name):
+                    self._miss(name, kafka.missing(topic))
+
+    def _is_expected(self, name: str) -> bool:
+        """Whether an entry's topic has to exist: others make it, it was there before, or it is to be completed now."""
+        source = self.topics[name].source
+        return isinstance(source, Existing) or name in self._ends or (self.once and not isinstance(source, Derived))
+
+    def _miss(self, name: str, fault: Exception) -> None:
+        """Note why an entry's topic cannot be read: its turn fails with that, and keeps no other from being served."""
+        self._faults[name] = fault
+        self._ends.setdefault(name, {})
+        self._positions.pop(name, None)
 
     def _note(self, name: str, ends: Positions) -> None:
+        if self._faults.pop(name, None):
+            # It can be read again, so nothing is waited for any more.
+            self._turns.not_before.pop(name, None)
         before = self._ends.get(name, {})
         if any(end < before.get(partition, 0) for partition, end in ends.items()):
             # It is another topic by now, or lost records: a turn will say which.
@@ -310,6 +275,11 @@ class Stream:
     def _turn(self, name: str, systems: Systems) -> None:
         """One bounded batch of a topic, and what belongs to it."""
         began, topic, namespace = time.monotonic(), self.topics[name], self.config.namespace
+        with self._lock:
+            if name in self._faults:
+                self._poll(systems.kafka, [name])
+            if fault := self._faults.get(name):
+                raise fault
         if isinstance(topic.source, Derived):
             self._derive(topic, topic.source.from_topic, systems)
         with self._lock:

@@ -37,10 +37,12 @@ Message = tuple[bytes | None, bytes | None] | tuple[bytes | None, bytes | None, 
 
 @dataclass(frozen=True)
 class TopicDescription:
-    """`topic_id` is the broker's own: a topic that is deleted and created again has another one."""
+    """`topic_id` is the broker's own: a topic that is deleted and created again has another one. Partitions that are
+    `leaderless` cannot be read: the brokers that hold them are down."""
 
     topic_id: str
     partitions: int
+    leaderless: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -165,7 +167,10 @@ class Kafka(dg.ConfigurableResource):
                     if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                         raise
                     continue
-                found[name] = TopicDescription(str(description.topic_id), len(description.partitions))
+                leaderless = tuple(
+                    part.id for part in description.partitions if part.leader is None or part.leader.id < 0
+                )
+                found[name] = TopicDescription(str(description.topic_id), len(description.partitions), leaderless)
         return found
 
     def offsets(self, topics: Sequence[str], *, committed: bool = True) -> dict[str, dict[int, Offsets]]:
@@ -180,10 +185,7 @@ class Kafka(dg.ConfigurableResource):
 
         described = self.describe(topics)
         if missing := [topic for topic in topics if topic not in described]:
-            raise LakehouseError(
-                f"Topic '{missing[0]}' does not exist at {self.servers}. Nothing was changed. "
-                f"Create it, or correct its name in lakehouse.yaml; one with a source is made by kafka/{missing[0]}"
-            )
+            raise self.missing(missing[0])
         partitions = [(topic, p) for topic, found in described.items() for p in range(found.partitions)]
         isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         start = self._list_offsets(partitions, OffsetSpec.earliest(), isolation)
@@ -192,6 +194,13 @@ class Kafka(dg.ConfigurableResource):
             topic: {p: Offsets(start[topic, p], end[topic, p]) for p in range(found.partitions)}
             for topic, found in described.items()
         }
+
+    def missing(self, topic: str) -> LakehouseError:
+        """The error for a topic that does not exist."""
+        return LakehouseError(
+            f"Topic '{topic}' does not exist at {self.servers}. Nothing was changed. "
+            f"Create it, or correct its name in lakehouse.yaml; one with a source is made by kafka/{topic}"
+        )
 
     def offsets_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
         """The first offset by partition whose timestamp is at or after `timestamp_ms` (milliseconds since the epoch);
