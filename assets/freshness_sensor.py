@@ -16,7 +16,7 @@ from assets.freshness import numbers
 from assets.hops import hops_of, measure
 from assets.rest import SYSTEM as REST_CATALOG
 from lakehouse.config import Config
-from lakehouse.errors import ConfigError, Unreachable
+from lakehouse.errors import ConfigError, LakehouseError
 from lakehouse.freshness import CHECK, NAMES, Hop, first_stale, summary
 from lakehouse.markdown import escaped
 from lakehouse.topic import Topic
@@ -105,7 +105,7 @@ def freshness_sensor(config: Config) -> dg.SensorDefinition:
 def _unnamed(config: Config, systems: Any) -> dict[str, list[Hop]]:
     """Return, by route, the topics that match it and cannot become a table, so that nothing ingests them."""
     found: dict[str, list[Hop]] = {}
-    with suppress(Unreachable):  # which every hop says, too
+    with suppress(LakehouseError):  # which every hop says, too
         for route, name, fault in config.matched(systems.kafka.topics() if config.routes else ()):
             if isinstance(fault, ConfigError):
                 hop = Hop(name, "iceberg", route.max_lag_seconds, failure=str(fault))

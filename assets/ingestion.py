@@ -19,7 +19,6 @@ from lakehouse import naming, sensitive
 from lakehouse.batch import TOKEN, Batch, Log, Positions, beyond, next_batch, split, until
 from lakehouse.columns import table_schema
 from lakehouse.errors import BadRecords, CommitConflict, DoesNotFit, UnclearState
-from lakehouse.lag import Lag, lag, pending
 from lakehouse.topic import Topic
 from resources.catalog import CONTINUED, Catalog
 from resources.kafka import Kafka
@@ -137,35 +136,22 @@ def stored(catalog: Catalog, namespace: str, topic: Topic) -> tuple[Topic, Table
         topic = topic.model_copy(update={"table_name": name})
 
 
-def read_log(kafka: Kafka, topic: str) -> Log:
-    """The topic's identity and its offsets, captured once."""
-    offsets = kafka.offsets([topic])[topic]
+def read_log(kafka: Kafka, topic: str, *, committed: bool = True) -> Log:
+    """The topic's identity and its offsets, captured once.
+
+    Parameters: `committed` as `Kafka.offsets` takes it.
+    Raises: Unreachable; LakehouseError when the topic does not exist.
+    """
+    offsets = kafka.offsets([topic], committed=committed)[topic]
+    if (described := kafka.describe([topic]).get(topic)) is None:
+        raise kafka.missing(topic)
     return Log(
         cluster_id=kafka.cluster_id(),
         topic=topic,
-        topic_id=kafka.describe([topic])[topic].topic_id,
+        topic_id=described.topic_id,
         start={partition: found.start for partition, found in offsets.items()},
         end={partition: found.end for partition, found in offsets.items()},
     )
-
-
-def measure_lag(kafka: Kafka, catalog: Catalog, namespace: str, topics: list[Topic], now_ms: int) -> dict[str, Lag]:
-    """How far each topic's table is behind it, by name of the entry.
-
-    Parameters: `now_ms` is the time now, in milliseconds since the epoch.
-    Raises: Unreachable.
-    """
-    lags = {}
-    # What an open transaction holds back waits, too: a transaction that hangs must be seen.
-    offsets = kafka.offsets([topic.topic for topic in topics], committed=False)
-    for topic in topics:
-        start = {partition: found.start for partition, found in offsets[topic.topic].items()}
-        end = {partition: found.end for partition, found in offsets[topic.topic].items()}
-        _, _, last = stored(catalog, namespace, topic)
-        waiting = pending(last.end if last else {}, start, end)
-        oldest = kafka.oldest_timestamp(topic.topic, waiting) if waiting else {}
-        lags[topic.name] = lag(waiting, end, oldest, now_ms)
-    return lags
 
 
 def ensure_table(

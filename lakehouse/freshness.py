@@ -38,7 +38,7 @@ class Hop:
     def said(self) -> str:
         """The verdict as a sentence, which names the hop."""
         if self.failure:
-            return f"{NAMES[self.asset]} could not be measured: {self.failure}"
+            return f"{NAMES[self.asset]}: unknown: {self.failure}"
         if self.behind is None:
             return f"{NAMES[self.asset]}: snapshot {self.shows} was never published"
         return (

@@ -16,6 +16,7 @@ from pydantic import Field, PrivateAttr
 from lakehouse.errors import LakehouseError, UnclearState, Unreachable
 from resources.election import POLL_SECONDS, TIMEOUT_SECONDS, electing, when_elected
 from resources.hidden import hidden
+from resources.oldest_records import timestamps
 from resources.secret import values
 
 if TYPE_CHECKING:
@@ -246,30 +247,19 @@ class Kafka(dg.ConfigurableResource):
                 f"was changed. Set 'partitions: {found.partitions}', or add partitions yourself (keys will move)"
             )
 
-    def oldest_timestamp(self, topic: str, positions: Mapping[int, int]) -> dict[int, int | None]:
-        """The timestamp (milliseconds) of the first record from an offset on, by partition; None if there is none.
+    def oldest_timestamp(
+        self, topic: str, positions: Mapping[int, int], ends: Mapping[int, int]
+    ) -> dict[int, int | None]:
+        """The timestamp (milliseconds) of the first record from an offset on, by partition; None where Kafka says that
+        there is none before the partition's end, an exclusive offset.
 
         Records of open transactions count, too: they wait.
 
-        Raises: Unreachable.
+        Raises: LakehouseError when it cannot be found out; Unreachable.
         """
-        from confluent_kafka import TopicPartition
-
-        found: dict[int, int | None] = dict.fromkeys(positions)
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        with self._explained(), closing(self._consumer("lakehouse-lag", "read_uncommitted")) as consumer:
-            consumer.assign([TopicPartition(topic, p, offset) for p, offset in positions.items()])
-            waiting = set(positions)
-            while waiting and time.monotonic() < deadline:
-                message = consumer.poll(1)
-                if message is None or message.partition() not in waiting:
-                    continue
-                # The other possibility is the end of the partition: nothing but transaction markers was waiting.
-                if message.error() is None:
-                    found[message.partition()] = message.timestamp()[1]
-                waiting.remove(message.partition())
-                consumer.pause([TopicPartition(topic, message.partition())])
-        return found
+        with self._explained():
+            consumer = self._consumer("lakehouse-lag", "read_uncommitted", **{"check.crcs": "true"})
+            return timestamps(consumer, topic, positions, ends)
 
     def producer(self, **config: str | int) -> Producer:
         """An idempotent producer that places keys as Java producers do.
@@ -378,12 +368,12 @@ class Kafka(dg.ConfigurableResource):
             self._client = AdminClient(self.client_config(), logger=_LOG)
         return self._client
 
-    def _consumer(self, group: str, isolation: str = "read_committed") -> Consumer:
+    def _consumer(self, group: str, isolation: str = "read_committed", **more: str) -> Consumer:
         from confluent_kafka import Consumer
 
-        settings = {"group.id": group, "enable.auto.commit": "false", "auto.offset.reset": "error"}
+        settings = {"group.id": group, "enable.auto.commit": "false", "auto.offset.reset": "error", **more}
         return Consumer(
-            {**self.client_config(), **settings, "isolation.level": isolation, "enable.partition.eof": "true"},
+            {**self.client_config(), "isolation.level": isolation, "enable.partition.eof": "true", **settings},
             logger=_LOG,
         )
 

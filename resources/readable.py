@@ -22,7 +22,7 @@ def readable(kafka: Kafka, topics: Sequence[str]) -> tuple[dict[str, dict[int, O
     try:
         described = kafka.describe(topics)
         faults: dict[str, Exception] = {
-            topic: _without_leader(kafka, topic, found.leaderless)
+            topic: without_leader(kafka, topic, found.leaderless)
             for topic, found in described.items()
             if found.leaderless
         }
@@ -39,7 +39,7 @@ def readable(kafka: Kafka, topics: Sequence[str]) -> tuple[dict[str, dict[int, O
     return found | more_found, faults | more_faults
 
 
-def _without_leader(kafka: Kafka, topic: str, partitions: Sequence[int]) -> Unreachable:
+def without_leader(kafka: Kafka, topic: str, partitions: Sequence[int]) -> Unreachable:
     """Of such a partition nobody answers: the request for its offsets would hold up those for all others."""
     check = f"the brokers that hold partition {', '.join(map(str, partitions))} of topic '{topic}': it has no leader"
     return Unreachable("Kafka", kafka.servers, check)
