@@ -40,6 +40,7 @@ def numbers(entry: Topic, found: list[Hop]) -> dict[str, Any]:
         "max_lag_seconds": entry.max_lag_seconds,
         "stale": [hop.topic for hop in found if not hop.fresh],
         "unknown": [hop.topic for hop in found if hop.failure],
+        "paused": [hop.topic for hop in found if hop.paused],
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from assets.ingestion import read_log, stored
@@ -17,6 +18,7 @@ from lakehouse.lag import Behind, Lag, lag, pending, snapshots_behind
 from lakehouse.topic import Derived, Existing, Topic
 from resources.build import is_configured
 from resources.catalog import snapshot_at
+from resources.pauses import pauses
 from resources.readable import without_leader
 from resources.snapshots import commits
 
@@ -54,13 +56,16 @@ def measure(hop: str, config: Config, topic: Topic, systems: Any) -> Hop:
         "snowflake": _snowflake,
         "rest": _rest,
     }
+    made = Hop(topic.name, hop, topic.max_lag_seconds)
     try:
+        if held := pauses(systems.catalog, config.namespace).get(topic.name):
+            made = replace(made, paused=held.said())
         behind, shows = measures[hop](config, topic, systems, int(time.time() * 1000))
     except Exception as error:
         if found := trace(error):
             _LOG.error("%s/%s could not be measured. %s", hop, topic.name, found)
-        return Hop(topic.name, hop, topic.max_lag_seconds, failure=reason(error))
-    return Hop(topic.name, hop, topic.max_lag_seconds, behind, shows)
+        return replace(made, failure=reason(error))
+    return replace(made, behind=behind, shows=shows)
 
 
 def _derived(config: Config, topic: Topic, systems: Any, now_ms: int) -> tuple[Lag, None]:

@@ -18,10 +18,11 @@ from assets.staging import Staging
 from lakehouse import naming, sensitive
 from lakehouse.batch import TOKEN, Batch, Log, Positions, beyond, next_batch, split, until
 from lakehouse.columns import table_schema
-from lakehouse.errors import BadRecords, CommitConflict, DoesNotFit, UnclearState
+from lakehouse.errors import BadRecords, CommitConflict, DoesNotFit, Paused, UnclearState
 from lakehouse.topic import Topic
 from resources.catalog import CONTINUED, Catalog
 from resources.kafka import Kafka
+from resources.pauses import pauses
 from resources.schema_registry import SchemaRegistry
 from resources.snapshots import last_batch
 from resources.spark import Spark
@@ -66,13 +67,17 @@ class Published:
 def ingest(namespace: str, topic: Topic, systems: Systems) -> Iterator[Published]:
     """Publish everything up to the end of the topic as it is now, batch by batch.
 
-    Yields: each batch after it was published; nothing when there was nothing new.
-    Raises: AuditFailed, BadRecords, UnclearState, SchemaError, Unreachable; CommitConflict when another writer keeps
-    winning.
+    Yields: each batch after it was published; nothing when there was nothing new. A pause ends it after the batch.
+    Raises: Paused; AuditFailed, BadRecords, UnclearState, SchemaError, Unreachable; CommitConflict when another writer
+    keeps winning.
     """
     end: Positions = {}
-    conflicts = 0
+    conflicts, is_begun = 0, False
     while True:
+        if (held := pauses(systems.catalog, namespace).get(topic.name)) and is_begun:
+            return
+        if held:
+            raise Paused(topic.name, held.said())
         # In this order: another writer may have taken records that are newer than an end read before.
         topic, table, last = stored(systems.catalog, namespace, topic)
         log = read_log(systems.kafka, topic.topic)
@@ -97,7 +102,7 @@ def ingest(namespace: str, topic: Topic, systems: Systems) -> Iterator[Published
             if conflicts == ATTEMPTS:
                 raise
         else:
-            conflicts = 0
+            conflicts, is_begun = 0, True
             yield published
 
 

@@ -22,11 +22,13 @@ from assets.mirror import mirror
 from assets.stream_events import Commit, Event, Healed, Served, SetAside, Tidied
 from lakehouse.batch import Positions
 from lakehouse.config import Config
+from lakehouse.errors import Paused
 from lakehouse.pacing import EVERY_SECONDS, LEAST_RECORDS, Turns, next_bound, pause
 from lakehouse.sensitive import unquoted
 from lakehouse.topic import Derived, Existing, Topic
 from resources.build import another
 from resources.kafka import Kafka
+from resources.pauses import require_unpaused
 from resources.readable import readable
 
 WORKERS = 2
@@ -43,6 +45,9 @@ MANY_FILES = 100
 
 MOST_EVENTS = 100
 """So many wait to be told; then batches wait, too."""
+
+PAUSED_SECONDS = 5.0
+"""After so long it is looked whether a topic is still paused."""
 
 ATTEMPTS = 5
 """How often a topic is tried in a stream that ends, where a system does not answer."""
@@ -85,6 +90,7 @@ class Stream:
         self._bounds: dict[str, int] = {}
         self._served: set[str] = set()
         self._failures: dict[str, int] = {}
+        self._held: set[str] = set()
         self._files: dict[str, int] = {}
         self._untidy: deque[str] = deque()
         self._snapshots: dict[str, int | None] = {}
@@ -299,7 +305,8 @@ class Stream:
             noticed = self._noticed.pop(name, began)
             if behind:
                 self._noticed[name] = now
-            failures = self._failures.pop(name, 0)
+            failures, was_held = self._failures.pop(name, 0), name in self._held
+            self._held.discard(name)
             if published:
                 self._snapshots[name] = published.snapshot_id
                 taken = published.batch.offsets
@@ -308,7 +315,7 @@ class Stream:
                     self._untidy.append(name)
         if is_first:
             self._events.put(Served(name))
-        if failures:
+        if failures or was_held:
             self._events.put(Healed(name, failures))
         if published:
             self._events.put(Commit(topic, published, behind, now - noticed))
@@ -328,6 +335,7 @@ class Stream:
             if not self._is_derivable(topic.name):
                 return
             snapshot = self._snapshots.get(source)
+        require_unpaused(systems.catalog, self.config.namespace, topic.name)
         systems.kafka.ensure_topic(topic.topic, topic.partitions, topic.retention.records)
         derive(self.config, topic, systems)
         with self._lock:
@@ -335,14 +343,20 @@ class Stream:
             self._poll(systems.kafka, [topic.name])
 
     def _set_aside(self, name: str, error: Exception) -> None:
-        """Let a topic wait whose turn failed, longer each time; the others go on."""
+        """Let a topic wait whose turn failed, longer each time, or that is paused; the others go on."""
         with self._lock:
-            failures = self._failures[name] = self._failures.get(name, 0) + 1
-            if self.once and (not heals(error) or failures == ATTEMPTS):
+            is_known = isinstance(error, Paused) and name in self._held
+            if isinstance(error, Paused):
+                self._held.add(name)
+                seconds = PAUSED_SECONDS
+            else:
+                failures = self._failures[name] = self._failures.get(name, 0) + 1
+                seconds = pause(failures, heals(error))
+            if self.once and (not heals(error) or self._failures.get(name) == ATTEMPTS):
                 self.errors[name] = error
-            seconds = pause(failures, heals(error))
             self._turns.give_back(name, time.monotonic() + seconds)
-        self._events.put(SetAside(name, error, seconds))
+        if not is_known:
+            self._events.put(SetAside(name, error, seconds))
 
 
 def _close(systems: Systems) -> None:

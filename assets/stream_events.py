@@ -42,7 +42,7 @@ class Served:
 
 @dataclass(frozen=True)
 class Healed:
-    """A topic that goes on, after so many failures; or Kafka itself (`topic` is empty)."""
+    """A topic that is served again, after so many failures or after a pause; or Kafka itself (`topic` is empty)."""
 
     topic: str
     failures: int

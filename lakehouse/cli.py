@@ -4,14 +4,14 @@ import sys
 
 import click
 
-from lakehouse.commands import deploy, pipeline, reading, stack, streaming, tables
+from lakehouse.commands import deploy, pausing, pipeline, reading, stack, streaming, tables
 from lakehouse.errors import LakehouseError
 from lakehouse.terminal import print_traceback, visible
 
 COMMANDS = (
     *(stack.demo, stack.up, stack.down, stack.ui, stack.run, stack.doctor),
     *(reading.status, reading.query),
-    streaming.stream,
+    *(streaming.stream, pausing.pause, pausing.unpause),
     *(tables.ledger, tables.dead_letters, tables.redrive, tables.replay, tables.resume, tables.maintain),
     *(pipeline.validate, pipeline.plan, pipeline.rehearse, pipeline.check),
     deploy.deploy,

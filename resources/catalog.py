@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -117,14 +118,22 @@ class Catalog(dg.ConfigurableResource):
 
         Raises: Unreachable when the catalog does not answer.
         """
-        from botocore.exceptions import BotoCoreError, ClientError
         from pyiceberg.exceptions import NoSuchTableError
+
+        with self.explained():
+            try:
+                return self.iceberg().load_table((namespace, table))
+            except NoSuchTableError:
+                return None
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """What the clients raise when nobody answers, as Unreachable."""
+        from botocore.exceptions import BotoCoreError, ClientError
         from sqlalchemy.exc import OperationalError
 
         try:
-            return self.iceberg().load_table((namespace, table))
-        except NoSuchTableError:
-            return None
+            yield
         except (ClientError, BotoCoreError) as error:
             raise Unreachable(
                 "Glue", self.region or "AWS", "the endpoint, the credentials, their rights", error

@@ -17,6 +17,7 @@ from lakehouse.errors import LakehouseError, UnclearState, Unreachable
 from lakehouse.markdown import plain
 from lakehouse.status import status
 from lakehouse.topic import Route, Topic
+from resources.catalog import Catalog
 from resources.kafka import Kafka, Offsets, TopicDescription
 
 NAMES = ("carts", "orders", "trades", "users")
@@ -51,16 +52,6 @@ class Brokers(Kafka):
         return dict.fromkeys(positions)
 
 
-class Tables:
-    """A catalog without tables."""
-
-    def current(self, namespace, topic):
-        return topic
-
-    def load(self, namespace, name):
-        return None
-
-
 class Registrations:
     """Glue in which one table is not an Iceberg table, and another makes the client fail."""
 
@@ -86,11 +77,11 @@ def config():
 
 
 @pytest.fixture
-def systems():
+def systems(tmp_path):
     Brokers.broken.clear()
     return {
         "kafka": Brokers(bootstrap_servers="127.0.0.1:1"),
-        "catalog": Tables(),
+        "catalog": Catalog(type="sql", warehouse=f"file://{tmp_path}", uri=f"sqlite:///{tmp_path}/catalog.db"),
         "glue": Registrations(),
         "snowflake": Refusing(),
     }

@@ -56,13 +56,6 @@ class Brokers(Kafka):
         return {topic: {0: Offsets(0, 0)} for topic in topics}
 
 
-class Tables(Catalog):
-    """A catalog without tables."""
-
-    def load(self, namespace, name):
-        return None
-
-
 @pytest.fixture
 def instance():
     with dg.instance_for_test() as instance:
@@ -70,12 +63,12 @@ def instance():
 
 
 @pytest.fixture
-def running(instance, monkeypatch):
+def running(instance, monkeypatch, tmp_path):
     """A stream of three topics that runs meanwhile."""
     monkeypatch.setattr(streaming_check, "PATIENCE_SECONDS", 0.0)
     topics = {name: Topic.model_validate({"name": name, "key": "id"}) for name in NAMES}
     config = Config(namespace="shop", topics=topics, environments={})
-    streaming = Streaming(config, list(topics.values()), connected(), [].append, instance)
+    streaming = Streaming(config, list(topics.values()), connected(tmp_path), [].append, instance)
     thread = threading.Thread(target=streaming.run)
     yield thread
     streaming.stream.stop()
@@ -89,12 +82,12 @@ def whole_kafka():
         faults.clear()
 
 
-def connected():
+def connected(folder):
     return SimpleNamespace(
         kafka=Brokers(bootstrap_servers="127.0.0.1:1"),
         schema_registry=SchemaRegistry(url="http://127.0.0.1:1"),
         spark=Spark(remote="sc://127.0.0.1:1"),
-        catalog=Tables(type="sql", warehouse="s3://lake"),
+        catalog=Catalog(type="sql", warehouse=f"file://{folder}", uri=f"sqlite:///{folder}/catalog.db"),
         glue=Glue(region="us-east-1", catalog_id="1"),
         snowflake=Snowflake(
             account="a",
@@ -175,10 +168,10 @@ def test_a_topic_that_is_deleted_fails_alone_and_is_served_when_it_is_back(insta
 
 
 @pytest.mark.parametrize("once", [True, False])
-def test_each_entry_of_a_shared_topic_is_served(once):
+def test_each_entry_of_a_shared_topic_is_served(tmp_path, once):
     topics = [Topic.model_validate({"name": name, "kafka_topic": "events", "record": f"shop.{name}"}) for name in NAMES]
     config = Config(namespace="shop", topics={topic.name: topic for topic in topics}, environments={})
-    made = connected()
+    made = connected(tmp_path)
     systems = Systems(made.kafka, made.schema_registry, made.spark, made.catalog)
     stream = Stream(config, topics, systems, once=once)
     served = []
