@@ -19,7 +19,7 @@ from assets.failures import heals
 from assets.ingestion import Systems, ingest
 from assets.maintenance import keep_pace
 from assets.mirror import mirror
-from assets.stream_events import Commit, Event, Healed, Served, SetAside, Tidied
+from assets.stream_events import Commit, Event, Healed, Served, SetAside, Tidied, Undivided
 from lakehouse.batch import Positions
 from lakehouse.config import Config
 from lakehouse.errors import Paused
@@ -30,6 +30,7 @@ from resources.build import another
 from resources.kafka import Kafka
 from resources.pauses import require_unpaused
 from resources.readable import readable
+from resources.stream_group import StreamGroup
 
 WORKERS = 2
 """Topics served at once: while one batch is committed, another is decoded."""
@@ -39,6 +40,12 @@ POLL_SECONDS = 0.2
 
 STOP_SECONDS = 30
 """What a batch in progress gets to end in. One that does not is abandoned, which is safe."""
+
+LEAVE_SECONDS = 5
+"""What leaving the group of streams may take. One that was not left is, ten seconds later, by Kafka."""
+
+RELEASE_SECONDS = 60
+"""So long topics that pass to another stream wait for batches in progress."""
 
 MANY_FILES = 100
 """So many data files may come to a table before small ones are merged."""
@@ -79,6 +86,10 @@ class Stream:
         self._threads = [threading.Thread(target=target, daemon=True) for target in targets]
         self._stopping = stopping or threading.Event()
         self._events: Queue[Event] = Queue(MOST_EVENTS)
+        # A stream that ends takes all of its topics: whoever started it waits for them.
+        shared, names = f"lakehouse.stream.{config.namespace}", {topic.topic for topic in self.topics.values()}
+        told = lambda why: self._events.put(Undivided(why))  # noqa: E731
+        self._group = None if once else StreamGroup(systems.kafka, shared, names, self._release, told)
         # What follows belongs to who has the lock.
         self._lock = threading.Lock()
         self._turns = Turns(self.topics)
@@ -101,7 +112,9 @@ class Stream:
 
         However it ends, batches in progress are given time to end.
         """
-        for thread in self._threads:
+        leaving = threading.Event()
+        member = threading.Thread(target=self._group.stay, args=[leaving], daemon=True) if self._group else None
+        for thread in filter(None, [*self._threads, member]):
             thread.start()
         try:
             yield from self._happening()
@@ -109,6 +122,10 @@ class Stream:
             self.stop()
             for _ in self._happening():
                 pass
+            # Only now: until the batches in progress have ended, no other stream is to begin with their topics.
+            leaving.set()
+            if member:
+                member.join(LEAVE_SECONDS)
 
     def stop(self) -> None:
         """Begin no further batch: `run` ends when those in progress have."""
@@ -200,6 +217,21 @@ class Stream:
     def _waits_to_be_tidy(self, name: str) -> bool:
         return bool(self._untidy) and name == self._untidy[0] and self.topics[name].replaces
 
+    def _release(self) -> None:
+        """Wait until no turn is in progress: the topics pass to another stream, and work on them would be lost."""
+        deadline = time.monotonic() + RELEASE_SECONDS
+        while time.monotonic() < deadline:
+            with self._lock:
+                if len(self._turns.row) == len(self.topics):
+                    return
+            time.sleep(POLL_SECONDS / 10)
+
+    def _is_ours(self, name: str) -> bool:
+        """Whether this stream serves an entry, and not another one of the same group. Of a topic that cannot be read
+        nobody knows whose it is, and each says why."""
+        ends = self._ends.get(name, {})
+        return self._group is None or name in self._faults or self._group.has(self.topics[name].topic, len(ends))
+
     def _connections(self) -> Systems:
         given = self._systems
         return Systems(
@@ -218,18 +250,13 @@ class Stream:
 
     def _poll(self, kafka: Kafka, names: Iterable[str]) -> None:
         """Note where topics end, and which cannot be read. Several entries may share a topic of Kafka."""
-        asked: dict[str, list[str]] = {}
-        for name in names:
-            asked.setdefault(self.topics[name].topic, []).append(name)
-        found, faults = readable(kafka, list(asked))
-        for topic, entries in asked.items():
-            for name in entries:
-                if topic in found:
-                    self._note(name, {partition: offsets.end for partition, offsets in found[topic].items()})
-                elif topic in faults:
-                    self._miss(name, faults[topic])
-                elif self._is_expected(name):
-                    self._miss(name, kafka.missing(topic))
+        asked = {name: self.topics[name].topic for name in names}
+        found, faults = readable(kafka, [*dict.fromkeys(asked.values())])
+        for name, topic in asked.items():
+            if topic in found:
+                self._note(name, {partition: offsets.end for partition, offsets in found[topic].items()})
+            elif topic in faults or self._is_expected(name):
+                self._miss(name, faults.get(topic) or kafka.missing(topic))
 
     def _is_expected(self, name: str) -> bool:
         """Whether an entry's topic has to exist: others make it, it was there before, or it is to be completed now."""
@@ -260,7 +287,8 @@ class Stream:
             return False
         if self._is_derivable(name):
             return True
-        return name in self._ends and (name not in self._positions or self._behind(name) > 0)
+        is_behind = name in self._ends and (name not in self._positions or self._behind(name) > 0)
+        return is_behind and self._is_ours(name)
 
     def _behind(self, name: str) -> int:
         position = self._positions[name]
@@ -270,6 +298,8 @@ class Stream:
         """Whether a derived topic's source, if it is served here, has what the topic was not computed from."""
         source = self.topics[name].source
         if not isinstance(source, Derived) or source.from_topic not in self.topics:
+            return False
+        if not self._is_ours(source.from_topic):
             return False
         return name not in self._derived or self._derived[name] != self._snapshots.get(source.from_topic)
 
@@ -289,6 +319,10 @@ class Stream:
         if isinstance(topic.source, Derived):
             self._derive(topic, topic.source.from_topic, systems)
         with self._lock:
+            if not self._is_ours(name):
+                # It was only computed here: another stream takes it.
+                self._turns.give_back(name, began + EVERY_SECONDS)
+                return
             ends = self._ends.get(name, {})
             bound = min(self._bounds.get(name, LEAST_RECORDS), topic.max_records_per_batch)
         bounded = topic.model_copy(update={"max_records_per_batch": bound})

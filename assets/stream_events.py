@@ -56,4 +56,11 @@ class Tidied:
     maintained: Maintained
 
 
-Event = Commit | SetAside | Served | Healed | Tidied
+@dataclass(frozen=True)
+class Undivided:
+    """This stream takes all of its topics, whatever other streams take, and why."""
+
+    reason: Exception
+
+
+Event = Commit | SetAside | Served | Healed | Tidied | Undivided

@@ -14,7 +14,7 @@ from assets.followers import NotShown, Shown, followers
 from assets.iceberg import check_results, said
 from assets.ingestion import Systems
 from assets.reporting import Reporter
-from assets.stream import Commit, Event, Healed, Served, SetAside, Stream, Tidied
+from assets.stream import Commit, Event, Healed, Served, SetAside, Stream, Tidied, Undivided
 from assets.streaming_check import Verdicts
 from lakehouse.config import Config
 from lakehouse.errors import Paused
@@ -112,6 +112,8 @@ class Streaming:
             case Tidied(name, done):
                 self._say(f"{name}: {', '.join(done.done)} ({done.seconds:.1f} s)")
                 self._verdicts.passed(*self._part("iceberg", name, TIDYING))
+            case Undivided(why):
+                self._say(f"All topics are taken, also those of other streams: {why} ({type(why).__name__})")
 
     def _told(self, what: Shown | NotShown) -> None:
         if isinstance(what, NotShown):

@@ -261,6 +261,10 @@ class Kafka(dg.ConfigurableResource):
             consumer = self._consumer("lakehouse-lag", "read_uncommitted", **{"check.crcs": "true"})
             return timestamps(consumer, topic, positions, ends)
 
+    def member(self, group: str, settings: Mapping[str, str | int]) -> Consumer:
+        """A consumer that is to join a group, with more settings of librdkafka."""
+        return self._consumer(group, **settings)
+
     def producer(self, **config: str | int) -> Producer:
         """An idempotent producer that places keys as Java producers do.
 
@@ -368,7 +372,7 @@ class Kafka(dg.ConfigurableResource):
             self._client = AdminClient(self.client_config(), logger=_LOG)
         return self._client
 
-    def _consumer(self, group: str, isolation: str = "read_committed", **more: str) -> Consumer:
+    def _consumer(self, group: str, isolation: str = "read_committed", **more: str | int) -> Consumer:
         from confluent_kafka import Consumer
 
         settings = {"group.id": group, "enable.auto.commit": "false", "auto.offset.reset": "error", **more}

@@ -9,6 +9,7 @@ import dagster as dg
 import pytest
 import yaml
 from click.testing import CliRunner
+from lone_member import LoneMember
 
 from assets import stream as streams
 from assets.freshness_sensor import freshness_sensor
@@ -36,6 +37,9 @@ class Brokers(Kafka):
 
     def cluster_id(self):
         return "cluster"
+
+    def member(self, group, settings):
+        return LoneMember()
 
     def topics(self):
         return []

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import dagster as dg
 import pytest
+from lone_member import LoneMember
 
 from assets import streaming_check
 from assets.ingestion import Systems
@@ -39,6 +40,9 @@ class Brokers(Kafka):
 
     def cluster_id(self):
         return "cluster"
+
+    def member(self, group, settings):
+        return LoneMember()
 
     def describe(self, topics):
         for topic in topics:
