@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from assets import fingerprints, quality
 from assets.mirror import mirror
 from assets.position import begin, continue_beside
+from assets.refusals import Refusals, publish_unless_refused
 from assets.staging import Staging
 from lakehouse import naming, sensitive
 from lakehouse.batch import TOKEN, Batch, Log, Positions, beyond, next_batch, split, until
@@ -64,9 +65,10 @@ class Published:
     data_files: int
 
 
-def ingest(namespace: str, topic: Topic, systems: Systems) -> Iterator[Published]:
+def ingest(namespace: str, topic: Topic, systems: Systems, refusals: Refusals | None = None) -> Iterator[Published]:
     """Publish everything up to the end of the topic as it is now, batch by batch.
 
+    Parameters: `refusals` remembers batches that could not be published, for who tries again and again.
     Yields: each batch after it was published; nothing when there was nothing new. A pause ends it after the batch.
     Raises: Paused; AuditFailed, BadRecords, UnclearState, SchemaError, Unreachable; CommitConflict when another writer
     keeps winning.
@@ -92,7 +94,7 @@ def ingest(namespace: str, topic: Topic, systems: Systems) -> Iterator[Published
                     mirror(namespace, topic, systems)
                 return
             batch = split(whole, topic.max_records_per_batch)
-            published = _published(namespace, topic, systems, batch, table)
+            published = _published(namespace, topic, systems, batch, table, refusals)
         except DoesNotFit as error:
             if topic.on_incompatible != "new_table" or last is None:
                 raise
@@ -106,7 +108,14 @@ def ingest(namespace: str, topic: Topic, systems: Systems) -> Iterator[Published
             yield published
 
 
-def _published(namespace: str, topic: Topic, systems: Systems, batch: Batch, table: Table | None) -> Published:
+def _published(
+    namespace: str,
+    topic: Topic,
+    systems: Systems,
+    batch: Batch,
+    table: Table | None,
+    refusals: Refusals | None,
+) -> Published:
     """Publish the batch; or, where a record in it ends the work that decodes it, the part before that record, or that
     record alone as a dead letter."""
     from pyspark.errors import PySparkException
@@ -115,7 +124,7 @@ def _published(namespace: str, topic: Topic, systems: Systems, batch: Batch, tab
 
     run = _Run(namespace, topic, systems, batch, table)
     try:
-        return run.publish()
+        return run.publish() if refusals is None else publish_unless_refused(run, refusals)
     except PySparkException:
         part, poison = before_poison(run.decodable, batch)
         if part == batch and not poison:
@@ -219,7 +228,23 @@ class _Run:
         self.staging = Staging(systems.catalog, self.spark, namespace)
         self.formats = formats(systems.schema_registry, topic)
 
+    def is_decodable_now(self) -> bool:
+        """Whether all records that have to be decoded can be, as by a schema that was registered under any subject."""
+        from assets.codecs import BATCH, with_foreign_writers
+        from spark.decode import first_faults
+
+        known = self.formats
+        try:
+            self.formats = with_foreign_writers(self.registry, known, self._decoded(), BATCH)
+            return not first_faults(self._decoded(), limit=1)
+        finally:
+            self.formats = known
+
     def publish(self) -> Published:
+        """Write the batch to a branch, audit it there, and publish it.
+
+        Raises: AuditFailed; BadRecords; UnclearState; SchemaError; CommitConflict; Unreachable.
+        """
         from assets.audit import AuditFailed, audit
         from assets.codecs import BATCH, with_foreign_writers
 

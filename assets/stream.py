@@ -19,7 +19,8 @@ from assets.failures import heals
 from assets.ingestion import Systems, ingest
 from assets.maintenance import keep_pace
 from assets.mirror import mirror
-from assets.stream_events import Commit, Event, Healed, Served, SetAside, Tidied, Undivided
+from assets.refusals import Refusals
+from assets.stream_events import Commit, Event, Healed, Served, SetAside, Tidied
 from lakehouse.batch import Positions
 from lakehouse.config import Config
 from lakehouse.errors import Paused
@@ -88,8 +89,8 @@ class Stream:
         self._events: Queue[Event] = Queue(MOST_EVENTS)
         # A stream that ends takes all of its topics: whoever started it waits for them.
         shared, names = f"lakehouse.stream.{config.namespace}", {topic.topic for topic in self.topics.values()}
-        told = lambda why: self._events.put(Undivided(why))  # noqa: E731
-        self._group = None if once else StreamGroup(systems.kafka, shared, names, self._release, told)
+        self._group = None if once else StreamGroup(systems.kafka, shared, names, self._release, self._events.put)
+        self._refusals = Refusals()
         # What follows belongs to who has the lock.
         self._lock = threading.Lock()
         self._turns = Turns(self.topics)
@@ -326,7 +327,7 @@ class Stream:
             ends = self._ends.get(name, {})
             bound = min(self._bounds.get(name, LEAST_RECORDS), topic.max_records_per_batch)
         bounded = topic.model_copy(update={"max_records_per_batch": bound})
-        with closing(ingest(namespace, bounded, systems)) as batches:
+        with closing(ingest(namespace, bounded, systems, self._refusals)) as batches:
             published = next(batches, None)
         if published and topic.dead_letter_topic and published.counts.dead_letters:
             mirror(namespace, systems.catalog.current(namespace, topic), systems)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from assets.ingestion import Published
 from assets.maintenance import Maintained
 from lakehouse.topic import Topic
+from resources.stream_group import Undivided
 
 
 @dataclass(frozen=True)
@@ -54,13 +55,6 @@ class Tidied:
 
     topic: str
     maintained: Maintained
-
-
-@dataclass(frozen=True)
-class Undivided:
-    """This stream takes all of its topics, whatever other streams take, and why."""
-
-    reason: Exception
 
 
 Event = Commit | SetAside | Served | Healed | Tidied | Undivided

@@ -14,12 +14,13 @@ from assets.followers import NotShown, Shown, followers
 from assets.iceberg import check_results, said
 from assets.ingestion import Systems
 from assets.reporting import Reporter
-from assets.stream import Commit, Event, Healed, Served, SetAside, Stream, Tidied, Undivided
+from assets.stream import Commit, Event, Healed, Served, SetAside, Stream, Tidied
 from assets.streaming_check import Verdicts
 from lakehouse.config import Config
 from lakehouse.errors import Paused
 from lakehouse.streamed import KAFKA
 from lakehouse.topic import Topic
+from resources.stream_group import Undivided
 
 END_SECONDS = 30
 """What Glue and Snowflake get to show the last commits in, and then Dagster to be told. What they miss, the next stream

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -43,6 +44,13 @@ SETTINGS = {
 """Settings of librdkafka."""
 
 
+@dataclass(frozen=True)
+class Undivided:
+    """A stream takes all of its topics, whatever other streams take, and why."""
+
+    reason: Exception
+
+
 def falls_to(share: Share, topic: str, partitions: int) -> bool:
     """Whether a topic falls to the stream with this share: one of its partitions, by a hash of its name, decides."""
     return partitions > 0 and (topic, crc32(topic.encode()) % partitions) in share
@@ -56,7 +64,7 @@ class StreamGroup:
         name: The consumer group.
         topics: The topics in Kafka that this stream would serve.
         release: Is called before the share passes to others; returns when nothing of it is in work.
-        told: Takes the reason why this stream serves all of its topics, if it does.
+        tell: Is told if this stream serves all of its topics.
     """
 
     def __init__(
@@ -65,10 +73,10 @@ class StreamGroup:
         name: str,
         topics: Collection[str],
         release: Callable[[], None],
-        told: Callable[[Exception], None],
+        tell: Callable[[Undivided], None],
     ):
         self._kafka, self._name, self._topics = kafka, name, sorted(topics)
-        self._release, self._told = release, told
+        self._release, self._tell = release, tell
         self._share: Share | None = frozenset()
         self._joined = False
 
@@ -109,7 +117,7 @@ class StreamGroup:
     def _take_all(self, reason: Exception) -> None:
         if self._share is not None:
             self._share = None
-            self._told(reason)
+            self._tell(Undivided(reason))
 
     # Assigning nothing keeps the membership, and nothing is fetched.
 

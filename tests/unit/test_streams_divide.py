@@ -12,12 +12,12 @@ from test_stream_without_kafka import Brokers, connected
 
 from assets import stream as streams
 from assets.ingestion import Systems
-from assets.stream import Served, Stream, Undivided
+from assets.stream import Served, Stream
 from lakehouse.config import Config
 from lakehouse.topic import Topic
 from resources import stream_group
 from resources.kafka import Offsets
-from resources.stream_group import falls_to
+from resources.stream_group import Undivided, falls_to
 
 SECONDS = 60
 NAMES = [f"topic-{n}" for n in range(8)]
@@ -143,7 +143,7 @@ def test_topics_pass_on_only_after_the_batch_in_progress(tmp_path, monkeypatch):
 
         unassign = LoneMember.close
 
-    def slow(namespace, topic, systems):
+    def slow(namespace, topic, systems, refusals):
         batches.append(topic.name)
         begun.set()
         may_end.wait(SECONDS)
