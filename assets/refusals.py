@@ -79,4 +79,4 @@ def _decided_by(run: _Run) -> tuple[object, ...]:
     counts_rows = any(isinstance(check, RowCount) for check in checks.values())
     others = quality.referred(run.catalog, run.namespace, checks)
     log = batch.cluster_id, batch.topic_id, batch.start, batch.end if counts_rows else None
-    return *log, run.base, run.formats, others
+    return *log, run.base, run.formats.fingerprints, others
