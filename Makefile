@@ -3,6 +3,9 @@ BIN := .venv/bin
 
 .PHONY: help venv demo lint test audit long chaos pipeline update-locks
 .DEFAULT_GOAL := help
+# Every server, worker and command is a Python process of its own. Without bytecode files, which container images often
+# switch off, each compiles Dagster and PySpark again when it starts.
+unexport PYTHONDONTWRITEBYTECODE
 
 help:  ## Show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile

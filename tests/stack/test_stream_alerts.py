@@ -3,15 +3,19 @@
 import json
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import dagster as dg
+from click.testing import CliRunner
 from listener import Listener
 from support import Stream
 
 from assets.alerts import alert_failed_checks
 from assets.streaming import Streaming
+from lakehouse.cli import main
 from lakehouse.errors import LakehouseError
+from lakehouse.local.environment import environment
 from resources.snowflake import Snowflake
 from resources.webhook import Webhook
 
@@ -61,13 +65,18 @@ def run_until(streaming: Streaming, met) -> None:
     assert not thread.is_alive()
 
 
-def test_a_bad_record_is_one_message_with_its_reason_and_one_when_it_is_resolved(resources, tmp_path, monkeypatch):
+def test_a_bad_record_is_one_message_with_its_reason_and_one_when_it_is_resolved(
+    stack, resources, tmp_path, monkeypatch
+):
     stream = Stream(resources, settings={"errors": "suspend", "continuous": True})
     stream.produce_trades(range(3))
     stream.produce([{"value": b"no Avro"}])
-    (tmp_path / "dagster").mkdir()
-    (tmp_path / "dagster" / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
+    # Commands read the checks of the stack's own Dagster.
+    dagster_home = Path(environment(stack)["DAGSTER_HOME"])
+    dagster_home.mkdir(exist_ok=True)
+    if not (dagster_home / "dagster.yaml").exists():
+        (dagster_home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    monkeypatch.setenv("DAGSTER_HOME", str(dagster_home))
     monkeypatch.setenv("LAKEHOUSE_CONFIG", str(stream.declare(tmp_path)))
     said: list[str] = []
     with dg.DagsterInstance.get() as instance, Listener().listening() as slack:
@@ -80,11 +89,18 @@ def test_a_bad_record_is_one_message_with_its_reason_and_one_when_it_is_resolved
         assert message.startswith(f"*Check failed (ERROR): streaming of iceberg/{stream.name}*\n1 record of ")
         assert "cannot be decoded" in message and "partition" in message
 
+        checked = CliRunner().invoke(main, ["check", stream.name, "--json"])
+        found = {one["check"]: one for one in json.loads(checked.output)["checks"] if one["verdict"] == "failed"}
+        assert (checked.exit_code, found["streaming"]["asset"]) == (1, f"iceberg/{stream.name}")
+        assert "cannot be decoded" in found["streaming"]["said"]
+        assert "a stream reports that 'streaming' fails" in CliRunner().invoke(main, ["status"]).output
+
         mended = stream.topic.model_copy(update={"errors": "log"})
         Streaming(stream.config, [mended], resources, said.append, instance, once=True).run()
         assert [text.partition("\n")[0] for text in watched.messages()[1:]] == [
             f"*Check holds again: streaming of iceberg/{stream.name}*"
         ]
+    assert "streaming" not in CliRunner().invoke(main, ["check", stream.name]).output
     assert len(stream.rows()) == 3
 
 
