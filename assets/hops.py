@@ -58,7 +58,8 @@ def measure(hop: str, config: Config, topic: Topic, systems: Any) -> Hop:
     }
     made = Hop(topic.name, hop, topic.max_lag_seconds)
     try:
-        if held := pauses(systems.catalog, config.namespace).get(topic.name):
+        # Glue and Snowflake show what is published, paused or not.
+        if hop in ("kafka", "iceberg") and (held := pauses(systems.catalog, config.namespace).get(topic.name)):
             made = replace(made, paused=held.said())
         behind, shows = measures[hop](config, topic, systems, int(time.time() * 1000))
     except Exception as error:
