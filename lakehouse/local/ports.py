@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,8 +24,18 @@ USUAL = {
     "dagster": 3000,
 }
 
+OTHERS = range(20_000, 32_768)
+"""Where a port is looked for when the usual one is taken.
+
+Below those that systems give to outgoing connections (from 32768 on Linux, from 49152 elsewhere): while a server is
+restarted, such a connection could take its port, and its clients would not find it again.
+"""
+
 TURN_SECONDS = 300
 """How long to wait for another stack of this user that starts: as long as one server may take."""
+
+
+_CHANCE = random.SystemRandom()
 
 
 def is_free(port: int) -> bool:
@@ -91,8 +102,6 @@ def choose(home: Home, in_use: Mapping[str, int]) -> dict[str, int]:
 
 def _any_free(taken: set[int]) -> int:
     while True:
-        with socket.socket() as listener:
-            listener.bind((LOOPBACK, 0))
-            port = listener.getsockname()[1]
+        port = _CHANCE.choice(OTHERS)
         if port not in taken and is_free(port):
             return port

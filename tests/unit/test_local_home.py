@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import uuid
+from contextlib import ExitStack, suppress
 
 import dagster as dg
 import pytest
@@ -105,6 +106,15 @@ def test_a_taken_port_yields_another(home):
     assert {name: again[name] for name in again if name != "kafka"} == {
         name: chosen[name] for name in chosen if name != "kafka"
     }
+
+
+def test_no_port_is_one_that_an_outgoing_connection_may_take_while_its_server_restarts(home):
+    with ExitStack() as others:
+        for port in ports.USUAL.values():
+            with suppress(OSError):
+                others.enter_context(socket.create_server(("127.0.0.1", port)))
+        # What Linux gives to outgoing connections begins at 32768, and later on other systems.
+        assert max(ports.choose(home, {}).values()) < 32_768
 
 
 def test_the_ports_of_running_servers_stay_although_they_are_taken(home):
