@@ -43,6 +43,7 @@ def main() -> None:
     See it work:         lakehouse demo
     Work with it:        lakehouse up, then open the link it prints
     Take what comes:     lakehouse stream
+    Stop one of them:    lakehouse pause stock_trades, and unpause
     See how far it is:   lakehouse status
     See that all came:   lakehouse ledger stock_trades
     In a pipeline:       lakehouse validate, plan, rehearse, check
