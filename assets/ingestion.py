@@ -21,6 +21,7 @@ from lakehouse.batch import TOKEN, Batch, Log, Positions, beyond, next_batch, sp
 from lakehouse.columns import table_schema
 from lakehouse.errors import BadRecords, CommitConflict, DoesNotFit, Paused, UnclearState
 from lakehouse.topic import Topic
+from resources.build import another
 from resources.catalog import CONTINUED, Catalog
 from resources.kafka import Kafka
 from resources.pauses import pauses
@@ -49,6 +50,10 @@ class Systems:
     schema_registry: SchemaRegistry
     spark: Spark
     catalog: Catalog
+
+    def apart(self) -> Systems:
+        """The same systems by connections, and a Spark session, of their own, which another thread may use."""
+        return Systems(another(self.kafka), another(self.schema_registry), self.spark.apart(), another(self.catalog))
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,6 @@ from lakehouse.errors import Paused
 from lakehouse.pacing import EVERY_SECONDS, LEAST_RECORDS, Turns, next_bound, pause
 from lakehouse.sensitive import unquoted
 from lakehouse.topic import Derived, Existing, Topic
-from resources.build import another
 from resources.kafka import Kafka
 from resources.pauses import require_unpaused
 from resources.readable import readable
@@ -147,7 +146,7 @@ class Stream:
         failures = 0
         while not self._stopping.is_set():
             try:
-                systems = systems or self._connections()
+                systems = systems or self._systems.apart()
                 name = self._next(systems.kafka)
             except Exception as error:
                 failures += 1
@@ -187,7 +186,7 @@ class Stream:
                 continue
             event: Event
             try:
-                systems = systems or self._connections()
+                systems = systems or self._systems.apart()
                 with unquoted(self.topics[name]):
                     done = keep_pace(self.config.namespace, self.topics[name], systems.catalog, systems.spark)
                 failures, event = 0, Tidied(name, done)
@@ -232,12 +231,6 @@ class Stream:
         nobody knows whose it is, and each says why."""
         ends = self._ends.get(name, {})
         return self._group is None or name in self._faults or self._group.has(self.topics[name].topic, len(ends))
-
-    def _connections(self) -> Systems:
-        given = self._systems
-        return Systems(
-            another(given.kafka), another(given.schema_registry), given.spark.apart(), another(given.catalog)
-        )
 
     def _next(self, kafka: Kafka) -> str | None:
         """The topic whose turn it is, of those that moved."""
@@ -320,12 +313,11 @@ class Stream:
         if isinstance(topic.source, Derived):
             self._derive(topic, topic.source.from_topic, systems)
         with self._lock:
-            if not self._is_ours(name):
-                # It was only computed here: another stream takes it.
-                self._turns.give_back(name, began + EVERY_SECONDS)
-                return
-            ends = self._ends.get(name, {})
+            is_ours, ends = self._is_ours(name), self._ends.get(name, {})
             bound = min(self._bounds.get(name, LEAST_RECORDS), topic.max_records_per_batch)
+        if not is_ours:
+            self._end_computed(name, began)
+            return
         bounded = topic.model_copy(update={"max_records_per_batch": bound})
         with closing(ingest(namespace, bounded, systems, self._refusals)) as batches:
             published = next(batches, None)
@@ -358,6 +350,14 @@ class Stream:
         waits = behind < bound and not self.once
         with self._lock:
             self._turns.give_back(name, began + EVERY_SECONDS if waits else now)
+
+    def _end_computed(self, name: str, began: float) -> None:
+        """End the turn of a derived topic that was only computed here: another stream takes it."""
+        with self._lock:
+            failures = self._failures.pop(name, 0)
+            self._turns.give_back(name, began + EVERY_SECONDS)
+        if failures:
+            self._events.put(Healed(name, failures))
 
     def _sources(self, name: str) -> list[Topic]:
         """The topic, and the one that it is derived from: the values that a turn reads."""
