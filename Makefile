@@ -30,13 +30,13 @@ update-locks: venv  ## Make requirements.lock and jars.lock follow what is asked
 	@$(BIN)/python -m tools.licences
 
 long: venv  ## The tests that `make test` leaves out: a Spark cluster, killed workers and daemons, a kill at every change
-	@$(BIN)/pytest -m long
+	@$(BIN)/pytest -m long -o faulthandler_timeout=3600
 
 pipeline: venv  ## What a change must pass before it is deployed, on the embedded stack: see .github/workflows
 	@.github/pipeline
 
 chaos: venv  ## Everything that goes wrong, at random for MINUTES=30, then one by one
-	@LAKEHOUSE_CHAOS_SECONDS=$$(($(or $(MINUTES),30) * 60)) $(BIN)/pytest tests/faults -m stack
+	@LAKEHOUSE_CHAOS_SECONDS=$$(($(or $(MINUTES),30) * 60)) $(BIN)/pytest tests/faults -m stack -o faulthandler_timeout=0
 
 venv: .venv/installed  ## Make the virtual environment from requirements.lock
 

@@ -97,7 +97,7 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
             except AuditFailed as failure:
                 # Yielding a failed check does not stop this function: only the exception keeps main untouched.
                 yield from check_results(failure.findings)
-                raise dg.Failure(str(failure), allow_retries=False) from failure
+                raise
             found = [batch.findings for batch in published] or [_nothing_new(topic)]
             yield from check_results(_worst(found))
             table = catalog.load(namespace, catalog.current(namespace, topic).table)

@@ -126,12 +126,11 @@ class World:
         self.seen[" ".join(arguments)] = said
         return done
 
+    def logs(self):
+        return [entry for run in self.instance.get_runs() for entry in self.instance.all_logs(run.run_id)]
+
     def events(self):
-        return [
-            dg.serialize_value(entry)
-            for run in self.instance.get_runs()
-            for entry in self.instance.all_logs(run.run_id)
-        ]
+        return [dg.serialize_value(entry) for entry in self.logs()]
 
 
 @pytest.fixture(scope="module")
@@ -190,8 +189,7 @@ def _twice(stream):
 def samples(world, check):
     """The columns of the samples that a check showed."""
     key = dg.AssetKey(["iceberg", world.stream.name])
-    events = [event for run in world.instance.get_runs() for event in world.instance.all_logs(run.run_id)]
-    found = [event.dagster_event.event_specific_data for event in events if event.is_dagster_event]
+    found = [event.dagster_event.event_specific_data for event in world.logs() if event.is_dagster_event]
     evaluated = [one for one in found if isinstance(one, dg.AssetCheckEvaluation) and one.asset_key == key]
     shown = [one.metadata["sample"].value for one in evaluated if one.check_name == check and "sample" in one.metadata]
     return [[column.name for column in table.schema.columns] for table in shown]
@@ -217,6 +215,18 @@ def test_no_event_of_dagster_holds_a_value(world):
     for expected in ("preview", "sample", "Key (sensitive) has 2 rows", "sums are the same", "ended with", "blocked"):
         assert expected in kinds
     assert [event[:2_000] for event in events if leaks(event.encode())] == []
+
+
+def test_a_check_that_blocks_ends_the_run_at_once_with_its_reason(world):
+    retried = {
+        entry.run_id for entry in world.logs() if entry.dagster_event_type == dg.DagsterEventType.STEP_UP_FOR_RETRY
+    }
+    [blocked] = [
+        entry.dagster_event.step_failure_data.error
+        for entry in world.logs()
+        if entry.dagster_event_type == dg.DagsterEventType.STEP_FAILURE and entry.run_id not in retried
+    ]
+    assert "(blocked: " in blocked.message and "left untouched" in blocked.message
 
 
 def test_no_message_output_or_lineage_holds_a_value(world):
