@@ -7,21 +7,14 @@ table. What has no exact column keeps its JSON text.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from lakehouse.budget import (
-    MAX_DEPTH,
-    MAX_JSON_NESTING,
-    Budget,
-    nesting,
-    require_fields,
-    require_json,
-    require_nesting,
-)
+from lakehouse.budget import MAX_JSON_NESTING, Budget, nesting, require_fields, require_json, require_nesting
 from lakehouse.columns import distinct
 from lakehouse.errors import SchemaError
+from lakehouse.json_parts import CHOICES, Documents, Part, types
 from lakehouse.schema import RegisteredSchema, Shape
 
 if TYPE_CHECKING:
@@ -68,14 +61,31 @@ def reader(schemas: Sequence[RegisteredSchema]) -> tuple[Field, ...]:
     return fields
 
 
-def _merged(newer: tuple[Field, ...], older: tuple[Field, ...]) -> tuple[Field, ...]:
-    before, taken = {field.name: field for field in older}, {field.name.lower() for field in newer}
+def _merged(newer: tuple[Field, ...], older: tuple[Field, ...], within: str = "") -> tuple[Field, ...]:
+    """The fields of two versions, of which records name the ones they have.
+
+    Raises: SchemaError where values of the older version would be left out.
+    """
+    before, names = {field.name: field for field in older}, {field.name.lower(): field.name for field in newer}
     fields = []
     for field in newer:
         old = before.get(field.name)
-        nested = _merged(field.fields, old.fields) if old and old.kind == field.kind else field.fields
+        if old and field.kind == "struct" and old.kind in ("map", "text"):
+            raise SchemaError(
+                f"Property '{within}{field.name}' of an older version of the JSON Schema had any properties, and has "
+                f"only those that it names in a newer one. Values of the others would be lost. Give the new property "
+                f"another name"
+            )
+        same = old and old.kind == field.kind
+        nested = _merged(field.fields, old.fields, f"{within}{field.name}.") if old and same else field.fields
         fields.append(replace(field, fields=nested, required=field.required and old is not None and old.required))
-    return (*fields, *(replace(field, required=False) for field in older if field.name.lower() not in taken))
+    for field in older:
+        if (name := names.get(field.name.lower(), field.name)) != field.name:
+            raise SchemaError(
+                f"Property '{within}{field.name}' of an older version is '{within}{name}' in a newer one of the JSON "
+                f"Schema. Columns differ by more than case. Register a version that has the property under its old name"
+            )
+    return (*fields, *(replace(field, required=False) for field in older if field.name not in names.values()))
 
 
 def _struct(fields: Sequence[Field]) -> StructType:
@@ -111,127 +121,129 @@ class _Schema:
     def __init__(self, schema: RegisteredSchema):
         require_json("JSON", [schema.text, *(text for _, text in schema.references)])
         try:
-            self.whole = json.loads(schema.text)
-            self.files = {name: json.loads(text) for name, text in schema.references}
+            whole, files = json.loads(schema.text), {name: json.loads(text) for name, text in schema.references}
         except ValueError as error:
             raise SchemaError(f"The JSON Schema is not valid JSON: {error}. Correct it") from error
-        self.open: list[tuple[int, str]] = []
         self.budget = Budget("JSON")
+        self.documents = Documents(whole, files, self.budget)
 
     def root(self) -> tuple[Field, ...]:
         try:
-            field = self.field("", self.whole, self.whole, False)
+            parts = self.documents.root()
+            kind, fields = self.kind(parts)
         except (TypeError, ValueError, AttributeError) as error:
             # A keyword has a value of another type than JSON Schema gives it.
             raise SchemaError(f"The JSON Schema is not valid: {error}. Correct it") from error
-        if field.kind != "struct":
-            raise SchemaError("The JSON Schema is of no object with properties, so it has no columns")
-        return field.fields
+        if kind != "struct":
+            found = next((choice for part in parts for choice in CHOICES if choice in part.keywords), None)
+            reason = f": '{found}' has alternatives, and no 'properties' stand beside it" if found else ""
+            raise SchemaError(f"The JSON Schema is of no object with properties, so it has no columns{reason}")
+        return fields
 
-    def field(self, name: str, schema: Any, file: Any, required: bool) -> Field:
-        """Parameters: `file` is the document that local references of `schema` are in."""
-        if not isinstance(schema, dict):
-            return Field(name, "text", required=required)
-        self.budget.spend_entries(_keywords(schema))
+    def field(self, name: str, parts: list[Part], required: bool) -> Field:
+        """The field for values to which all of these parts apply."""
         with self.budget.level():
-            if "$ref" in schema:
-                return self.referred(name, schema["$ref"], file, required)
-            comment = schema["description"] if isinstance(schema.get("description"), str) else None
-            if "allOf" in schema:
-                schema = self.all_of(schema, file)
-            nullable, only = _without_null(schema)
-            if nullable:
-                required = False
-            if only is not schema:
-                return replace(self.field(name, only, file, required), comment=comment)
-            kind, fields = self.kind(schema, file)
-        return Field(name, kind, fields, required, comment)
+            kind, fields = self.kind(parts)
+            required = required and not self.documents.allow_null(parts)
+        comments = (part.keywords.get("description") for part in parts)
+        return Field(name, kind, fields, required, next((text for text in comments if isinstance(text, str)), None))
 
-    def kind(self, schema: dict[str, Any], file: Any) -> tuple[Kind, tuple[Field, ...]]:
-        type_ = schema.get("type", "object" if "properties" in schema else None)
+    def kind(self, parts: list[Part]) -> tuple[Kind, tuple[Field, ...]]:
+        type_ = _type_of(parts)
+        properties = self.inner(parts, "properties")
         match type_:
-            case "object" if schema.get("properties"):
-                required, properties = set(schema.get("required", ())), schema["properties"]
-                self.budget.spend_field(len(properties))
-                return "struct", tuple(self.field(n, s, file, n in required) for n, s in properties.items())
-            case "object" if isinstance(schema.get("additionalProperties"), dict):
+            case "object" if properties:
+                return "struct", self.members(parts, properties)
+            case "object" if values := self.all(parts, "additionalProperties"):
                 self.budget.spend_field()
-                return "map", (self.field("value", schema["additionalProperties"], file, False),)
-            case "array" if isinstance(schema.get("items"), dict) and "prefixItems" not in schema:
+                return "map", (self.field("value", values, False),)
+            case "array" if (items := self.all(parts, "items")) and not _says(parts, "prefixItems"):
                 self.budget.spend_field()
-                return "list", (self.field("element", schema["items"], file, False),)
+                return "list", (self.field("element", items, False),)
             case "string":
-                return FORMATS.get(schema.get("format", ""), "string"), ()
+                return FORMATS.get(next(_said(parts, "format"), ""), "string"), ()
             case str() if type_ in SCALARS:
                 return SCALARS[type_], ()
-        values = schema.get("enum", [schema["const"]] if "const" in schema else [0])
-        return ("string" if all(isinstance(value, str) for value in values) else "text"), ()
+        listed = [*_said(parts, "enum"), *([value] for value in _said(parts, "const"))]
+        is_text = bool(listed) and type_ is None and all(isinstance(value, str) for value in listed[0])
+        return ("string" if is_text else "text"), ()
 
-    def referred(self, name: str, reference: str, file: Any, required: bool) -> Field:
-        """A `$ref` into this document or one registered beside it; nothing is fetched from anywhere."""
-        document, _, pointer = reference.partition("#")
-        if document and document not in self.files:
-            raise SchemaError(f"The JSON Schema refers to '{document}', which is not registered as its reference")
-        file = self.files[document] if document else file
-        if (id(file), pointer) in self.open:
-            raise SchemaError(f"JSON Schema '{reference}' refers to itself; Iceberg has no recursive types")
-        self.budget.spend_entries(pointer.count("/"))
-        found = file
-        for part in pointer.strip("/").split("/") if pointer.strip("/") else ():
-            found = found.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
-        if found is None:
-            raise SchemaError(f"The JSON Schema refers to '{reference}', where nothing is. Correct it")
-        self.open.append((id(file), pointer))
-        field = self.field(name, found, file, required)
-        self.open.pop()
-        return field
+    def members(self, parts: list[Part], properties: Mapping[str, list[Part]]) -> tuple[Field, ...]:
+        """The fields of an object. What applies to some objects only adds fields, of which none is required."""
+        required = {name for names in _said(parts, "required") for name in names}
+        self.budget.spend_field(len(properties))
+        fields = tuple(self.field(name, found, name in required) for name, found in properties.items())
+        more: tuple[Field, ...] = ()
+        for part in parts:
+            for alternative in self.documents.alternatives(part):
+                with self.budget.level():
+                    self.budget.spend_entries(len(alternative))
+                    kind, found = self.kind(alternative)
+                more = _either(more, found) if kind == "struct" else more
+        return _extended(fields, more)
 
-    def all_of(self, schema: dict[str, Any], file: Any) -> dict[str, Any]:
-        """The schema with the properties of everything that it is all of."""
-        parts = [{key: value for key, value in schema.items() if key != "allOf"}]
-        for part in schema["allOf"]:
-            for _ in range(MAX_DEPTH):
-                if not isinstance(part, dict) or not str(part.get("$ref", "")).startswith("#/"):
-                    break
-                self.budget.spend_entries(part["$ref"].count("/"))
-                found = file
-                for step in part["$ref"][2:].split("/"):
-                    found = found.get(step, {}) if isinstance(found, dict) else {}
-                part = found
-            if not isinstance(part, dict):
-                continue
-            self.budget.spend_entries(_keywords(part))
-            with self.budget.level():
-                parts.append(self.all_of(part, file) if "allOf" in part else part)
-        merged: dict[str, Any] = {}
-        properties: dict[str, Any] = {}
-        # What comes first wins.
-        for part in reversed(parts):
-            merged |= part
-            properties |= part.get("properties", {})
-        required = [name for part in parts for name in part.get("required", ())]
-        merged |= {"properties": properties, "required": required}
-        return {key: value for key, value in merged.items() if value or key not in ("properties", "required")}
+    def inner(self, parts: list[Part], keyword: str) -> dict[str, list[Part]]:
+        """The parts of each schema that a keyword names, from all parts that have it."""
+        found: dict[str, list[Part]] = {}
+        for part in parts:
+            for name, schema in part.keywords.get(keyword, {}).items():
+                found.setdefault(name, []).extend(self.documents.parts(schema, part))
+        return found
+
+    def all(self, parts: list[Part], keyword: str) -> list[Part]:
+        """The parts of the schemas that a keyword has, from all parts in which it is a schema."""
+        schemas = ((part.keywords[keyword], part) for part in parts if isinstance(part.keywords.get(keyword), dict))
+        return [one for schema, part in schemas for one in self.documents.parts(schema, part)]
 
 
-def _keywords(schema: dict[str, Any]) -> int:
-    """How much one schema says at its own level: its keywords, and what each of them lists."""
-    return sum(1 + (len(value) if isinstance(value, dict | list) else 0) for value in schema.values())
+def _type_of(parts: list[Part]) -> str | None:
+    """The one type that values to which all parts apply have besides null; `many` if there are several, and None if no
+    part says."""
+    stated = [types(part.keywords, "") - {"null"} for part in parts if "type" in part.keywords]
+    if not stated:
+        if _says(parts, "properties"):
+            return "object"
+        return "many" if any(isinstance(part.keywords.get(c), list) for part in parts for c in CHOICES) else None
+    numbers = [each | {"integer"} if "number" in each else each for each in stated]
+    common = set.intersection(*numbers)
+    if all("number" in each for each in stated):
+        common -= {"integer"}
+    return common.pop() if len(common) == 1 else "many"
 
 
-def _without_null(schema: dict[str, Any]) -> tuple[bool, Any]:
-    """Whether null is allowed, and the one type there is besides; the schema itself where that says it."""
-    for choice in ("oneOf", "anyOf"):
-        branches = schema.get(choice)
-        if isinstance(branches, list):
-            others = [branch for branch in branches if branch != {"type": "null"}]
-            if len(others) == 1:
-                return len(others) < len(branches), others[0]
-            # Several types have no one column: their JSON text is kept.
-            return len(others) < len(branches), True
-    types = schema.get("type")
-    if isinstance(types, list):
-        others = [type_ for type_ in types if type_ != "null"]
-        only = {**schema, "type": others[0]} if len(others) == 1 else True
-        return "null" in types, only
-    return types == "null", True if types == "null" else schema
+def _said(parts: list[Part], keyword: str) -> Iterator[Any]:
+    return (part.keywords[keyword] for part in parts if keyword in part.keywords)
+
+
+def _says(parts: list[Part], keyword: str) -> bool:
+    return any(True for _ in _said(parts, keyword))
+
+
+def _either(one: tuple[Field, ...], other: tuple[Field, ...]) -> tuple[Field, ...]:
+    """The fields of objects of which some have these and some those: JSON text where the two differ in kind."""
+    by_name = {field.name: field for field in one}
+    for field in other:
+        known = by_name.get(field.name)
+        if known and known.kind == field.kind:
+            field = replace(field, fields=_either(known.fields, field.fields), comment=known.comment or field.comment)
+        elif known:
+            field = replace(field, kind="text", fields=())
+        by_name[field.name] = field
+    return tuple(by_name.values())
+
+
+def _extended(fields: tuple[Field, ...], more: tuple[Field, ...]) -> tuple[Field, ...]:
+    """Fields with what applies to some values only, none of which is required."""
+    others = {field.name: field for field in more}
+    known = tuple(
+        replace(field, fields=_extended(field.fields, others[field.name].fields))
+        if field.name in others and others[field.name].kind == field.kind
+        else field
+        for field in fields
+    )
+    names = {field.name for field in fields}
+    return (*known, *(_optional(field) for field in more if field.name not in names))
+
+
+def _optional(field: Field) -> Field:
+    return replace(field, required=False, fields=tuple(_optional(inner) for inner in field.fields))
