@@ -144,7 +144,7 @@ def formats(registry: SchemaRegistry, topic: Topic) -> Formats:
 
 
 def with_foreign_writers(registry: SchemaRegistry, known: Formats, decoded: DataFrame, lookup: Lookup) -> Formats:
-    """Extend the formats by schemas that records name by id though they are not of the topic's subject.
+    """Extend the formats by schemas that records name by id though they are not of the topic's subjects.
 
     Where the topic holds several record types, a schema of another type makes its records another table's. Ids beyond
     the limits are never taken for unknown: `absent` then tells which are.
@@ -161,6 +161,7 @@ def with_foreign_writers(registry: SchemaRegistry, known: Formats, decoded: Data
     from spark.decode import foreign_schema_ids
 
     assert known.absent is None
+    known = _with_foreign_keys(registry, known, decoded, lookup)
     # Where records are kept, an answer of a minute ago will do: `lakehouse redrive` asks again.
     answered = registry.not_found() if lookup == BATCH and known.topic.errors == "log" else frozenset()
     named = foreign_schema_ids(decoded, lookup.ids + 1, answered)
@@ -180,7 +181,7 @@ def with_foreign_writers(registry: SchemaRegistry, known: Formats, decoded: Data
             absent.add(id_)
         elif not _is_of(known.topic, schema):
             others.add(id_)
-        elif not _is_harmless(known.topic, schema):
+        elif not _is_harmless(known.topic.value_format, known.topic.record, schema):
             absent.add(id_)
         elif len(foreign) == FOREIGN_WRITERS or used + schema.characters > MAX_CHARACTERS:
             beyond = True
@@ -194,6 +195,30 @@ def with_foreign_writers(registry: SchemaRegistry, known: Formats, decoded: Data
     own, read_by = known.value.versions[len(known.foreign) :], known.value.read_by
     value = side(known.topic.value_format, (*foreign, *own), known.topic.record, read_by)
     return replace(found, foreign=tuple(foreign), value=value)
+
+
+def _with_foreign_keys(registry: SchemaRegistry, known: Formats, decoded: DataFrame, lookup: Lookup) -> Formats:
+    """The same for keys. Those of a schema that is not usable, or beyond the limits, stay what they are."""
+    from spark.decode import foreign_schema_ids
+
+    format_ = known.topic.decoded_key
+    if known.key is None or format_ not in REGISTERED:
+        return known
+    of_subject = known.key.versions
+    answered = registry.not_found() if lookup == BATCH and known.topic.errors == "log" else frozenset()
+    skipped = {version.id for version in of_subject} | answered
+    deadline, used = time.monotonic() + lookup.seconds, 0
+    foreign = []
+    for id_ in foreign_schema_ids(decoded, lookup.ids, skipped, "key"):
+        schema = _foreign(registry, id_, deadline)
+        if schema is None or len(foreign) == FOREIGN_WRITERS or used + schema.characters > MAX_CHARACTERS:
+            continue
+        if _is_readable(schema) and _is_harmless(format_, "", schema):
+            foreign.append(schema)
+            used += schema.characters
+    if not foreign:
+        return known
+    return replace(known, key=side(format_, (*foreign, *of_subject), "", known.key.read_by))
 
 
 def _foreign(registry: SchemaRegistry, id_: int, deadline: float) -> RegisteredSchema | None:
@@ -216,13 +241,13 @@ def _is_readable(schema: RegisteredSchema) -> bool:
     return True
 
 
-def _is_harmless(topic: Topic, schema: RegisteredSchema) -> bool:
+def _is_harmless(format_: Format, record: str, schema: RegisteredSchema) -> bool:
     """Whether records of a schema that somebody registered elsewhere may be decoded: one that could be no table, such
     as one that contains itself, may cost more than there is."""
-    if schema.type != TYPES.get(topic.value_format):
+    if schema.type != TYPES.get(format_):
         return False
     try:
-        side(topic.value_format, [schema], topic.record)
+        side(format_, [schema], record)
     except SchemaError:
         return False
     return True
@@ -285,14 +310,13 @@ def _side(registry: SchemaRegistry, topic: Topic, format_: Format, which: Litera
 def _versions(registry: SchemaRegistry, topic: Topic, which: Literal["key", "value"]) -> list[RegisteredSchema]:
     """The versions of a subject that may have written this side, oldest first."""
     subject = topic.subject(which)
-    newest = registry.latest(subject)
-    if newest is None:
+    versions = registry.versions(subject)
+    if not versions:
         raise SchemaError(
             f"The schema registry has no subject '{subject}', so there is nothing to decode with. Nothing was "
             f"ingested. Register the schema, or start the producer that does"
         )
-    versions = [version for version in registry.versions(subject).values() if version.id != newest.id]
-    return [version for version in (*versions, newest) if which == "key" or _is_of(topic, version)]
+    return [version for version in versions if which == "key" or _is_of(topic, version)]
 
 
 def _is_of(topic: Topic, schema: RegisteredSchema) -> bool:

@@ -1,24 +1,26 @@
 """A derived topic: what new rows of a published table change, produced to Kafka in one transaction with the bookmark.
 
-The bookmark is a consumer group's position on the source topic: it commits with the messages or not at all, and any
-Kafka tool shows it. Losing it (Kafka forgets idle groups) costs a full computation, whose messages replace themselves.
+The bookmark (lakehouse/bookmark.py) is a message of a compacted topic: it commits with the messages or not at all.
 """
 
 from __future__ import annotations
 
 import importlib
-import json
+import itertools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from lakehouse.batch import REPLAYS, Batch, Positions, split
+from assets.bookmarks import bookmark_of, going_on, of_derived
+from lakehouse.batch import Batch, Positions, split
+from lakehouse.bookmark import Bookmark
 from lakehouse.config import Config
-from lakehouse.errors import ConfigError, UnclearState
+from lakehouse.errors import ConfigError, LakehouseError, UnclearState
 from lakehouse.topic import Derived, Topic
-from resources.kafka import Bookmark
+from resources import bookmarks
 from resources.snapshots import last_batch
+from resources.transactions import MOST_BYTES, MOST_MESSAGES, Outgoing, begin, commit, message_limit, parts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,60 +42,57 @@ class Produced:
     lineage: Mapping[str, list[str]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Seen:
-    """What is noted with the bookmark: which snapshot of the source was read, and its count of replays."""
-
-    snapshot_id: int
-    replays: int
-
-
 def derive(config: Config, topic: Topic, systems: Systems) -> Produced:
     """Compute and produce what new rows of the source make of the topic: every group they touch, or each row once.
 
-    Rows behind the bookmark that a redrive or a replay brought meanwhile are new, too.
+    Rows behind the bookmark that a redrive or a replay brought meanwhile are new, too. A table that was rolled back
+    behind the bookmark is waited for.
 
     Raises: Unreachable; ConfigError when the transform cannot be imported; SchemaError when its columns have no Avro
-    type; UnclearState when nothing tells any more which rows came late. In every case a read_committed consumer sees
-    exactly what the bookmark says.
+    type; LakehouseError when the topic does not take a message; UnclearState when nothing tells any more which rows
+    were derived, or came late. In every case a read_committed consumer sees exactly what the bookmark says, but for
+    groups, of which it may see some before the bookmark has passed them.
     """
     from spark.derive import own_columns, published
     from spark.lineage import columns_read
 
     assert isinstance(topic.source, Derived)
-    source = config.topic(topic.source.from_topic)
-    group = bookmark(topic)
-    producer = systems.kafka.producer(transactional_id=group)
+    source, kafka = config.topic(topic.source.from_topic), systems.kafka
+    bookmarks.ensure(kafka)
     # First of all: from here on, an older process that still computes is fenced off and can produce nothing.
-    producer.init_transactions()
-    found = systems.kafka.committed(group, source.topic)
-    since, seen = found.offsets, Seen(**json.loads(found.note)) if found.note else None
+    producer = begin(kafka, of_derived(topic))
     source = systems.catalog.current(config.namespace, source)
     table = systems.catalog.load(config.namespace, source.table)
     snapshot, last = table.current_snapshot() if table else None, last_batch(table)
     if table is None or snapshot is None or last is None:
-        return Produced(0, snapshot.snapshot_id if snapshot else None, since)
-    now = Seen(snapshot.snapshot_id, int(table.properties.get(REPLAYS, 0)))
+        return Produced(0, snapshot.snapshot_id if snapshot else None, {})
+    seen = going_on(config, topic, source, systems, table, last)
+    since = seen.offsets if seen else {}
+    now = bookmark_of(last.cluster_id, last.topic_id, kafka.describe([topic.topic])[topic.topic].topic_id, table, since)
     is_late = seen is not None and seen.replays != now.replays
-    if since == last.end and not is_late:
+    if seen and (seen.is_past(last.end) or since == last.end and not is_late):
         return Produced(0, now.snapshot_id, since)
     spark = systems.spark.session(systems.catalog.spark_settings())
     read = partial(published, spark, config.namespace, source.table, names=source.metadata.names)
     rows, late = read(now.snapshot_id), None
     if seen is not None and is_late:
         late = _late(topic, table, rows, read, since, seen)
-    produced = 0
-    for new, end in _steps(topic, rows, late, replace(last, start={p: since.get(p, 0) for p in last.end})):
-        result = _messages(config, topic, systems, rows, new)
-        position = Bookmark(end, json.dumps(asdict(now)))
-        systems.kafka.transaction(producer, topic.topic, pairs(result), (group, source.topic, position))
+    limit, produced = message_limit(kafka, topic.topic), 0
+    rest = replace(last, start={p: since.get(p, 0) for p in last.end})
+    for result, end in _steps(config, topic, systems, rows, late, rest):
+        messages = _outgoing(topic, result, limit)
+        mark = bookmarks.message(kafka, of_derived(topic), replace(now, offsets=end))
+        whole = itertools.chain(messages, [mark])
+        # Producing a group again changes nothing, so that the bookmark may come with the last of them.
+        for part in parts(whole) if topic.source.group_by else [whole]:
+            commit(kafka, producer, part)
         produced += result.num_rows
     made_from = columns_read(own_columns(transform(topic.source)(rows)), rows.columns)
     return Produced(produced, now.snapshot_id, last.end, made_from)
 
 
 def _late(
-    topic: Topic, table: Table, rows: DataFrame, read: Callable[[int], DataFrame], since: Positions, seen: Seen
+    topic: Topic, table: Table, rows: DataFrame, read: Callable[[int], DataFrame], since: Positions, seen: Bookmark
 ) -> DataFrame:
     """The rows behind the bookmark that were not there when the topic was last derived.
 
@@ -108,26 +107,37 @@ def _late(
         return rows
     raise UnclearState(
         f"Rows of '{topic.source.from_topic}' came behind the bookmark of '{topic.name}' by a redrive or a replay, and "
-        f"snapshot {seen.snapshot_id}, which would tell them from the others, is expired. Nothing was produced. Make "
-        f"'{topic.name}' anew: delete the topic '{topic.topic}', its table and the consumer group '{bookmark(topic)}'"
+        f"snapshot {seen.snapshot_id}, which would tell them from the others, is expired. Nothing was produced. Leave "
+        f"them out with `lakehouse bookmark {topic.name} --at POSITION --reason …`, or make '{topic.name}' anew: "
+        f"delete the topic '{topic.topic}' and its table"
     )
 
 
-def _steps(topic: Topic, rows: DataFrame, late: DataFrame | None, rest: Batch) -> Iterator[tuple[DataFrame, Positions]]:
-    """What is new and where the bookmark is after it: of single rows a bounded part at a time; of groups all at once,
-    as a group may have rows in every part."""
+def _steps(
+    config: Config, topic: Topic, systems: Systems, rows: DataFrame, late: DataFrame | None, rest: Batch
+) -> Iterator[tuple[pa.Table, Positions]]:
+    """The messages for what is new, and where the bookmark is after them.
+
+    Of single rows a bounded part at a time, each for one transaction; of groups all at once, as a group may have rows
+    in every part.
+    """
     from spark.derive import rows_between
 
     assert isinstance(topic.source, Derived)
     if topic.source.group_by:
         new = rows_between(rows, rest.start, rest.end)
-        yield new.unionByName(late) if late else new, rest.end
+        yield _messages(config, topic, systems, rows, new.unionByName(late) if late else new), rest.end
         return
     if late:
-        yield late, rest.start
+        yield _messages(config, topic, systems, rows, late), rest.start
+    most = min(topic.max_records_per_batch, MOST_MESSAGES)
     while rest.offsets:
-        part = split(rest, topic.max_records_per_batch)
-        yield rows_between(rows, part.start, part.end), part.end
+        part = split(rest, most)
+        result = _messages(config, topic, systems, rows, rows_between(rows, part.start, part.end))
+        if result.nbytes > MOST_BYTES and part.offsets > 1:
+            most = max(1, part.offsets * MOST_BYTES // (2 * result.nbytes))
+            continue
+        yield result, part.end
         rest = replace(rest, start=part.end)
 
 
@@ -155,15 +165,21 @@ def _registered(
     return systems.schema_registry.register(topic.subject(side), schema), schema
 
 
-def bookmark(topic: Topic) -> str:
-    """The consumer group whose offsets say which of the source's records a derived topic was computed from."""
-    return f"lakehouse.{topic.name}"
+def _outgoing(topic: Topic, result: pa.Table, limit: int) -> Iterator[Outgoing]:
+    """The messages, one record batch in memory as Python objects at a time.
 
-
-def pairs(messages: pa.Table) -> Iterator[tuple[bytes | None, bytes]]:
-    """(key, value) of each row, one record batch in memory as Python objects at a time."""
-    for batch in messages.to_batches():
-        yield from zip(*(batch.column(name).to_pylist() for name in ("key", "value")), strict=True)
+    Raises: LakehouseError for one that the topic does not take.
+    """
+    for batch in result.to_batches():
+        for key, value in zip(*(batch.column(name).to_pylist() for name in ("key", "value")), strict=True):
+            message = Outgoing(topic.topic, key, value)
+            if message.size > limit:
+                raise LakehouseError(
+                    f"A message of '{topic.name}' has {message.size:,} bytes, and topic '{topic.topic}' takes "
+                    f"{limit:,} (max.message.bytes). Nothing of its transaction was produced. Raise that setting with "
+                    f"kafka-configs, or make the rows of '{topic.source.transform}' smaller"
+                )
+            yield message
 
 
 def transform(source: Derived) -> Callable[[DataFrame], DataFrame]:

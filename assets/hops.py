@@ -16,6 +16,7 @@ from lakehouse.errors import LakehouseError, reason, trace
 from lakehouse.freshness import Hop
 from lakehouse.lag import Behind, Lag, lag, pending, snapshots_behind
 from lakehouse.topic import Derived, Existing, Topic
+from resources import bookmarks
 from resources.build import is_configured
 from resources.catalog import snapshot_at
 from resources.pauses import pauses
@@ -74,15 +75,17 @@ def _derived(config: Config, topic: Topic, systems: Any, now_ms: int) -> tuple[L
 
     Raises: LakehouseError when nothing says since when they wait.
     """
-    from assets.derivation import bookmark
+    from assets.bookmarks import of_derived
 
     assert isinstance(topic.source, Derived)
     source, _, last = stored(systems.catalog, config.namespace, config.topic(topic.source.from_topic))
     if last is None:
         return Lag(0, 0.0), None
     log = read_log(systems.kafka, source.topic)
-    there = topic.topic in systems.kafka.describe([topic.topic])
-    since = systems.kafka.committed(bookmark(topic), source.topic).offsets if there else {}
+    made = systems.kafka.describe([topic.topic]).get(topic.topic)
+    known = bookmarks.read(systems.kafka, of_derived(topic), settled=False) if made else None
+    is_of_both = known and made and known.is_of(last.cluster_id, last.topic_id) and known.target_id == made.topic_id
+    since = known.offsets if known and is_of_both else {}
     waiting = pending({p: since.get(p, 0) for p in last.end}, last.end)
     for partition, position in waiting.items():
         if position < log.start.get(partition, 0):

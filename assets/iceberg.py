@@ -12,6 +12,8 @@ from assets.entry import code_links, group, topic_of
 from assets.failures import explained
 from assets.ingestion import Published, Systems, ingest
 from assets.maintenance import size
+from assets.mirror import CHECK as MIRRORED
+from assets.mirror import mirrored
 from assets.replay import replay
 from assets.shown import as_table
 from assets.step import asset_spec, step
@@ -68,7 +70,7 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         },
     )
 
-    @step(spec, pool=f"iceberg_{group(entry)}", check_specs=[*_audit_specs(key), *declared_specs(key, entry)])
+    @step(spec, pool=f"iceberg_{group(entry)}", check_specs=[*_audit_specs(key, entry), *declared_specs(key, entry)])
     def iceberg_table(
         context: dg.AssetExecutionContext,
         config: Replay,
@@ -100,6 +102,7 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
                 raise
             found = [batch.findings for batch in published] or [_nothing_new(topic)]
             yield from check_results(_worst(found))
+            yield from check_results(mirrored(namespace, topic, systems))
             table = catalog.load(namespace, catalog.current(namespace, topic).table)
             metadata = _metadata(published) | replayed | (table_metadata(table, topic) if table else {})
         yield dg.MaterializeResult(
@@ -110,9 +113,12 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     return iceberg_table
 
 
-def _audit_specs(key: dg.AssetKey) -> Iterator[dg.AssetCheckSpec]:
+def _audit_specs(key: dg.AssetKey, entry: Topic) -> Iterator[dg.AssetCheckSpec]:
     for name, said in AUDITS.items():
         yield dg.AssetCheckSpec(name, asset=key, blocking=True, description=said)
+    if entry.dead_letter_topic:
+        said = f"Every dead letter is also in topic {entry.dead_letter_topic}."
+        yield dg.AssetCheckSpec(MIRRORED, asset=key, description=said)
 
 
 def declared_specs(key: dg.AssetKey, entry: Topic) -> Iterator[dg.AssetCheckSpec]:

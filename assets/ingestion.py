@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from assets import fingerprints, quality
-from assets.mirror import mirror
+from assets import fingerprints, letters, quality
 from assets.position import begin, continue_beside
 from assets.refusals import Refusals, publish_unless_refused
 from assets.staging import Staging
-from lakehouse import naming, sensitive
-from lakehouse.batch import TOKEN, Batch, Log, Positions, beyond, next_batch, split, until
+from lakehouse import sensitive
+from lakehouse.batch import TOKEN, Batch, Log, Positions, next_batch, split, until
 from lakehouse.columns import table_schema
 from lakehouse.errors import BadRecords, CommitConflict, DoesNotFit, Paused, UnclearState
 from lakehouse.topic import Topic
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from assets.audit import Finding
     from assets.codecs import Formats
     from lakehouse.counts import Counts
-    from spark.write import Target, Written
+    from spark.write import Written
 
 ATTEMPTS = 3
 """How often a batch is tried when another writer publishes first."""
@@ -54,6 +55,11 @@ class Systems:
     def apart(self) -> Systems:
         """The same systems by connections, and a Spark session, of their own, which another thread may use."""
         return Systems(another(self.kafka), another(self.schema_registry), self.spark.apart(), another(self.catalog))
+
+    def close(self) -> None:
+        """End the Spark session; its server may be what is gone."""
+        with suppress(Exception):
+            self.spark.close()
 
 
 @dataclass(frozen=True)
@@ -95,8 +101,6 @@ def ingest(namespace: str, topic: Topic, systems: Systems, refusals: Refusals | 
                 continue
             whole = until(next_batch(last, log, topic.table), end)
             if not whole.offsets:
-                if topic.dead_letter_topic:
-                    mirror(namespace, topic, systems)
                 return
             batch = split(whole, topic.max_records_per_batch)
             published = _published(namespace, topic, systems, batch, table, refusals)
@@ -257,7 +261,7 @@ class _Run:
         table = self._table()
         quality.fit(self.spark, self.namespace, self.topic)
         branch, written = self._stage(table)
-        if written.unknown_schema:
+        if written.unknown_schema or written.bad_key:
             known = self.formats
             self.formats = with_foreign_writers(self.registry, known, self._decoded(), BATCH)
             # Which of the dead letters nobody looked up changes no row.
@@ -272,8 +276,8 @@ class _Run:
             findings += self._declared(table, branch, written)
         if any(finding.blocks for finding in findings):
             raise AuditFailed(self.topic.table, branch, findings)
-        if counts.dead_letters:
-            self._keep_dead_letters()
+        if self.topic.keeps_dead_letters:
+            self._keep_dead_letters(written)
         remembered = fingerprints.properties(table, self.formats)
         table = self.catalog.publish(table, branch, self.base, asdict(counts), remembered)
         snapshot = table.current_snapshot()
@@ -337,14 +341,10 @@ class _Run:
         from spark import write
 
         branch = self.staging.branch(table)
-        target = self._target(self.topic.table, branch, self.batch)
+        token = {TOKEN: self.batch.to_json()}
+        target = write.Target(self.namespace, self.topic.table, branch, token, self.topic.metadata.names)
         with self.staging.undisturbed(self.topic.table, branch):
             return branch, write.rows(self._decoded(), target, self.topic.mode, self.topic.key, empty=self.base is None)
-
-    def _target(self, table: str, branch: str, batch: Batch) -> Target:
-        from spark.write import Target
-
-        return Target(self.namespace, table, branch, {TOKEN: batch.to_json()}, self.topic.metadata.names)
 
     def _check_topic(self) -> None:
         """The topic that was read is the one whose offsets the batch has.
@@ -372,23 +372,10 @@ class _Run:
             return replace(counts, skipped=bad, dead_letters=written.quarantined)
         raise BadRecords(self.topic.name, bad, first_faults(self._decoded()))
 
-    def _keep_dead_letters(self) -> None:
+    def _keep_dead_letters(self, written: Written) -> None:
         """Publish the batch's dead letters, before the batch itself.
 
-        Their table remembers offsets too: a batch that is tried again after a crash adds only what is not there yet.
-        That may be a record that was a row the first time, where a check, a policy or the registry changed since.
+        Raises: UnclearState when they are not those that were counted; CommitConflict.
         """
-        from spark import dead_letters
-
-        name = naming.dead_letter_table(self.topic.table)
-        table = self.catalog.ensure_table(self.namespace, name, dead_letters.schema())
-        rest = beyond(self.batch, last_batch(table))
-        decoded, start = self._decoded(headers=True), self.batch.start
-        letters = dead_letters.new(decoded, self.namespace, name, self.topic, rest.start, start)
-        if not rest.offsets and letters.isEmpty():
-            return
-        base = table.current_snapshot()
-        branch = self.staging.branch(table)
-        with self.staging.undisturbed(name, branch):
-            dead_letters.append(letters, self._target(name, branch, rest))
-            self.catalog.publish(table.refresh(), branch, base.snapshot_id if base else None)
+        decided = written.dead if self.topic.errors == "log" else written.failing
+        letters.keep(self.staging, self.topic, self.batch, decided, partial(self._decoded, headers=True))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from assets import letters
 from assets.ingestion import Systems, read_log
 from lakehouse import ledger, naming
 from lakehouse.batch import Batch, Log
@@ -13,7 +14,6 @@ from lakehouse.ledger import Entry, Finding, Held, Range
 from lakehouse.sensitive import shown
 from lakehouse.topic import Topic
 from resources.catalog import Catalog
-from resources.snapshots import batch_of, lineage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -136,18 +136,15 @@ def _dead_letters(
     """The dead letters of the topics in the ledger; None when there is no table of them.
 
     Those of a topic that was recreated before the table was made are left out: they have offsets like the new one's.
+
+    Raises: UnclearState when they do not say which topic they are from.
     """
     from spark.dead_letters import places
     from spark.derive import published
 
-    name = naming.dead_letter_table(topic.table)
-    table = catalog.load(namespace, name)
+    table = letters.load(catalog, namespace, topic)
     if table is None or table.metadata.current_snapshot_id is None:
         return None
-    known = {ledger.identity(e.batch) for e in entries if e.batch}
-    for snapshot in lineage(table):
-        batch = batch_of(snapshot)
-        if batch and ledger.identity(batch) not in known:
-            since = {"start-snapshot-id": snapshot.snapshot_id, "end-snapshot-id": table.metadata.current_snapshot_id}
-            return places(spark.read.options(**since).table(naming.spark_table(namespace, name)))
-    return places(published(spark, namespace, name, table.metadata.current_snapshot_id, {}))
+    name, known = naming.dead_letter_table(topic.table), {e.batch.topic_id for e in entries if e.batch}
+    there = published(spark, namespace, name, table.metadata.current_snapshot_id, {})
+    return places(there.filter(there["topic_id"].isin(*known)))

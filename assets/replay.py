@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from assets import fingerprints, quality
+from assets import fingerprints, letters, quality
 from assets.ingestion import Systems, ensure_table, fitting, read_log
 from assets.position import at
 from assets.staging import Staging
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from assets.codecs import Formats
+    from spark.decision import Decision
     from spark.write import Written
 
 BY_ORIGIN = ("kafka_partition", "kafka_offset")
@@ -80,30 +81,32 @@ def redrive(namespace: str, topic: Topic, systems: Systems) -> Redriven:
 
     topic = systems.catalog.current(namespace, topic)
     name = naming.dead_letter_table(topic.table)
-    letter_table = systems.catalog.load(namespace, name)
+    letter_table = letters.load(systems.catalog, namespace, topic)
     snapshot = letter_table.current_snapshot() if letter_table else None
     if snapshot is None:
         return Redriven(0, 0)
     log, position = _ingested(namespace, topic, systems, in_place=True)
     spark = systems.spark.session(systems.catalog.spark_settings())
     # One snapshot for every step: a letter that comes meanwhile must not be marked as landed.
-    letters = dead_letters.waiting(spark, namespace, name, snapshot.snapshot_id, topic)
+    waiting = dead_letters.waiting(spark, namespace, name, snapshot.snapshot_id, position)
     known = _formats(namespace, topic, systems)
-    known = with_foreign_writers(systems.schema_registry, known, decode(letters, known.decoding()), BY_HAND)
+    known = with_foreign_writers(systems.schema_registry, known, decode(waiting, known.decoding()), BY_HAND)
     # A letter that nobody looked up is one more that stays.
     known = replace(known, absent=None)
-    decoded = decode(letters, known.decoding())
-    first = dead_letters.first_offsets(decoded)
-    tried, landing = dead_letters.tally(decoded)
+    decoded = decode(waiting, known.decoding())
+    tried = dead_letters.tried(decoded)
+    first = dead_letters.first_offsets(tried)
+    count, staying = dead_letters.staying(tried)
+    landing = count - staying.count
     if landing and topic.replaces:
         # A newer record may have replaced or deleted the row since: only the log knows.
         since = {p: min(first.get(p, o), o) for p, o in position.end.items()}
         again(namespace, topic, systems, known, _within(replace(position, start=since), log), None)
     elif landing:
-        _publish(namespace, topic, systems, known, {"dead_letters": landing}, first, [decoded])
-    if tried:
-        dead_letters.mark(decoded, namespace, name, topic)
-    return Redriven(tried, landing)
+        _publish(namespace, topic, systems, known, {"dead_letters": landing}, first, [decoded], staying=staying)
+    if count:
+        dead_letters.mark(tried, namespace, name, position.topic_id)
+    return Redriven(count, landing)
 
 
 def _formats(namespace: str, topic: Topic, systems: Systems) -> Formats:
@@ -185,10 +188,23 @@ def _publish(
     since: Positions,
     pieces: Sequence[DataFrame],
     branch: str | None = None,
+    staying: Decision | None = None,
 ) -> tuple[Written, int]:
     """Replace the rows of decoded records on a branch, and make it main unless the branch was asked for.
 
-    Parameters: `since` is the first offset by partition of the records.
+    Args:
+        namespace: the table's.
+        topic: its entry in lakehouse.yaml.
+        systems: what to talk to.
+        known: the formats that the records were decoded by.
+        said: what the snapshot says was read again.
+        since: the first offset by partition of the records.
+        pieces: the records.
+        branch: the branch that was asked for.
+        staying: the records that are no rows, where that was decided before.
+
+    Raises:
+        UnclearState: Other records than those are no rows. Nothing was published.
     """
     from spark import write
 
@@ -207,6 +223,12 @@ def _publish(
                 written += write.dedup(decoded, target, topic.key, empty=False)
             else:
                 written += write.upsert(decoded, target, topic.key if topic.replaces else BY_ORIGIN, empty=False)
+    if staying is not None and written.dead != staying:
+        raise UnclearState(
+            f"Of '{topic.name}', {staying.count:,} dead letters were found not to decode, and {written.dead.count:,} "
+            f"(or others) did not when their rows were written. Nothing was changed. Run `lakehouse redrive` again; if "
+            f"it stops again, correct the quarantining check that does not always give the same answer"
+        )
     table = table.refresh()
     if branch is None:
         _audit(spark, catalog, namespace, topic, table, staged, since)

@@ -12,13 +12,14 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
+from dataclasses import replace
 from queue import Empty, Queue
 
 from assets.derivation import derive
 from assets.failures import heals
 from assets.ingestion import Systems, ingest
 from assets.maintenance import keep_pace
-from assets.mirror import mirror
+from assets.mirror import mirrored
 from assets.refusals import Refusals
 from assets.stream_events import Commit, Event, Healed, Served, SetAside, Tidied
 from lakehouse.batch import Positions
@@ -100,6 +101,7 @@ class Stream:
         self._noticed: dict[str, float] = {}
         self._bounds: dict[str, int] = {}
         self._served: set[str] = set()
+        self._unmirrored: set[str] = set()
         self._failures: dict[str, int] = {}
         self._held: set[str] = set()
         self._files: dict[str, int] = {}
@@ -151,7 +153,7 @@ class Stream:
             except Exception as error:
                 failures += 1
                 self._events.put(SetAside("", error, pause(failures, heals=True)))
-                systems = _close(systems) if systems else None
+                systems = systems.close() if systems else None
                 self._stopping.wait(pause(failures, heals=True))
                 continue
             if failures:
@@ -167,10 +169,10 @@ class Stream:
                     self._turn(name, systems)
             except Exception as error:
                 # Whatever it was, the next turn begins with connections and credentials of its own.
-                systems = _close(systems)
+                systems = systems.close()
                 self._set_aside(name, error)
         if systems:
-            _close(systems)
+            systems.close()
 
     def _keep_tidy(self) -> None:
         """Merge the small files of one table after another."""
@@ -193,7 +195,7 @@ class Stream:
             except Exception as error:
                 failures += 1
                 event = SetAside(name, error, pause(failures, heals=True), tidying=True)
-                systems = _close(systems) if systems else None
+                systems = systems.close() if systems else None
             with self._lock:
                 self._untidy.popleft()
                 if isinstance(event, Tidied):
@@ -204,7 +206,7 @@ class Stream:
             if isinstance(event, SetAside):
                 self._stopping.wait(event.seconds)
         if systems:
-            _close(systems)
+            systems.close()
 
     def _next_to_tidy(self) -> str | None:
         """The topic whose files are merged now. Where batches replace rows it leaves the row for that time, or one of
@@ -321,8 +323,10 @@ class Stream:
         bounded = topic.model_copy(update={"max_records_per_batch": bound})
         with closing(ingest(namespace, bounded, systems, self._refusals)) as batches:
             published = next(batches, None)
-        if published and topic.dead_letter_topic and published.counts.dead_letters:
-            mirror(namespace, systems.catalog.current(namespace, topic), systems)
+        if name not in self._served or name in self._unmirrored or (published and published.counts.dead_letters):
+            found = mirrored(namespace, topic, systems)
+            (self._unmirrored.discard if all(one.passed for one in found) else self._unmirrored.add)(name)
+            published = published and replace(published, findings=[*published.findings, *found])
         now = time.monotonic()
         with self._lock:
             is_first = name not in self._served
@@ -392,9 +396,3 @@ class Stream:
             self._turns.give_back(name, time.monotonic() + seconds)
         if not is_known:
             self._events.put(SetAside(name, error, seconds))
-
-
-def _close(systems: Systems) -> None:
-    """End a session; its server may be what is gone."""
-    with suppress(Exception):
-        systems.spark.close()

@@ -71,7 +71,9 @@ def reader(schemas: Sequence[RegisteredSchema]) -> str:
     Parameters: `schemas` are the subject's versions, newest last.
     Raises: SchemaError.
     """
-    return _read(schemas).text()
+    types = _read(schemas)
+    types.drop_reused_aliases()
+    return types.text()
 
 
 def inlined(schema: RegisteredSchema) -> str:
@@ -166,6 +168,14 @@ class _Types:
             SchemaError: There are too many, or a record contains itself.
         """
         self._expand(self.root, Budget("Avro"), [])
+
+    def drop_reused_aliases(self) -> None:
+        """Remove former names that another field has now: Avro would find two fields of one name in the writer."""
+        for definition in self.named.values():
+            names = {field["name"] for field in definition.get("fields", ())}
+            for renamed in definition.get("fields", ()):
+                if aliases := [alias for alias in renamed.pop("aliases", ()) if alias not in names]:
+                    renamed["aliases"] = aliases
 
     def record(self, name: Any) -> dict[str, Any] | None:
         """The record of that name; None for any other type."""
@@ -287,12 +297,6 @@ def _read(schemas: Sequence[RegisteredSchema]) -> _Types:
         raise SchemaError("The Avro schema is not a record, so it has no columns. Wrap the value in a record")
     for version in older:
         _Merge(newest, version).types(newest.root, version.root)
-    for definition in newest.named.values():
-        names = {field["name"] for field in definition.get("fields", ())}
-        for renamed in definition.get("fields", ()):
-            # A former name that another field has now: Avro would find two fields of one name in the writer.
-            if aliases := [alias for alias in renamed.pop("aliases", ()) if alias not in names]:
-                renamed["aliases"] = aliases
     newest.require_bounded()
     return newest
 

@@ -119,15 +119,6 @@ def until(batch: Batch, end: Positions) -> Batch:
     return Batch(batch.cluster_id, batch.topic, batch.topic_id, batch.start, bounded)
 
 
-def beyond(batch: Batch, last: Batch | None) -> Batch:
-    """The part of a batch that a table lacks whose newest token is `last`; all of it when that is of another log."""
-    if last is None or (last.cluster_id, last.topic_id) != (batch.cluster_id, batch.topic_id):
-        return batch
-    start = {p: max(batch.start[p], last.end.get(p, 0)) for p in batch.end}
-    end = {p: max(batch.end[p], start[p]) for p in batch.end}
-    return Batch(batch.cluster_id, batch.topic, batch.topic_id, start, end)
-
-
 def split(batch: Batch, max_records: int) -> Batch:
     """The first part of a batch: at most `max_records` offsets.
 

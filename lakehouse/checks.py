@@ -14,7 +14,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from lakehouse import naming
+from lakehouse import inconstant, naming
 from lakehouse.batch import Positions
 from lakehouse.model import Model
 
@@ -201,8 +201,8 @@ SetCheck = Unique | References | Query
 Check = Annotated[RowCheck | SetCheck | RowCount, Field(discriminator="type")]
 CHECKS: tuple[type[_Check], ...] = (*get_args(RowCheck), *get_args(SetCheck), RowCount)
 
-RESERVED = ("conservation", "key_not_null", "fresh", "ledger")
-"""Names of checks that every table has."""
+RESERVED = ("conservation", "key_not_null", "fresh", "ledger", "dead_letter_topic")
+"""Names of checks that every table has, or every one whose dead letters go to a topic."""
 
 
 @dataclass(frozen=True)
@@ -268,6 +268,9 @@ def faults(checks: Mapping[str, Check], tables: Collection[str]) -> Iterator[tup
             yield (name,), "every table has a check of that name. Choose another"
         if check.severity == "quarantine" and not isinstance(check, RowCheck):
             yield (name, "severity"), f"{check.type} compares rows, so there is no one row to quarantine. Use another"
+        if check.severity == "quarantine" and (found := inconstant.found(_texts(check))):
+            said = f"'{found}' does not always give the same answer for a record, which would be neither row nor dead"
+            yield (name,), f"{said} letter, or both. Compare with a column, or set 'severity: warn'"
         match check:
             case Range(min=None, max=None):
                 yield (name,), "a range without ends. Add 'min' or 'max'"
@@ -275,6 +278,15 @@ def faults(checks: Mapping[str, Check], tables: Collection[str]) -> Iterator[tup
                 yield (name,), "expects nothing. Add 'min', 'max' or 'sigmas'"
             case References(table=table) if table not in tables:
                 yield (name, "table"), f"'{table}' is the table of no topic declared in this file. Correct it"
+
+
+def _texts(check: Check) -> Iterator[str]:
+    """What a check compares with, as SQL and as the texts of literals."""
+    match check:
+        case Expression(sql=sql):
+            yield sql
+        case Range(min=low, max=high):
+            yield from (_literal(value) for value in (low, high) if isinstance(value, str))
 
 
 def _before(since: Positions, partition: str, offset: str) -> str:

@@ -12,7 +12,15 @@ COMMANDS = (
     *(stack.demo, stack.up, stack.down, stack.ui, stack.run, stack.doctor),
     *(reading.status, reading.query),
     *(streaming.stream, pausing.pause, pausing.unpause),
-    *(tables.ledger, tables.dead_letters, tables.redrive, tables.replay, tables.resume, tables.maintain),
+    *(
+        tables.ledger,
+        tables.dead_letters,
+        tables.redrive,
+        tables.replay,
+        tables.resume,
+        tables.bookmark,
+        tables.maintain,
+    ),
     *(pipeline.validate, pipeline.plan, pipeline.rehearse, pipeline.check),
     deploy.deploy,
 )

@@ -12,6 +12,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from lakehouse import config_faults
+from lakehouse.bookmark import TOPIC as BOOKMARKS
 from lakehouse.deployment import Deployment
 from lakehouse.errors import ConfigError
 from lakehouse.locate import dotted, duplicate_keys, line_of
@@ -89,8 +90,10 @@ class Config(Model):
         Yields:
             The first route that matches, the name, and its topic, or why there is none.
         """
+        # Dead letters that were read would become dead letters again, without end.
+        own = {entry.dead_letter_topic for entry in (*self.topics.values(), *self.routes.values())} | {BOOKMARKS}
         for name in names:
-            for route in self.routes.values() if name not in self.topics else ():
+            for route in self.routes.values() if name not in self.topics and name not in own else ():
                 try:
                     found: Topic | ConfigError | None = route.routed(name)
                 except ConfigError as error:

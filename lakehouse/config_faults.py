@@ -69,7 +69,26 @@ def of_meaning(config: Config) -> list[tuple[Location, str]]:
                     faults.append((at, "a group replaces its row. Set 'mode: upsert' and 'key_format: avro'"))
                 if topic.key_format not in (None, "avro"):
                     faults.append(((*at, "key_format"), "derived messages have Avro keys or none. Write avro"))
-    return faults
+    return [*faults, *_circles(config)]
+
+
+def _circles(config: Config) -> Iterator[tuple[Location, str]]:
+    """Dead letters that would be read again, and topics that are derived from themselves."""
+    read = {topic.topic: name for name, topic in config.topics.items()}
+    for kind, entries in (("topics", config.topics), ("routes", config.routes)):
+        for name, entry in entries.items():
+            if reader := read.get(entry.dead_letter_topic):
+                said = f"entry '{reader}' reads that topic, and would read the dead letters as its records"
+                yield (kind, name, "dead_letter_topic"), f"{said}. Name another topic"
+    for name in config.topics:
+        way = [name]
+        while isinstance(source := config.topics[way[-1]].source, Derived) and source.from_topic in config.topics:
+            way.append(source.from_topic)
+            if source.from_topic == name:
+                said = f"'{name}' is derived from itself ({' from '.join(way)}), and so without end"
+                yield ("topics", name, "source", "from"), f"{said}. Derive from another topic"
+            if source.from_topic in way[:-1]:
+                break
 
 
 def _route_faults(name: str, route: Route, config: Config) -> Iterator[tuple[Location, str]]:

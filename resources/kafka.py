@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,8 +14,9 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from lakehouse.errors import LakehouseError, UnclearState, Unreachable
-from resources.election import POLL_SECONDS, TIMEOUT_SECONDS, electing, when_elected
+from resources.election import TIMEOUT_SECONDS, electing, when_elected
 from resources.hidden import hidden
+from resources.jaas import jaas_config
 from resources.oldest_records import timestamps
 from resources.secret import values
 
@@ -27,13 +28,7 @@ _LOG = logging.getLogger("lakehouse.librdkafka")
 # librdkafka repeats on stderr, line by line, what the exception says once.
 _LOG.setLevel(logging.CRITICAL)
 
-SETTLE_SECONDS = 60
-"""How long a committed transaction may take until read_committed consumers see its end."""
-
-
 Headers = Sequence[tuple[str, bytes | None]]
-Message = tuple[bytes | None, bytes | None] | tuple[bytes | None, bytes | None, Headers]
-"""Key and value, and headers where there are any."""
 
 
 @dataclass(frozen=True)
@@ -55,29 +50,12 @@ class Offsets:
 
 
 @dataclass(frozen=True)
-class Bookmark:
-    """A consumer group's position on a topic, the next offset by partition, and what was noted with it."""
+class Received:
+    """A message as a consumer gets it."""
 
-    offsets: Mapping[int, int]
-    note: str = ""
-
-
-def jaas_config(mechanism: str, user: str, password: str) -> str:
-    """Compose the JAAS configuration of a client in Java (Kafka, Security: SASL configuration).
-
-    Args:
-        mechanism: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
-        user: User name, or API key.
-        password: Password, or API secret.
-    """
-    kind = "scram.Scram" if mechanism.startswith("SCRAM") else "plain.Plain"
-    module = f"org.apache.kafka.common.security.{kind}LoginModule"
-    return f'{module} required username="{_jaas_text(user)}" password="{_jaas_text(password)}";'
-
-
-def _jaas_text(text: str) -> str:
-    """A text for between quotes. Octal escapes are those that Java's StreamTokenizer, which reads it, undoes."""
-    return "".join(c if c.isalnum() or c in "-_.+/=" or not c.isascii() else f"\\{ord(c):03o}" for c in text)
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
 
 
 class Kafka(dg.ConfigurableResource):
@@ -140,7 +118,7 @@ class Kafka(dg.ConfigurableResource):
 
         Raises: Unreachable.
         """
-        with self._explained():
+        with self.explained():
             return self._admin().describe_cluster(request_timeout=TIMEOUT_SECONDS).result().cluster_id
 
     def topics(self) -> list[str]:
@@ -148,7 +126,7 @@ class Kafka(dg.ConfigurableResource):
 
         Raises: Unreachable.
         """
-        with self._explained():
+        with self.explained():
             return sorted(self._admin().list_topics(timeout=TIMEOUT_SECONDS).topics)
 
     def describe(self, topics: Sequence[str]) -> dict[str, TopicDescription]:
@@ -159,7 +137,7 @@ class Kafka(dg.ConfigurableResource):
         from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
         found = {}
-        with self._explained():
+        with self.explained():
             asked = self._admin().describe_topics(TopicCollection(list(topics)), request_timeout=TIMEOUT_SECONDS)
             for name, answer in asked.items():
                 try:
@@ -217,12 +195,22 @@ class Kafka(dg.ConfigurableResource):
         found = self._list_offsets(asked, OffsetSpec.for_timestamp(timestamp_ms), IsolationLevel.READ_COMMITTED)
         return {p: min(offset, ends[p]) if (offset := found[topic, p]) >= 0 else ends[p] for p in ends}
 
-    def ensure_topic(self, topic: str, partitions: int, retention: timedelta | None = None) -> None:
+    def ensure_topic(
+        self,
+        topic: str,
+        partitions: int,
+        retention: timedelta | None = None,
+        *,
+        settings: Mapping[str, str] | None = None,
+        fewest: int | None = None,
+    ) -> None:
         """Create the topic if it is not there.
 
-        Parameters: how long Kafka keeps records of a topic that is created; None leaves it to Kafka.
-        Raises: UnclearState when it has fewer partitions than declared: adding some would move keys between
-        partitions, which is for somebody to decide; Unreachable.
+        Parameters: `retention` is how long Kafka keeps records of a topic that is created, by default as it decides;
+        `settings` are more of its settings; `fewest` is with how many partitions a topic that exists is accepted, by
+        default as many as it would be created with.
+        Raises: UnclearState when it has fewer: adding some would move keys between partitions, which is for somebody to
+        decide; Unreachable.
         """
         from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.admin import NewTopic
@@ -230,7 +218,8 @@ class Kafka(dg.ConfigurableResource):
         found = self.describe([topic]).get(topic)
         if found is None:
             config = {"retention.ms": str(retention // timedelta(milliseconds=1))} if retention else {}
-            with self._explained():
+            config |= settings or {}
+            with self.explained():
                 created = self._admin().create_topics(
                     [NewTopic(topic, partitions, config=config)],
                     operation_timeout=TIMEOUT_SECONDS,
@@ -241,7 +230,7 @@ class Kafka(dg.ConfigurableResource):
                 except KafkaException as error:
                     if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                         raise
-        elif found.partitions < partitions:
+        elif found.partitions < (partitions if fewest is None else fewest):
             raise UnclearState(
                 f"Topic '{topic}' has {found.partitions} partitions and lakehouse.yaml declares {partitions}. Nothing "
                 f"was changed. Set 'partitions: {found.partitions}', or add partitions yourself (keys will move)"
@@ -250,14 +239,11 @@ class Kafka(dg.ConfigurableResource):
     def oldest_timestamp(
         self, topic: str, positions: Mapping[int, int], ends: Mapping[int, int]
     ) -> dict[int, int | None]:
-        """The timestamp (milliseconds) of the first record from an offset on, by partition; None where Kafka says that
-        there is none before the partition's end, an exclusive offset.
-
-        Records of open transactions count, too: they wait.
+        """As `oldest_records.timestamps`. Records of open transactions count, too: they wait.
 
         Raises: LakehouseError when it cannot be found out; Unreachable.
         """
-        with self._explained():
+        with self.explained():
             consumer = self._consumer("lakehouse-lag", "read_uncommitted", **{"check.crcs": "true"})
             return timestamps(consumer, topic, positions, ends)
 
@@ -268,7 +254,7 @@ class Kafka(dg.ConfigurableResource):
     def producer(self, **config: str | int) -> Producer:
         """An idempotent producer that places keys as Java producers do.
 
-        Parameters: more settings of librdkafka, such as `transactional_id="x"` for `transactional.id`.
+        Parameters: more settings of librdkafka, `transactional_id="x"` for `transactional.id`.
         """
         from confluent_kafka import Producer
 
@@ -280,77 +266,72 @@ class Kafka(dg.ConfigurableResource):
         }
         return Producer({**self.client_config(), **settings, **{k.replace("_", "."): v for k, v in config.items()}})
 
-    def committed(self, group: str, topic: str) -> Bookmark:
-        """A consumer group's position; without offsets when it has none.
+    def topic_setting(self, topic: str, name: str) -> str | None:
+        """Look up a setting of a topic (Kafka, Topic configs); None where the key may not see it.
 
         Raises: Unreachable.
         """
-        from confluent_kafka import TopicPartition
+        from confluent_kafka import KafkaError, KafkaException
+        from confluent_kafka.admin import ConfigResource
 
-        partitions = [TopicPartition(topic, p) for p in range(self.describe([topic])[topic].partitions)]
-        with self._explained(), closing(self._consumer(group)) as consumer:
-            answer = when_elected(lambda: consumer.committed(partitions, timeout=TIMEOUT_SECONDS))
-        found = [one for one in answer if one.offset >= 0]
-        return Bookmark({one.partition: one.offset for one in found}, next((one.metadata or "" for one in found), ""))
-
-    def transaction(
-        self,
-        producer: Producer,
-        topic: str,
-        messages: Iterable[Message],
-        position: tuple[str, str, Bookmark],
-    ) -> None:
-        """Produce all messages and move a consumer group's position, or do neither; returns when readers see both.
-
-        Parameters: a producer after init_transactions; messages; `position` as (group, topic of the position, what it
-        becomes).
-        Raises: Unreachable; UnclearState when the transaction was fenced off by a newer process.
-        """
-        from confluent_kafka import KafkaException, TopicPartition
-
-        group, source, bookmark = position
-        with self._explained():
-            producer.begin_transaction()
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        unseen = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART)
+        with self.explained():
+            answer = self._admin().describe_configs([resource], request_timeout=TIMEOUT_SECONDS)[resource]
             try:
-                for message in messages:
-                    self.enqueue(producer, topic, *message)
-                with closing(self._consumer(group)) as consumer:
-                    producer.send_offsets_to_transaction(
-                        [TopicPartition(source, p, offset, bookmark.note) for p, offset in bookmark.offsets.items()],
-                        consumer.consumer_group_metadata(),
-                    )
-                producer.commit_transaction()
+                found = answer.result().get(name)
             except KafkaException as error:
-                if not error.args[0].fatal():
-                    producer.abort_transaction()
-                raise
-        self._settle(topic)
+                if error.args[0].code() not in unseen:
+                    raise
+                found = None
+        return found.value if found else None
+
+    def messages(self, topic: str, partition: int, start: int, end: int) -> Iterator[Received]:
+        """Read the committed messages of a partition from `start` (inclusive) to `end` (exclusive).
+
+        Parameters: `end` as a read_committed consumer sees it; it is read to the end, or closed before.
+        Raises: Unreachable when Kafka sends nothing for TIMEOUT_SECONDS.
+        """
+        from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+        start = max(start, self.offsets([topic])[topic][partition].start)
+        if start >= end:
+            return
+        heard = time.monotonic()
+        with self.explained(), closing(self._consumer("lakehouse-reader")) as consumer:
+            consumer.assign([TopicPartition(topic, partition, start)])
+            while True:
+                message = consumer.poll(1)
+                if message is None:
+                    if time.monotonic() - heard > TIMEOUT_SECONDS:
+                        raise Unreachable("Kafka", self.servers, f"partition {partition} of '{topic}'", "no messages")
+                    continue
+                heard = time.monotonic()
+                if error := message.error():
+                    # What is behind the last message are transaction markers.
+                    if error.code() == KafkaError._PARTITION_EOF:
+                        return
+                    raise KafkaException(error)
+                if message.offset() < end:
+                    yield Received(message.key(), message.value(), message.headers() or [])
+                if message.offset() >= end - 1:
+                    return
 
     @staticmethod
     def enqueue(
-        producer: Producer, topic: str, key: bytes | None, value: bytes | None, headers: Headers | None = None
+        producer: Producer,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers = (),
+        partition: int = -1,
     ) -> None:
-        """Hand a message to the producer, waiting while its queue is full."""
+        """Hand a message to the producer, waiting while its queue is full; without a partition, the key chooses it."""
         while True:
             try:
-                return producer.produce(topic, value=value, key=key, headers=headers)
+                return producer.produce(topic, value=value, key=key, headers=list(headers), partition=partition)
             except BufferError:
                 producer.poll(1)
-
-    def _settle(self, topic: str) -> None:
-        """Wait until read_committed consumers see the end of the log: commit markers come after the answer."""
-        from confluent_kafka import IsolationLevel
-        from confluent_kafka.admin import OffsetSpec
-
-        partitions = [(topic, p) for p in range(self.describe([topic])[topic].partitions)]
-        written = self._list_offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
-        deadline = time.monotonic() + SETTLE_SECONDS
-        while time.monotonic() < deadline:
-            seen = self._list_offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-            if all(seen[key] >= written[key] for key in written):
-                return
-            time.sleep(POLL_SECONDS)
-        raise Unreachable("Kafka", self.servers, f"open transactions on topic '{topic}'", "commit not visible")
 
     def _list_offsets(self, partitions: list[tuple[str, int]], spec: object, isolation: object) -> dict:
         from confluent_kafka import TopicPartition
@@ -361,7 +342,7 @@ class Kafka(dg.ConfigurableResource):
             answers = self._admin().list_offsets(asked, isolation_level=isolation, request_timeout=TIMEOUT_SECONDS)
             return {(tp.topic, tp.partition): answer.result().offset for tp, answer in answers.items()}
 
-        with self._explained():
+        with self.explained():
             return when_elected(offsets)
 
     def _admin(self) -> AdminClient:
@@ -382,7 +363,7 @@ class Kafka(dg.ConfigurableResource):
         )
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def explained(self) -> Iterator[None]:
         """What librdkafka says when nobody answers, as Unreachable; and what a broker refuses, as LakehouseError."""
         from confluent_kafka import KafkaError, KafkaException
 

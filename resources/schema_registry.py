@@ -91,31 +91,35 @@ class SchemaRegistry(dg.ConfigurableResource):
                     ) from error
                 raise
 
-    def latest(self, subject: str) -> RegisteredSchema | None:
-        """The newest version, or None when the subject does not exist.
+    def versions(self, subject: str) -> list[RegisteredSchema]:
+        """List every schema that is registered under a subject, oldest first, so that the last is the newest.
 
-        Raises: Unreachable.
+        All come from one listing of the subject: a version that is registered meanwhile is in all of it or in none.
+
+        Returns:
+            The schemas; none when the subject does not exist.
+
+        Raises:
+            SchemaError: A schema refers to more than is read, or to itself.
+            Unreachable: The registry does not answer.
         """
         from confluent_kafka.schema_registry import SchemaRegistryError
 
         with self._explained():
+            client = self.client()
             try:
-                found = self.client().get_latest_version(subject)
+                numbers = sorted(client.get_versions(subject))
             except SchemaRegistryError as error:
                 if error.http_status_code == NOT_FOUND:
-                    return None
+                    return []
                 raise
-            return self._resolved(found.schema_id, found.schema)
-
-    def versions(self, subject: str) -> dict[int, RegisteredSchema]:
-        """Every schema that was ever registered under the subject, by id, oldest first.
-
-        Raises: Unreachable.
-        """
-        with self._explained():
-            client = self.client()
-            found = [client.get_version(subject, version) for version in client.get_versions(subject)]
-            return {version.schema_id: self._resolved(version.schema_id, version.schema) for version in found}
+            by_id: dict[int, RegisteredSchema] = {}
+            for number in numbers:
+                found = client.get_version(subject, number)
+                # The same schema under two numbers has one id, and its place is that of the higher number.
+                by_id.pop(found.schema_id, None)
+                by_id[found.schema_id] = self._resolved(found.schema_id, found.schema)
+            return list(by_id.values())
 
     def by_id(self, id_: int, deadline: float = math.inf) -> RegisteredSchema | None:
         """Fetch the schema of an id under any subject, and all that it refers to.

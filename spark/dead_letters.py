@@ -1,27 +1,29 @@
 """Records that are no rows: kept with their bytes, reason and origin, and read again when the reason is gone.
 
 The columns are those of Confluent's dead-letter queues (Confluent Cloud for Apache Flink, Error handling), with
-headers as a list, since Kafka repeats keys, and with the schema id, the number of attempts and the time of redrive.
+headers as a list, since Kafka repeats keys, and with the schema id, the number of attempts, the time of redrive and the
+topic's id.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse import naming
-from lakehouse.batch import Positions
+from lakehouse.batch import PART, Batch, Positions
 from lakehouse.topic import Topic
-from spark.conditions import every, some
+from spark.conditions import some
+from spark.decision import Decision, digest
 from spark.decode import REASONS
 from spark.derive import published
 from spark.write import Target, with_properties
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyiceberg.schema import Schema
 
 CODES = {reason: code for code, reason in enumerate(REASONS, start=1)}
@@ -79,34 +81,54 @@ def schema() -> Schema:
         ("schema_id", number, "Registry id that the value names"),
         ("attempts", number, "How often decoding was tried"),
         ("redriven_timestamp", time, "When it became a row after all"),
+        ("topic_id", text, "Kafka's id of the topic"),
     )
     return assign_fresh_schema_ids(Schema(*columns))
 
 
-def new(decoded: DataFrame, namespace: str, table: str, topic: Topic, since: Positions, start: Positions) -> DataFrame:
-    """The records that have a reason, bytes intact, as the dead letters that the table lacks.
+def of_batch(decoded: DataFrame, namespace: str, topic: Topic, batch: Batch) -> DataFrame:
+    """The records of a batch that have a reason, bytes intact, as dead letters.
 
     Args:
-        decoded: the records of a batch, with headers.
-        namespace: of the table of dead letters.
-        table: its name.
-        topic: the topic's entry in lakehouse.yaml, with the table that lacks the records.
-        since: first offsets by partition of which the table has no letters at all. It may lack letters of earlier ones:
-            what was a row in a batch that was not published may be none now.
-        start: first offsets by partition of the batch.
+        decoded: the batch's records, with headers.
+        namespace: of the table that lacks the records.
+        topic: the topic's entry in lakehouse.yaml, with that table.
+        batch: where the records are from.
     """
     # Without that policy, what does not decode is skipped, and quarantine is all there is to keep.
     kept = F.col("__reason" if topic.errors == "log" else "__check").isNotNull()
-    records = decoded.filter(kept & ~F.col("__filtered"))
-    if since != start:
-        record = F.col("source_record")
-        there = decoded.sparkSession.table(naming.spark_table(namespace, table)).filter(record["topic"] == topic.topic)
-        # A topic that was made anew has the same offsets, but not at the same time.
-        there = there.select(*(record[name].alias(name) for name in ("partition", "offset", "timestamp")))
-        there = there.filter(_is_within(start, since))
-        same = [F.col(f"kafka_{name}").eqNullSafe(there[name]) for name in there.columns]
-        records = records.join(there, every(same), "left_anti")
-    return records.select(*_columns(namespace, topic))
+    return decoded.filter(kept & ~F.col("__filtered")).select(*_columns(namespace, topic, batch.topic_id))
+
+
+def decision(letters: DataFrame, batch: Batch) -> Decision:
+    """Which records of a batch a table of dead letters holds."""
+    record, landed = F.col("source_record"), F.col("redriven_timestamp").isNotNull()
+    row = (
+        letters.filter(_is_of(batch.topic_id, batch.start, batch.end))
+        .agg(
+            F.count(F.lit(1)).alias("count"),
+            digest(record["partition"], record["offset"], F.lit(True)).alias("digest"),
+            F.count_if(landed).alias("landed"),
+        )
+        .first()
+    )
+    return Decision(row["count"], row["digest"], row["landed"])
+
+
+def discard(spark: SparkSession, target: Target, batch: Batch) -> None:
+    """Delete the letters of a batch's offsets from a branch of their table."""
+    ranges = [(p, batch.start[p], end) for p, end in batch.end.items()]
+    offsets = spark.createDataFrame(ranges, "partition int, first long, after long").alias("offsets")
+    letter = f"branch_{target.branch}"
+    record = f"{letter}.source_record"
+    inside = (
+        (F.col(f"{letter}.topic_id") == batch.topic_id)
+        & (F.col(f"{record}.partition") == F.col("offsets.partition"))
+        & (F.col(f"{record}.offset") >= F.col("offsets.first"))
+        & (F.col(f"{record}.offset") < F.col("offsets.after"))
+    )
+    with with_properties(spark, replace(target, properties={PART: "delete"})):
+        offsets.mergeInto(target.path, inside).whenMatched().delete().merge()
 
 
 def append(letters: DataFrame, target: Target) -> None:
@@ -115,30 +137,41 @@ def append(letters: DataFrame, target: Target) -> None:
         letters.writeTo(target.path).append()
 
 
-def _is_within(start: Positions, end: Positions) -> Column:
-    """Whether `partition` and `offset` are from `start` (inclusive) to `end` (exclusive)."""
-    partition, offset = F.col("partition"), F.col("offset")
-    inside = [(partition == p) & (offset >= start[p]) & (offset < o) for p, o in end.items() if o > start[p]]
-    return some([F.lit(False), *inside])
+def _is_of(topic_id: str, start: Positions, end: Positions) -> Column:
+    """Whether a letter is of a topic, and of offsets from `start` (inclusive) to `end` (exclusive) by partition.
+
+    A topic that was made anew has the same offsets and another id.
+    """
+    record = F.col("source_record")
+    inside = [
+        (record["partition"] == p) & (record["offset"] >= start.get(p, 0)) & (record["offset"] < after)
+        for p, after in end.items()
+        if after > start.get(p, 0)
+    ]
+    return (F.col("topic_id") == topic_id) & some([F.lit(False), *inside])
 
 
-def waiting(spark: SparkSession, namespace: str, table: str, snapshot_id: int, topic: Topic) -> DataFrame:
-    """The dead letters of one snapshot that are no rows yet, as spark.records reads records."""
+def waiting(spark: SparkSession, namespace: str, table: str, snapshot_id: int, position: Batch) -> DataFrame:
+    """The dead letters of one snapshot that are no rows yet, as spark.records reads records.
+
+    Args:
+        spark: the session.
+        namespace: the table's.
+        table: the name of the table of dead letters.
+        snapshot_id: the snapshot.
+        position: the newest batch of the table that lacks the records. Letters of later offsets are of a batch that was
+            not published: the next run decides about their records anew.
+    """
     letters = published(spark, namespace, table, snapshot_id, {}).filter(F.col("redriven_timestamp").isNull())
-    record = letters.filter(F.col("source_record.topic") == topic.topic).select("source_record.*")
+    record = letters.filter(_is_of(position.topic_id, {}, position.end)).select("source_record.*")
     codes = F.when(F.col("timestamp_type") == "CreateTime", 0).when(F.col("timestamp_type") == "LogAppendTime", 1)
     return record.withColumn("timestampType", codes)
 
 
-def between(
-    spark: SparkSession, namespace: str, table: str, topic: Topic, since: Positions, upto: Positions
-) -> pa.Table:
-    """The dead letters of offsets from `since` (inclusive) to `upto` (exclusive) by partition, in order, brought to
-    this process."""
-    letters = spark.table(naming.spark_table(namespace, table)).filter(F.col("source_record.topic") == topic.topic)
-    partition, offset = F.col("source_record.partition"), F.col("source_record.offset")
-    inside = [(partition == p) & offset.between(since.get(p, 0), upto[p] - 1) for p in upto]
-    return letters.filter(some([F.lit(False), *inside])).orderBy(partition, offset).toArrow()
+def between(letters: DataFrame, topic_id: str, since: Positions, upto: Positions) -> DataFrame:
+    """The dead letters of a topic's offsets from `since` (inclusive) to `upto` (exclusive) by partition, in order."""
+    found = letters.filter(_is_of(topic_id, since, upto))
+    return found.orderBy("source_record.partition", "source_record.offset")
 
 
 def places(letters: DataFrame) -> DataFrame:
@@ -147,33 +180,43 @@ def places(letters: DataFrame) -> DataFrame:
     return letters.select(record["partition"].alias("kafka_partition"), record["offset"].alias("kafka_offset"))
 
 
-def first_offsets(decoded: DataFrame) -> dict[int, int]:
-    """The first offset by partition of records that decode."""
-    good = decoded.filter(F.col("__reason").isNull())
-    first = good.groupBy(F.col("kafka_partition").alias("p")).agg(F.min("kafka_offset").alias("o"))
+def tried(decoded: DataFrame) -> DataFrame:
+    """Decide which letters decode now, once: by `kafka_partition` and `kafka_offset`, whether each has `landed`.
+
+    The answer is held: asked again, Spark would decode again. Where it was lost, Spark stops.
+    """
+    landed = F.col("__reason").isNull().alias("landed")
+    return decoded.select("kafka_partition", "kafka_offset", landed).localCheckpoint()
+
+
+def first_offsets(tried: DataFrame) -> dict[int, int]:
+    """The first offset by partition of letters that decode."""
+    first = tried.filter("landed").groupBy(F.col("kafka_partition").alias("p")).agg(F.min("kafka_offset").alias("o"))
     return {row["p"]: row["o"] for row in first.collect()}
 
 
-def tally(decoded: DataFrame) -> tuple[int, int]:
-    """How many records there are, and how many of them decode."""
-    row = decoded.agg(F.count(F.lit(1)).alias("all"), F.count_if(F.col("__reason").isNull()).alias("good")).first()
-    return row["all"], row["good"]
+def staying(tried: DataFrame) -> tuple[int, Decision]:
+    """How many letters there are, and which of them do not decode."""
+    stays = ~F.col("landed")
+    places = digest(F.col("kafka_partition"), F.col("kafka_offset"), stays)
+    row = tried.agg(F.count(F.lit(1)).alias("all"), F.count_if(stays).alias("n"), places.alias("digest")).first()
+    return row["all"], Decision(row["n"], row["digest"])
 
 
-def mark(decoded: DataFrame, namespace: str, table: str, topic: Topic) -> None:
-    """Note one more attempt at each letter, and for those that decode, that they are rows now."""
-    tried = decoded.select("kafka_partition", "kafka_offset", F.col("__reason").isNull().alias("landed")).alias("tried")
+def mark(tried: DataFrame, namespace: str, table: str, topic_id: str) -> None:
+    """Note one more attempt at each letter, and for those that landed, that they are rows now."""
     letter = naming.spark_identifier(table)
     record = f"{letter}.`source_record`"
     same = (
-        (F.col(f"{record}.topic") == F.lit(topic.topic))
+        (F.col(f"{letter}.topic_id") == topic_id)
         & (F.col(f"{record}.partition") == F.col("tried.kafka_partition"))
         & (F.col(f"{record}.offset") == F.col("tried.kafka_offset"))
         & F.col(f"{letter}.redriven_timestamp").isNull()
     )
     attempts = F.col(f"{letter}.attempts") + 1
     (
-        tried.mergeInto(naming.spark_table(namespace, table), same)
+        tried.alias("tried")
+        .mergeInto(naming.spark_table(namespace, table), same)
         .whenMatched(F.col("tried.landed"))
         .update({"attempts": attempts, "redriven_timestamp": F.current_timestamp()})
         .whenMatched()
@@ -182,7 +225,7 @@ def mark(decoded: DataFrame, namespace: str, table: str, topic: Topic) -> None:
     )
 
 
-def _columns(namespace: str, topic: Topic) -> list[Column]:
+def _columns(namespace: str, topic: Topic, topic_id: str) -> list[Column]:
     reason = F.col("__reason")
     record = F.struct(
         F.lit(topic.topic).alias("topic"),
@@ -213,6 +256,7 @@ def _columns(namespace: str, topic: Topic) -> list[Column]:
         F.when(framed, named).alias("schema_id"),
         F.lit(1).alias("attempts"),
         F.lit(None).cast("timestamp").alias("redriven_timestamp"),
+        F.lit(topic_id).alias("topic_id"),
     ]
 
 

@@ -352,17 +352,21 @@ def first_faults(decoded: DataFrame, limit: int = 5) -> list[tuple[int, int, str
     return [(row["kafka_partition"], row["kafka_offset"], REASONS[row["__reason"]]) for row in rows]
 
 
-def foreign_schema_ids(decoded: DataFrame, most: int, known: Collection[int] = ()) -> list[int]:
-    """The schema ids of records whose reason is `unknown_schema`, those of the most records first.
+def foreign_schema_ids(
+    decoded: DataFrame, most: int, known: Collection[int] = (), side: Literal["key", "value"] = "value"
+) -> list[int]:
+    """The schema ids of records whose reason is that one side is of an unknown schema, those of the most records first.
 
     Args:
         decoded: records as `decode` answers them.
         most: how many ids to return. Whoever produces chooses ids, so that there may be as many as records.
         known: ids to leave out.
+        side: the side of the records. A key that is not of its format is one of an unknown schema, too.
     """
-    value = F.col("__value")
-    unknown = decoded.filter((F.col("__reason") == "unknown_schema") & ~_names_one_of(known, value))
-    counted = unknown.groupBy(F.substring(value, 2, 4).alias("frame")).count()
+    data, reason = F.col(f"__{side}"), {"key": "bad_key", "value": "unknown_schema"}[side]
+    framed = (F.octet_length(data) > FRAME_BYTES) & (F.substring(data, 1, 1) == F.lit(b"\x00"))
+    unknown = decoded.filter((F.col("__reason") == reason) & framed & ~_names_one_of(known, data))
+    counted = unknown.groupBy(F.substring(data, 2, 4).alias("frame")).count()
     # The frame makes the choice among equals, and so the decision about a record, the same each time.
     first = counted.orderBy(F.col("count").desc(), "frame").limit(most).select("frame")
     return [int.from_bytes(row["frame"], "big") for row in first.collect()]

@@ -28,16 +28,20 @@ def published(spark: SparkSession, namespace: str, table: str, snapshot_id: int,
 
 def rows_of_touched_groups(source: DataFrame, new: DataFrame, group_by: tuple[str, ...]) -> DataFrame:
     """All rows of each group in which at least one row is new."""
-    touched = new.select(*[F.col(c).alias(f"touched_{c}") for c in group_by]).distinct()
+    column = {c: F.col(naming.spark_identifier(c)) for c in group_by}
+    touched = new.select(*[column[c].alias(f"touched_{c}") for c in group_by]).distinct()
     # The span of what is touched prunes files by their statistics before any row is compared.
     types = {field.name: field.dataType for field in new.schema if isinstance(field.dataType, SPANNED)}
-    spans = [F.struct(bound(F.min(c), types[c]), bound(F.max(c), types[c])) for c in group_by if c in types]
+    spans = [
+        F.struct(bound(F.min(column[c]), types[c]), bound(F.max(column[c]), types[c])) for c in group_by if c in types
+    ]
     _, *found = new.agg(F.count(F.lit(1)), *spans).first()
-    for column, (low, high) in zip([c for c in group_by if c in types], found, strict=True):
+    for name, (low, high) in zip([c for c in group_by if c in types], found, strict=True):
         if low is not None:
-            ends = (literal(value, types[column]) for value in (low, high))
-            source = source.filter(F.col(column).isNull() | F.col(column).between(*ends))
-    same_group = reduce(lambda a, b: a & b, [F.col(c).eqNullSafe(F.col(f"touched_{c}")) for c in group_by])
+            ends = (literal(value, types[name]) for value in (low, high))
+            source = source.filter(column[name].isNull() | column[name].between(*ends))
+    pairs = [(column[c], F.col(naming.spark_identifier(f"touched_{c}"))) for c in group_by]
+    same_group = reduce(lambda a, b: a & b, [ours.eqNullSafe(theirs) for ours, theirs in pairs])
     return source.join(touched, same_group, "leftsemi")
 
 

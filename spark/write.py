@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -15,21 +15,42 @@ from lakehouse.batch import PART
 from lakehouse.counts import Counts
 from lakehouse.errors import Unreachable
 from spark import merge
+from spark.decision import Decision, digest
 from spark.decode import Mode
 
 
 @dataclass(frozen=True)
 class Written:
     """What was written. Of the dead letters, `unknown_schema` have a schema id that is not among the writers that were
-    given, and `quarantined` fail a check."""
+    given, `bad_key` a key that does not decode, and `quarantined` fail a check. `dead_digest` says which records they
+    all are, and `check_digest` which of them fail a check."""
 
     counts: Counts
     unknown_schema: int = 0
     quarantined: int = 0
+    bad_key: int = 0
+    dead_digest: int = 0
+    check_digest: int = 0
 
     def __add__(self, other: Written) -> Written:
-        unknown, quarantined = self.unknown_schema + other.unknown_schema, self.quarantined + other.quarantined
-        return Written(self.counts + other.counts, unknown, quarantined)
+        return Written(
+            self.counts + other.counts,
+            self.unknown_schema + other.unknown_schema,
+            self.quarantined + other.quarantined,
+            self.bad_key + other.bad_key,
+            self.dead_digest ^ other.dead_digest,
+            self.check_digest ^ other.check_digest,
+        )
+
+    @property
+    def dead(self) -> Decision:
+        """Which records are dead letters."""
+        return Decision(self.counts.dead_letters, self.dead_digest)
+
+    @property
+    def failing(self) -> Decision:
+        """Which of them fail a check."""
+        return Decision(self.quarantined, self.check_digest)
 
 
 @dataclass(frozen=True)
@@ -137,7 +158,13 @@ def _one_a_key(good: DataFrame, key: tuple[str, ...], choose: Callable[[Column, 
     # can one batch hold a key from two; the rest of the order then makes the choice the same in every run.
     order = F.struct("kafka_offset", "kafka_timestamp", "kafka_partition")
     columns = [c for c in good.columns if c == "__tombstone" or c not in key and not c.startswith("__")]
-    return good.groupBy(*key).agg(choose(F.struct(*columns), order).alias("chosen")).select(*key, "chosen.*")
+    chosen = choose(F.struct(*_quoted(columns)), order).alias("chosen")
+    return good.groupBy(*_quoted(key)).agg(chosen).select(*_quoted(key), "chosen.*")
+
+
+def _quoted(columns: Iterable[str]) -> list[Column]:
+    """Columns by names that may have points in them."""
+    return [F.col(naming.spark_identifier(name)) for name in columns]
 
 
 def _reported(observation: Observation) -> Mapping[str, int]:
@@ -152,21 +179,26 @@ def _reported(observation: Observation) -> Mapping[str, int]:
 
 def _written(observed: Mapping[str, int], **outcomes: int) -> Written:
     own = {name: observed[name] for name in ("consumed", "dead_letters", "filtered")}
-    return Written(Counts(**own, **outcomes), observed["unknown_schema"], observed["quarantined"])
+    apart = (observed[name] for name in ("unknown_schema", "quarantined", "bad_key", "dead_digest", "check_digest"))
+    return Written(Counts(**own, **outcomes), *apart)
 
 
 def _observe(decoded: DataFrame) -> tuple[Observation, DataFrame]:
     """The good records, with counts taken while all pass by. It also keeps Spark from decoding twice, to filter and to
     write."""
     observation = Observation()
-    dead = F.col("__reason").isNotNull()
+    dead, failing = F.col("__reason").isNotNull(), F.col("__check").isNotNull()
+    place = F.col("kafka_partition"), F.col("kafka_offset")
     observed = decoded.observe(
         observation,
         F.count(F.lit(1)).alias("consumed"),
         F.count_if(dead).alias("dead_letters"),
         F.count_if("__filtered").alias("filtered"),
         F.count_if(F.col("__reason") == "unknown_schema").alias("unknown_schema"),
-        F.count_if(F.col("__check").isNotNull()).alias("quarantined"),
+        F.count_if(failing).alias("quarantined"),
+        F.count_if(F.col("__reason") == "bad_key").alias("bad_key"),
+        digest(*place, dead).alias("dead_digest"),
+        digest(*place, failing).alias("check_digest"),
     )
     return observation, observed.filter(~dead & ~F.col("__filtered"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -21,7 +21,8 @@ VERSIONS = re.compile(r"/subjects/([^/]+)/versions")
 class RegistryServer(ThreadingHTTPServer):
     """Answers as Confluent's registry does (its API reference), from what `add` was given.
 
-    `requests` are the paths that were asked for; `status` makes every answer that error.
+    `requests` are the paths that were asked for; `status` makes every answer that error; `after` is called with a path
+    after its answer was composed.
     """
 
     daemon_threads = True
@@ -30,6 +31,7 @@ class RegistryServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.requests: list[str] = []
         self.status = 200
+        self.after: Callable[[str], None] = lambda path: None
         self.schemas: dict[int, dict[str, Any]] = {}
         self.subjects: dict[str, list[int]] = {}
 
@@ -87,6 +89,7 @@ class _Handler(BaseHTTPRequestHandler):
         path = urlsplit(self.path).path
         self.server.requests.append(path)
         answer = self.server.answer(path)
+        self.server.after(path)
         status = 404 if answer is None and self.server.status == 200 else self.server.status
         if status != 200:
             answer = {"error_code": status * 100 + 3, "message": "as the test asked"}

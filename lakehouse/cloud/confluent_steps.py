@@ -8,6 +8,7 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
+from lakehouse.bookmark import TOPIC as BOOKMARKS
 from lakehouse.cloud.confluent.access import AccountStep, AclsStep, Role, RolesStep
 from lakehouse.cloud.confluent.flink import ComputePoolStep, FlinkTopicStep, StatementStep, table_made
 from lakehouse.cloud.confluent.foundation import ClusterStep, EnvironmentStep, SchemaRegistryStep
@@ -199,11 +200,15 @@ class _Declared:
             yield Role("DeveloperRead", f"{{kafka}}/group={group}")
         yield Role("DeveloperRead", "{registry}/subject=*")
         derived = [each for each in self.topics if isinstance(each.source, Derived)]
-        letters = [each.dead_letter_topic for each in self.topics if each.dead_letter_topic]
-        for topic in [*(each.topic for each in derived), *letters]:
+        for topic in self.written:
             yield Role("DeveloperWrite", f"{{kafka}}/topic={topic}")
-        if derived or letters:
+            # To see what was produced before.
+            yield Role("DeveloperRead", f"{{kafka}}/topic={topic}")
+        if self.written:
             yield Role("DeveloperWrite", f"{{kafka}}/transactional-id={OWN}")
+            # It is made by whoever writes the first bookmark.
+            for role in ("DeveloperManage", "DeveloperRead", "DeveloperWrite"):
+                yield Role(role, f"{{kafka}}/topic={BOOKMARKS}")
         for topic in derived:
             for side in ("key", "value"):
                 yield Role("DeveloperWrite", f"{{registry}}/subject={topic.subject(side)}")
@@ -221,7 +226,10 @@ class _Declared:
                 *(("WRITE", "TOPIC", each.topic) for each in self.generated),
             ],
             # No role below an administrator's has it.
-            "spark": [("DESCRIBE", "CLUSTER", "kafka-cluster")],
+            "spark": [
+                ("DESCRIBE", "CLUSTER", "kafka-cluster"),
+                *(("DESCRIBE_CONFIGS", "TOPIC", topic) for topic in self.written),
+            ],
         }
         return {purpose: tuple(dict.fromkeys(each)) for purpose, each in allowed.items() if each}
 
@@ -245,10 +253,15 @@ class _Declared:
 
     @cached_property
     def dead_letters(self) -> dict[str, Topic]:
-        """By topic that dead letters go to, and that is not declared: the first entry that has it."""
-        declared = {each.topic for each in self.topics}
-        named = {each.dead_letter_topic: each for each in reversed(self.topics) if each.dead_letter_topic}
-        return {name: each for name, each in named.items() if name not in declared}
+        """By topic that dead letters go to: the first entry that has it."""
+        return {each.dead_letter_topic: each for each in reversed(self.topics) if each.dead_letter_topic}
+
+    @cached_property
+    def written(self) -> list[str]:
+        """The topics that Spark's account produces to: those that it derives, and those of dead letters."""
+        derived = [each.topic for each in self.topics if isinstance(each.source, Derived)]
+        letters = [each.dead_letter_topic for each in (*self.topics, *self.config.routes.values())]
+        return [name for name in dict.fromkeys([*derived, *letters]) if name]
 
     @cached_property
     def purposes(self) -> list[str]:

@@ -132,6 +132,30 @@ def resume(topic: str, where: str, reason: str) -> None:
         echo(f"partition {partition}: was at {position.start[partition]:,}, goes on at {offset:,}")
 
 
+@click.command(short_help="Decide where a derived topic goes on in its source.")
+@click.argument("topic")
+@click.option("--at", "where", required=True, metavar="POSITION", help="earliest, latest, a time, or 0:12,1:40.")
+@click.option("--reason", required=True, help="Why; it is kept with the bookmark.")
+@click.option("--dead-letters", is_flag=True, help="Of the topic's dead letters, in its 'dead_letter_topic'.")
+def bookmark(topic: str, where: str, reason: str, dead_letters: bool) -> None:
+    """Decide from which of its source's records on TOPIC is derived, after that stopped because it was unclear.
+
+    What is before the position counts as derived. With --dead-letters it is about the topic's dead letters: from which
+    records on they are produced to its 'dead_letter_topic'.
+    """
+    from assets.bookmarks import decide
+    from assets.ingestion import Systems
+    from lakehouse import config
+    from lakehouse.systems import connected
+
+    declared = config.load()
+    with connected(declared) as r:
+        systems = Systems(r.kafka, r.schema_registry, r.spark, r.catalog)
+        offsets = decide(declared, declared.topic(topic), systems, where, reason, letters=dead_letters)
+    for partition, offset in sorted(offsets.items()):
+        echo(f"partition {partition}: goes on at {offset:,}")
+
+
 @click.command(short_help="Compact, expire and clean up tables.")
 @click.argument("topics", nargs=-1)
 def maintain(topics: tuple[str, ...]) -> None:

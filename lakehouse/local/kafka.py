@@ -15,7 +15,8 @@ from lakehouse.local.credentials import Credentials
 from lakehouse.local.home import Home, write_atomically
 from lakehouse.local.java import class_path, java
 from lakehouse.local.process import Server, run_tool
-from resources.kafka import Kafka, jaas_config
+from resources.jaas import jaas_config
+from resources.kafka import Kafka
 
 USER, MECHANISM = "lakehouse", "SCRAM-SHA-512"
 """How clients log in where the broker asks them to. A listener in the broker's place does not learn the password."""

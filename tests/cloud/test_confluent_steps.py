@@ -102,6 +102,8 @@ def test_roles_are_as_narrow_as_they_can_be(lake: Lake):
             ("DeveloperRead", "subject=*"),
             ("DeveloperWrite", "topic=flagged"),
             ("DeveloperWrite", "topic=orders.dead"),
+            ("DeveloperRead", "topic=orders.dead"),
+            *((role, "topic=lakehouse.bookmarks") for role in ("DeveloperManage", "DeveloperRead", "DeveloperWrite")),
             ("DeveloperWrite", "transactional-id=lakehouse*"),
             ("DeveloperWrite", "subject=flagged-key"),
             ("DeveloperWrite", "subject=flagged-value"),
@@ -119,6 +121,7 @@ def test_roles_are_as_narrow_as_they_can_be(lake: Lake):
         (of(lake, "app_connector"), "WRITE", "TOPIC", "stock_trades"),
         (of(lake, "app_connector"), "DESCRIBE", "CLUSTER", "kafka-cluster"),
         (of(lake, "spark"), "DESCRIBE", "CLUSTER", "kafka-cluster"),
+        *((of(lake, "spark"), "DESCRIBE_CONFIGS", "TOPIC", topic) for topic in ("flagged", "orders.dead")),
     }
 
 

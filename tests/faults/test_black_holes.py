@@ -108,7 +108,7 @@ def test_nothing_waits_for_ever_for_a_system_that_never_answers(hole, tmp_path):
     holder, locked = locked_catalog(tmp_path)
     work = {
         "Kafka": lambda: Kafka(bootstrap_servers=hole).cluster_id(),
-        "schema registry": lambda: SchemaRegistry(url=url).latest("trades-value"),
+        "schema registry": lambda: SchemaRegistry(url=url).versions("trades-value"),
         "Spark Connect": lambda: Spark(remote=f"sc://{hole}", stall_seconds=5).apart().session({}),
         "Glue": lambda: Glue(region="eu-west-1", catalog_id="1").registration("trading", "trades"),
         "Glue as the catalog": lambda: Catalog(type="glue", warehouse="s3://l/w").load("trading", "trades"),

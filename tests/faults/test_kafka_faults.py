@@ -18,6 +18,7 @@ from assets.stream import Stream as Running
 from lakehouse.errors import UnclearState
 from lakehouse.local import process
 from lakehouse.local import stack as local_stack
+from resources.transactions import settle
 from spark import write
 
 
@@ -48,7 +49,7 @@ def transaction(stream, numbers, commit, ago_ms=0):
 
 def settled(stream):
     """Wait until transaction markers are written: they come after the producer's answer."""
-    stream.resources.kafka._settle(stream.name)
+    settle(stream.resources.kafka, stream.name)
 
 
 def test_a_broker_that_dies_while_it_is_read(stack, resources, monkeypatch):

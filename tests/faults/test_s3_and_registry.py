@@ -89,7 +89,7 @@ def test_a_registry_that_was_restored_with_other_schemas_stops_until_somebody_de
     published = stream.rows()
     restored = json.dumps({**json.loads(TRADES), "doc": "The same id, another schema"})
     version = {"subject": f"{stream.name}-value", "version": 1, "id": stream.schema(), "schema": restored}
-    stream.registry.inject(Fault("answer", "GET .*versions/(1|latest)", 1_000, 200, json.dumps(version).encode()))
+    stream.registry.inject(Fault("answer", "GET .*versions/1", 1_000, 200, json.dumps(version).encode()))
 
     with pytest.raises(UnclearState, match=f"another schema of id {version['id']} .* `lakehouse resume`"):
         stream.ingest()

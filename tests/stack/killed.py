@@ -15,7 +15,6 @@ from lakehouse.config import load
 from lakehouse.topic import Derived
 from resources.build import build_resources
 from resources.catalog import Catalog
-from resources.kafka import Kafka
 from spark import write
 
 
@@ -44,9 +43,12 @@ def around(owner: object, name: str, point: str, wanted: str) -> None:
 class Producer(confluent_kafka.Producer):
     """One whose messages are all on the broker by the time it is asked to commit."""
 
-    def send_offsets_to_transaction(self, *args):
-        super().send_offsets_to_transaction(*args)
+    def commit_transaction(self, *args):
         self.flush()
+        self.commit(*args)
+
+    def commit(self, *args):
+        super().commit_transaction(*args)
 
 
 def main(point: str, config_file: str, name: str) -> None:
@@ -57,9 +59,9 @@ def main(point: str, config_file: str, name: str) -> None:
     around(ingestion._Run, "_keep_dead_letters", "dead letters", point)
     around(Catalog, "publish", "publish", point)
     around(Catalog, "drop_staging", "cleanup", point)
-    around(Kafka, "transaction", "transaction", point)
+    around(derivation, "commit", "transaction", point)
     confluent_kafka.Producer = Producer
-    around(Producer, "commit_transaction", "commit", point)
+    around(Producer, "commit", "commit", point)
     with dg.build_resources(build_resources(config, "local")) as r:
         systems = ingestion.Systems(r.kafka, r.schema_registry, r.spark, r.catalog)
         if isinstance(topic.source, Derived):

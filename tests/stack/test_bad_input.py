@@ -2,12 +2,17 @@
 
 import json
 
+import dagster as dg
 import pytest
-from support import TRADES, Stream, consume, framed, registry, trade
+from confluent_kafka.admin import NewTopic
+from support import TRADES, Stream, admin, consume, framed, registry, trade
 
 from assets import codecs
+from assets.iceberg import table_asset
 from assets.mirror import mirror
+from lakehouse.config import PROJECT, load
 from lakehouse.errors import DoesNotFit
+from resources.build import build_resources
 from spark.decode import AvroCodec
 
 
@@ -98,10 +103,13 @@ def test_dead_letters_are_in_their_topic_once(resources):
     stream.topic = stream.topic.model_copy(update={"dead_letter_topic": letters})
     stream.produce_trades(range(3))
     stream.produce([{"key": b"k", "value": b"bad 1", "headers": [("h", b"\xff"), ("n", None)]}, {"value": b"bad 2"}])
-    stream.ingest()
+    for mirrored in (2, 0):
+        stream.ingest()
+        assert mirror(stream.namespace, stream.topic, stream.systems) == mirrored
     stream.produce([{"key": None, "value": b"bad 3"}])
-    stream.ingest()
-    assert mirror(stream.namespace, stream.topic, stream.systems) == 0
+    for mirrored in (1, 0):
+        stream.ingest()
+        assert mirror(stream.namespace, stream.topic, stream.systems) == mirrored
 
     found = consume(letters, stream.topic.partitions)
     assert sorted((m.key, m.value) for m in found if m.key) == [(b"k", b"bad 1")]
@@ -110,3 +118,38 @@ def test_dead_letters_are_in_their_topic_once(resources):
     assert (headers["h"], headers["n"]) == (b"\xff", None)
     assert headers["lakehouse.error_reason"] == b"not_framed"
     assert (headers["lakehouse.partition"], headers["lakehouse.offset"]) == (b"0", b"3")
+
+
+def test_a_letter_topic_that_is_too_small_gets_the_letter_without_its_value(resources):
+    stream = Stream(resources, partitions=1)
+    letters = f"{stream.name}.letters"
+    stream.topic = stream.topic.model_copy(update={"dead_letter_topic": letters})
+    admin().create_topics([NewTopic(letters, 1, config={"max.message.bytes": "5000"})])[letters].result()
+    stream.schema()
+    stream.produce(
+        [{"value": b"bad 1"}, {"key": b"k", "value": b"x" * 6_000}, {"key": b"y" * 6_000, "value": b"bad 3"}]
+    )
+    stream.ingest()
+
+    assert mirror(stream.namespace, stream.topic, stream.systems) == 3
+
+    found = consume(letters, 1)
+    assert [(m.key, m.value) for m in found] == [(None, b"bad 1"), (b"k", None), (None, None)]
+    left_out = [dict(m.headers).get("lakehouse.value_left_out") for m in found]
+    assert left_out == [None, b"6000", b"5"]
+    assert [len(letter["value"]) for letter in stream.dead_letters()] == [5, 6_000, 5]
+
+
+def test_a_letter_topic_that_takes_nothing_fails_a_check_and_no_run(resources):
+    stream = Stream(resources, partitions=1)
+    stream.topic = stream.topic.model_copy(update={"dead_letter_topic": "no name of a topic"})
+    stream.schema()
+    stream.produce([{"value": b"bad 1"}])
+    asset = table_asset(stream.config, stream.topic)
+
+    done = dg.materialize([asset], resources=build_resources(load(PROJECT / "lakehouse.yaml"), "local"))
+
+    assert done.success
+    checks = {check.check_name: check.passed for check in done.get_asset_check_evaluations()}
+    assert checks == {"conservation": True, "key_not_null": True, "dead_letter_topic": False}
+    assert len(stream.dead_letters()) == 1

@@ -1,6 +1,13 @@
 """What does not decode keeps its bytes; the rest goes on."""
 
+from dataclasses import replace
+
+import pytest
 from support import CHEAP, TRADES, Stream, framed, recreate, trade, with_checks
+
+from assets.letters import may_hold
+from assets.replay import Redriven, redrive
+from lakehouse.errors import UnclearState
 
 
 def as_letters(messages):
@@ -109,6 +116,62 @@ def test_what_was_a_row_before_a_crash_and_is_none_now_is_set_aside_once(resourc
     assert sorted(rows + letters) == sorted((m.partition, m.offset) for m in stream.messages())
 
 
+def test_what_was_a_dead_letter_before_a_crash_and_is_a_row_now_is_none_any_more(resources, tmp_path):
+    stream = Stream(resources, partitions=1)
+    as_declared = stream.topic
+    stream.produce_trades(range(3))
+    stream.ingest()
+    stream.produce_trades(range(40, 60))
+    stream.produce([{"value": b"bad 1"}])
+    stream.settings |= {"checks": CHEAP}
+    stream.die("after dead letters", tmp_path)
+    before = len(stream.dead_letters())
+    stream.topic = as_declared
+    assert redrive(stream.namespace, stream.topic, stream.systems) == Redriven(0, 0)
+
+    [published] = stream.ingest()
+
+    assert before > published.counts.dead_letters == 1
+    assert [letter["value"] for letter in stream.dead_letters()] == [b"bad 1"]
+    assert [row["kafka_offset"] for row in stream.rows()] == list(range(23))
+
+
+def test_a_table_that_starts_over_has_its_dead_letters_again(resources):
+    stream = Stream(resources, partitions=1, settings={"errors": "skip"})
+    stream.produce_trades(range(40, 60))
+    stream.produce([{"value": b"bad 1"}])
+    as_declared = stream.topic
+    stream.topic = with_checks(as_declared, CHEAP)
+    stream.ingest()
+    quarantined = [letter["kafka_offset"] for letter in stream.dead_letters()]
+    stream.topic = as_declared
+    landed = redrive(stream.namespace, stream.topic, stream.systems).landed
+    assert landed == len(quarantined) > 0
+    resources.catalog.iceberg().drop_table((stream.namespace, stream.topic.table))
+
+    stream.topic = with_checks(as_declared, CHEAP).model_copy(update={"errors": "log"})
+    stream.ingest()
+
+    letters = stream.dead_letters()
+    assert [letter["kafka_offset"] for letter in letters] == [*quarantined, 20]
+    assert {letter["redriven_timestamp"] for letter in letters} == {None}
+    assert len(stream.rows()) == 20 - landed
+
+
+def test_a_check_that_decides_again_each_time_stops_the_batch(resources):
+    stream = Stream(resources, partitions=1)
+    stream.produce_trades(range(3))
+    stream.ingest()
+    by_chance = {"chance": {"type": "expression", "sql": "rand() < 0.5", "severity": "quarantine"}}
+    stream.topic = with_checks(stream.topic, by_chance)
+    stream.produce_trades(range(3, 103))
+
+    with pytest.raises(UnclearState, match="Nothing of the batch was published"):
+        stream.ingest()
+
+    assert (len(stream.rows()), stream.dead_letters()) == (3, [])
+
+
 def test_a_retry_in_smaller_batches_sets_nothing_aside_twice(resources, tmp_path):
     stream = Stream(resources, partitions=1)
     stream.schema()
@@ -116,9 +179,14 @@ def test_a_retry_in_smaller_batches_sets_nothing_aside_twice(resources, tmp_path
     stream.die("after dead letters", tmp_path)
     stream.topic = stream.topic.model_copy(update={"max_records_per_batch": 4})
 
-    assert [published.counts.dead_letters for published in stream.ingest()] == [4, 4, 2]
+    batches = [published.batch for published in stream.ingest()]
 
+    assert [batch.offsets for batch in batches] == [4, 4, 2]
     assert [letter["kafka_offset"] for letter in stream.dead_letters()] == list(range(10))
+    # Of a batch behind all letters, the table is not even read.
+    behind = replace(batches[-1], start={0: 10}, end={0: 20})
+    table = stream.table(f"{stream.topic.table}__dead_letters")
+    assert (may_hold(table, batches[0]), may_hold(table, behind)) == (True, False)
 
 
 def test_a_recreated_topic_has_dead_letters_of_its_own(resources):

@@ -9,6 +9,7 @@ from totals import Totals
 
 from assets.derivation import derive
 from assets.replay import redrive
+from resources import transactions
 
 
 def test_totals_equal_sums_made_apart_from_spark(resources):
@@ -94,6 +95,21 @@ def test_groups_of_rows_that_come_back_from_quarantine_are_computed_again(resour
     redrive(totals.trades.namespace, totals.trades.topic, totals.trades.systems)
     assert totals.run() > 0
     assert totals.rows() == totals.expected()
+
+
+def test_groups_are_divided_among_transactions_of_bounded_size(resources, monkeypatch):
+    monkeypatch.setattr(transactions, "MOST_MESSAGES", 5)
+    totals = Totals(resources)
+    totals.produce(range(400), 1_790_000_000_000)
+
+    produced = totals.run()
+
+    assert totals.rows() == totals.expected()
+    ends = resources.kafka.offsets([totals.totals.name])[totals.totals.name]
+    # Each transaction leaves a marker in each partition that it wrote to.
+    markers = sum(found.end for found in ends.values()) - produced
+    assert produced > 10 and markers >= produced / 5
+    assert totals.run() == 0
 
 
 @pytest.mark.parametrize("point", ["before transaction", "before commit", "after commit"])

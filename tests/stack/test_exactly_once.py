@@ -12,6 +12,7 @@ from lakehouse.errors import CommitConflict, UnclearState, Unreachable
 from resources.kafka import Kafka
 from resources.schema_registry import SchemaRegistry
 from resources.spark import Spark
+from resources.transactions import settle
 
 POINTS = ["before stage", "during stage", "after stage", "before publish", "after publish"]
 KILLS = [*(("append", point) for point in POINTS), ("upsert", "during stage"), ("upsert", "after publish")]
@@ -243,7 +244,7 @@ def test_aborted_records_never_show_and_open_ones_wait(resources):
     assert [row["quantity"] for row in stream.rows()] == [trade(2)["quantity"]]
 
     still_open.commit_transaction()
-    resources.kafka._settle(stream.name)
+    settle(resources.kafka, stream.name)
     stream.ingest()
     assert [row["quantity"] for row in stream.rows()] == [trade(n)["quantity"] for n in (2, 3, 4)]
     assert stream.rows() == stream.expected_rows()

@@ -181,3 +181,24 @@ def test_schemas_of_other_subjects_that_are_no_table_do_not_stop_a_topic(asked):
 
     assert (published.counts.rows, published.counts.dead_letters) == (1, len(bad))
     assert {letter["error_reason"] for letter in stream.dead_letters()} == {"unknown_schema"}
+
+
+def test_keys_of_a_schema_under_another_subject_are_read(asked):
+    key = '{"type": "record", "name": "Key", "fields": [{"name": "userid", "type": "string"}]}'
+    stream = asked(mode="upsert", key_format="avro")
+    stream.registry.add(5, key, f"{stream.name}-key")
+    elsewhere = json.dumps({**json.loads(key), "doc": "The same, registered elsewhere"})
+    stream.registry.add(6, elsewhere)
+    users = {5: "own", 6: "foreign", 7: "unknown"}
+    stream.produce(
+        [
+            {"key": framed(id_, key, {"userid": user}), "value": framed(OWN, TRADES, trade(id_, userid=user))}
+            for id_, user in users.items()
+        ]
+        + [{"key": framed(6, elsewhere, {"userid": "own"}), "value": None}]
+    )
+
+    stream.ingest()
+
+    assert [row["userid"] for row in stream.rows()] == ["foreign"]
+    assert [letter["error_reason"] for letter in stream.dead_letters()] == ["bad_key"]

@@ -180,6 +180,22 @@ def test_a_recursive_schema_is_refused(resources):
         stream.ingest()
 
 
+@pytest.mark.parametrize("mode", ["upsert", "dedup"])
+def test_a_property_with_a_point_in_its_name_is_a_key_like_any_other(resources, mode):
+    stream = Stream(resources, partitions=1, settings={"key": ["http.method"], "mode": mode, "key_format": "string"})
+    schema = {"properties": {"http.method": {"type": "string"}, "http.status": {"type": "integer"}}}
+    schema = json.dumps({"type": "object", **schema})
+    stream.topic = stream.topic.model_copy(update={"value_format": "json", "value_schema": schema})
+    for status in (200, 404):
+        value = json.dumps({"http.method": "GET", "http.status": status}).encode()
+        stream.produce([{"key": b"GET", "value": value}])
+        stream.ingest()
+
+    assert [(row["http.method"], row["http.status"]) for row in stream.rows()] == [
+        ("GET", 404 if mode == "upsert" else 200)
+    ]
+
+
 def test_json_without_a_registry_by_a_schema_of_ones_own_or_as_text(resources):
     stream = Stream(resources, partitions=1, settings={"key": ["id"], "mode": "upsert", "key_format": "long"})
     schema = {"type": "object", "properties": {"id": {"type": "integer"}, "name": {"type": "string"}}}

@@ -23,6 +23,7 @@ from lakehouse.cli import main
 from lakehouse.config import PROJECT, load
 from lakehouse.ledger import COUNTS, DECISION, REPLAY, Range, totals
 from resources.build import build_resources
+from resources.transactions import settle
 
 SET = AlterConfigOpType.SET
 
@@ -83,11 +84,11 @@ def test_markers_aborts_and_dead_letters_are_no_loss(resources):
     transactional(stream, *good[:3])
     transactional(stream, *good, b"aborted too", commit=False)
     stream.produce([{"value": good[0], "partition": 1}, {"value": b"bad", "partition": 1}])
-    resources.kafka._settle(stream.name)
+    settle(resources.kafka, stream.name)
     ingest(stream)
     transactional(stream, good[4])
     stream.produce([{"value": b"worse", "partition": 0}, {"value": good[1], "partition": 1}])
-    resources.kafka._settle(stream.name)
+    settle(resources.kafka, stream.name)
     ingest(stream)
 
     proof = deep(stream, whole_log=True)

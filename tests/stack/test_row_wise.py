@@ -1,17 +1,23 @@
 """Topics derived row by row: each source row once, whatever is killed, and as few lines as it takes to add one."""
 
+import os
 import sys
 from textwrap import dedent
 
 import pytest
 import yaml
-from support import CHEAP, TRADES, Stream, consume, framed, trade, with_checks
+from confluent_kafka import Producer
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+from support import CHEAP, TRADES, Stream, admin, consume, framed, recreate, trade, with_checks
 
+from assets.bookmarks import decide
 from assets.derivation import derive
 from assets.ingestion import ingest
+from assets.position import resume
 from assets.replay import redrive, replay
+from lakehouse.bookmark import TOPIC
 from lakehouse.config import PROJECT, load
-from lakehouse.errors import UnclearState
+from lakehouse.errors import LakehouseError, UnclearState
 from spark.flags import flagged
 
 FLAGS = {"type": "derived", "transform": "spark.flags:flagged"}
@@ -119,6 +125,105 @@ def test_where_nothing_tells_which_rows_came_late_it_stops(resources):
 
     with pytest.raises(UnclearState, match=f"snapshot {derived_from}, which would tell .* is expired. Nothing was"):
         flags.run()
+
+
+def forget_groups(*topics):
+    """Delete what Kafka forgets of its own accord: the positions of consumer groups that nobody is a member of."""
+    groups = [group.group_id for group in admin().list_consumer_groups().result().valid]
+    groups = [group for group in groups if any(topic in group for topic in topics)]
+    for deleted in admin().delete_consumer_groups(groups).values() if groups else ():
+        deleted.result()
+
+
+def lose_bookmark(topic):
+    """Delete a derived topic's bookmark, wherever it is among the bookmarks."""
+    producer = Producer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"]})
+    for partition in admin().list_topics(TOPIC).topics[TOPIC].partitions:
+        producer.produce(TOPIC, key=f"lakehouse.{topic}", value=None, partition=partition)
+    assert producer.flush(30) == 0
+
+
+def test_no_row_is_derived_twice_though_kafka_forgets_groups_and_the_table_is_rolled_back(resources):
+    flags = Flags(resources)
+    flags.trades.produce_trades(range(100))
+    flags.run()
+    first = flags.trades.table().current_snapshot().snapshot_id
+    flags.trades.produce_trades(range(100, 150))
+    flags.run()
+
+    forget_groups(flags.trades.name, flags.flags.name)
+    flags.trades.produce_trades(range(150, 160))
+    assert flags.run() == 10
+
+    flags.trades.table().manage_snapshots().rollback_to_snapshot(first).commit()
+    assert derive(flags.config, flags.flags.topic, flags.flags.systems).messages == 0
+    flags.trades.produce_trades(range(160, 165))
+    assert flags.run() == 5
+    flags.check()
+
+
+def test_without_its_bookmark_a_topic_with_messages_stops_until_somebody_decides(resources):
+    flags = Flags(resources)
+    flags.trades.produce_trades(range(10))
+    flags.run()
+    lose_bookmark(flags.flags.name)
+    flags.trades.produce_trades(range(10, 12))
+
+    with pytest.raises(UnclearState, match=f"`lakehouse bookmark {flags.flags.name} --at"):
+        flags.run()
+    assert len(consume(flags.flags.name, 3)) == 10
+
+    ends = flags.trades.resources.kafka.offsets([flags.trades.name])[flags.trades.name]
+    place = ",".join(f"{p}:{found.end}" for p, found in ends.items())
+    decide(flags.config, flags.flags.topic, flags.flags.systems, place, "they are derived", letters=False)
+    assert flags.run() == 0
+    flags.trades.produce_trades(range(12, 15))
+    assert flags.run() == 3
+
+
+def test_a_source_that_was_made_anew_is_derived_from_its_start(resources):
+    flags = Flags(resources)
+    flags.trades.produce_trades(range(20))
+    flags.run()
+    recreate(flags.trades)
+    flags.trades.produce_trades(range(5))
+    with pytest.raises(UnclearState, match="is not the one table"):
+        flags.run()
+    resources.catalog.iceberg().drop_table((flags.trades.namespace, flags.trades.topic.table))
+
+    assert flags.run() == 5
+    assert flags.run() == 0
+    assert len(consume(flags.flags.name, 3)) == 25
+
+
+def test_a_table_with_rows_of_two_topics_of_a_name_is_not_derived_from(resources):
+    flags = Flags(resources)
+    flags.trades.produce_trades(range(20))
+    flags.run()
+    recreate(flags.trades)
+    flags.trades.produce_trades(range(5))
+    resume(flags.trades.systems, flags.trades.namespace, flags.trades.topic, "earliest", "recreated")
+
+    with pytest.raises(UnclearState, match="was recreated, and its table has rows of both"):
+        flags.run()
+    assert len(consume(flags.flags.name, 3)) == 20
+
+
+def test_a_message_that_its_topic_is_too_small_for_is_refused(resources):
+    flags = Flags(resources)
+    flags.trades.produce_trades(range(3))
+    flags.trades.ingest()
+    for setting, value in (("520", None), ("1000000", 3)):
+        entry = ConfigEntry("max.message.bytes", setting, incremental_operation=AlterConfigOpType.SET)
+        changed = ConfigResource(ConfigResource.Type.TOPIC, flags.flags.name, incremental_configs=[entry])
+        for done in admin().incremental_alter_configs([changed]).values():
+            done.result()
+        if value is None:
+            with pytest.raises(LakehouseError, match="max.message.bytes"):
+                flags.run()
+            assert consume(flags.flags.name, 3) == []
+        else:
+            assert flags.run() == value
 
 
 def test_a_user_adds_one_in_ten_lines(resources, tmp_path, monkeypatch):

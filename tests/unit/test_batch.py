@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakehouse.batch import Batch, Log, beyond, next_batch, split, until
+from lakehouse.batch import Batch, Log, next_batch, split, until
 from lakehouse.errors import UnclearState
 
 
@@ -82,14 +82,6 @@ def test_a_batch_ends_where_the_run_began_to_look():
     whole = batch({0: 5, 1: 8, 2: 0}, {0: 95, 1: 9, 2: 7})
     assert until(whole, {0: 50, 1: 20}) == batch({0: 5, 1: 8, 2: 0}, {0: 50, 1: 9, 2: 0})
     assert until(whole, {0: 2, 1: 8, 2: 0}).offsets == 0
-
-
-def test_what_a_table_of_its_own_position_lacks_of_a_batch():
-    whole = batch({0: 0, 1: 0, 2: 0}, {0: 50, 1: 9, 2: 7})
-    assert beyond(whole, None) == whole
-    assert beyond(whole, batch({}, {0: 30, 1: 20})) == batch({0: 30, 1: 20, 2: 0}, {0: 50, 1: 20, 2: 7})
-    assert beyond(whole, batch({}, {0: 50, 1: 9, 2: 7})).offsets == 0
-    assert beyond(whole, Batch("c", "topic", "recreated", {}, {0: 50})) == whole
 
 
 def test_a_token_survives_and_a_newer_one_is_refused():

@@ -85,6 +85,14 @@ def test_a_topic_needs_no_more_than_its_name(tmp_path):
             f"{CHECKED}unique, columns: [b], severity: quarantine}}}}\n",
             "topics.a.checks.c.severity: unique compares rows",
         ),
+        (
+            f"{CHECKED}expression, sql: at <= current_timestamp(), severity: quarantine}}}}\n",
+            "topics.a.checks.c: 'current_timestamp' does not always give the same answer for a record",
+        ),
+        (
+            f"{CHECKED}range, column: b, max: today, severity: quarantine}}}}\n",
+            "topics.a.checks.c: ''today'' does not always give the same answer for a record",
+        ),
         (f"{CHECKED}references, column: b, table: x}}}}\n", "topics.a.checks.c.table: 'x' is the table of no topic"),
         (
             "  a:\n    checks: {fresh: {type: not_null, column: b}}\n",

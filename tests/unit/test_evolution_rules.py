@@ -23,9 +23,9 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from lakehouse import evolution
+from lakehouse import avro, evolution
 from lakehouse.errors import SchemaError
-from lakehouse.schema import Shape
+from lakehouse.schema import RegisteredSchema, Shape
 from resources.catalog import Catalog
 
 INT, LONG, TEXT = IntegerType(), LongType(), StringType()
@@ -162,6 +162,18 @@ def test_a_column_of_that_name_is_no_rename(catalog):
 
 def test_a_name_that_another_field_took_is_refused():
     found = evolution.changes(Schema(*struct(a=INT).fields), Shape(struct(b=INT, a=TEXT), {"b": ("a",)}))
+    assert ("NAME_REUSED", ("b",)) in [(c.rule, c.path) for c in found]
+
+
+def test_an_avro_version_that_renames_a_field_and_gives_its_name_to_another_is_refused():
+    record = '{"type": "record", "name": "R", "fields": [%s]}'
+    renamed = '{"name": "b", "type": "int", "aliases": ["a"]}'
+    first = RegisteredSchema(1, record % '{"name": "a", "type": "int"}')
+    both = RegisteredSchema(2, record % f'{renamed}, {{"name": "a", "type": "int"}}')
+    before = avro.shape([first]).struct
+
+    found = evolution.changes(Schema(*before.fields), avro.shape([first, both]))
+
     assert ("NAME_REUSED", ("b",)) in [(c.rule, c.path) for c in found]
 
 

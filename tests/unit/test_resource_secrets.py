@@ -169,7 +169,7 @@ EVENT = RunEvent(
     producer="https://example.com",
 )
 CALLS = {
-    "SchemaRegistry": lambda url: SchemaRegistry(url=url, api_key="KEY", api_secret=HIDDEN).latest("subject"),
+    "SchemaRegistry": lambda url: SchemaRegistry(url=url, api_key="KEY", api_secret=HIDDEN).versions("subject"),
     "OpenLineage": lambda url: OpenLineage(url=url, api_key=HIDDEN).emit(EVENT),
     "RestCatalog": lambda url: RestCatalog(uri=url, warehouse="w", credential=f"id:{HIDDEN}").registered("a", "b"),
     "RestCatalog by another token endpoint": lambda url: RestCatalog(

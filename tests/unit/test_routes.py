@@ -51,3 +51,35 @@ def test_each_fault_names_its_place(tmp_path, route, said):
     with pytest.raises(ConfigError) as raised:
         load(tmp_path, f"namespace: n\ntopics: {{}}\nroutes:\n  r: {route}\nenvironments: {{local: {{}}}}\n")
     assert said in str(raised.value)
+
+
+def test_topics_of_dead_letters_and_bookmarks_are_of_no_route(tmp_path):
+    entries = "{a: {errors: log, dead_letter_topic: a.dead}}"
+    routes = "{r: {pattern: '.*', errors: log, dead_letter_topic: all.dead}}"
+    loaded = load(tmp_path, f"namespace: n\ntopics: {entries}\nroutes: {routes}\nenvironments: {{local: {{}}}}\n")
+    names = ["a", "a.dead", "all.dead", "lakehouse.bookmarks", "b"]
+    assert [topic.name for topic in loaded.routed(names)] == ["b"]
+
+
+def test_dead_letters_and_derived_topics_do_not_go_round_in_a_circle(tmp_path):
+    entries = """
+  a: {errors: log, dead_letter_topic: a}
+  b: {errors: log, dead_letter_topic: in-kafka}
+  c: {kafka_topic: in-kafka}
+  d: {source: {type: derived, from: e, transform: 'm:f'}}
+  e: {source: {type: derived, from: d, transform: 'm:f'}}
+  f: {source: {type: derived, from: f, transform: 'm:f'}}
+  g: {source: {type: derived, from: d, transform: 'm:f'}}
+"""
+    routes = (
+        "{r: {pattern: 'x.*', errors: log, dead_letter_topic: c}, s: {pattern: y, errors: log, dead_letter_topic: a}}"
+    )
+    with pytest.raises(ConfigError) as raised:
+        load(tmp_path, f"namespace: n\ntopics: {entries}\nroutes: {routes}\nenvironments: {{local: {{}}}}\n")
+    said = str(raised.value)
+    assert "topics.a.dead_letter_topic: entry 'a' reads that topic" in said
+    assert "topics.b.dead_letter_topic: entry 'c' reads that topic" in said
+    assert "routes.s.dead_letter_topic: entry 'a' reads that topic" in said
+    for name, way in (("d", "d from e from d"), ("e", "e from d from e"), ("f", "f from f")):
+        assert f"topics.{name}.source.from: '{name}' is derived from itself ({way})" in said
+    assert "topics.g" not in said and "routes.r" not in said

@@ -5,8 +5,10 @@ import time
 import pytest
 from registry_server import RegistryServer
 
+from assets.codecs import formats
 from lakehouse.budget import MAX_CHARACTERS, MAX_REFERENCES
 from lakehouse.errors import SchemaError, Unreachable
+from lakehouse.topic import Topic
 from resources import schema_registry
 from resources.schema_registry import SchemaRegistry
 
@@ -46,8 +48,9 @@ def test_references_without_end_are_followed_so_far(server, registry, references
     with pytest.raises(SchemaError, match=said):
         registry.by_id(0)
     with pytest.raises(SchemaError, match=said):
-        registry.latest("s0")
-    assert len(server.requests) <= 2 * (1 + MAX_REFERENCES)
+        registry.versions("s0")
+    # The id, the list of versions and the version, and what each of the two refers to.
+    assert len(server.requests) <= 3 + 2 * MAX_REFERENCES
 
 
 def test_references_are_read_up_to_a_size(server, registry):
@@ -92,3 +95,30 @@ def test_no_request_begins_after_the_deadline(server, registry):
         registry.by_id(1, deadline=time.monotonic() - 1)
     assert server.requests == []
     assert registry.not_found() == frozenset()
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_the_newest_version_is_the_one_of_the_highest_number_whatever_is_registered_meanwhile(server, registry, after):
+    versions = {
+        1: '{"type": "record", "name": "Trade", "fields": [{"name": "price", "type": "int"}]}',
+        2: '{"type": "record", "name": "Trade", "fields": [{"name": "price", "type": "long"}]}',
+    }
+    server.add(1, versions[1], "trades-value")
+
+    def register_another(path):
+        if len(server.requests) == after:
+            server.add(2, versions[2], "trades-value")
+
+    server.after = register_another
+    found = formats(registry, Topic(name="trades"))
+
+    ids = [version.id for version in found.value.versions]
+    assert ids in ([1], [1, 2])
+    assert str(found.struct.fields[0].field_type) == {1: "int", 2: "long"}[ids[-1]]
+
+
+def test_a_schema_that_was_registered_again_is_the_newest(server, registry):
+    for id_ in (1, 2, 1):
+        server.add(id_, f"schema {id_}", "trades-value")
+    assert [version.id for version in registry.versions("trades-value")] == [2, 1]
+    assert registry.versions("never-registered") == []

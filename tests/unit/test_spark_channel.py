@@ -16,6 +16,18 @@ from resources.spark import Spark
 TOKEN = "canary-5b1e"
 
 
+def _has_ipv6():
+    """Whether anybody could listen on [::1]: many containers have no IPv6."""
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+needs_ipv6 = pytest.mark.skipif(not _has_ipv6(), reason="needs IPv6 on the loopback interface")
+
+
 class Listener(grpc.GenericRpcHandler):
     """Keeps the `authorization` of each call, and answers none."""
 
@@ -50,6 +62,7 @@ def spark(monkeypatch):
     return lambda remote: Spark(remote=remote).apart()
 
 
+@needs_ipv6
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
 def test_a_listener_on_the_ipv6_loopback_address_gets_no_token(listen, spark, host):
     server, port = listen("127.0.0.1:0")
@@ -62,11 +75,13 @@ def test_a_listener_on_the_ipv6_loopback_address_gets_no_token(listen, spark, ho
     assert impostor.authorizations == []
 
 
+@needs_ipv6
 def test_a_port_that_is_listened_to_on_the_ipv6_loopback_address_is_not_chosen(listen):
     _, port = listen("[::1]:0")
     assert not ports.is_free(port)
 
 
+@needs_ipv6
 @pytest.mark.parametrize("address", ["::1", "::"])
 def test_nobody_can_listen_beside_a_server_that_was_started_with_its_port_reserved(address):
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_INET6) as impostor:
@@ -83,6 +98,7 @@ def test_nobody_can_listen_beside_a_server_that_was_started_with_its_port_reserv
         impostor.bind((address, port))
 
 
+@needs_ipv6
 def test_a_server_does_not_start_beside_another_listener():
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as impostor:
         port = impostor.getsockname()[1]
@@ -100,6 +116,7 @@ def test_a_server_does_not_start_beside_another_listener():
     assert f"port {port} of [::1] is taken by another program" in done.stderr
 
 
+@needs_ipv6
 def test_a_reserved_port_is_free_again_at_once():
     with closing(reserved.bound(0)) as reservation:
         port = reservation.getsockname()[1]

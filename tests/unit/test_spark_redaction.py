@@ -6,7 +6,8 @@ import pytest
 from google.protobuf import text_format
 from pyspark.sql.connect.proto import Plan
 
-from resources.kafka import Kafka, jaas_config
+from resources.jaas import jaas_config
+from resources.kafka import Kafka
 from resources.spark import REDACTION
 
 # Java's and Python's patterns agree on what this one uses.

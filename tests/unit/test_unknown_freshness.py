@@ -1,6 +1,7 @@
 """Freshness is never called good without evidence: whatever else was found, it is unknown, and why is said."""
 
 import time
+import uuid
 from collections import deque
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -14,11 +15,13 @@ from assets.hops import measure
 from assets.standing import Standing, standing_checks
 from lakehouse import console
 from lakehouse.batch import TOKEN, Batch
+from lakehouse.bookmark import TOPIC, Bookmark
 from lakehouse.config import Config
 from lakehouse.status import status
 from lakehouse.topic import Topic
 from resources.catalog import Catalog
-from resources.kafka import Bookmark, Kafka, Offsets, TopicDescription
+from resources.kafka import Kafka, Offsets, TopicDescription
+from resources.kafka import Received as Message
 
 NAME = "orders"
 END = 1_000
@@ -76,14 +79,16 @@ class Broker(Kafka):
         return []
 
     def describe(self, topics):
-        found = TopicDescription(self.log["id"], 1, self.log["leaderless"])
-        return {topic: found for topic in topics if topic not in self.log["gone"]}
+        ids = {TOPIC: self.log["bookmarks"], "flagged": "flagged"}
+        found = {topic: ids.get(topic, self.log["id"]) for topic in topics if topic not in self.log["gone"]}
+        return {topic: TopicDescription(id_, 1, self.log["leaderless"]) for topic, id_ in found.items()}
 
     def offsets(self, topics, *, committed=True):
-        return {topic: {0: self.log["offsets"]} for topic in topics}
+        return {topic: {0: Offsets(0, 1) if topic == TOPIC else self.log["offsets"]} for topic in topics}
 
-    def committed(self, group, topic):
-        return Bookmark(self.log["bookmark"])
+    def messages(self, topic, partition, start, end):
+        bookmark = Bookmark("cluster", "first", self.log["derived"], "table", 1, 0, self.log["bookmark"])
+        yield Message(b"lakehouse.flagged", bookmark.to_json().encode(), [])
 
     def _consumer(self, *settings, **more):
         return Consumer(self.log["receives"])
@@ -93,9 +98,9 @@ class Broker(Kafka):
 def systems(tmp_path):
     """A table that holds the topic's first thousand offsets, in a catalog of its own."""
     waiting = Received(ago_ms=1_000)
-    whole = {"id": "first", "gone": (), "leaderless": (), "bookmark": {0: END}}
+    whole = {"id": "first", "gone": (), "leaderless": (), "bookmark": {0: END}, "derived": "flagged"}
     Broker.log.clear()
-    Broker.log.update(whole, offsets=Offsets(0, END + 5), receives=[waiting])
+    Broker.log.update(whole, bookmarks=str(uuid.uuid4()), offsets=Offsets(0, END + 5), receives=[waiting])
     catalog = Catalog(type="sql", warehouse=f"file://{tmp_path}", uri=f"sqlite:///{tmp_path}/catalog.db")
     iceberg = catalog.iceberg()
     iceberg.create_namespace("shop")
@@ -171,6 +176,7 @@ def test_a_topic_that_others_make_is_missed_and_one_made_here_is_not(systems):
     [
         ({}, True, "has every record"),
         ({"gone": ("flagged",)}, False, "1,000 records behind, for 3,600 s"),
+        ({"derived": "one before"}, False, "1,000 records behind, for 3,600 s"),
         ({"bookmark": {0: 10}, "offsets": Offsets(END, END)}, False, "unknown: 'flagged' was not computed from rows"),
         ({"gone": (NAME,)}, False, "unknown: Topic 'orders' does not exist"),
     ],

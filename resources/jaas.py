@@ -1,0 +1,21 @@
+"""The configuration by which clients in Java log in (Kafka, Security)."""
+
+from __future__ import annotations
+
+
+def jaas_config(mechanism: str, user: str, password: str) -> str:
+    """Compose the JAAS configuration of a client in Java (Kafka, Security: SASL configuration).
+
+    Args:
+        mechanism: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
+        user: User name, or API key.
+        password: Password, or API secret.
+    """
+    kind = "scram.Scram" if mechanism.startswith("SCRAM") else "plain.Plain"
+    module = f"org.apache.kafka.common.security.{kind}LoginModule"
+    return f'{module} required username="{_jaas_text(user)}" password="{_jaas_text(password)}";'
+
+
+def _jaas_text(text: str) -> str:
+    """A text for between quotes. Octal escapes are those that Java's StreamTokenizer, which reads it, undoes."""
+    return "".join(c if c.isalnum() or c in "-_.+/=" or not c.isascii() else f"\\{ord(c):03o}" for c in text)
