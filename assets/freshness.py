@@ -33,12 +33,14 @@ def freshness_check(config: Config, entry: Topic, hop: str) -> Standing:
 
 
 def numbers(entry: Topic, found: list[Hop]) -> dict[str, Any]:
-    """What Dagster shows and plots of a verdict: the lag of the topic that is furthest behind."""
-    measured = [hop.behind for hop in found if hop.behind]
+    """What Dagster shows and plots of a verdict: the lag of the topic that is furthest behind, where any is known."""
+    seconds = [hop.behind.seconds for hop in found if hop.behind]
     return {
-        "lag_seconds": round(max((behind.seconds for behind in measured), default=0.0), 1),
+        **({"lag_seconds": round(max(seconds), 1)} if seconds else {}),
         "max_lag_seconds": entry.max_lag_seconds,
         "stale": [hop.topic for hop in found if not hop.fresh],
+        "unknown": [hop.topic for hop in found if hop.failure],
+        "paused": [hop.topic for hop in found if hop.paused],
     }
 
 

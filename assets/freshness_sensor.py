@@ -16,7 +16,7 @@ from assets.freshness import numbers
 from assets.hops import hops_of, measure
 from assets.rest import SYSTEM as REST_CATALOG
 from lakehouse.config import Config
-from lakehouse.errors import ConfigError, Unreachable
+from lakehouse.errors import ConfigError, LakehouseError
 from lakehouse.freshness import CHECK, NAMES, Hop, first_stale, summary
 from lakehouse.markdown import escaped
 from lakehouse.topic import Topic
@@ -105,7 +105,7 @@ def freshness_sensor(config: Config) -> dg.SensorDefinition:
 def _unnamed(config: Config, systems: Any) -> dict[str, list[Hop]]:
     """Return, by route, the topics that match it and cannot become a table, so that nothing ingests them."""
     found: dict[str, list[Hop]] = {}
-    with suppress(Unreachable):  # which every hop says, too
+    with suppress(LakehouseError):  # which every hop says, too
         for route, name, fault in config.matched(systems.kafka.topics() if config.routes else ()):
             if isinstance(fault, ConfigError):
                 hop = Hop(name, "iceberg", route.max_lag_seconds, failure=str(fault))
@@ -120,7 +120,7 @@ def _news(
     for hop in hops:
         here = [one for one in found if one.asset == hop]
         key, passed = dg.AssetCheckKey(dg.AssetKey([hop, entry.name]), CHECK), all(one.fresh for one in here)
-        if here and not _is_shown(instance, key, passed):
+        if here and not _is_shown(instance, key, passed, [one.topic for one in here if one.paused]):
             yield AssetCheckEvaluation(
                 asset_key=key.asset_key,
                 check_name=CHECK,
@@ -131,8 +131,8 @@ def _news(
             )
 
 
-def _is_shown(instance: dg.DagsterInstance, key: dg.AssetCheckKey, passed: bool) -> bool:
-    """Whether Dagster shows this verdict of late, or a run is about to tell one.
+def _is_shown(instance: dg.DagsterInstance, key: dg.AssetCheckKey, passed: bool, paused: list[str]) -> bool:
+    """Whether Dagster shows this verdict of late, with the topics that are paused, or a run is about to tell one.
 
     A run that ends before it comes to a check that it planned leaves it as failed, with no word about why.
     """
@@ -142,7 +142,10 @@ def _is_shown(instance: dg.DagsterInstance, key: dg.AssetCheckKey, passed: bool)
     if record.status.value == "PLANNED":
         run = instance.get_run_by_id(record.run_id)
         return run is not None and not run.is_finished
-    return (record.status.value == "SUCCEEDED") is passed and time.time() - record.create_timestamp < REPEAT_SECONDS
+    event = record.event.get_dagster_event() if record.event else None
+    shown = event.asset_check_evaluation_data.metadata.get("paused") if event else None
+    is_same = (record.status.value == "SUCCEEDED") is passed and (shown.value if shown else []) == paused
+    return is_same and time.time() - record.create_timestamp < REPEAT_SECONDS
 
 
 def _mending(
@@ -155,7 +158,8 @@ def _mending(
     now = time.time()
     for topic in dict.fromkeys(hop.topic for hop in found):
         stale = first_stale([hop for hop in found if hop.topic == topic])
-        if stale is None or now - cursor.asked.get(topic, 0) < entry.max_lag_seconds:
+        is_paused = any(hop.paused for hop in found if hop.topic == topic)
+        if stale is None or is_paused or now - cursor.asked.get(topic, 0) < entry.max_lag_seconds:
             continue
         keys = [dg.AssetKey([hop, entry.name]) for hop in hops[hops.index(stale.asset) :]]
         if _in_flight(instance, keys, topic if partitions(entry) else None):

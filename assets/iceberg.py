@@ -25,6 +25,7 @@ from lakehouse.sensitive import hidden_ids, shown
 from lakehouse.topic import Topic
 from resources.catalog import Catalog
 from resources.kafka import Kafka
+from resources.pauses import require_unpaused
 from resources.schema_registry import SchemaRegistry
 from resources.snapshots import live_rows
 from resources.spark import Spark
@@ -87,6 +88,7 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         with explained(entry):
             topic = topic_of(entry, context)
             if config.replay_since:
+                require_unpaused(catalog, namespace, topic.name)
                 again = replay(namespace, topic, systems, config.replay_since, config.replay_branch or None)
                 replayed = {"replayed_records": again.counts.consumed, "replayed_rows": again.counts.rows}
                 context.log.info(

@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from assets import fingerprints, letters, quality
 from assets.position import begin, continue_beside
+from assets.refusals import Refusals, publish_unless_refused
 from assets.staging import Staging
 from lakehouse import sensitive
 from lakehouse.batch import TOKEN, Batch, Log, Positions, next_batch, split, until
 from lakehouse.columns import table_schema
-from lakehouse.errors import BadRecords, CommitConflict, DoesNotFit, UnclearState
-from lakehouse.lag import Lag, lag, pending
+from lakehouse.errors import BadRecords, CommitConflict, DoesNotFit, Paused, UnclearState
 from lakehouse.topic import Topic
+from resources.build import another
 from resources.catalog import CONTINUED, Catalog
 from resources.kafka import Kafka
+from resources.pauses import pauses
 from resources.schema_registry import SchemaRegistry
 from resources.snapshots import last_batch
 from resources.spark import Spark
@@ -49,6 +52,15 @@ class Systems:
     spark: Spark
     catalog: Catalog
 
+    def apart(self) -> Systems:
+        """The same systems by connections, and a Spark session, of their own, which another thread may use."""
+        return Systems(another(self.kafka), another(self.schema_registry), self.spark.apart(), another(self.catalog))
+
+    def close(self) -> None:
+        """End the Spark session; its server may be what is gone."""
+        with suppress(Exception):
+            self.spark.close()
+
 
 @dataclass(frozen=True)
 class Published:
@@ -64,16 +76,21 @@ class Published:
     data_files: int
 
 
-def ingest(namespace: str, topic: Topic, systems: Systems) -> Iterator[Published]:
+def ingest(namespace: str, topic: Topic, systems: Systems, refusals: Refusals | None = None) -> Iterator[Published]:
     """Publish everything up to the end of the topic as it is now, batch by batch.
 
-    Yields: each batch after it was published; nothing when there was nothing new.
-    Raises: AuditFailed, BadRecords, UnclearState, SchemaError, Unreachable; CommitConflict when another writer keeps
-    winning.
+    Parameters: `refusals` remembers batches that could not be published, for who tries again and again.
+    Yields: each batch after it was published; nothing when there was nothing new. A pause ends it after the batch.
+    Raises: Paused; AuditFailed, BadRecords, UnclearState, SchemaError, Unreachable; CommitConflict when another writer
+    keeps winning.
     """
     end: Positions = {}
-    conflicts = 0
+    conflicts, is_begun = 0, False
     while True:
+        if (held := pauses(systems.catalog, namespace).get(topic.name)) and is_begun:
+            return
+        if held:
+            raise Paused(topic.name, held.said())
         # In this order: another writer may have taken records that are newer than an end read before.
         topic, table, last = stored(systems.catalog, namespace, topic)
         log = read_log(systems.kafka, topic.topic)
@@ -86,7 +103,7 @@ def ingest(namespace: str, topic: Topic, systems: Systems) -> Iterator[Published
             if not whole.offsets:
                 return
             batch = split(whole, topic.max_records_per_batch)
-            published = _published(namespace, topic, systems, batch, table)
+            published = _published(namespace, topic, systems, batch, table, refusals)
         except DoesNotFit as error:
             if topic.on_incompatible != "new_table" or last is None:
                 raise
@@ -96,11 +113,18 @@ def ingest(namespace: str, topic: Topic, systems: Systems) -> Iterator[Published
             if conflicts == ATTEMPTS:
                 raise
         else:
-            conflicts = 0
+            conflicts, is_begun = 0, True
             yield published
 
 
-def _published(namespace: str, topic: Topic, systems: Systems, batch: Batch, table: Table | None) -> Published:
+def _published(
+    namespace: str,
+    topic: Topic,
+    systems: Systems,
+    batch: Batch,
+    table: Table | None,
+    refusals: Refusals | None,
+) -> Published:
     """Publish the batch; or, where a record in it ends the work that decodes it, the part before that record, or that
     record alone as a dead letter."""
     from pyspark.errors import PySparkException
@@ -109,7 +133,7 @@ def _published(namespace: str, topic: Topic, systems: Systems, batch: Batch, tab
 
     run = _Run(namespace, topic, systems, batch, table)
     try:
-        return run.publish()
+        return run.publish() if refusals is None else publish_unless_refused(run, refusals)
     except PySparkException:
         part, poison = before_poison(run.decodable, batch)
         if part == batch and not poison:
@@ -135,35 +159,22 @@ def stored(catalog: Catalog, namespace: str, topic: Topic) -> tuple[Topic, Table
         topic = topic.model_copy(update={"table_name": name})
 
 
-def read_log(kafka: Kafka, topic: str) -> Log:
-    """The topic's identity and its offsets, captured once."""
-    offsets = kafka.offsets([topic])[topic]
+def read_log(kafka: Kafka, topic: str, *, committed: bool = True) -> Log:
+    """The topic's identity and its offsets, captured once.
+
+    Parameters: `committed` as `Kafka.offsets` takes it.
+    Raises: Unreachable; LakehouseError when the topic does not exist.
+    """
+    offsets = kafka.offsets([topic], committed=committed)[topic]
+    if (described := kafka.describe([topic]).get(topic)) is None:
+        raise kafka.missing(topic)
     return Log(
         cluster_id=kafka.cluster_id(),
         topic=topic,
-        topic_id=kafka.describe([topic])[topic].topic_id,
+        topic_id=described.topic_id,
         start={partition: found.start for partition, found in offsets.items()},
         end={partition: found.end for partition, found in offsets.items()},
     )
-
-
-def measure_lag(kafka: Kafka, catalog: Catalog, namespace: str, topics: list[Topic], now_ms: int) -> dict[str, Lag]:
-    """How far each topic's table is behind it, by name of the entry.
-
-    Parameters: `now_ms` is the time now, in milliseconds since the epoch.
-    Raises: Unreachable.
-    """
-    lags = {}
-    # What an open transaction holds back waits, too: a transaction that hangs must be seen.
-    offsets = kafka.offsets([topic.topic for topic in topics], committed=False)
-    for topic in topics:
-        start = {partition: found.start for partition, found in offsets[topic.topic].items()}
-        end = {partition: found.end for partition, found in offsets[topic.topic].items()}
-        _, _, last = stored(catalog, namespace, topic)
-        waiting = pending(last.end if last else {}, start, end)
-        oldest = kafka.oldest_timestamp(topic.topic, waiting) if waiting else {}
-        lags[topic.name] = lag(waiting, end, oldest, now_ms)
-    return lags
 
 
 def ensure_table(
@@ -240,7 +251,23 @@ class _Run:
         self.staging = Staging(systems.catalog, self.spark, namespace)
         self.formats = formats(systems.schema_registry, topic)
 
+    def is_decodable_now(self) -> bool:
+        """Whether all records that have to be decoded can be, as by a schema that was registered under any subject."""
+        from assets.codecs import BATCH, with_foreign_writers
+        from spark.decode import first_faults
+
+        known = self.formats
+        try:
+            self.formats = with_foreign_writers(self.registry, known, self._decoded(), BATCH)
+            return not first_faults(self._decoded(), limit=1)
+        finally:
+            self.formats = known
+
     def publish(self) -> Published:
+        """Write the batch to a branch, audit it there, and publish it.
+
+        Raises: AuditFailed; BadRecords; UnclearState; SchemaError; CommitConflict; Unreachable.
+        """
         from assets.audit import AuditFailed, Staged
         from assets.codecs import BATCH, with_foreign_writers
         from assets.examination import examine

@@ -15,6 +15,7 @@ from lakehouse.config import Config
 from lakehouse.topic import Datagen, Derived, Existing, Topic
 from resources.catalog import Catalog
 from resources.kafka import Kafka, Offsets
+from resources.pauses import require_unpaused
 from resources.schema_registry import SchemaRegistry
 from resources.spark import Spark
 
@@ -45,6 +46,8 @@ def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition | dg.AssetS
     ) -> dg.MaterializeResult:
         metadata: dict[str, object] = {}
         with explained(entry, *_sources(config, entry)):
+            if derived:
+                require_unpaused(catalog, config.namespace, entry.name)
             kafka.ensure_topic(entry.topic, entry.partitions, entry.retention.records)
             match entry.source:
                 case Datagen(schema_file=file):

@@ -42,11 +42,7 @@ def findings(
     if not declared:
         return []
     path = naming.spark_table(namespace, topic.table)
-    others = {
-        check.table: _published(catalog, namespace, name, check.table)
-        for name, check in declared.items()
-        if isinstance(check, References)
-    }
+    others = referred(catalog, namespace, declared)
     scope = checks.scope(path, snapshot_id, since, topic.metadata.names, others)
     results = run(spark, declared, scope, {name: _shown(topic, check, table) for name, check in declared.items()})
     return [_finding(topic, name, check, results[name], table) for name, check in declared.items()]
@@ -80,6 +76,18 @@ def fit(spark: SparkSession, namespace: str, topic: Topic) -> None:
 
     table = naming.spark_table(namespace, topic.table)
     validate(spark, topic.quarantine, Scope(table, table, {}))
+
+
+def referred(catalog: Catalog, namespace: str, declared: Mapping[str, Check]) -> dict[str, str]:
+    """The newest snapshots of the tables that checks refer to, as SQL by name of the table.
+
+    Raises: LakehouseError when one is empty.
+    """
+    return {
+        check.table: _published(catalog, namespace, name, check.table)
+        for name, check in declared.items()
+        if isinstance(check, References)
+    }
 
 
 def _published(catalog: Catalog, namespace: str, check: str, name: str) -> str:

@@ -1,7 +1,7 @@
 """Sensors: topics move without Dagster, and somebody has to tell it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import dagster as dg
 
@@ -10,7 +10,9 @@ from assets.kafka import data_version, offset_metadata
 from lakehouse.config import Config
 from lakehouse.errors import reason, trace
 from lakehouse.topic import Topic
+from resources.catalog import Catalog
 from resources.kafka import Kafka, Offsets
+from resources.pauses import pauses
 from resources.readable import readable
 
 
@@ -27,7 +29,7 @@ def topic_offsets_sensor(config: Config) -> dg.SensorDefinition:
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.RUNNING,
     )
-    def topic_offsets(context: dg.SensorEvaluationContext, kafka: Kafka) -> dg.SensorResult:
+    def topic_offsets(context: dg.SensorEvaluationContext, kafka: Kafka, catalog: Catalog) -> dg.SensorResult:
         seen: dict[str, str] = json.loads(context.cursor or "{}")
         entries: list[tuple[Topic, str | None, str]] = [(topic, None, topic.topic) for topic in config.topics.values()]
         for route, name, found in config.matched(kafka.topics() if config.routes else ()):
@@ -35,6 +37,9 @@ def topic_offsets_sensor(config: Config) -> dg.SensorDefinition:
                 entries.append((route, name, name))
             else:
                 context.log.error(f"Topic '{name}' is left out. {found}")
+        paused = _paused(context, catalog, config.namespace)
+        # What is reported drives automation. The tick after a pause reports what came meanwhile.
+        entries = [one for one in entries if (one[1] or one[0].name) not in paused]
         there, unread = readable(kafka, sorted({topic for _, _, topic in entries}))
         for topic, error in unread.items():
             message = f"Topic '{topic}' is left out, and looked at again by the next tick: {reason(error)}"
@@ -57,6 +62,15 @@ def topic_offsets_sensor(config: Config) -> dg.SensorDefinition:
         return dg.SensorResult(asset_events=events, dynamic_partitions_requests=new, cursor=json.dumps(seen))
 
     return topic_offsets
+
+
+def _paused(context: dg.SensorEvaluationContext, catalog: Catalog, namespace: str) -> Collection[str]:
+    """The paused topics; none while the catalog does not answer, where runs look again."""
+    try:
+        return pauses(catalog, namespace)
+    except Exception as error:
+        context.log.error(f"Which topics are paused is not known: {reason(error)}\n{trace(error)}")
+        return ()
 
 
 def _news(seen: dict[str, str], name: str, offsets: Mapping[int, Offsets]) -> str | None:

@@ -44,15 +44,15 @@ def standing_checks(entry: Topic, system: str, checks: Sequence[Standing]) -> dg
     ]
 
     def run_checks(context: dg.AssetCheckExecutionContext, _: Mapping[str, object]) -> Iterator[dg.AssetCheckResult]:
-        failures = []
+        failures: list[Exception] = []
         for check in checks:
             if dg.AssetCheckKey(key, check.name) not in context.selected_asset_check_keys:
                 continue
             try:
                 with explained(entry):
                     yield check.run(context)
-            except dg.Failure as failure:
-                failures.append(failure)
+            except Exception as error:
+                failures.append(error)
         if failures:
             raise failures[0]
 

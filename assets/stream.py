@@ -12,23 +12,26 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from queue import Empty, Queue
 
 from assets.derivation import derive
 from assets.failures import heals
-from assets.ingestion import Published, Systems, ingest
-from assets.maintenance import Maintained, keep_pace
+from assets.ingestion import Systems, ingest
+from assets.maintenance import keep_pace
 from assets.mirror import mirrored
+from assets.refusals import Refusals
+from assets.stream_events import Commit, Event, Healed, Served, SetAside, Tidied
 from lakehouse.batch import Positions
 from lakehouse.config import Config
-from lakehouse.errors import LakehouseError
+from lakehouse.errors import Paused
 from lakehouse.pacing import EVERY_SECONDS, LEAST_RECORDS, Turns, next_bound, pause
 from lakehouse.sensitive import unquoted
-from lakehouse.topic import Derived, Topic
-from resources.build import another
+from lakehouse.topic import Derived, Existing, Topic
 from resources.kafka import Kafka
+from resources.pauses import require_unpaused
 from resources.readable import readable
+from resources.stream_group import StreamGroup
 
 WORKERS = 2
 """Topics served at once: while one batch is committed, another is decoded."""
@@ -39,64 +42,23 @@ POLL_SECONDS = 0.2
 STOP_SECONDS = 30
 """What a batch in progress gets to end in. One that does not is abandoned, which is safe."""
 
+LEAVE_SECONDS = 5
+"""What leaving the group of streams may take. One that was not left is, ten seconds later, by Kafka."""
+
+RELEASE_SECONDS = 60
+"""So long topics that pass to another stream wait for batches in progress."""
+
 MANY_FILES = 100
 """So many data files may come to a table before small ones are merged."""
 
 MOST_EVENTS = 100
 """So many wait to be told; then batches wait, too."""
 
+PAUSED_SECONDS = 5.0
+"""After so long it is looked whether a topic is still paused."""
+
 ATTEMPTS = 5
 """How often a topic is tried in a stream that ends, where a system does not answer."""
-
-
-@dataclass(frozen=True)
-class Commit:
-    """A batch that readers can see now. Of the topic, `behind` records are left; `waited` is how many seconds passed
-    since the first of the batch was noticed."""
-
-    topic: Topic
-    published: Published
-    behind: int
-    waited: float
-
-
-@dataclass(frozen=True)
-class SetAside:
-    """A topic whose turn failed, or Kafka itself (`topic` is empty), and in how many seconds it is tried again.
-
-    Where `tidying`, it is not set aside: what failed is merging its table's small files.
-    """
-
-    topic: str
-    error: Exception
-    seconds: float
-    tidying: bool = False
-
-
-@dataclass(frozen=True)
-class Served:
-    """A topic whose first turn in this stream did not fail, whether or not there was anything to take."""
-
-    topic: str
-
-
-@dataclass(frozen=True)
-class Healed:
-    """A topic that goes on, after so many failures; or Kafka itself (`topic` is empty)."""
-
-    topic: str
-    failures: int
-
-
-@dataclass(frozen=True)
-class Tidied:
-    """A table whose small files were merged."""
-
-    topic: str
-    maintained: Maintained
-
-
-Event = Commit | SetAside | Served | Healed | Tidied
 
 
 class Stream:
@@ -125,17 +87,23 @@ class Stream:
         self._threads = [threading.Thread(target=target, daemon=True) for target in targets]
         self._stopping = stopping or threading.Event()
         self._events: Queue[Event] = Queue(MOST_EVENTS)
+        # A stream that ends takes all of its topics: whoever started it waits for them.
+        shared, names = f"lakehouse.stream.{config.namespace}", {topic.topic for topic in self.topics.values()}
+        self._group = None if once else StreamGroup(systems.kafka, shared, names, self._release, self._events.put)
+        self._refusals = Refusals()
         # What follows belongs to who has the lock.
         self._lock = threading.Lock()
         self._turns = Turns(self.topics)
         self._polled = 0.0
         self._ends: dict[str, Positions] = {}
+        self._faults: dict[str, Exception] = {}
         self._positions: dict[str, Positions] = {}
         self._noticed: dict[str, float] = {}
         self._bounds: dict[str, int] = {}
         self._served: set[str] = set()
         self._unmirrored: set[str] = set()
         self._failures: dict[str, int] = {}
+        self._held: set[str] = set()
         self._files: dict[str, int] = {}
         self._untidy: deque[str] = deque()
         self._snapshots: dict[str, int | None] = {}
@@ -146,7 +114,9 @@ class Stream:
 
         However it ends, batches in progress are given time to end.
         """
-        for thread in self._threads:
+        leaving = threading.Event()
+        member = threading.Thread(target=self._group.stay, args=[leaving], daemon=True) if self._group else None
+        for thread in filter(None, [*self._threads, member]):
             thread.start()
         try:
             yield from self._happening()
@@ -154,6 +124,10 @@ class Stream:
             self.stop()
             for _ in self._happening():
                 pass
+            # Only now: until the batches in progress have ended, no other stream is to begin with their topics.
+            leaving.set()
+            if member:
+                member.join(LEAVE_SECONDS)
 
     def stop(self) -> None:
         """Begin no further batch: `run` ends when those in progress have."""
@@ -174,12 +148,12 @@ class Stream:
         failures = 0
         while not self._stopping.is_set():
             try:
-                systems = systems or self._connections()
+                systems = systems or self._systems.apart()
                 name = self._next(systems.kafka)
             except Exception as error:
                 failures += 1
                 self._events.put(SetAside("", error, pause(failures, heals=True)))
-                systems = _close(systems) if systems else None
+                systems = systems.close() if systems else None
                 self._stopping.wait(pause(failures, heals=True))
                 continue
             if failures:
@@ -195,10 +169,10 @@ class Stream:
                     self._turn(name, systems)
             except Exception as error:
                 # Whatever it was, the next turn begins with connections and credentials of its own.
-                systems = _close(systems)
+                systems = systems.close()
                 self._set_aside(name, error)
         if systems:
-            _close(systems)
+            systems.close()
 
     def _keep_tidy(self) -> None:
         """Merge the small files of one table after another."""
@@ -214,14 +188,14 @@ class Stream:
                 continue
             event: Event
             try:
-                systems = systems or self._connections()
+                systems = systems or self._systems.apart()
                 with unquoted(self.topics[name]):
                     done = keep_pace(self.config.namespace, self.topics[name], systems.catalog, systems.spark)
                 failures, event = 0, Tidied(name, done)
             except Exception as error:
                 failures += 1
                 event = SetAside(name, error, pause(failures, heals=True), tidying=True)
-                systems = _close(systems) if systems else None
+                systems = systems.close() if systems else None
             with self._lock:
                 self._untidy.popleft()
                 if isinstance(event, Tidied):
@@ -232,7 +206,7 @@ class Stream:
             if isinstance(event, SetAside):
                 self._stopping.wait(event.seconds)
         if systems:
-            _close(systems)
+            systems.close()
 
     def _next_to_tidy(self) -> str | None:
         """The topic whose files are merged now. Where batches replace rows it leaves the row for that time, or one of
@@ -245,11 +219,20 @@ class Stream:
     def _waits_to_be_tidy(self, name: str) -> bool:
         return bool(self._untidy) and name == self._untidy[0] and self.topics[name].replaces
 
-    def _connections(self) -> Systems:
-        given = self._systems
-        return Systems(
-            another(given.kafka), another(given.schema_registry), given.spark.apart(), another(given.catalog)
-        )
+    def _release(self) -> None:
+        """Wait until no turn is in progress: the topics pass to another stream, and work on them would be lost."""
+        deadline = time.monotonic() + RELEASE_SECONDS
+        while time.monotonic() < deadline:
+            with self._lock:
+                if len(self._turns.row) == len(self.topics):
+                    return
+            time.sleep(POLL_SECONDS / 10)
+
+    def _is_ours(self, name: str) -> bool:
+        """Whether this stream serves an entry, and not another one of the same group. Of a topic that cannot be read
+        nobody knows whose it is, and each says why."""
+        ends = self._ends.get(name, {})
+        return self._group is None or name in self._faults or self._group.has(self.topics[name].topic, len(ends))
 
     def _next(self, kafka: Kafka) -> str | None:
         """The topic whose turn it is, of those that moved."""
@@ -262,20 +245,30 @@ class Stream:
             )
 
     def _poll(self, kafka: Kafka, names: Iterable[str]) -> None:
-        """Note where topics end."""
-        asked = {self.topics[name].topic: name for name in names}
-        found, faults = readable(kafka, list(asked))
-        for topic, name in asked.items():
-            if topic in faults:
-                # Its turn will say why, and keeps no other from being polled.
-                self._ends.setdefault(name, {})
-                self._positions.pop(name, None)
-            elif topic in found:
+        """Note where topics end, and which cannot be read. Several entries may share a topic of Kafka."""
+        asked = {name: self.topics[name].topic for name in names}
+        found, faults = readable(kafka, [*dict.fromkeys(asked.values())])
+        for name, topic in asked.items():
+            if topic in found:
                 self._note(name, {partition: offsets.end for partition, offsets in found[topic].items()})
-            elif self.once and not isinstance(self.topics[name].source, Derived):
-                self.errors[name] = LakehouseError(f"Topic '{topic}' does not exist. Nothing was changed. Create it")
+            elif topic in faults or self._is_expected(name):
+                self._miss(name, faults.get(topic) or kafka.missing(topic))
+
+    def _is_expected(self, name: str) -> bool:
+        """Whether an entry's topic has to exist: others make it, it was there before, or it is to be completed now."""
+        source = self.topics[name].source
+        return isinstance(source, Existing) or name in self._ends or (self.once and not isinstance(source, Derived))
+
+    def _miss(self, name: str, fault: Exception) -> None:
+        """Note why an entry's topic cannot be read: its turn fails with that, and keeps no other from being served."""
+        self._faults[name] = fault
+        self._ends.setdefault(name, {})
+        self._positions.pop(name, None)
 
     def _note(self, name: str, ends: Positions) -> None:
+        if self._faults.pop(name, None):
+            # It can be read again, so nothing is waited for any more.
+            self._turns.not_before.pop(name, None)
         before = self._ends.get(name, {})
         if any(end < before.get(partition, 0) for partition, end in ends.items()):
             # It is another topic by now, or lost records: a turn will say which.
@@ -290,7 +283,8 @@ class Stream:
             return False
         if self._is_derivable(name):
             return True
-        return name in self._ends and (name not in self._positions or self._behind(name) > 0)
+        is_behind = name in self._ends and (name not in self._positions or self._behind(name) > 0)
+        return is_behind and self._is_ours(name)
 
     def _behind(self, name: str) -> int:
         position = self._positions[name]
@@ -300,6 +294,8 @@ class Stream:
         """Whether a derived topic's source, if it is served here, has what the topic was not computed from."""
         source = self.topics[name].source
         if not isinstance(source, Derived) or source.from_topic not in self.topics:
+            return False
+        if not self._is_ours(source.from_topic):
             return False
         return name not in self._derived or self._derived[name] != self._snapshots.get(source.from_topic)
 
@@ -311,13 +307,21 @@ class Stream:
     def _turn(self, name: str, systems: Systems) -> None:
         """One bounded batch of a topic, and what belongs to it."""
         began, topic, namespace = time.monotonic(), self.topics[name], self.config.namespace
+        with self._lock:
+            if name in self._faults:
+                self._poll(systems.kafka, [name])
+            if fault := self._faults.get(name):
+                raise fault
         if isinstance(topic.source, Derived):
             self._derive(topic, topic.source.from_topic, systems)
         with self._lock:
-            ends = self._ends.get(name, {})
+            is_ours, ends = self._is_ours(name), self._ends.get(name, {})
             bound = min(self._bounds.get(name, LEAST_RECORDS), topic.max_records_per_batch)
+        if not is_ours:
+            self._end_computed(name, began)
+            return
         bounded = topic.model_copy(update={"max_records_per_batch": bound})
-        with closing(ingest(namespace, bounded, systems)) as batches:
+        with closing(ingest(namespace, bounded, systems, self._refusals)) as batches:
             published = next(batches, None)
         if name not in self._served or name in self._unmirrored or (published and published.counts.dead_letters):
             found = mirrored(namespace, topic, systems)
@@ -332,7 +336,8 @@ class Stream:
             noticed = self._noticed.pop(name, began)
             if behind:
                 self._noticed[name] = now
-            failures = self._failures.pop(name, 0)
+            failures, was_held = self._failures.pop(name, 0), name in self._held
+            self._held.discard(name)
             if published:
                 self._snapshots[name] = published.snapshot_id
                 taken = published.batch.offsets
@@ -341,7 +346,7 @@ class Stream:
                     self._untidy.append(name)
         if is_first:
             self._events.put(Served(name))
-        if failures:
+        if failures or was_held:
             self._events.put(Healed(name, failures))
         if published:
             self._events.put(Commit(topic, published, behind, now - noticed))
@@ -349,6 +354,14 @@ class Stream:
         waits = behind < bound and not self.once
         with self._lock:
             self._turns.give_back(name, began + EVERY_SECONDS if waits else now)
+
+    def _end_computed(self, name: str, began: float) -> None:
+        """End the turn of a derived topic that was only computed here: another stream takes it."""
+        with self._lock:
+            failures = self._failures.pop(name, 0)
+            self._turns.give_back(name, began + EVERY_SECONDS)
+        if failures:
+            self._events.put(Healed(name, failures))
 
     def _sources(self, name: str) -> list[Topic]:
         """The topic, and the one that it is derived from: the values that a turn reads."""
@@ -361,6 +374,7 @@ class Stream:
             if not self._is_derivable(topic.name):
                 return
             snapshot = self._snapshots.get(source)
+        require_unpaused(systems.catalog, self.config.namespace, topic.name)
         systems.kafka.ensure_topic(topic.topic, topic.partitions, topic.retention.records)
         derive(self.config, topic, systems)
         with self._lock:
@@ -368,17 +382,17 @@ class Stream:
             self._poll(systems.kafka, [topic.name])
 
     def _set_aside(self, name: str, error: Exception) -> None:
-        """Let a topic wait whose turn failed, longer each time; the others go on."""
+        """Let a topic wait whose turn failed, longer each time, or that is paused; the others go on."""
         with self._lock:
-            failures = self._failures[name] = self._failures.get(name, 0) + 1
-            if self.once and (not heals(error) or failures == ATTEMPTS):
+            is_known = isinstance(error, Paused) and name in self._held
+            if isinstance(error, Paused):
+                self._held.add(name)
+                seconds = PAUSED_SECONDS
+            else:
+                failures = self._failures[name] = self._failures.get(name, 0) + 1
+                seconds = pause(failures, heals(error))
+            if self.once and (not heals(error) or self._failures.get(name) == ATTEMPTS):
                 self.errors[name] = error
-            seconds = pause(failures, heals(error))
             self._turns.give_back(name, time.monotonic() + seconds)
-        self._events.put(SetAside(name, error, seconds))
-
-
-def _close(systems: Systems) -> None:
-    """End a session; its server may be what is gone."""
-    with suppress(Exception):
-        systems.spark.close()
+        if not is_known:
+            self._events.put(SetAside(name, error, seconds))

@@ -17,8 +17,10 @@ from assets.reporting import Reporter
 from assets.stream import Commit, Event, Healed, Served, SetAside, Stream, Tidied
 from assets.streaming_check import Verdicts
 from lakehouse.config import Config
+from lakehouse.errors import Paused
 from lakehouse.streamed import KAFKA
 from lakehouse.topic import Topic
+from resources.stream_group import Undivided
 
 END_SECONDS = 30
 """What Glue and Snowflake get to show the last commits in, and then Dagster to be told. What they miss, the next stream
@@ -91,6 +93,8 @@ class Streaming:
                 self._say(f"{said(topic, published)}, {event.behind:,} behind, {event.waited:.1f} s after they came")
                 self._reporter.each(self._shown("iceberg", topic, published.snapshot_id, _numbers(event)))
                 self._checked(topic, published.findings)
+            case SetAside(_, Paused() as error):
+                self._say(str(error))
             case SetAside(name, error, seconds):
                 self._say(f"{name or 'Kafka'}: {error} ({type(error).__name__}). It is tried again in {seconds:.0f} s")
                 if not name:
@@ -104,11 +108,13 @@ class Streaming:
                 self._verdicts.passed(KAFKA, "")
                 self._verdicts.passed(*self._part("iceberg", name))
             case Healed(name, failures):
-                self._say(f"{name or 'Kafka'}: goes on, after {failures} failures")
+                self._say(f"{name or 'Kafka'}: goes on{f', after {failures} failures' if failures else ''}")
                 self._verdicts.passed(*(self._part("iceberg", name) if name else (KAFKA, "")))
             case Tidied(name, done):
                 self._say(f"{name}: {', '.join(done.done)} ({done.seconds:.1f} s)")
                 self._verdicts.passed(*self._part("iceberg", name, TIDYING))
+            case Undivided(why):
+                self._say(f"All topics are taken, also those of other streams: {why} ({type(why).__name__})")
 
     def _told(self, what: Shown | NotShown) -> None:
         if isinstance(what, NotShown):

@@ -143,13 +143,21 @@ def until(batch: Batch, end: Positions) -> Batch:
 
 
 def split(batch: Batch, max_records: int) -> Batch:
-    """The first part of a batch: at most `max_records` offsets, from each partition in proportion to its share."""
+    """The first part of a batch: at most `max_records` offsets.
+
+    Each of the n partitions where records wait gets a share of 1/n, or all that waits there: a small one does not wait
+    for a large backlog beside it. What they leave goes to the others in proportion to what waits there. Of a bound
+    below n, the longest backlogs get one offset each.
+    """
     if batch.offsets <= max_records:
         return batch
-    pending = {p: batch.end[p] - batch.start[p] for p in batch.end}
-    share = {p: count * max_records // batch.offsets for p, count in pending.items()}
-    if not any(share.values()):
-        first = next(p for p, count in pending.items() if count)
-        share[first] = 1
-    end = {p: batch.start[p] + share[p] for p in batch.end}
+    pending = {p: count for p in batch.end if (count := batch.end[p] - batch.start[p])}
+    least = max_records // len(pending)
+    share = {p: min(count, least) for p, count in pending.items()}
+    rest, left = batch.offsets - sum(share.values()), max_records - sum(share.values())
+    if least:
+        share = {p: taken + (pending[p] - taken) * left // rest for p, taken in share.items()}
+    else:
+        share |= dict.fromkeys(sorted(pending, key=lambda p: -pending[p])[:max_records], 1)
+    end = {p: batch.start[p] + share.get(p, 0) for p in batch.end}
     return Batch(batch.cluster_id, batch.topic, batch.topic_id, batch.start, end)

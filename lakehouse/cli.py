@@ -4,14 +4,14 @@ import sys
 
 import click
 
-from lakehouse.commands import deploy, pipeline, reading, stack, streaming, tables
+from lakehouse.commands import deploy, pausing, pipeline, reading, stack, streaming, tables
 from lakehouse.errors import LakehouseError
 from lakehouse.terminal import print_traceback, visible
 
 COMMANDS = (
     *(stack.demo, stack.up, stack.down, stack.ui, stack.run, stack.doctor),
     *(reading.status, reading.query),
-    streaming.stream,
+    *(streaming.stream, pausing.pause, pausing.unpause),
     *(
         tables.ledger,
         tables.dead_letters,
@@ -51,6 +51,7 @@ def main() -> None:
     See it work:         lakehouse demo
     Work with it:        lakehouse up, then open the link it prints
     Take what comes:     lakehouse stream
+    Stop one of them:    lakehouse pause stock_trades, and unpause
     See how far it is:   lakehouse status
     See that all came:   lakehouse ledger stock_trades
     In a pipeline:       lakehouse validate, plan, rehearse, check

@@ -36,14 +36,16 @@ def topics(statuses: Sequence[TopicStatus]) -> Table:
     table = Table("topic", "end offset", "ingested", *(NAMES[asset] for asset in shown), title="Freshness")
     for found in statuses:
         hops = {hop.asset: hop for hop in found.hops}
+        is_paused = any(hop.paused for hop in found.hops)
+        name = f"{found.topic} [yellow](paused)[/]" if is_paused else found.topic
         if found.failure:
-            table.add_row(found.topic, f"[red]{plain(found.failure)}[/]", "–", *(_hop(hops.get(a)) for a in shown))
+            table.add_row(name, f"[red]{plain(found.failure)}[/]", "–", *(_hop(hops.get(a)) for a in shown))
             continue
         if found.end_offset is None:
             table.add_row(found.topic, "the topic does not exist yet")
             continue
         numbers = (_number(n) for n in (found.end_offset, found.ingested_offset))
-        table.add_row(found.topic, *numbers, *(_hop(hops.get(asset)) for asset in shown))
+        table.add_row(name, *numbers, *(_hop(hops.get(asset)) for asset in shown))
     return table
 
 

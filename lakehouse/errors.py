@@ -90,6 +90,18 @@ class UnclearState(LakehouseError):
     """Going on could lose or duplicate data: stopped, with nothing changed, until somebody decides."""
 
 
+class Paused(LakehouseError):
+    """Somebody paused the topic."""
+
+    def __init__(self, topic: str, said: str):
+        """
+        Args:
+            topic: The entry of lakehouse.yaml.
+            said: Since when, by whom and why, as words.
+        """
+        super().__init__(f"Topic '{topic}' is {said}. Nothing was taken. Continue with `lakehouse unpause {topic}`")
+
+
 class BadRecords(LakehouseError):
     """Records that cannot be decoded, in a topic whose policy is to stop before them."""
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from lakehouse.lag import Behind, Lag
 
+MOST_NAMED = 5
+"""Topics that one verdict names."""
+
 CHECK = "fresh"
 """The name of the check, on the asset of each hop."""
 
@@ -19,7 +22,7 @@ class Hop:
     `asset` is the first part of the asset's key: `kafka` (for a derived topic: computed from its source's table),
     `iceberg`, `glue`, `snowflake` or `rest`. `behind` is how far it is behind the hop before; None when it shows a
     snapshot that was never published. `shows` is the snapshot it shows. `failure` says why it could not be
-    measured, if so.
+    measured, if so; `paused` since when, by whom and why the topic is, if so.
     """
 
     topic: str
@@ -28,6 +31,7 @@ class Hop:
     behind: Lag | Behind | None = None
     shows: int | None = None
     failure: str = ""
+    paused: str = ""
 
     @property
     def fresh(self) -> bool:
@@ -38,12 +42,12 @@ class Hop:
     def said(self) -> str:
         """The verdict as a sentence, which names the hop."""
         if self.failure:
-            return f"{NAMES[self.asset]} could not be measured: {self.failure}"
-        if self.behind is None:
-            return f"{NAMES[self.asset]}: snapshot {self.shows} was never published"
-        return (
-            f"{NAMES[self.asset]}: {self.behind.said()}{'' if self.fresh else f', and may be {self.max_seconds:,} s'}"
-        )
+            verdict = f"unknown: {self.failure}"
+        elif self.behind is None:
+            verdict = f"snapshot {self.shows} was never published"
+        else:
+            verdict = f"{self.behind.said()}{'' if self.fresh else f', and may be {self.max_seconds:,} s'}"
+        return f"{NAMES[self.asset]}: {f'{self.paused}; ' if self.paused else ''}{verdict}"
 
 
 NAMES = {
@@ -67,7 +71,9 @@ def summary(hops: Sequence[Hop]) -> str:
     stale = [hop for hop in hops if not hop.fresh]
     if len(hops) == 1:
         return hops[0].said
+    paused = [hop.topic for hop in hops if hop.paused]
+    more = f"; {len(paused):,} paused: {', '.join(paused[:MOST_NAMED])}" if paused else ""
     if not stale:
-        return f"all {len(hops):,} topics are fresh"
-    told = "; ".join(f"{hop.topic}: {hop.said}" for hop in stale[:5])
-    return f"{len(stale):,} of {len(hops):,} topics are stale: {told}"
+        return f"all {len(hops):,} topics are fresh{more}"
+    told = "; ".join(f"{hop.topic}: {hop.said}" for hop in stale[:MOST_NAMED])
+    return f"{len(stale):,} of {len(hops):,} topics are stale: {told}{more}"

@@ -6,30 +6,34 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lakehouse.batch import Positions
+from lakehouse.errors import LakehouseError
 from lakehouse.words import counted
+
+AHEAD_SECONDS = 5
+"""By so much the clocks of a producer and of this machine may differ before it matters."""
 
 
 @dataclass(frozen=True)
 class Lag:
-    """What a table has not taken yet. `records` counts offsets; `seconds` is how long the oldest of them has waited."""
+    """What a table has not taken yet. `records` counts offsets; `seconds` is how long the oldest of them has waited;
+    `nothing` says that there is no topic to take them from yet."""
 
     records: int
     seconds: float
+    nothing: bool = False
 
     def said(self) -> str:
         """The lag as words."""
+        if self.nothing:
+            return "the topic does not exist yet"
         if not self.records:
             return "has every record"
         return f"{counted(self.records, 'record')} behind, for {self.seconds:,.0f} s"
 
 
-def pending(stored: Positions, start: Positions, end: Positions) -> dict[int, int]:
-    """The first offset not yet in the table, for each partition that has one.
-
-    Parameters: `stored` is the table's position; `start` (inclusive) and `end` (exclusive) bound the log.
-    """
-    positions = {p: max(stored.get(p, start[p]), start[p]) for p in end}
-    return {p: position for p, position in positions.items() if position < end[p]}
+def pending(start: Positions, end: Positions) -> dict[int, int]:
+    """The first offset that waits, for each partition in which any does, between `start` and `end` (exclusive)."""
+    return {p: start[p] for p in end if start[p] < end[p]}
 
 
 def lag(waiting: Positions, end: Positions, oldest_ms: Mapping[int, int | None], now_ms: int) -> Lag:
@@ -37,10 +41,18 @@ def lag(waiting: Positions, end: Positions, oldest_ms: Mapping[int, int | None],
 
     Parameters: `waiting` as `pending` gives it; `oldest_ms` is the Kafka timestamp, in milliseconds, of the record at
     each waiting position, None where there is none (a transaction marker); `now_ms` is the time now.
+    Raises: LakehouseError when such a record is from the future, and so nothing says how long it has waited.
     """
     records = sum(end[p] - position for p, position in waiting.items())
-    times = [oldest for p in waiting if (oldest := oldest_ms.get(p)) is not None]
-    return Lag(records, max(0.0, (now_ms - min(times)) / 1000) if times else 0.0)
+    times = {p: oldest for p in waiting if (oldest := oldest_ms[p]) is not None}
+    for partition, oldest in times.items():
+        if (ahead := oldest - now_ms) > AHEAD_SECONDS * 1000:
+            raise LakehouseError(
+                f"The oldest record that waits in partition {partition}, at offset {waiting[partition]} or after it, "
+                f"is stamped {ahead / 1000:,.0f} s in the future. How long it has waited is unknown. Correct the "
+                f"producer's clock, or set message.timestamp.type=LogAppendTime on the topic"
+            )
+    return Lag(records, max(0.0, (now_ms - min(times.values())) / 1000) if times else 0.0)
 
 
 @dataclass(frozen=True)

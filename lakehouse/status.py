@@ -11,7 +11,7 @@ from assets.ingestion import stored
 from lakehouse.config import Config
 from lakehouse.errors import reason, trace
 from lakehouse.freshness import Hop
-from lakehouse.topic import Topic
+from lakehouse.topic import Existing, Topic
 
 _LOG = logging.getLogger(__name__)
 
@@ -47,9 +47,10 @@ def _of(config: Config, topic: Topic, systems: Any) -> TopicStatus:
         return tuple(measure(hop, config, topic, systems) for hop in hops_of(config, topic))
 
     try:
-        if topic.topic not in systems.kafka.describe([topic.topic]):
-            return TopicStatus(topic.name)
         _, _, last = stored(systems.catalog, config.namespace, topic)
+        is_made_here = not isinstance(topic.source, Existing)
+        if last is None and is_made_here and topic.topic not in systems.kafka.describe([topic.topic]):
+            return TopicStatus(topic.name)
         end_offset = sum(offsets.end for offsets in systems.kafka.offsets([topic.topic])[topic.topic].values())
     except Exception as error:
         if found := trace(error):

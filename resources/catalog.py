@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -137,14 +138,22 @@ class Catalog(dg.ConfigurableResource):
 
         Raises: Unreachable when the catalog does not answer.
         """
-        from botocore.exceptions import BotoCoreError, ClientError
         from pyiceberg.exceptions import NoSuchTableError
+
+        with self.explained():
+            try:
+                return self.iceberg().load_table((namespace, table))
+            except NoSuchTableError:
+                return None
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """What the clients raise when nobody answers, as Unreachable."""
+        from botocore.exceptions import BotoCoreError, ClientError
         from sqlalchemy.exc import OperationalError
 
         try:
-            return self.iceberg().load_table((namespace, table))
-        except NoSuchTableError:
-            return None
+            yield
         except (ClientError, BotoCoreError) as error:
             raise glue_errors.explained(error, self.region) from error
         except OperationalError as error:

@@ -17,6 +17,7 @@ from lakehouse.errors import LakehouseError, UnclearState, Unreachable
 from resources.election import TIMEOUT_SECONDS, electing, when_elected
 from resources.hidden import hidden
 from resources.jaas import jaas_config
+from resources.oldest_records import timestamps
 from resources.secret import values
 
 if TYPE_CHECKING:
@@ -32,10 +33,12 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 @dataclass(frozen=True)
 class TopicDescription:
-    """`topic_id` is the broker's own: a topic that is deleted and created again has another one."""
+    """`topic_id` is the broker's own: a topic that is deleted and created again has another one. Partitions that are
+    `leaderless` cannot be read: the brokers that hold them are down."""
 
     topic_id: str
     partitions: int
+    leaderless: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -143,7 +146,10 @@ class Kafka(dg.ConfigurableResource):
                     if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                         raise
                     continue
-                found[name] = TopicDescription(str(description.topic_id), len(description.partitions))
+                leaderless = tuple(
+                    part.id for part in description.partitions if part.leader is None or part.leader.id < 0
+                )
+                found[name] = TopicDescription(str(description.topic_id), len(description.partitions), leaderless)
         return found
 
     def offsets(self, topics: Sequence[str], *, committed: bool = True) -> dict[str, dict[int, Offsets]]:
@@ -158,10 +164,7 @@ class Kafka(dg.ConfigurableResource):
 
         described = self.describe(topics)
         if missing := [topic for topic in topics if topic not in described]:
-            raise LakehouseError(
-                f"Topic '{missing[0]}' does not exist at {self.servers}. Nothing was changed. "
-                f"Create it, or correct its name in lakehouse.yaml; one with a source is made by kafka/{missing[0]}"
-            )
+            raise self.missing(missing[0])
         partitions = [(topic, p) for topic, found in described.items() for p in range(found.partitions)]
         isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         start = self._list_offsets(partitions, OffsetSpec.earliest(), isolation)
@@ -170,6 +173,13 @@ class Kafka(dg.ConfigurableResource):
             topic: {p: Offsets(start[topic, p], end[topic, p]) for p in range(found.partitions)}
             for topic, found in described.items()
         }
+
+    def missing(self, topic: str) -> LakehouseError:
+        """The error for a topic that does not exist."""
+        return LakehouseError(
+            f"Topic '{topic}' does not exist at {self.servers}. Nothing was changed. "
+            f"Create it, or correct its name in lakehouse.yaml; one with a source is made by kafka/{topic}"
+        )
 
     def offsets_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
         """The first offset by partition whose timestamp is at or after `timestamp_ms` (milliseconds since the epoch);
@@ -226,30 +236,20 @@ class Kafka(dg.ConfigurableResource):
                 f"was changed. Set 'partitions: {found.partitions}', or add partitions yourself (keys will move)"
             )
 
-    def oldest_timestamp(self, topic: str, positions: Mapping[int, int]) -> dict[int, int | None]:
-        """The timestamp (milliseconds) of the first record from an offset on, by partition; None if there is none.
+    def oldest_timestamp(
+        self, topic: str, positions: Mapping[int, int], ends: Mapping[int, int]
+    ) -> dict[int, int | None]:
+        """As `oldest_records.timestamps`. Records of open transactions count, too: they wait.
 
-        Records of open transactions count, too: they wait.
-
-        Raises: Unreachable.
+        Raises: LakehouseError when it cannot be found out; Unreachable.
         """
-        from confluent_kafka import TopicPartition
+        with self.explained():
+            consumer = self._consumer("lakehouse-lag", "read_uncommitted", **{"check.crcs": "true"})
+            return timestamps(consumer, topic, positions, ends)
 
-        found: dict[int, int | None] = dict.fromkeys(positions)
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        with self.explained(), closing(self._consumer("lakehouse-lag", "read_uncommitted")) as consumer:
-            consumer.assign([TopicPartition(topic, p, offset) for p, offset in positions.items()])
-            waiting = set(positions)
-            while waiting and time.monotonic() < deadline:
-                message = consumer.poll(1)
-                if message is None or message.partition() not in waiting:
-                    continue
-                # The other possibility is the end of the partition: nothing but transaction markers was waiting.
-                if message.error() is None:
-                    found[message.partition()] = message.timestamp()[1]
-                waiting.remove(message.partition())
-                consumer.pause([TopicPartition(topic, message.partition())])
-        return found
+    def member(self, group: str, settings: Mapping[str, str | int]) -> Consumer:
+        """A consumer that is to join a group, with more settings of librdkafka."""
+        return self._consumer(group, **settings)
 
     def producer(self, **config: str | int) -> Producer:
         """An idempotent producer that places keys as Java producers do.
@@ -353,12 +353,12 @@ class Kafka(dg.ConfigurableResource):
             self._client = AdminClient(self.client_config(), logger=_LOG)
         return self._client
 
-    def _consumer(self, group: str, isolation: str = "read_committed") -> Consumer:
+    def _consumer(self, group: str, isolation: str = "read_committed", **more: str | int) -> Consumer:
         from confluent_kafka import Consumer
 
-        settings = {"group.id": group, "enable.auto.commit": "false", "auto.offset.reset": "error"}
+        settings = {"group.id": group, "enable.auto.commit": "false", "auto.offset.reset": "error", **more}
         return Consumer(
-            {**self.client_config(), **settings, "isolation.level": isolation, "enable.partition.eof": "true"},
+            {**self.client_config(), "isolation.level": isolation, "enable.partition.eof": "true", **settings},
             logger=_LOG,
         )
 

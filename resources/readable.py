@@ -20,7 +20,13 @@ def readable(kafka: Kafka, topics: Sequence[str]) -> tuple[dict[str, dict[int, O
     if not topics:
         return {}, {}
     try:
-        return kafka.offsets(list(kafka.describe(topics))), {}
+        described = kafka.describe(topics)
+        faults: dict[str, Exception] = {
+            topic: without_leader(kafka, topic, found.leaderless)
+            for topic, found in described.items()
+            if found.leaderless
+        }
+        return kafka.offsets([topic for topic in described if topic not in faults]), faults
     except Unreachable:
         raise
     except Exception as error:
@@ -31,3 +37,9 @@ def readable(kafka: Kafka, topics: Sequence[str]) -> tuple[dict[str, dict[int, O
     found, faults = readable(kafka, topics[:half])
     more_found, more_faults = readable(kafka, topics[half:])
     return found | more_found, faults | more_faults
+
+
+def without_leader(kafka: Kafka, topic: str, partitions: Sequence[int]) -> Unreachable:
+    """Of such a partition nobody answers: the request for its offsets would hold up those for all others."""
+    check = f"the brokers that hold partition {', '.join(map(str, partitions))} of topic '{topic}': it has no leader"
+    return Unreachable("Kafka", kafka.servers, check)

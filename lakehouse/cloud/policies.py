@@ -162,7 +162,11 @@ def writer_access(deployment: Deployment, tables: Tables, secrets: str) -> Polic
     path = _plain("path of secrets", secrets)
     return _document(
         *_reading(deployment, (tables,), *READ_FILES, *WRITE_FILES),
-        _allow(_glue(deployment, tables), *READ_TABLES, "glue:CreateDatabase", "glue:CreateTable", "glue:UpdateTable"),
+        _allow(
+            _glue(deployment, tables),
+            *READ_TABLES,
+            *(f"glue:{verb}{what}" for verb in ("Create", "Update") for what in ("Database", "Table")),
+        ),
         _allow(
             [f"arn:aws:secretsmanager:{deployment.region}:{deployment.account}:secret:{path}/*"],
             "secretsmanager:GetSecretValue",

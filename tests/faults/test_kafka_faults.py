@@ -12,6 +12,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from moments import attempt, once_before
 from support import TRADES, Stream, admin, consume, framed, recreate, trade
 
+from assets.hops import measure
 from assets.stream import Commit, SetAside
 from assets.stream import Stream as Running
 from lakehouse.errors import UnclearState
@@ -31,15 +32,15 @@ def configure(kind, name, **settings):
     done.result(20)
 
 
-def transaction(stream, numbers, commit):
+def transaction(stream, numbers, commit, ago_ms=0):
     """A transaction on partition 0; it is left open when `commit` is None. Returns its producer."""
     name = f"{stream.name}-{numbers.start}-{commit}"
     producer = Producer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"], "transactional.id": name})
     producer.init_transactions(20)
     producer.begin_transaction()
-    schema_id = stream.schema()
+    schema_id, stamp = stream.schema(), int(time.time() * 1000) - ago_ms
     for number in numbers:
-        producer.produce(stream.name, framed(schema_id, TRADES, trade(number)), partition=0)
+        producer.produce(stream.name, framed(schema_id, TRADES, trade(number)), partition=0, timestamp=stamp)
     producer.flush(20)
     if commit is not None:
         (producer.commit_transaction if commit else producer.abort_transaction)(20)
@@ -183,24 +184,20 @@ def test_markers_alone_move_the_position_and_make_no_row(resources):
 
 
 def test_a_hanging_transaction_delays_and_is_seen(resources):
-    from assets.ingestion import measure_lag
-
     stream = Stream(resources, partitions=1)
     stream.produce_trades(range(5))
-    hanging = transaction(stream, range(5, 8), commit=None)
+    hanging = transaction(stream, range(5, 8), commit=None, ago_ms=3_600_000)
     stream.produce_trades(range(8, 20))
     try:
         stream.ingest()
         assert len(stream.rows()) == 5
-        an_hour_later = int(time.time() * 1000) + 3_600_000
-        lag = measure_lag(resources.kafka, resources.catalog, stream.namespace, [stream.topic], an_hour_later)
-        seen = lag[stream.name]
+        seen = measure("iceberg", stream.config, stream.topic, resources).behind
     finally:
         hanging.abort_transaction(20)
         settled(stream)
     stream.ingest()
     oracle.judge(stream)
-    assert seen.records > 0 and seen.seconds > 60
+    assert seen.records > 0 and seen.seconds >= 3_600
 
 
 @contextmanager
@@ -228,6 +225,8 @@ def test_a_batch_whose_bytes_rotted_stops_the_run(stack, resources):
     with rotten(stack, stream):
         assert attempt(stream) is not None
         assert stream.rows() == before
+        hop = measure("iceberg", stream.config, stream.topic, resources)
+        assert not hop.fresh and "partition 0 offset 20" in hop.failure, hop
 
     # Who runs again, another process or a stream's next turn, has a session of its own.
     resources.spark.close()

@@ -3,7 +3,8 @@
 import time
 
 import dagster as dg
-from support import TRADES, Stream, framed, trade
+from confluent_kafka import TopicPartition
+from support import TRADES, Stream, admin, framed, recreate, trade
 
 from assets.freshness_sensor import freshness_sensor
 from assets.hops import hops_of
@@ -90,3 +91,41 @@ def test_what_is_behind_is_named_by_check_sensor_and_status_and_is_mended(resour
         assert {hop: passed for hop, (passed, _) in told.items()} == {"glue": False, "snowflake": False}
         assert "Iceberg → Glue: 1 snapshot behind" in told["glue"][1]
         assert asked == [["glue", "snowflake"]]
+
+
+def test_a_topic_that_lost_records_or_is_another_one_is_unknown(resources):
+    stream = Stream(resources, partitions=1)
+    produce(stream, 20)
+    stream.ingest()
+
+    def found():
+        [one] = status(stream.config, resources)
+        [hop] = [hop for hop in one.hops if hop.asset == "iceberg"]
+        return hop.fresh, hop.said
+
+    assert found() == (True, "topic → Iceberg: has every record")
+    produce(stream, 5)
+    fresh, said = found()
+    assert fresh and "5 records behind" in said
+    produce(stream, 1, ago_ms=-AN_HOUR_MS)
+    assert found()[0]
+    [done] = admin().delete_records([TopicPartition(stream.name, 0, 25)]).values()
+    done.result()
+    fresh, said = found()
+    assert not fresh and "unknown: Topic" in said and "lost offsets 20 to 24" in said
+
+    recreate(stream)
+    fresh, said = found()
+    assert not fresh and "is not the one table" in said
+    [done] = admin().delete_topics([stream.name]).values()
+    done.result()
+    fresh, said = found()
+    assert not fresh and "does not exist" in said
+
+
+def test_a_producer_whose_clock_is_ahead_hides_nothing(resources):
+    stream = Stream(resources, partitions=1)
+    produce(stream, 2, ago_ms=-AN_HOUR_MS)
+    [one] = status(stream.config, resources)
+    [hop] = [hop for hop in one.hops if hop.asset == "iceberg"]
+    assert not hop.fresh and "in the future" in hop.said

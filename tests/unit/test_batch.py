@@ -65,6 +65,19 @@ def test_the_parts_of_a_batch_are_bounded_and_together_the_whole(limit):
     assert parts >= whole.offsets / limit
 
 
+def test_a_small_partition_beside_a_large_backlog_is_in_every_batch():
+    whole = batch({0: 0, 1: 0, 2: 5}, {0: 8_000_000, 1: 400, 2: 5})
+    part = split(whole, 20_000)
+    assert part.end[1] == 400 and part.offsets == 20_000
+    both = split(batch({0: 0, 1: 0}, {0: 8_000_000, 1: 50_000}), 20_000)
+    assert both.end[1] >= 10_000 and both.offsets <= 20_000
+
+
+def test_of_a_bound_below_the_partitions_the_longest_backlogs_go_first():
+    part = split(batch({0: 0, 1: 0, 2: 0}, {0: 5, 1: 9, 2: 7}), 2)
+    assert part.end == {0: 0, 1: 1, 2: 1}
+
+
 def test_a_batch_ends_where_the_run_began_to_look():
     whole = batch({0: 5, 1: 8, 2: 0}, {0: 95, 1: 9, 2: 7})
     assert until(whole, {0: 50, 1: 20}) == batch({0: 5, 1: 8, 2: 0}, {0: 50, 1: 9, 2: 0})

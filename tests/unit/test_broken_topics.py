@@ -17,6 +17,7 @@ from lakehouse.errors import LakehouseError, UnclearState, Unreachable
 from lakehouse.markdown import plain
 from lakehouse.status import status
 from lakehouse.topic import Route, Topic
+from resources.catalog import Catalog
 from resources.kafka import Kafka, Offsets, TopicDescription
 
 NAMES = ("carts", "orders", "trades", "users")
@@ -40,22 +41,15 @@ class Brokers(Kafka):
                 raise LakehouseError(self.broken[topic])
         return {topic: TopicDescription(topic, 1) for topic in topics}
 
+    def cluster_id(self):
+        return "cluster"
+
     def offsets(self, topics, *, committed=True):
         self.describe(topics)
         return {topic: {0: Offsets(0, 1)} for topic in topics}
 
-    def oldest_timestamp(self, topic, positions):
+    def oldest_timestamp(self, topic, positions, ends):
         return dict.fromkeys(positions)
-
-
-class Tables:
-    """A catalog without tables."""
-
-    def current(self, namespace, topic):
-        return topic
-
-    def load(self, namespace, name):
-        return None
 
 
 class Registrations:
@@ -83,11 +77,11 @@ def config():
 
 
 @pytest.fixture
-def systems():
+def systems(tmp_path):
     Brokers.broken.clear()
     return {
         "kafka": Brokers(bootstrap_servers="127.0.0.1:1"),
-        "catalog": Tables(),
+        "catalog": Catalog(type="sql", warehouse=f"file://{tmp_path}", uri=f"sqlite:///{tmp_path}/catalog.db"),
         "glue": Registrations(),
         "snowflake": Refusing(),
     }
@@ -173,7 +167,7 @@ def test_a_topic_whose_name_becomes_no_table_is_told_of_and_stops_no_other(confi
         for request in found.dynamic_partitions_requests:
             instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
         told = {e.asset_key.path[0]: e for e in tick(freshness_sensor(config), instance, systems).asset_events}
-        assert "0bad: topic → Iceberg could not be measured: Route 'all'" in plain(told["iceberg"].description)
+        assert "0bad: topic → Iceberg: unknown: Route 'all'" in plain(told["iceberg"].description)
         shown = {one.topic: one.failure for one in status(config, SimpleNamespace(**systems))}
         assert shown.keys() == {*NAMES, "0bad"} and shown["0bad"].startswith("Route 'all'")
     assert [topic.name for topic in chosen(config, [], ["0bad", "users"])] == ["users"]

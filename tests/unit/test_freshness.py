@@ -14,7 +14,7 @@ from lakehouse.lag import Behind, Lag
         (Lag(7, 61), "", False, "topic → Iceberg: 7 records behind, for 61 s, and may be 60 s"),
         (Behind(2, 61), "", False, "topic → Iceberg: 2 snapshots behind, for 61 s, and may be 60 s"),
         (None, "", False, "topic → Iceberg: snapshot 5 was never published"),
-        (None, "Kafka does not answer", False, "topic → Iceberg could not be measured: Kafka does not answer"),
+        (None, "Kafka does not answer", False, "topic → Iceberg: unknown: Kafka does not answer"),
     ],
 )
 def test_fresh_is_what_is_known_not_to_lag(behind, failure, fresh, said):

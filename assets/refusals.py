@@ -1,0 +1,82 @@
+"""Batches that could not be published: a stream writes them again only when what decides about them has changed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from assets import quality
+from assets.audit import AuditFailed
+from lakehouse.checks import RowCount
+from lakehouse.errors import BadRecords
+
+if TYPE_CHECKING:
+    from assets.ingestion import Published, _Run
+
+AGAIN_SECONDS = 3600.0
+"""A refused batch is written again after so long in any case: a check may look at the time, or at tables that it does
+not declare."""
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    decided_by: object
+    error: Exception
+    at: float
+
+
+class Refusals:
+    """Why the newest batch of each topic was refused, and by what.
+
+    Args:
+        clock: The time now, in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._known: dict[str, _Refusal] = {}
+
+    def note(self, topic: str, decided_by: object, error: Exception) -> None:
+        """Remember why a batch of a topic was refused.
+
+        Args:
+            topic: The name of the entry.
+            decided_by: All that the decision depends on; equal where it would be the same.
+            error: The reason.
+        """
+        self._known[topic] = _Refusal(decided_by, error, self._clock())
+
+    def known(self, topic: str, decided_by: object) -> Exception | None:
+        """Why a batch would be refused again; None where it may pass, or was not tried for an hour."""
+        found = self._known.get(topic)
+        if found is None or found.decided_by != decided_by or self._clock() - found.at >= AGAIN_SECONDS:
+            return None
+        return found.error
+
+
+def publish_unless_refused(run: _Run, refusals: Refusals) -> Published:
+    """Publish a batch; one that was refused is not written again while nothing changed that decides about it.
+
+    Raises: as `_Run.publish`.
+    """
+    decided_by = _decided_by(run)
+    error = refusals.known(run.topic.name, decided_by)
+    if error and not (isinstance(error, BadRecords) and run.is_decodable_now()):
+        raise error
+    try:
+        return run.publish()
+    except (AuditFailed, BadRecords) as refused:
+        refusals.note(run.topic.name, decided_by, refused)
+        raise
+
+
+def _decided_by(run: _Run) -> tuple[object, ...]:
+    """What a refusal depends on. Not on where the batch ends, which moves while records come, unless rows are counted:
+    what was refused is in every batch that begins there."""
+    checks, batch = run.topic.checks, run.batch
+    counts_rows = any(isinstance(check, RowCount) for check in checks.values())
+    others = quality.referred(run.catalog, run.namespace, checks)
+    log = batch.cluster_id, batch.topic_id, batch.start, batch.end if counts_rows else None
+    return *log, run.base, run.formats.fingerprints, others
