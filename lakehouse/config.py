@@ -85,8 +85,11 @@ class Config(Model):
         yield from (found for _, _, found in self.matched(names) if isinstance(found, Topic))
 
     def matched(self, names: Iterable[str]) -> Iterator[tuple[Route, str, Topic | ConfigError]]:
-        """Match names with routes: whoever may create a topic may give it a name that becomes no table, or another
-        topic's, and the others are taken all the same.
+        """Match names with routes: whoever may create a topic may give it a name that becomes no table, or an entry's,
+        and the others are taken all the same.
+
+        Two routed topics may become one table. The one that it holds already goes on, and the other's runs are refused
+        by the table's position: here, a new name could take the place of a topic that was first.
 
         Yields:
             In the order of names: the first route that matches, the name, and its topic, or why there is none.

@@ -36,6 +36,7 @@ def of_meaning(config: Config) -> list[tuple[Location, str]]:
             faults.append((at, "not a Kafka topic name. Use letters, digits, '.', '_' and '-', at most 249"))
         if said := taken.fault(topic):
             faults.append((at, said))
+        taken.take(topic)
         faults += [((*at, *where), said) for where, said in _topic_faults(topic, tables)]
         faults += [((*at, "sensitive"), said) for said in _unknown_sensitive(config, topic)]
         if topic.value_schema_file:

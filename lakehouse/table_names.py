@@ -20,22 +20,21 @@ class Taken:
         """Take the tables of topics whose names were checked before."""
         self._families: dict[str, list[Topic]] = defaultdict(list)
         for topic in topics:
-            self._families[naming.family(topic.table)[0]].append(topic)
+            self.take(topic)
+
+    def take(self, topic: Topic) -> None:
+        """Take the table of a topic."""
+        self._families[naming.family(topic.table)[0]].append(topic)
 
     def fault(self, topic: Topic) -> str | None:
-        """Take the table of one more topic.
-
-        Returns:
-            Why its name cannot be used; None where it can be.
-        """
+        """Return why the name of a topic's table cannot be used beside those that are taken; None where it can be."""
         table = topic.table
         if table.endswith(naming.DEAD_LETTERS):
             return f"'{naming.DEAD_LETTERS}' names dead-letter tables. Rename the topic"
         if len(table) > naming.LONGEST_TABLE:
             said = f"a table's name has at most {naming.LONGEST_TABLE} characters, and '{table[:40]}…' has {len(table)}"
             return f"{said}. Add 'table: <shorter name>'"
-        same = self._families[naming.family(table)[0]]
-        for other in same:
+        for other in self._families[naming.family(table)[0]]:
             if other.table == table:
                 return f"becomes table '{table}', and so does topic '{other.name}'. Rename one of them"
             older, newer = sorted((topic, other), key=lambda one: naming.family(one.table)[1])
@@ -44,5 +43,4 @@ class Taken:
                     f"table '{newer.table}' is where '{older.name}' may go on (on_incompatible: new_table), and topic "
                     f"'{newer.name}' becomes it, too. Add 'table: <another name>' to one of them"
                 )
-        same.append(topic)
         return None

@@ -69,7 +69,6 @@ environments: {local: {}}
     ("name", "policy", "said"),
     [
         ("orders.v1", "stop", "becomes table 'orders_v1', and so does topic 'orders_v1'"),
-        ("shop.b", "stop", "becomes table 'shop_b', and so does topic 'shop-b'"),
         ("billing__dead_letters", "stop", "names dead-letter tables"),
         ("shop__dead_letters", "stop", "names dead-letter tables"),
         ("billing__v2", "stop", "is where 'billing' may go on"),
@@ -86,6 +85,13 @@ def test_a_routed_topic_whose_table_is_anothers_is_a_fault_and_no_other_is(tmp_p
 
     assert isinstance(found[name], ConfigError) and said in str(found[name])
     assert {topic.name for topic in loaded.routed([name, *others])} == others
+
+
+def test_a_new_topic_takes_no_place_of_one_that_is_routed_to_the_same_table(tmp_path):
+    loaded = load(tmp_path, EVERYTHING % "stop")
+    assert [topic.name for topic in loaded.routed(["shop.b"])] == ["shop.b"]
+    # Which of the two the table is of, its position says: lakehouse.batch refuses the other's records.
+    assert [topic.name for topic in loaded.routed(["shop.b", "Shop-b"])] == ["Shop-b", "shop.b"]
 
 
 def test_a_route_that_never_goes_on_beside_takes_names_with_versions(tmp_path):
