@@ -107,7 +107,7 @@ def test_the_sensor_reports_topics_that_moved_and_no_others(resources, stream):
     sensor, cursor, reported = topic_offsets_sensor(stream.config), None, []
     for produced in (0, 5, 0, 3):
         stream.produce_trades(range(produced))
-        tick = sensor(dg.build_sensor_context(cursor=cursor), kafka=resources.kafka)
+        tick = sensor(dg.build_sensor_context(cursor=cursor), kafka=resources.kafka, catalog=resources.catalog)
         cursor = tick.cursor
         reported.append([(event.asset_key.path, event.metadata["offsets"].value) for event in tick.asset_events])
 
