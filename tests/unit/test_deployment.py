@@ -1,13 +1,13 @@
 """The deployment as a whole: one list of steps, the graph of it in Dagster, and the environment that it becomes."""
 
-import contextlib
 import os
 import pty
 import re
-import signal
+import select
 import socket
 import subprocess
 import sys
+import time
 
 import dagster as dg
 import psutil
@@ -27,6 +27,8 @@ from lakehouse.setting import EnvRef
 from resources.build import build_resources, opener
 
 CANARY = "canary-51aa"
+SECONDS = 120
+"""How long a command may take to start on a busy machine."""
 
 
 @pytest.fixture
@@ -163,6 +165,22 @@ def test_names_that_some_cloud_would_refuse_are_refused_first(name):
         Deployment(name=name, account="123456789012")
 
 
+def read_until(terminal, text):
+    """What a program writes to a terminal up to a text, or until it has closed the terminal."""
+    shown, deadline = b"", time.monotonic() + SECONDS
+    while text not in shown:
+        readable, _, _ = select.select([terminal], [], [], deadline - time.monotonic())
+        assert readable, f"nothing more within {SECONDS} s: {shown}"
+        try:
+            part = os.read(terminal, 1000)
+        except OSError:  # so Linux reports the end of a terminal
+            part = b""
+        if not part:
+            break
+        shown += part
+    return shown
+
+
 def test_a_secret_is_typed_unseen_and_is_no_argument(declared, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
@@ -170,24 +188,19 @@ def test_a_secret_is_typed_unseen_and_is_no_argument(declared, monkeypatch):
         for name, value in {"AWS_ACCESS_KEY_ID": "ours", "AWS_SECRET_ACCESS_KEY": "k", "NO_PROXY": "127.0.0.1"}.items():
             monkeypatch.setenv(name, value)
         command = [sys.executable, "-m", "lakehouse.cli", "deploy", "plan", "--env", "aws", "--confluent-api-key", "ID"]
-        pid, terminal = pty.fork()
-        if not pid:
-            os.execv(command[0], command)
-        try:
-            shown = b""
-            while b"Secret of the Confluent Cloud API key ID:" not in shown:
-                shown += os.read(terminal, 1000)
-            os.write(terminal, f"{CANARY}\n".encode())
-            silent.settimeout(60)
-            silent.accept()  # it goes on, to AWS
-            arguments = psutil.Process(pid).cmdline()
-        finally:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            with contextlib.suppress(OSError):  # so Linux reports the end of a terminal
-                while more := os.read(terminal, 1000):
-                    shown += more
-            os.close(terminal)
+        terminal, end = pty.openpty()
+        with subprocess.Popen(command, stdin=end, stdout=end, stderr=end, start_new_session=True) as running:
+            os.close(end)
+            try:
+                shown = read_until(terminal, b"Secret of the Confluent Cloud API key ID:")
+                os.write(terminal, f"{CANARY}\n".encode())
+                silent.settimeout(SECONDS)
+                silent.accept()  # it goes on, to AWS
+                arguments = psutil.Process(running.pid).cmdline()
+            finally:
+                running.kill()
+        shown += read_until(terminal, b"\0")
+        os.close(terminal)
     assert CANARY not in shown.decode() and CANARY not in " ".join(arguments)
 
 
