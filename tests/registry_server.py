@@ -4,40 +4,32 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import pytest
+from loopback_server import LoopbackServer
 
 ID = re.compile(r"/schemas/ids/(\d+)")
 VERSION = re.compile(r"/subjects/([^/]+)/versions/(\d+|latest)")
 VERSIONS = re.compile(r"/subjects/([^/]+)/versions")
 
 
-class RegistryServer(ThreadingHTTPServer):
+class RegistryServer(LoopbackServer):
     """Answers as Confluent's registry does (its API reference), from what `add` was given.
 
     `requests` are the paths that were asked for; `status` makes every answer that error; `after` is called with a path
     after its answer was composed.
     """
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.requests: list[str] = []
         self.status = 200
         self.after: Callable[[str], None] = lambda path: None
         self.schemas: dict[int, dict[str, Any]] = {}
         self.subjects: dict[str, list[int]] = {}
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
 
     @property
     def asked_ids(self) -> list[int]:
@@ -67,17 +59,6 @@ class RegistryServer(ThreadingHTTPServer):
             ids = self.subjects.get(unquote(found.group(1)), [])
             return list(range(1, len(ids) + 1)) or None
         return None
-
-    @contextmanager
-    def listening(self) -> Iterator[Self]:
-        """Not by way of a proxy that the environment names."""
-        with pytest.MonkeyPatch.context() as patch, self:
-            patch.setenv("NO_PROXY", "127.0.0.1")
-            thread = threading.Thread(target=self.serve_forever, args=(0.02,))
-            thread.start()
-            yield self
-            self.shutdown()
-            thread.join()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from email.message import Message
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Self
+from http.server import BaseHTTPRequestHandler
 
-import pytest
+from loopback_server import LoopbackServer
 
 Answer = tuple[int, str, dict[str, str]]
 """Status, body, headers."""
@@ -28,29 +24,14 @@ class Received:
     status: int
 
 
-class Listener(ThreadingHTTPServer):
+class Listener(LoopbackServer):
     """Gives the answers it was told to, one a request, and after those always the same."""
 
     def __init__(self, always: Answer = OK):
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.answers: deque[Answer] = deque()
         self.always = always
         self.received: list[Received] = []
-
-    @property
-    def address(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-    @contextmanager
-    def listening(self) -> Iterator[Self]:
-        """Not by way of a proxy that the environment names."""
-        with pytest.MonkeyPatch.context() as patch, self:
-            patch.setenv("NO_PROXY", "127.0.0.1")
-            thread = threading.Thread(target=self.serve_forever, args=(0.02,))
-            thread.start()
-            yield self
-            self.shutdown()
-            thread.join()
 
 
 class _Handler(BaseHTTPRequestHandler):
