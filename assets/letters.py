@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 from assets.staging import Staging
 from lakehouse import naming
 from lakehouse.batch import Batch
-from lakehouse.errors import UnclearState
+from lakehouse.errors import CommitConflict, UnclearState
 from lakehouse.topic import Topic
 from resources.catalog import Catalog
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
     from pyspark.sql import DataFrame
 
     from spark.decision import Decision
@@ -53,7 +54,7 @@ def keep(staging: Staging, topic: Topic, batch: Batch, decided: Decision, decode
 
     Raises:
         UnclearState: Decoding again set other records aside. Nothing was published.
-        CommitConflict: Another writer changed the letters meanwhile.
+        CommitConflict: Another writer published letters meanwhile.
     """
     from spark import dead_letters
     from spark.decision import Decision
@@ -80,6 +81,7 @@ def keep(staging: Staging, topic: Topic, batch: Batch, decided: Decision, decode
             dead_letters.append(dead_letters.of_batch(decode(), namespace, topic, batch), target)
         found = dead_letters.decision(spark.table(target.path), batch)
         if found != decided:
+            _require_unmoved(table.refresh(), base)
             raise UnclearState(
                 f"Of '{topic.name}', {decided.count:,} records were dead letters when their batch was written, and "
                 f"{found.count:,} (or others) when the letters were. Nothing of the batch was published. Run it again, "
@@ -87,6 +89,18 @@ def keep(staging: Staging, topic: Topic, batch: Batch, decided: Decision, decode
                 f"that does not always give the same answer for a record (`lakehouse dead-letters {topic.name}`)"
             )
         catalog.publish(table.refresh(), branch, base.snapshot_id if base else None)
+
+
+def _require_unmoved(table: Table, base: Snapshot | None) -> None:
+    """
+    Raises:
+        CommitConflict: The branch was made after another writer had published letters.
+    """
+    if table.current_snapshot() != base:
+        raise CommitConflict(
+            f"Another writer published dead letters in {'.'.join(table.name())} while those of this batch were "
+            f"prepared. Nothing of the batch was published. Run it again"
+        )
 
 
 def may_hold(table: Table, batch: Batch) -> bool:
