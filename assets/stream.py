@@ -93,6 +93,7 @@ class Stream:
         self._refusals = Refusals()
         # What follows belongs to who has the lock.
         self._lock = threading.Lock()
+        self._turn_ended = threading.Condition(self._lock)
         self._turns = Turns(self.topics)
         self._polled = 0.0
         self._ends: dict[str, Positions] = {}
@@ -201,7 +202,7 @@ class Stream:
                 if isinstance(event, Tidied):
                     self._files[name] = event.maintained.after.data_files
                 if self.topics[name].replaces:
-                    self._turns.give_back(name, 0.0)
+                    self._give_back(name, 0.0)
             self._events.put(event)
             if isinstance(event, SetAside):
                 self._stopping.wait(event.seconds)
@@ -221,12 +222,13 @@ class Stream:
 
     def _release(self) -> None:
         """Wait until no turn is in progress: the topics pass to another stream, and work on them would be lost."""
-        deadline = time.monotonic() + RELEASE_SECONDS
-        while time.monotonic() < deadline:
-            with self._lock:
-                if len(self._turns.row) == len(self.topics):
-                    return
-            time.sleep(POLL_SECONDS / 10)
+        with self._turn_ended:
+            self._turn_ended.wait_for(lambda: len(self._turns.row) == len(self.topics), RELEASE_SECONDS)
+
+    def _give_back(self, name: str, not_before: float) -> None:
+        """End a topic's turn; it has no other before that time."""
+        self._turns.give_back(name, not_before)
+        self._turn_ended.notify_all()
 
     def _is_ours(self, name: str) -> bool:
         """Whether this stream serves an entry, and not another one of the same group. Of a topic that cannot be read
@@ -353,13 +355,13 @@ class Stream:
         # What is a whole batch behind waits for nobody but the others.
         waits = behind < bound and not self.once
         with self._lock:
-            self._turns.give_back(name, began + EVERY_SECONDS if waits else now)
+            self._give_back(name, began + EVERY_SECONDS if waits else now)
 
     def _end_computed(self, name: str, began: float) -> None:
         """End the turn of a derived topic that was only computed here: another stream takes it."""
         with self._lock:
             failures = self._failures.pop(name, 0)
-            self._turns.give_back(name, began + EVERY_SECONDS)
+            self._give_back(name, began + EVERY_SECONDS)
         if failures:
             self._events.put(Healed(name, failures))
 
@@ -382,7 +384,7 @@ class Stream:
             self._poll(systems.kafka, [topic.name])
 
     def _set_aside(self, name: str, error: Exception) -> None:
-        """Let a topic wait whose turn failed, longer each time, or that is paused; the others go on."""
+        """Let a topic wait whose turn failed, longer each time, or that is paused; the others continue."""
         with self._lock:
             is_known = isinstance(error, Paused) and name in self._held
             if isinstance(error, Paused):
@@ -393,6 +395,6 @@ class Stream:
                 seconds = pause(failures, heals(error))
             if self.once and (not heals(error) or self._failures.get(name) == ATTEMPTS):
                 self.errors[name] = error
-            self._turns.give_back(name, time.monotonic() + seconds)
+            self._give_back(name, time.monotonic() + seconds)
         if not is_known:
             self._events.put(SetAside(name, error, seconds))
