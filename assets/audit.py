@@ -136,17 +136,17 @@ def _conservation(table: Table, staged: Staged) -> Finding:
         "committed_rows": committed,
         "offsets_without_record": staged.offsets - counts.consumed,
     }
-    said = ", ".join(f"{name} {n:,}" for name, n in numbers.items() if n or name in ("consumed", "rows"))
+    details = ", ".join(f"{name} {n:,}" for name, n in numbers.items() if n or name in ("consumed", "rows"))
     passed = counts.adds_up and counts.consumed <= staged.offsets and committed == counts.rows
     if broken := [path for snapshot in commits for path in broken_files(table, snapshot)]:
-        passed, said = False, f"{said}; {len(broken)} data files are missing or incomplete, such as {broken[0]}"
+        passed, details = False, f"{details}; {len(broken)} data files are missing or incomplete, such as {broken[0]}"
     if not completing:
-        passed, said = False, f"{said}; the snapshot does not say that it holds this batch's offsets"
+        passed, details = False, f"{details}; the snapshot does not say that it holds this batch's offsets"
     elif len(completing) != staged.writes:
-        passed, said = False, f"{said}; {len(completing)} commits hold this batch, and {staged.writes} should"
+        passed, details = False, f"{details}; {len(completing)} commits belong to this batch, expected {staged.writes}"
     if strange:
-        passed, said = False, f"{said}; snapshots of another writer are on the branch: {', '.join(strange)}"
-    return Finding(CONSERVATION, passed, said, numbers)
+        passed, details = False, f"{details}; the branch has snapshots of another writer: {', '.join(strange)}"
+    return Finding(CONSERVATION, passed, details, numbers)
 
 
 def _commits(table: Table, staged: Staged) -> Sequence[Snapshot]:

@@ -1,4 +1,4 @@
-"""Where a derived topic, or a topic of dead letters, goes on in its source; and somebody's decision about it."""
+"""Where a derived topic, or a topic of dead letters, continues in its source; and the operator's decision about it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def has_messages(kafka: Kafka, topic: str, of: Topic | None = None) -> bool:
 def going_on(
     config: Config, topic: Topic, source: Topic, systems: Systems, table: Table, last: Batch
 ) -> Bookmark | None:
-    """The bookmark that a derived topic goes on from; None where it is to be derived from all rows.
+    """The bookmark that a derived topic continues from; None where it is to be derived from all rows.
 
     Computing groups again replaces their messages by the same ones, so that it needs no bookmark. A single row must not
     be derived twice.
@@ -97,7 +97,7 @@ def going_on(
 
 def _remedy(topic: Topic) -> str:
     return (
-        f"Say where it goes on: `lakehouse bookmark {topic.name} --at POSITION --reason …`; or make it anew: delete "
+        f"Say where it continues: `lakehouse bookmark {topic.name} --at POSITION --reason …`; or recreate it: delete "
         f"the topic '{topic.topic}' and its table"
     )
 
@@ -133,7 +133,7 @@ def decide(config: Config, topic: Topic, systems: Systems, where: str, reason: s
         letters: the bookmark is of the topic's dead letters.
 
     Raises:
-        LakehouseError: The topic has no such bookmark, or there is nothing to go on from.
+        LakehouseError: The topic has no such bookmark, or there is nothing to continue from.
     """
     from assets.ingestion import read_log
     from assets.position import at
@@ -154,7 +154,7 @@ def decide(config: Config, topic: Topic, systems: Systems, where: str, reason: s
     if table is None or table.current_snapshot() is None or last_batch(table) is None or described is None:
         raise LakehouseError(
             f"Table {config.namespace}.{source.table} has nothing yet, or topic '{target}' does not exist, so there is "
-            f"nothing to go on from. Nothing was changed. Materialize iceberg/{source.name} first"
+            f"nothing to continue from. Nothing was changed. Materialize iceberg/{source.name} first"
         )
     offsets = at(log, systems.kafka, where).end
     bookmarks.ensure(systems.kafka)

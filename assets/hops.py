@@ -61,7 +61,7 @@ def measure(hop: str, config: Config, topic: Topic, systems: Any) -> Hop:
     try:
         # Glue and Snowflake show what is published, paused or not.
         if hop in ("kafka", "iceberg") and (held := pauses(systems.catalog, config.namespace).get(topic.name)):
-            made = replace(made, paused=held.said())
+            made = replace(made, paused=held.describe())
         behind, shows = measures[hop](config, topic, systems, int(time.time() * 1000))
     except Exception as error:
         if found := trace(error):

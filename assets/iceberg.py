@@ -119,8 +119,8 @@ def _audit_specs(key: dg.AssetKey, entry: Topic) -> Iterator[dg.AssetCheckSpec]:
     for name, said in AUDITS.items():
         yield dg.AssetCheckSpec(name, asset=key, blocking=True, description=said)
     if entry.dead_letter_topic:
-        said = f"Every dead letter is also in topic {entry.dead_letter_topic}."
-        yield dg.AssetCheckSpec(MIRRORED, asset=key, description=said)
+        description = f"Every dead letter is also in topic {entry.dead_letter_topic}."
+        yield dg.AssetCheckSpec(MIRRORED, asset=key, description=description)
 
 
 def declared_specs(key: dg.AssetKey, entry: Topic) -> Iterator[dg.AssetCheckSpec]:

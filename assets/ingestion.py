@@ -90,7 +90,7 @@ def ingest(namespace: str, topic: Topic, systems: Systems, refusals: Refusals | 
         if (held := pauses(systems.catalog, namespace).get(topic.name)) and is_begun:
             return
         if held:
-            raise Paused(topic.name, held.said())
+            raise Paused(topic.name, held.describe())
         # In this order: another writer may have taken records that are newer than an end read before.
         topic, table, last = stored(systems.catalog, namespace, topic)
         log = read_log(systems.kafka, topic.topic)
@@ -220,13 +220,13 @@ def require_same_topic(kafka: Kafka, batch: Batch) -> None:
     """Compare the topic that was read with the one whose offsets a batch has.
 
     Raises:
-        UnclearState: The topic was deleted or made anew meanwhile.
+        UnclearState: The topic was deleted or recreated meanwhile.
     """
     found = kafka.describe([batch.topic]).get(batch.topic)
     if found is None or found.topic_id != batch.topic_id:
         raise UnclearState(
-            f"Topic '{batch.topic}' was deleted or made anew while offsets of it were read. Nothing was "
-            f"published. If that was on purpose, go on with `lakehouse resume`, or drop the table to start over"
+            f"Topic '{batch.topic}' was deleted or recreated while offsets of it were read. Nothing was "
+            f"published. If that was on purpose, continue with `lakehouse resume`, or drop the table to start over"
         )
 
 

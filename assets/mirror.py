@@ -77,7 +77,7 @@ def mirror(namespace: str, topic: Topic, systems: Systems) -> int:
     if known is None and has_messages(kafka, target, of=topic):
         raise UnclearState(
             f"Topic '{target}' has dead letters of '{topic.topic}', and no bookmark says which. Nothing was produced. "
-            f"Say where it goes on: `lakehouse bookmark {topic.name} --dead-letters --at POSITION --reason …`"
+            f"Say where it continues: `lakehouse bookmark {topic.name} --dead-letters --at POSITION --reason …`"
         )
     since = _since(known, last) if known and known.target_id == target_id else {}
     upto = {p: max(end, since.get(p, 0)) for p, end in last.end.items()}

@@ -85,7 +85,7 @@ def _require_partitions(log: Log, where: str, offsets: Positions) -> None:
         )
     if missing := _listed(log.end.keys() - offsets.keys()):
         raise LakehouseError(
-            f"'{where}' names no offset of partitions {missing}, and where they go on is not clear. Nothing was "
+            f"'{where}' names no offset of partitions {missing}, and where they continue is not clear. Nothing was "
             f"changed. Name an offset of each partition of '{log.topic}': {there}"
         )
 

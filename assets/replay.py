@@ -244,7 +244,7 @@ def _publish(
 
     Raises:
         AuditFailed: The rows did not pass their audit, and no branch was asked for.
-        UnclearState: Other records than those that were decided on are no rows, or the topic was made anew.
+        UnclearState: Other records than those that were decided on are no rows, or the topic was recreated.
     """
     from assets.audit import AuditFailed, Staged
     from assets.examination import examine

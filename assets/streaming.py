@@ -108,7 +108,7 @@ class Streaming:
                 self._verdicts.passed(KAFKA, "")
                 self._verdicts.passed(*self._part("iceberg", name))
             case Healed(name, failures):
-                self._say(f"{name or 'Kafka'}: goes on{f', after {failures} failures' if failures else ''}")
+                self._say(f"{name or 'Kafka'}: continues{f', after {failures} failures' if failures else ''}")
                 self._verdicts.passed(*(self._part("iceberg", name) if name else (KAFKA, "")))
             case Tidied(name, done):
                 self._say(f"{name}: {', '.join(done.done)} ({done.seconds:.1f} s)")

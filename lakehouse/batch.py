@@ -111,7 +111,7 @@ def next_batch(last: Batch | None, log: Log, table: str) -> Batch:
         raise UnclearState(
             f"Table {table} was filled from topic '{last.topic}', and not from '{log.topic}'. Nothing was changed. "
             f"Give one of them another `table` in lakehouse.yaml; if '{log.topic}' takes the other's place on purpose, "
-            f"go on with `lakehouse resume`"
+            f"continue with `lakehouse resume`"
         )
     if last and (last.cluster_id, last.topic_id) != (log.cluster_id, log.topic_id):
         raise UnclearState(

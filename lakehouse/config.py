@@ -88,8 +88,8 @@ class Config(Model):
         """Match names with routes: whoever may create a topic may give it a name that becomes no table, or an entry's,
         and the others are taken all the same.
 
-        Two routed topics may become one table. The one that it holds already goes on, and the other's runs are refused
-        by the table's position: here, a new name could take the place of a topic that was first.
+        Two routed topics may become one table. The one that it holds already continues, and runs of the other are
+        refused by the table's position: here, a new name could take the place of a topic that was first.
 
         Yields:
             In the order of names: the first route that matches, the name, and its topic, or why there is none.
@@ -112,9 +112,9 @@ class Config(Model):
         if isinstance(found, ConfigError):
             return found
         said = taken.fault(found)
-        # A topic of this name may be found before the one that goes on in its table.
+        # A topic of this name may be found before the one that continues in its table.
         if naming.family(found.table)[1] > 1 and any(r.on_incompatible == "new_table" for r in self.routes.values()):
-            said = f"table '{found.table}' may be where another one goes on (on_incompatible: new_table)"
+            said = f"table '{found.table}' may be where another one continues (on_incompatible: new_table)"
             said += ". Give the topic an entry with a 'table'"
         return ConfigError(f"Route '{route.name}': topic '{found.name}': {said}") if said else found
 

@@ -1,6 +1,6 @@
-"""Which topics may have the tables that their names make: two never share one, now or when one goes on beside.
+"""Which topics may have the tables that their names make: two never share one, now or when one continues beside.
 
-A table's name stands for a family: `orders` may go on as `orders__v2` (on_incompatible: new_table), and each of them
+A table's name stands for a family: `orders` may continue as `orders__v2` (on_incompatible: new_table), and each of them
 has `…__dead_letters`.
 """
 
@@ -40,7 +40,7 @@ class Taken:
             older, newer = sorted((topic, other), key=lambda one: naming.family(one.table)[1])
             if older.on_incompatible == "new_table":
                 return (
-                    f"table '{newer.table}' is where '{older.name}' may go on (on_incompatible: new_table), and topic "
-                    f"'{newer.name}' becomes it, too. Add 'table: <another name>' to one of them"
+                    f"table '{newer.table}' is where '{older.name}' may continue (on_incompatible: new_table), and "
+                    f"topic '{newer.name}' becomes it, too. Add 'table: <another name>' to one of them"
                 )
         return None

@@ -1,6 +1,6 @@
-"""Topics that somebody paused, kept where every process sees it: as properties of the catalog's namespace.
+"""Paused topics, kept where every process sees it: as properties of the catalog's namespace.
 
-They are there before a topic has a table, survive restarts, and one request tells of all.
+They are there before a topic has a table, survive restarts, and one request lists all of them.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Pause:
     at: str
     by: str
 
-    def said(self) -> str:
-        """The pause as words."""
+    def describe(self) -> str:
+        """Return the pause as words."""
         return f"paused since {self.at} by {self.by}{f' ({self.reason})' if self.reason else ''}"
 
 
@@ -103,4 +103,4 @@ def require_unpaused(catalog: Catalog, namespace: str, topic: str) -> None:
         Unreachable: The catalog does not answer.
     """
     if found := pauses(catalog, namespace).get(topic):
-        raise Paused(topic, found.said())
+        raise Paused(topic, found.describe())

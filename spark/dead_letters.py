@@ -140,7 +140,7 @@ def append(letters: DataFrame, target: Target) -> None:
 def _is_of(topic_id: str, start: Positions, end: Positions) -> Column:
     """Whether a letter is of a topic, and of offsets from `start` (inclusive) to `end` (exclusive) by partition.
 
-    A topic that was made anew has the same offsets and another id.
+    A topic that was recreated has the same offsets and another id.
     """
     record = F.col("source_record")
     inside = [

@@ -24,7 +24,7 @@ def pause(topic: str, reason: str) -> None:
     if declared.topic(topic).engine != "spark":
         raise LakehouseError(f"Confluent's Tableflow makes the table of '{topic}'. Nothing was changed. Pause it there")
     with connected(declared) as systems:
-        echo(f"{topic}: {pause(systems.catalog, declared.namespace, topic, reason).said()}")
+        echo(f"{topic}: {pause(systems.catalog, declared.namespace, topic, reason).describe()}")
     echo(f"Continue with `lakehouse unpause {topic}`")
 
 

@@ -146,7 +146,7 @@ def resume(topic: str, where: str, reason: str) -> None:
         echo(f"partition {partition}: was at {position.start[partition]:,}, goes on at {offset:,}")
 
 
-@click.command(short_help="Decide where a derived topic goes on in its source.")
+@click.command(short_help="Set where a derived topic continues in its source.")
 @click.argument("topic")
 @click.option("--at", "where", required=True, metavar="POSITION", help="earliest, latest, a time, or 0:12,1:40.")
 @click.option("--reason", required=True, help="Why; it is kept with the bookmark.")
@@ -167,7 +167,7 @@ def bookmark(topic: str, where: str, reason: str, dead_letters: bool) -> None:
         systems = Systems(r.kafka, r.schema_registry, r.spark, r.catalog)
         offsets = decide(declared, declared.topic(topic), systems, where, reason, letters=dead_letters)
     for partition, offset in sorted(offsets.items()):
-        echo(f"partition {partition}: goes on at {offset:,}")
+        echo(f"partition {partition}: continues at {offset:,}")
 
 
 @click.command(short_help="Compact, expire and clean up tables.")

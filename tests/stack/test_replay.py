@@ -157,7 +157,7 @@ def test_a_replay_whose_topic_was_recreated_meanwhile_is_not_published(resources
         return written
 
     monkeypatch.setattr(write, "upsert", recreated_after)
-    with pytest.raises(UnclearState, match="deleted or made anew"):
+    with pytest.raises(UnclearState, match="deleted or recreated"):
         again(stream, "earliest")
     assert stream.rows() == before
 

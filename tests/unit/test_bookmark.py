@@ -18,7 +18,7 @@ def test_a_bookmark_survives_and_a_newer_one_is_refused():
 
 def test_a_bookmark_is_of_one_topic_of_one_cluster():
     assert KNOWN.is_of("cluster", "source")
-    assert not KNOWN.is_of("cluster", "made anew")
+    assert not KNOWN.is_of("cluster", "recreated")
     assert not replace(KNOWN, cluster_id="other").is_of("cluster", "source")
 
 

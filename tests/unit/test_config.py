@@ -62,8 +62,8 @@ def test_a_topic_needs_no_more_than_its_name(tmp_path):
         ("  'a b': {}\n", "lakehouse.yaml:3: topics.a b: not a Kafka topic name"),
         ("  a: {}\n  a: {}\n", "lakehouse.yaml:3: topics.a: stands twice; again in line 4. Remove one"),
         ("  a__dead_letters: {}\n", "names dead-letter tables. Rename the topic"),
-        ("  a: {on_incompatible: new_table}\n  a__v2: {}\n", "topics.a__v2: table 'a__v2' is where 'a' may go on"),
-        ("  a__v3: {}\n  a: {on_incompatible: new_table}\n", "topics.a: table 'a__v3' is where 'a' may go on"),
+        ("  a: {on_incompatible: new_table}\n  a__v2: {}\n", "topics.a__v2: table 'a__v2' is where 'a' may continue"),
+        ("  a__v3: {}\n  a: {on_incompatible: new_table}\n", "topics.a: table 'a__v3' is where 'a' may continue"),
         ("  a: {retention: {snapshots: 59m}}\n", "topics.a.retention.snapshots: readers that are not stale may need"),
         (
             "  a: {retention: {snapshots: 1d}, max_lag_seconds: 50000}\n",

@@ -95,15 +95,15 @@ def test_a_replay_in_several_writes_passes_when_all_are_there(lake):
     replay = {"summary": (REPLAY, "{}"), "offsets": 9, "counts": Counts(consumed=6, rows=6)}
 
     assert lake.audited(**replay, writes=2).passed
-    assert "2 commits hold this batch, and 3 should" in lake.audited(**replay, writes=3).said
+    assert "2 commits belong to this batch, expected 3" in lake.audited(**replay, writes=3).said
 
 
 @pytest.mark.parametrize(
     ("stage", "said"),
     [
-        (lambda lake: [lake.stage(), lake.stage()], "2 commits hold this batch, and 1 should"),
-        (lambda lake: [lake.stage(), lake.stage(1, {})], "snapshots of another writer are on the branch"),
-        (lambda lake: [lake.stage(1, {}), lake.stage()], "snapshots of another writer are on the branch"),
+        (lambda lake: [lake.stage(), lake.stage()], "2 commits belong to this batch, expected 1"),
+        (lambda lake: [lake.stage(), lake.stage(1, {})], "the branch has snapshots of another writer"),
+        (lambda lake: [lake.stage(1, {}), lake.stage()], "the branch has snapshots of another writer"),
         (lambda lake: lake.stage(properties={}), "does not say that it holds this batch's offsets"),
         (lambda lake: lake.stage(properties={TOKEN: "{}"}), "does not say that it holds this batch's offsets"),
         (lambda lake: lake.stage(2), "committed_rows 2"),

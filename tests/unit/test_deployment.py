@@ -195,7 +195,7 @@ def test_a_secret_is_typed_unseen_and_is_no_argument(declared, monkeypatch):
                 shown = read_until(terminal, b"Secret of the Confluent Cloud API key ID:")
                 os.write(terminal, f"{CANARY}\n".encode())
                 silent.settimeout(SECONDS)
-                silent.accept()  # it goes on, to AWS
+                silent.accept()  # it continues, to AWS
                 arguments = psutil.Process(running.pid).cmdline()
             finally:
                 running.kill()

@@ -1,4 +1,4 @@
-"""`lakehouse pause` stops one topic for runs, streams, sensors and automation, in every process; others go on."""
+"""`lakehouse pause` stops one topic for runs, streams, sensors and automation, in every process; others continue."""
 
 import threading
 import time

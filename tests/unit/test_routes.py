@@ -71,9 +71,9 @@ environments: {local: {}}
         ("orders.v1", "stop", "becomes table 'orders_v1', and so does topic 'orders_v1'"),
         ("billing__dead_letters", "stop", "names dead-letter tables"),
         ("shop__dead_letters", "stop", "names dead-letter tables"),
-        ("billing__v2", "stop", "is where 'billing' may go on"),
-        ("shop__v2", "new_table", "may be where another one goes on"),
-        ("users", "new_table", "is where 'users' may go on"),
+        ("billing__v2", "stop", "is where 'billing' may continue"),
+        ("shop__v2", "new_table", "may be where another one continues"),
+        ("users", "new_table", "is where 'users' may continue"),
         ("x" * 240, "stop", "at most 235 characters"),
     ],
 )
