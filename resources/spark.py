@@ -101,6 +101,8 @@ class Spark(dg.ConfigurableResource):
             if self._settings.get(key) != value:
                 self._session.conf.set(key, value)
                 self._settings[key] = value
+        # PySpark binds the result of a checkpoint to the active session of the thread, which may be another, or none.
+        type(self._session)._active_session.session = self._session
         return self._session
 
     def _connect(self) -> SparkSession:

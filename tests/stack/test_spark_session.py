@@ -1,9 +1,13 @@
 """What every session of Spark has."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
+from support import CHEAP, Stream, with_checks
+
+from assets.replay import redrive
 from lakehouse.errors import ClockSkew
 from resources.kafka import Kafka
 
@@ -36,3 +40,23 @@ def test_a_session_with_a_clock_that_is_not_this_machines_is_refused(resources, 
 
     assert spark.session({}).range(1).count() == 1
     spark.close()
+
+
+@pytest.mark.parametrize("other_ends", [False, True])
+def test_redrive_uses_its_own_session_beside_another(resources, other_ends):
+    stream = Stream(resources, partitions=1, settings={"checks": CHEAP})
+    stream.produce_trades(range(40, 60))
+    stream.ingest()
+    letters = stream.dead_letters()
+    resources.spark.close()
+    other, own = resources.spark.apart(), resources.spark.apart()
+    other.session({})
+    own.session({})
+    if other_ends:
+        other.close()
+
+    done = redrive(stream.namespace, with_checks(stream.topic, {}), replace(stream.systems, spark=own))
+
+    own.close()
+    other.close()
+    assert done.tried == done.landed == len(letters) > 0
