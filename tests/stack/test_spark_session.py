@@ -4,7 +4,6 @@ import time
 from dataclasses import replace
 
 import pytest
-
 from support import CHEAP, Stream, with_checks
 
 from assets.replay import redrive
