@@ -19,7 +19,7 @@ from pyspark.sql.types import DataType
 
 from lakehouse.avro import END, ended, field_names, misread, shape, with_long_decimals
 from lakehouse.schema import RegisteredSchema
-from spark.decoded import RECORD, record
+from spark.decoded import PREFIX, record
 from spark.fitting import fit
 
 FRAME_BYTES = 5
@@ -181,7 +181,7 @@ def decode(records: DataFrame, how: Decoding) -> DataFrame:
         how: how they become rows.
 
     Returns:
-        The table's columns and metadata columns by the names that they have in the table, and the struct RECORD.
+        The table's columns and metadata columns by the names that they have in the table, and those of spark.decoded.
     """
     data = F.col("value")
     decoded = records.select(
@@ -204,15 +204,20 @@ def decode(records: DataFrame, how: Decoding) -> DataFrame:
     if how.key:
         faults.append((F.col("key").isNotNull() & ~_is_good("k"), "bad_key"))
     faults += [(columns[name].isNull(), "bad_key") for name in how.key_columns]
-    reason = reduce(lambda chain, fault: chain.when(*fault), [(filtered, F.lit(None)), *faults], F)
+    # Whoever filters by the reason would otherwise make Spark decode once for each column that the reason depends on:
+    # it filters before it computes columns, unless one of them is not deterministic.
+    always = F.monotonically_increasing_id() >= 0
+    faults = [(filtered, F.lit(None)), *((fault & always, reason) for fault, reason in faults)]
+    reason = reduce(lambda chain, fault: chain.when(*fault), faults, F)
     result = _result(decoded, columns, how, filtered, rows.deleted, reason)
     if not how.quarantine:
         return result
     good = record("reason").isNull() & ~record("filtered") & ~record("tombstone")
     failed = [(good & F.expr(fails), F.lit(name)) for name, fails in how.quarantine.items()]
     check = reduce(lambda chain, branch: chain.when(*branch), failed, F)
-    reason = F.when(check.isNotNull(), "check").otherwise(record("reason"))
-    return result.withColumn(RECORD, F.col(RECORD).withField("check", check).withField("reason", reason))
+    result = result.withColumn(PREFIX + "check", check)
+    reason = F.when(record("check").isNotNull(), "check").otherwise(record("reason"))
+    return result.withColumn(PREFIX + "reason", reason)
 
 
 def refused(records: DataFrame, how: Decoding, reason: str) -> DataFrame:
@@ -229,19 +234,17 @@ def _result(
 ) -> DataFrame:
     metadata = _metadata()
     there = ("partition", "offset", "timestamp", "schema_id", "key", "value", "headers")
-    own = [F.col(name) for name in there if name in records.columns or name == "schema_id"]
-    about = F.struct(
-        *own,
-        metadata["kafka_timestamp_type"].alias("timestamp_type"),
-        filtered.alias("filtered"),
-        deleted.alias("tombstone"),
-        reason.alias("reason"),
-        F.lit(None).cast("string").alias("check"),
-    )
+    about = {name: F.col(name) for name in there if name != "headers" or name in records.columns} | {
+        "timestamp_type": metadata["kafka_timestamp_type"],
+        "filtered": filtered,
+        "tombstone": deleted,
+        "reason": reason,
+        "check": F.lit(None).cast("string"),
+    }
     return records.select(
         *(column.alias(name) for name, column in columns.items()),
         *(metadata[internal].alias(name) for internal, name in how.metadata.items()),
-        about.alias(RECORD),
+        *(column.alias(PREFIX + name) for name, column in about.items()),
     )
 
 
