@@ -286,7 +286,7 @@ def side(
 
         ids = frozenset(version.id for version in versions)
         return Side(tuple(versions), read_by, json_schema.shape(read_by), JsonCodec(json_schema.reader(read_by), ids))
-    writers = {version.id: avro.inlined(version) for version in versions}
+    writers = {version.id: avro.parse(version) for version in versions}
     return Side(tuple(versions), read_by, avro.shape(read_by), AvroCodec(writers, avro.reader(read_by)))
 
 
