@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Sequence
 
 from lakehouse.avro_columns import columns
@@ -11,10 +10,6 @@ from lakehouse.avro_types import Type, parse, require_bounded
 from lakehouse.avro_versions import merged
 from lakehouse.errors import SchemaError
 from lakehouse.schema import RegisteredSchema, Shape
-
-DECODED = f"decoded_{secrets.token_hex(8)}"
-"""The field of a decoded struct that is true where the record was decoded, to its last byte and no further. No schema
-can have a field of that name: every process has another."""
 
 
 def shape(schemas: Sequence[RegisteredSchema]) -> Shape:

@@ -36,7 +36,8 @@ def explain(data: bytes, start: int, wrote: Type, reads: Type) -> str | None:
             raise _Fault("", "bytes follow the record", walk.at)
     except _Fault as found:
         path, rule, at = found.args
-        return f"{path.lstrip('.') or 'the record'}: {rule} (byte {at} of the value)"
+        field = f"'{path.lstrip('.')}'" if path else "the record"
+        return f"{field}: {rule} (byte {at})"
     return None
 
 

@@ -52,40 +52,44 @@ INNER = {**record(s="string"), "name": "I"}
 MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
 
 BROKEN = {
-    "cut short": (record(a="int", b="string"), b"\x02\x06ab", "b: the value is cut short (byte 7"),
-    "nothing": (record(a="int"), b"", "a: the value is cut short (byte 5"),
+    "cut short": (record(a="int", b="string"), b"\x02\x06ab", "'b': the value is cut short (byte 7"),
+    "nothing": (record(a="int"), b"", "'a': the value is cut short (byte 5"),
     "bytes behind": (record(a="int"), b"\x02\x00", "the record: bytes follow the record (byte 6"),
-    "text": (record(a=INNER), b"\x06a\xc3(", "a.s: text is not UTF-8 (byte 7"),
+    "text": (record(a=INNER), b"\x06a\xc3(", "'a.s': text is not UTF-8 (byte 7"),
     "text in a list": (
         record(a={"type": "array", "items": INNER}),
         b"\x04\x02a\x02\xff\x00",
-        "a[1].s: text is not UTF-8 (byte 9",
+        "'a[1].s': text is not UTF-8 (byte 9",
     ),
-    "key": (record(a={"type": "map", "values": "int"}), b"\x02\x02\xff\x02\x00", "a[0]: the key is not UTF-8 (byte 7"),
-    "enum": (record(a=LETTERS), b"\x04", "a: an enum of 2 symbols has none of the number written (byte 5"),
+    "key": (
+        record(a={"type": "map", "values": "int"}),
+        b"\x02\x02\xff\x02\x00",
+        "'a[0]': the key is not UTF-8 (byte 7",
+    ),
+    "enum": (record(a=LETTERS), b"\x04", "'a': an enum of 2 symbols has none of the number written (byte 5"),
     "union": (
         record(a=["null", "int"]),
         b"\x04\x02",
-        "a: a union of 2 branches has none of the number written (byte 5",
+        "'a': a union of 2 branches has none of the number written (byte 5",
     ),
     "negative union": (
         record(a=["null", "int"]),
         b"\x01",
-        "a: a union of 2 branches has none of the number written (byte 5",
+        "'a': a union of 2 branches has none of the number written (byte 5",
     ),
-    "negative length": (record(a="bytes"), b"\x01", "a: a length is negative (byte 5"),
-    "long number": (record(a="int"), b"\xff" * 5 + b"\x01", "a: a number has more than 5 bytes (byte 5"),
-    "digits": (record(a=decimal(2)), b"\x02\x7f", "a: a decimal has more than 2 digits (byte 5"),
-    "no digits": (record(a=decimal(2)), b"\x00", "a: a decimal has no bytes (byte 5"),
+    "negative length": (record(a="bytes"), b"\x01", "'a': a length is negative (byte 5"),
+    "long number": (record(a="int"), b"\xff" * 5 + b"\x01", "'a': a number has more than 5 bytes (byte 5"),
+    "digits": (record(a=decimal(2)), b"\x02\x7f", "'a': a decimal has more than 2 digits (byte 5"),
+    "no digits": (record(a=decimal(2)), b"\x00", "'a': a decimal has no bytes (byte 5"),
     "moment": (
         record(a=MILLIS),
         b"\xff" * 9 + b"\x01",
-        "a: the moment is beyond what microseconds in 64 bits hold (byte 5",
+        "'a': the moment is beyond what microseconds in 64 bits hold (byte 5",
     ),
     "announced items": (
         record(a={"type": "array", "items": "int"}),
         b"\x80\xc4\xaf\xa0\x0b",
-        "a[0]: the value is cut short (byte 10",
+        "'a[0]': the value is cut short (byte 10",
     ),
 }
 
@@ -93,7 +97,7 @@ BROKEN = {
 @pytest.mark.parametrize("case", BROKEN)
 def test_bytes_that_are_no_record_say_where(case):
     schema, body, expected = BROKEN[case]
-    assert codec(schema).explain(framed(body)) == f"{expected} of the value)"
+    assert codec(schema).explain(framed(body)) == f"{expected})"
 
 
 CHANGED = {
@@ -101,18 +105,18 @@ CHANGED = {
         decimal(4),
         decimal(4, scale=2),
         Decimal("1.5"),
-        "a: decimal of scale 1 on bytes is not decimal of scale 2 on bytes",
+        "'a': decimal of scale 1 on bytes is not decimal of scale 2 on bytes",
     ),
-    "decimal to text": (decimal(4), "string", Decimal("1.5"), "a: decimal of scale 1 on bytes is not string"),
-    "bytes to decimal": ("bytes", decimal(4), b"1", "a: bytes is not decimal of scale 1 on bytes"),
-    "moment to number": (MILLIS, "long", 1, "a: timestamp-millis is not long"),
-    "number to moment": ("int", MILLIS, 1, "a: int is not timestamp-millis"),
-    "day to number": ({"type": "int", "logicalType": "date"}, "long", 1, "a: date is not long"),
-    "rounded": ("long", "double", 1, "a: long does not always fit double"),
-    "type": ("string", "int", "1", "a: string is not int"),
-    "null": (["null", "int"], "int", None, "a: null, which the schema that reads it does not allow"),
-    "size": (fixed(1), fixed(2), b"x", "a: fixed of 1 bytes is not fixed of 2"),
-    "deep": (map_of("string"), map_of("int"), {"k": {"x": ""}}, "a[0].x: string is not int"),
+    "decimal to text": (decimal(4), "string", Decimal("1.5"), "'a': decimal of scale 1 on bytes is not string"),
+    "bytes to decimal": ("bytes", decimal(4), b"1", "'a': bytes is not decimal of scale 1 on bytes"),
+    "moment to number": (MILLIS, "long", 1, "'a': timestamp-millis is not long"),
+    "number to moment": ("int", MILLIS, 1, "'a': int is not timestamp-millis"),
+    "day to number": ({"type": "int", "logicalType": "date"}, "long", 1, "'a': date is not long"),
+    "rounded": ("long", "double", 1, "'a': long does not always fit double"),
+    "type": ("string", "int", "1", "'a': string is not int"),
+    "null": (["null", "int"], "int", None, "'a': null, which the schema that reads it does not allow"),
+    "size": (fixed(1), fixed(2), b"x", "'a': fixed of 1 bytes is not fixed of 2"),
+    "deep": (map_of("string"), map_of("int"), {"k": {"x": ""}}, "'a[0].x': string is not int"),
 }
 
 
@@ -178,7 +182,7 @@ def test_it_goes_to_workers_and_costs_no_import_of_servers():
     )
     ended = subprocess.run([sys.executable, "-c", program], input=explain, capture_output=True, check=False)
     assert ended.returncode == 0, ended.stderr
-    assert b"a: a union of 4 branches" in ended.stdout
+    assert b"'a': a union of 4 branches" in ended.stdout
 
 
 @pytest.mark.parametrize("data", [b"", b"\0\0", b"\1\0\0\0\1\2", b"\0\0\0\0\7\2"])
