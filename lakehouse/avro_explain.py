@@ -7,13 +7,16 @@ avro_resolution gives Spark. No message contains a value.
 from __future__ import annotations
 
 from lakehouse.avro_resolution import described, fault, read_by, target
-from lakehouse.avro_types import Type
+from lakehouse.avro_types import Field, Type
 
 INT_BYTES, LONG_BYTES = 5, 10
 """The most bytes of a number (Avro specification, Primitive Types; Protocol Buffers, variable-length zig-zag)."""
 
 MOST_MILLIS = (2**63 - 1) // 1_000
 """Milliseconds that 64 bits hold as microseconds, of which Spark's moments are made."""
+
+MOST_VALUES = 100_000
+"""Values of a message that are read: a batch may have very many messages that do not decode."""
 
 
 def explain(data: bytes, start: int, wrote: Type, reads: Type) -> str | None:
@@ -51,10 +54,23 @@ class _Walk:
     def __init__(self, data: bytes, at: int) -> None:
         self.data = data
         self.at = at
+        self.left = MOST_VALUES
+        # An array may hold very many records of one type.
+        self.pairs: dict[tuple[int, int], tuple[str | None, dict[str, Field]]] = {}
+
+    def pair(self, wrote: Type, reads: Type) -> tuple[str | None, dict[str, Field]]:
+        """What is wrong with two branches, and of records what reads each field."""
+        known = id(wrote), id(reads)
+        if known not in self.pairs:
+            self.pairs[known] = fault(wrote, reads), read_by(wrote, reads)
+        return self.pairs[known]
 
     def place(self, wrote: Type, reads: Type | None, path: str) -> None:
         """Read a value, which is skipped where nothing reads it."""
         start, branch = self.at, wrote
+        self.left -= 1
+        if not self.left:
+            raise _Fault("", f"what is wrong is behind its first {MOST_VALUES:,} values", start)
         if wrote.kind == "union":
             index = self.number(path, INT_BYTES)
             if not 0 <= index < len(wrote.inner):
@@ -68,7 +84,7 @@ class _Walk:
             to = target(wrote, branch, reads)
             if to is None:
                 raise _Fault(path, f"the schema that reads it has no branch {described(branch)}", start)
-            if rule := fault(branch, to):
+            if rule := self.pair(branch, to)[0]:
                 raise _Fault(path, rule, start)
         self.value(branch, to, path)
 
@@ -76,7 +92,7 @@ class _Walk:
         start = self.at
         match wrote.kind:
             case "record":
-                readers = read_by(wrote, reads) if reads else {}
+                readers = self.pair(wrote, reads)[1] if reads else {}
                 for field in wrote.fields:
                     here = readers.get(field.name)
                     self.place(field.type, here and here.type, f"{path}.{here.name if here else field.name}")

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from lakehouse.budget import MAX_DEPTH, Budget, require_json
@@ -21,8 +22,6 @@ MAX_BRANCHES = 64
 
 MAX_PRECISION = 38
 """Digits of a decimal (Iceberg table specification, Primitive types)."""
-
-PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 
 LOGICAL = {
     "int": {"date", "time-millis"},
@@ -104,7 +103,8 @@ class Field:
     doc: Any = None
 
 
-NULL = Type("null")
+PRIMITIVES = {kind: Type(kind) for kind in ("null", "boolean", "int", "long", "float", "double", "bytes", "string")}
+NULL = PRIMITIVES["null"]
 
 
 def union(nullable: bool, branches: Sequence[Type]) -> Type:
@@ -171,6 +171,7 @@ def accepts(type_: Type, default: Any) -> bool:
     return False
 
 
+@lru_cache(maxsize=256)
 def parse(schema: RegisteredSchema) -> Type:
     """The type of a schema, with the types it refers to under other subjects.
 
@@ -257,7 +258,7 @@ class _Parser:
 
     def reference(self, name: str, namespace: str) -> Type:
         if name in PRIMITIVES:
-            return Type(name)
+            return PRIMITIVES[name]
         for full in (f"{namespace}.{name}", name):
             if full in self.named:
                 return self.named[full] or Type("recursive", name=full)

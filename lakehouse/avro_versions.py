@@ -16,6 +16,8 @@ def merged(new: Type, old: Type) -> Type:
     The branches of a union keep the place that they had in the older version, because columns are named by it; newer
     ones follow, and those that the newer version dropped stay.
     """
+    if new == old:
+        return new
     ours, theirs = new.branches, old.branches
     if len(ours) == len(theirs) == 1:
         return union(new.nullable, [_pair(ours[0], theirs[0])])
