@@ -28,8 +28,8 @@ EXACT = {
         {"member0": {"x": 1}, "member1": None},
     ),
     "mixed": (
-        ["null", letters("M"), "string"],
-        ["null", "string", letters("M")],
+        ["null", letters("M"), "bytes"],
+        ["null", "bytes", letters("M")],
         "A",
         {"member0": "A", "member1": None},
     ),
