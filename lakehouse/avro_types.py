@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -29,9 +28,6 @@ LOGICAL = {
     | {f"{zone}timestamp-{unit}" for zone in ("", "local-") for unit in ("millis", "micros", "nanos")},
 }
 """Logical types that give numbers a meaning, by what they annotate. Of the others only `decimal` changes a value."""
-
-NAME = re.compile(r"[^\W\d]\w*")
-"""Names of fields and symbols, as Avro for Java accepts them."""
 
 
 @dataclass(frozen=True)
@@ -301,11 +297,17 @@ def _names(names: Sequence[str], within: str) -> tuple[str, ...]:
         SchemaError: One is none that Avro allows, or is there twice.
     """
     for name in names:
-        if not NAME.fullmatch(name):
+        if not _is_name(name):
             raise SchemaError(f"'{within}' has a field or symbol '{name}', which is no name in Avro. Rename it")
     if len(set(names)) < len(names):
         raise SchemaError(f"'{within}' has two fields or symbols of one name. Rename one of them")
     return tuple(names)
+
+
+def _is_name(name: str) -> bool:
+    """Whether Avro for Java takes a name of a field or symbol (org.apache.avro.NameValidator.UTF_VALIDATOR)."""
+    letters = [c == "_" or c.isalpha() or (c.isdecimal() and place > 0) for place, c in enumerate(name)]
+    return bool(letters) and all(letters) and max(name) <= "\uffff"
 
 
 def _number(schema: dict[str, Any], name: str) -> int:
