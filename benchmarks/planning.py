@@ -62,6 +62,7 @@ def main() -> None:
 
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--columns", type=int, nargs="+", default=[42, 150, 300, 600, 1500])
+    arguments.add_argument("--formats", nargs="+", choices=FORMATS, default=list(FORMATS))
     arguments.add_argument("--rounds", type=int, default=3)
     given = arguments.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -71,7 +72,7 @@ def main() -> None:
             os.environ.update(environment(home))
             spark = Spark(remote=os.environ["SPARK_REMOTE"])
             print("format       columns  seconds  ms a column")
-            for format_ in FORMATS:
+            for format_ in given.formats:
                 for columns in given.columns:
                     seconds = [_decode(spark, format_, columns) for _ in range(given.rounds + 1)][1:]
                     median = statistics.median(seconds)

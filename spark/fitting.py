@@ -10,7 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from lakehouse.avro_resolution import LONG_DIGITS
-from spark.conditions import every
+from spark.conditions import none_of_many
 
 if TYPE_CHECKING:
     from pyiceberg.types import IcebergType
@@ -22,21 +22,21 @@ def fit(column: Column, type_: IcebergType) -> Column | None:
     Longer decimals need no look: Spark refuses what they cannot hold. Shorter ones it cuts to 64 bits without a word,
     and text it takes as it comes, so that readers of the file would fail (Parquet, LogicalTypes: STRING is UTF-8).
     """
-    return every(list(_conditions(column, type_)))
+    return none_of_many(list(_faults(column, type_)))
 
 
-def _conditions(column: Column, type_: IcebergType) -> Iterator[Column]:
+def _faults(column: Column, type_: IcebergType) -> Iterator[Column]:
     from pyiceberg.types import DecimalType, ListType, MapType, StringType, StructType
 
     match type_:
         case DecimalType() if type_.precision <= LONG_DIGITS:
             most = Decimal(10) ** (type_.precision - type_.scale)
-            yield F.coalesce(F.abs(column) < F.lit(most), F.lit(True))
+            yield F.coalesce(F.abs(column) >= F.lit(most), F.lit(False))
         case StringType():
-            yield F.coalesce(F.is_valid_utf8(column), F.lit(True))
+            yield F.coalesce(~F.is_valid_utf8(column), F.lit(False))
         case StructType():
             for field in type_.fields:
-                yield from _conditions(column[field.name], field.field_type)
+                yield from _faults(column[field.name], field.field_type)
         case ListType():
             yield from _each(column, type_.element_type)
         case MapType():
@@ -46,7 +46,7 @@ def _conditions(column: Column, type_: IcebergType) -> Iterator[Column]:
 
 def _each(items: Column, type_: IcebergType) -> Iterator[Column]:
     if _is_looked_at(type_):
-        yield F.coalesce(F.forall(items, lambda item: fit(item, type_)), F.lit(True))
+        yield F.coalesce(F.exists(items, lambda item: ~fit(item, type_)), F.lit(False))
 
 
 def _is_looked_at(type_: IcebergType) -> bool:
