@@ -72,6 +72,17 @@ class Codec(Protocol):
         """Whether `data` looks like this format at all."""
         ...
 
+    def explain(self, data: bytes) -> str | None:
+        """Return why a message does not decode; None if nothing is found.
+
+        It names the field, the rule and, where one is known, the byte, and never a value. Lists have their index in
+        brackets, values of maps are `value`. Workers call it without Spark or a catalog.
+
+        Args:
+            data: The whole message, with its frame.
+        """
+        return None
+
     def other(self, data: Column) -> Column:
         """Whether `data` is of a known schema, and not of the record type that this codec decodes."""
         return F.lit(False)
