@@ -17,16 +17,23 @@ from lakehouse.json_schema import Field
 MOST_LEVELS, MOST_DIGITS = 1000, 1000
 """Values within values, and characters of a number, that the parser reads (Jackson, StreamReadConstraints)."""
 
-DATE = r"^\d{4}-\d\d-\d\d$"
-MOMENT = r"^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6}0*)?([Zz]|[+-]\d\d:\d\d)$"
+DATE = r"^(?!0000)\d{4}-\d\d-\d\d$"
+MOMENT = r"^(?!0000)\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6}0*)?([Zz]|[+-]\d\d:\d\d)$"
 """RFC 3339, 5.6; of a fraction, what a column of microseconds holds."""
 
 _ESCAPES = re.compile(r"\\(?:u(?P<high>[dD][89abAB]..)\\u[dD][c-fC-F]..|u(?P<lone>[dD][89a-fA-F]..)|.)", re.DOTALL)
-_NUMBER = "number"
 
 
 class _Number(str):
     """A number as it is written."""
+
+
+class _Object(dict[str, Any]):
+    """An object. Of a member that stands twice, it has the last."""
+
+    def __init__(self, members: list[tuple[str, Any]]):
+        super().__init__(members)
+        self.is_ambiguous = len(self) < len(members)
 
 
 def explain(data: bytes, start: int, fields: tuple[Field, ...]) -> str | None:
@@ -47,9 +54,11 @@ def explain(data: bytes, start: int, fields: tuple[Field, ...]) -> str | None:
 
     for escape in _ESCAPES.finditer(text):
         if escape["lone"]:
-            return f"half of a surrogate pair is escaped without the other half, {at(escape.start())}"
+            return f"half of a surrogate pair is escaped alone, {at(escape.start())}"
     try:
-        value = json.loads(text, parse_int=_Number, parse_float=_Number, parse_constant=_refused)
+        value = json.loads(
+            text, parse_int=_Number, parse_float=_Number, parse_constant=_refused, object_pairs_hook=_Object
+        )
     except json.JSONDecodeError as error:
         return f"the text is not JSON ({error.msg}), {at(error.pos)}"
     except ValueError:
@@ -100,6 +109,8 @@ def _value(value: Any, field: Field, path: str) -> Iterator[str]:
             yield f"{path}: an integer is beyond 64 bits"
         case "double" if math.isinf(float(value)):
             yield f"{path}: a number is beyond a double"
+        case "text":
+            yield from _any(value, path)
         case "boolean" if not isinstance(value, bool):
             yield f"{path}: true or false is expected, and it is {kind}"
         case "date" if not (kind == "text" and _is_time(DATE, value, date)):
@@ -109,6 +120,17 @@ def _value(value: Any, field: Field, path: str) -> Iterator[str]:
                 f"{path}: a date and time as in RFC 3339 is expected, with a zone and at most microseconds, such as "
                 f"2026-01-31T23:59:59.123456Z"
             )
+
+
+def _any(value: Any, path: str) -> Iterator[str]:
+    """What is wrong with a value that has no schema."""
+    if isinstance(value, _Number) and math.isinf(float(value)):
+        yield f"{path}: a number is beyond a double"
+    if isinstance(value, _Object) and value.is_ambiguous:
+        yield f"{path}: a member of an object stands twice"
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for item in items:
+        yield from _any(item, path)
 
 
 def _item(value: Any, field: Field, path: str) -> Iterator[str]:
