@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from lakehouse import avro, checks, json_schema, naming, protobuf
+from lakehouse import avro, checks, json_schema, protobuf, record_types
 from lakehouse.budget import MAX_CHARACTERS
 from lakehouse.errors import SchemaError
 from lakehouse.schema import RegisteredSchema, SchemaType, Shape
@@ -120,17 +120,9 @@ class Formats:
             unfit=self.unfit,
             absent=self.absent,
             several=bool(self.topic.record),
-            metadata=tuple(self.topic.metadata.names),
-            quarantine=self._quarantine(),
+            metadata=self.topic.metadata.names,
+            quarantine={name: checks.fails(check) for name, check in self.topic.quarantine.items()},
         )
-
-    def _quarantine(self) -> dict[str, str]:
-        """Quarantining checks, with metadata columns as they are called inside."""
-        found = {name: checks.fails(check) for name, check in self.topic.quarantine.items()}
-        for internal, name in self.topic.metadata.names.items():
-            quoted = naming.spark_identifier(name)
-            found = {check: sql.replace(quoted, naming.spark_identifier(internal)) for check, sql in found.items()}
-        return found
 
 
 def formats(registry: SchemaRegistry, topic: Topic) -> Formats:
@@ -146,8 +138,9 @@ def formats(registry: SchemaRegistry, topic: Topic) -> Formats:
 def with_foreign_writers(registry: SchemaRegistry, known: Formats, decoded: DataFrame, lookup: Lookup) -> Formats:
     """Extend the formats by schemas that records name by id though they are not of the topic's subjects.
 
-    Where the topic holds several record types, a schema of another type makes its records another table's. Ids beyond
-    the limits are never taken for unknown: `absent` then tells which are.
+    A schema of another record type decodes nothing: its records are another table's where the topic's entry names the
+    record type that is its own, and dead letters where it names none. Ids beyond the limits are never taken for
+    unknown: `absent` then tells which are.
 
     Args:
         registry: the schema registry.
@@ -169,6 +162,7 @@ def with_foreign_writers(registry: SchemaRegistry, known: Formats, decoded: Data
     foreign, others, absent = list(known.foreign), set(known.others), set(answered)
     examined, used = 0, sum(schema.characters for schema in foreign)
     deadline = time.monotonic() + lookup.seconds
+    own = known.value.versions[len(known.foreign) :]
     schemas = {id_: _foreign(registry, id_, deadline) for id_ in named[: lookup.ids]}
     for id_, schema in schemas.items():
         if schema is None:
@@ -179,10 +173,12 @@ def with_foreign_writers(registry: SchemaRegistry, known: Formats, decoded: Data
             beyond = True
         elif not _is_readable(schema):
             absent.add(id_)
-        elif not _is_of(known.topic, schema):
+        elif known.topic.record and not record_types.is_named(schema, known.topic.record):
             others.add(id_)
         elif not _is_harmless(known.topic.value_format, known.topic.record, schema):
             absent.add(id_)
+        elif not _is_own(registry, known.topic, "value", schema, own):
+            others.add(id_)
         elif len(foreign) == FOREIGN_WRITERS or used + schema.characters > MAX_CHARACTERS:
             beyond = True
         else:
@@ -192,8 +188,7 @@ def with_foreign_writers(registry: SchemaRegistry, known: Formats, decoded: Data
     if len(foreign) == len(known.foreign):
         return found
     # What the columns are is said by the topic's own subject alone.
-    own, read_by = known.value.versions[len(known.foreign) :], known.value.read_by
-    value = side(known.topic.value_format, (*foreign, *own), known.topic.record, read_by)
+    value = side(known.topic.value_format, (*foreign, *own), known.topic.record, known.value.read_by)
     return replace(found, foreign=tuple(foreign), value=value)
 
 
@@ -213,7 +208,9 @@ def _with_foreign_keys(registry: SchemaRegistry, known: Formats, decoded: DataFr
         schema = _foreign(registry, id_, deadline)
         if schema is None or len(foreign) == FOREIGN_WRITERS or used + schema.characters > MAX_CHARACTERS:
             continue
-        if _is_readable(schema) and _is_harmless(format_, "", schema):
+        if not _is_readable(schema) or not _is_harmless(format_, "", schema):
+            continue
+        if _is_own(registry, known.topic, "key", schema, of_subject):
             foreign.append(schema)
             used += schema.characters
     if not foreign:
@@ -251,6 +248,23 @@ def _is_harmless(format_: Format, record: str, schema: RegisteredSchema) -> bool
     except SchemaError:
         return False
     return True
+
+
+def _is_own(
+    registry: SchemaRegistry,
+    topic: Topic,
+    which: Literal["key", "value"],
+    schema: RegisteredSchema,
+    versions: Sequence[RegisteredSchema],
+) -> bool:
+    """Whether a schema that the topic's subject does not list is of its record type, or was of the subject once.
+
+    Raises: Unreachable.
+    """
+    if record_types.is_same(schema, versions, topic.record if which == "value" else ""):
+        return True
+    # JSON Schemas need no title.
+    return schema.type == "JSON" and topic.subject(which) in registry.subjects(schema.id)
 
 
 def before_newest(known: Formats) -> Iterator[Formats]:
@@ -316,19 +330,5 @@ def _versions(registry: SchemaRegistry, topic: Topic, which: Literal["key", "val
             f"The schema registry has no subject '{subject}', so there is nothing to decode with. Nothing was "
             f"ingested. Register the schema, or start the producer that does"
         )
-    return [version for version in versions if which == "key" or _is_of(topic, version)]
-
-
-def _is_of(topic: Topic, schema: RegisteredSchema) -> bool:
-    """Whether a schema is of the record type that the topic's entry names; any is, where it names none."""
-    if not topic.record:
-        return True
-    if schema.type == "PROTOBUF":
-        return protobuf.has(schema, topic.record)
-    parsed = json.loads(schema.text)
-    if not isinstance(parsed, dict):
-        return False
-    if schema.type == "JSON":
-        return parsed.get("title") == topic.record
-    name, namespace = parsed.get("name"), parsed.get("namespace")
-    return topic.record in (name, f"{namespace}.{name}" if namespace else name)
+    record = topic.record if which == "value" else ""
+    return [version for version in versions if not record or record_types.is_named(version, record)]

@@ -254,12 +254,12 @@ class _Run:
     def is_decodable_now(self) -> bool:
         """Whether all records that have to be decoded can be, as by a schema that was registered under any subject."""
         from assets.codecs import BATCH, with_foreign_writers
-        from spark.decode import first_faults
+        from spark.explain import first_faults
 
         known = self.formats
         try:
             self.formats = with_foreign_writers(self.registry, known, self._decoded(), BATCH)
-            return not first_faults(self._decoded(), limit=1)
+            return not first_faults(self._decoded(), self.formats.decoding(), limit=1)
         finally:
             self.formats = known
 
@@ -331,7 +331,7 @@ class _Run:
         from spark.records import read_range
 
         records = read_range(self.spark, self.kafka_options, batch)
-        if is_decodable(decode(records, replace(self.formats.decoding(), metadata=()))):
+        if is_decodable(decode(records, replace(self.formats.decoding(), metadata={}))):
             return True
         records.count()
         return False
@@ -353,7 +353,7 @@ class _Run:
 
         branch = self.staging.branch(table)
         token = {TOKEN: self.batch.to_json()}
-        target = write.Target(self.namespace, self.topic.table, branch, token, self.topic.metadata.names)
+        target = write.Target(self.namespace, self.topic.table, branch, token)
         with self.staging.undisturbed(self.topic.table, branch):
             return branch, write.rows(self._decoded(), target, self.topic.mode, self.topic.key, empty=self.base is None)
 
@@ -365,14 +365,15 @@ class _Run:
 
         Raises: BadRecords where the topic's policy is to stop.
         """
-        from spark.decode import first_faults
+        from spark.explain import first_faults
 
         counts, bad = written.counts, written.counts.dead_letters - written.quarantined
         if not bad or self.topic.errors == "log":
             return counts
         if self.topic.errors == "skip":
             return replace(counts, skipped=bad, dead_letters=written.quarantined)
-        raise BadRecords(self.topic.name, bad, first_faults(self._decoded()))
+        faults = first_faults(self._decoded(), self.formats.decoding(), shows_keys=not self.topic.sensitive)
+        raise BadRecords(self.topic.name, bad, faults)
 
     def _keep_dead_letters(self, written: Written) -> None:
         """Publish the batch's dead letters, before the batch itself.
@@ -380,4 +381,5 @@ class _Run:
         Raises: UnclearState when they are not those that were counted; CommitConflict.
         """
         decided = written.dead if self.topic.errors == "log" else written.failing
-        letters.keep(self.staging, self.topic, self.batch, decided, partial(self._decoded, headers=True))
+        decode = partial(self._decoded, headers=True)
+        letters.keep(self.staging, self.topic, self.batch, decided, decode, self.formats.decoding())

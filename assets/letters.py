@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from spark.decision import Decision
+    from spark.decode import Decoding
 
 
 def load(catalog: Catalog, namespace: str, topic: Topic) -> Table | None:
@@ -42,7 +43,9 @@ def load(catalog: Catalog, namespace: str, topic: Topic) -> Table | None:
     return table
 
 
-def keep(staging: Staging, topic: Topic, batch: Batch, decided: Decision, decode: Callable[[], DataFrame]) -> None:
+def keep(
+    staging: Staging, topic: Topic, batch: Batch, decided: Decision, decode: Callable[[], DataFrame], how: Decoding
+) -> None:
     """Make the table of dead letters hold, of a batch's offsets, exactly the letters that were decided on.
 
     Args:
@@ -51,6 +54,7 @@ def keep(staging: Staging, topic: Topic, batch: Batch, decided: Decision, decode
         batch: the offsets.
         decided: which of the batch's records are dead letters.
         decode: decodes the batch again, with headers.
+        how: how the batch is decoded.
 
     Raises:
         UnclearState: Decoding again set other records aside. Nothing was published.
@@ -78,7 +82,7 @@ def keep(staging: Staging, topic: Topic, batch: Batch, decided: Decision, decode
         if before.count:
             dead_letters.discard(spark, target, batch)
         if decided.count:
-            dead_letters.append(dead_letters.of_batch(decode(), namespace, topic, batch), target)
+            dead_letters.append(dead_letters.of_batch(decode(), how, namespace, topic, batch), target)
         found = dead_letters.decision(spark.table(target.path), batch)
         if found != decided:
             _require_unmoved(table.refresh(), base)

@@ -51,7 +51,7 @@ def prove(namespace: str, topic: Topic, systems: Systems, *, whole_log: bool = F
     Raises: Unreachable; LakehouseError when the log is to be asked and the topic is gone.
     """
     from spark.derive import published
-    from spark.ledger import duplicate_keys, duplicates, held, together
+    from spark.ledger import duplicate_keys, duplicates, held, places, together
 
     topic = systems.catalog.current(namespace, topic)
     table = systems.catalog.load(namespace, topic.table)
@@ -60,7 +60,8 @@ def prove(namespace: str, topic: Topic, systems: Systems, *, whole_log: bool = F
     if table is None or table.metadata.current_snapshot_id is None:
         return Proof(entries, found)
     spark = systems.spark.session(systems.catalog.spark_settings())
-    frame = published(spark, namespace, topic.table, table.metadata.current_snapshot_id, topic.metadata.names)
+    snapshot = published(spark, namespace, topic.table, table.metadata.current_snapshot_id, {})
+    frame = places(snapshot, topic.metadata.names, () if topic.mode == "append" else topic.key)
     # Read after the table: dead letters are published first, and those of a later batch are in no range.
     letters = _dead_letters(spark, systems.catalog, namespace, topic, entries)
     own = ledger.ranges(entries)

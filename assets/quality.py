@@ -63,7 +63,7 @@ def quarantine(
     for name, check in topic.quarantine.items():
         sql = checks.in_quarantine(letters, name, since)
         columns = _shown(topic, check, table)
-        found[name] = set_aside(decoded, name, columns, topic.metadata.names, sql, checked, bool(quarantined))
+        found[name] = set_aside(decoded, name, columns, sql, checked, bool(quarantined))
     return [_finding(topic, name, check, found[name], table) for name, check in topic.quarantine.items()]
 
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from spark.decision import Decision
     from spark.write import Written
 
-BY_ORIGIN = ("kafka_partition", "kafka_offset")
-
 
 @dataclass(frozen=True)
 class Replayed:
@@ -259,14 +257,15 @@ def _publish(
     staged = staging.branch(table) if branch is None else staging.kept(table, branch)
     before = table.metadata.refs[staged].snapshot_id if staged in table.metadata.refs else base
     summary = (REPLAY, json.dumps(again.said))
-    target = write.Target(namespace, topic.table, staged, dict([summary]), topic.metadata.names)
-    written = write.Written(Counts())
+    target = write.Target(namespace, topic.table, staged, dict([summary]))
+    written, names = write.Written(Counts()), topic.metadata.names
+    key = topic.key if topic.replaces else (names["kafka_partition"], names["kafka_offset"])
     with staging.undisturbed(topic.table, staged):
         for decoded in again.pieces:
             if topic.mode == "dedup":
                 written += write.dedup(decoded, target, topic.key, empty=False)
             else:
-                written += write.upsert(decoded, target, topic.key if topic.replaces else BY_ORIGIN, empty=False)
+                written += write.upsert(decoded, target, key, empty=False)
         if again.staying is not None and written.dead != again.staying:
             raise UnclearState(
                 f"Of '{topic.name}', {again.staying.count:,} dead letters were found not to decode, and "

@@ -19,9 +19,6 @@ from lakehouse.schema import RegisteredSchema, Shape
 if TYPE_CHECKING:
     from pyiceberg.types import IcebergType, StructType
 
-DECODED = "__decoded"
-"""The field of a decoded struct that is true where the record was decoded, to its last byte and no further."""
-
 END = "__end"
 """The field that stands after the others in every writer's schema and in the reader's: what ends a body."""
 

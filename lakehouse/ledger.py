@@ -243,6 +243,7 @@ def held_findings(
         of.setdefault(r.snapshot_id, []).append(r)
     unclear = shared(all_ranges)
     newest = next((e.snapshot_id for e in reversed(entries) if e.kind != "foreign" or changes_rows(e)), None)
+    replayed = any(entry.kind == "replay" for entry in entries)
     found = []
     for entry in known:
         if entry.snapshot_id in unclear:
@@ -261,7 +262,8 @@ def held_findings(
             continue
         found += _differs(entry, "dead letters", set_aside, counted_letters)
         exact = append or (entry.snapshot_id == newest and entry.offsets == sum(r.end - r.start for r in own))
-        if exact or in_table > counted:
+        most = counted + (counted_letters + entry.counts.nowhere if replayed else 0)
+        if exact or in_table > most:
             found += _differs(entry, "rows", in_table, counted)
     if outside := rows.get(None):
         where = f" ({outside.first} to {outside.last})" if outside.first is not None else ""

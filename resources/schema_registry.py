@@ -150,6 +150,22 @@ class SchemaRegistry(dg.ConfigurableResource):
                     del self._not_found[oldest]
                 return None
 
+    def subjects(self, id_: int) -> frozenset[str]:
+        """List the subjects that have, or had before it was deleted, the schema of an id.
+
+        Raises:
+            Unreachable: The registry does not answer.
+        """
+        from confluent_kafka.schema_registry import SchemaRegistryError
+
+        with self._explained():
+            try:
+                return frozenset(self.client().get_subjects_by_schema_id(id_, deleted=True))
+            except SchemaRegistryError as error:
+                if error.http_status_code != NOT_FOUND:
+                    raise
+                return frozenset()
+
     def not_found(self) -> frozenset[int]:
         """The ids that the registry had no schema of when it was asked, less than NOT_FOUND_SECONDS ago."""
         since = time.monotonic() - NOT_FOUND_SECONDS

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from lakehouse import checks, naming
 from lakehouse.checks import Check, RowCheck, RowCount, Scope, SetCheck
 from lakehouse.errors import ConfigError
+from spark.decoded import record
 
 SAMPLE = 5
 """How many failing rows a result shows."""
@@ -54,15 +55,13 @@ def run(
     return results
 
 
-def set_aside(
-    decoded: DataFrame, name: str, columns: list[str], names: Mapping[str, str], sql: str, checked: int, any_: bool
-) -> Result:
+def set_aside(decoded: DataFrame, name: str, columns: list[str], sql: str, checked: int, any_: bool) -> Result:
     """What a quarantining check kept from the table.
 
-    Parameters: `decoded` as spark.decode answers it; `columns` are those of a sample, as the table names them; `names`
-    are the table's names of metadata columns; `any_` says that there is a row in quarantine at all.
+    Parameters: `decoded` as spark.decode answers it; `columns` are those of a sample; `any_` says that there is a row
+    in quarantine at all.
     """
-    rows = decoded.filter(F.col("__check") == name).withColumnsRenamed(dict(names))
+    rows = decoded.filter(record("check") == name)
     failing = rows.count() if any_ else 0
     return Result(checked, failing, sql, first(rows, columns) if failing else [])
 

@@ -7,7 +7,6 @@ topic's id.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,8 +18,10 @@ from lakehouse.batch import PART, Batch, Positions
 from lakehouse.topic import Topic
 from spark.conditions import some
 from spark.decision import Decision, digest
-from spark.decode import REASONS
+from spark.decode import REASONS, Decoding
+from spark.decoded import record
 from spark.derive import published
+from spark.explain import message
 from spark.write import Target, with_properties
 
 if TYPE_CHECKING:
@@ -86,28 +87,29 @@ def schema() -> Schema:
     return assign_fresh_schema_ids(Schema(*columns))
 
 
-def of_batch(decoded: DataFrame, namespace: str, topic: Topic, batch: Batch) -> DataFrame:
+def of_batch(decoded: DataFrame, how: Decoding, namespace: str, topic: Topic, batch: Batch) -> DataFrame:
     """The records of a batch that have a reason, bytes intact, as dead letters.
 
     Args:
         decoded: the batch's records, with headers.
+        how: how they were decoded.
         namespace: of the table that lacks the records.
         topic: the topic's entry in lakehouse.yaml, with that table.
         batch: where the records are from.
     """
     # Without that policy, what does not decode is skipped, and quarantine is all there is to keep.
-    kept = F.col("__reason" if topic.errors == "log" else "__check").isNotNull()
-    return decoded.filter(kept & ~F.col("__filtered")).select(*_columns(namespace, topic, batch.topic_id))
+    kept = record("reason" if topic.errors == "log" else "check").isNotNull()
+    return decoded.filter(kept & ~record("filtered")).select(*_columns(how, namespace, topic, batch.topic_id))
 
 
 def decision(letters: DataFrame, batch: Batch) -> Decision:
     """Which records of a batch a table of dead letters holds."""
-    record, landed = F.col("source_record"), F.col("redriven_timestamp").isNotNull()
+    source, landed = F.col("source_record"), F.col("redriven_timestamp").isNotNull()
     row = (
         letters.filter(_is_of(batch.topic_id, batch.start, batch.end))
         .agg(
             F.count(F.lit(1)).alias("count"),
-            digest(record["partition"], record["offset"], F.lit(True)).alias("digest"),
+            digest(source["partition"], source["offset"], F.lit(True)).alias("digest"),
             F.count_if(landed).alias("landed"),
         )
         .first()
@@ -120,12 +122,12 @@ def discard(spark: SparkSession, target: Target, batch: Batch) -> None:
     ranges = [(p, batch.start[p], end) for p, end in batch.end.items()]
     offsets = spark.createDataFrame(ranges, "partition int, first long, after long").alias("offsets")
     letter = f"branch_{target.branch}"
-    record = f"{letter}.source_record"
+    source = f"{letter}.source_record"
     inside = (
         (F.col(f"{letter}.topic_id") == batch.topic_id)
-        & (F.col(f"{record}.partition") == F.col("offsets.partition"))
-        & (F.col(f"{record}.offset") >= F.col("offsets.first"))
-        & (F.col(f"{record}.offset") < F.col("offsets.after"))
+        & (F.col(f"{source}.partition") == F.col("offsets.partition"))
+        & (F.col(f"{source}.offset") >= F.col("offsets.first"))
+        & (F.col(f"{source}.offset") < F.col("offsets.after"))
     )
     with with_properties(spark, replace(target, properties={PART: "delete"})):
         offsets.mergeInto(target.path, inside).whenMatched().delete().merge()
@@ -142,9 +144,9 @@ def _is_of(topic_id: str, start: Positions, end: Positions) -> Column:
 
     A topic that was recreated has the same offsets and another id.
     """
-    record = F.col("source_record")
+    source = F.col("source_record")
     inside = [
-        (record["partition"] == p) & (record["offset"] >= start.get(p, 0)) & (record["offset"] < after)
+        (source["partition"] == p) & (source["offset"] >= start.get(p, 0)) & (source["offset"] < after)
         for p, after in end.items()
         if after > start.get(p, 0)
     ]
@@ -163,9 +165,9 @@ def waiting(spark: SparkSession, namespace: str, table: str, snapshot_id: int, p
             not published: the next run decides about their records anew.
     """
     letters = published(spark, namespace, table, snapshot_id, {}).filter(F.col("redriven_timestamp").isNull())
-    record = letters.filter(_is_of(position.topic_id, {}, position.end)).select("source_record.*")
+    source = letters.filter(_is_of(position.topic_id, {}, position.end)).select("source_record.*")
     codes = F.when(F.col("timestamp_type") == "CreateTime", 0).when(F.col("timestamp_type") == "LogAppendTime", 1)
-    return record.withColumn("timestampType", codes)
+    return source.withColumn("timestampType", codes)
 
 
 def between(letters: DataFrame, topic_id: str, since: Positions, upto: Positions) -> DataFrame:
@@ -176,8 +178,8 @@ def between(letters: DataFrame, topic_id: str, since: Positions, upto: Positions
 
 def places(letters: DataFrame) -> DataFrame:
     """Where in Kafka the letters are from, in the columns that tables have for it."""
-    record = F.col("source_record")
-    return letters.select(record["partition"].alias("kafka_partition"), record["offset"].alias("kafka_offset"))
+    source = F.col("source_record")
+    return letters.select(source["partition"].alias("kafka_partition"), source["offset"].alias("kafka_offset"))
 
 
 def tried(decoded: DataFrame) -> DataFrame:
@@ -185,8 +187,8 @@ def tried(decoded: DataFrame) -> DataFrame:
 
     The answer is held: asked again, Spark would decode again. Where it was lost, Spark stops.
     """
-    landed = F.col("__reason").isNull().alias("landed")
-    return decoded.select("kafka_partition", "kafka_offset", landed).localCheckpoint()
+    place = record("partition").alias("kafka_partition"), record("offset").alias("kafka_offset")
+    return decoded.select(*place, record("reason").isNull().alias("landed")).localCheckpoint()
 
 
 def first_offsets(tried: DataFrame) -> dict[int, int]:
@@ -206,11 +208,11 @@ def staying(tried: DataFrame) -> tuple[int, Decision]:
 def mark(tried: DataFrame, namespace: str, table: str, topic_id: str) -> None:
     """Note one more attempt at each letter, and for those that landed, that they are rows now."""
     letter = naming.spark_identifier(table)
-    record = f"{letter}.`source_record`"
+    source = f"{letter}.`source_record`"
     same = (
         (F.col(f"{letter}.topic_id") == topic_id)
-        & (F.col(f"{record}.partition") == F.col("tried.kafka_partition"))
-        & (F.col(f"{record}.offset") == F.col("tried.kafka_offset"))
+        & (F.col(f"{source}.partition") == F.col("tried.kafka_partition"))
+        & (F.col(f"{source}.offset") == F.col("tried.kafka_offset"))
         & F.col(f"{letter}.redriven_timestamp").isNull()
     )
     attempts = F.col(f"{letter}.attempts") + 1
@@ -225,26 +227,21 @@ def mark(tried: DataFrame, namespace: str, table: str, topic_id: str) -> None:
     )
 
 
-def _columns(namespace: str, topic: Topic, topic_id: str) -> list[Column]:
-    reason = F.col("__reason")
-    record = F.struct(
-        F.lit(topic.topic).alias("topic"),
-        F.col("kafka_partition").alias("partition"),
-        F.col("kafka_offset").alias("offset"),
-        F.col("kafka_timestamp").alias("timestamp"),
-        F.col("__timestamp_type").alias("timestamp_type"),
-        F.col("__headers").alias("headers"),
-        F.col("__key").alias("key"),
-        F.col("__value").alias("value"),
+def _columns(how: Decoding, namespace: str, topic: Topic, topic_id: str) -> list[Column]:
+    reason, value = record("reason"), record("value")
+    fields = ("partition", "offset", "timestamp", "timestamp_type", "headers", "key", "value")
+    source_record = F.struct(F.lit(topic.topic).alias("topic"), *(record(field).alias(field) for field in fields))
+    details = F.create_map(
+        F.lit("bytes"), F.octet_length(value).cast("string"), F.lit("check"), record("check").cast("string")
     )
-    details = F.create_map(F.lit("bytes"), F.octet_length("__value").cast("string"), F.lit("check"), F.col("__check"))
-    framed = (F.octet_length("__value") >= 5) & (F.substring("__value", 1, 1) == F.lit(b"\x00"))
-    named = F.conv(F.hex(F.substring("__value", 2, 4)), 16, 10).try_cast("int")
+    framed = (F.octet_length(value) >= 5) & (F.substring(value, 1, 1) == F.lit(b"\x00"))
+    codes = F.create_map(*[F.lit(part) for code in CODES.items() for part in code])
+    named = F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).try_cast("int")
     return [
         F.current_timestamp().alias("error_timestamp"),
-        _of(CODES)[reason].alias("error_code"),
+        codes[reason].alias("error_code"),
         reason.alias("error_reason"),
-        _of(REASONS)[reason].alias("error_message"),
+        message(how).alias("error_message"),
         F.map_filter(details, lambda _, value: value.isNotNull()).alias("error_details"),
         F.lit("lakehouse").alias("processor"),
         F.lit(topic.name).alias("statement_name"),
@@ -252,13 +249,9 @@ def _columns(namespace: str, topic: Topic, topic_id: str) -> list[Column]:
         F.lit(naming.CATALOG).alias("affected_catalog"),
         F.lit(namespace).alias("affected_database"),
         F.lit(topic.table).alias("affected_name"),
-        record.alias("source_record"),
+        source_record.alias("source_record"),
         F.when(framed, named).alias("schema_id"),
         F.lit(1).alias("attempts"),
         F.lit(None).cast("timestamp").alias("redriven_timestamp"),
         F.lit(topic_id).alias("topic_id"),
     ]
-
-
-def _of(mapping: Mapping[str, object]) -> Column:
-    return F.create_map(*[F.lit(part) for item in mapping.items() for part in item])

@@ -15,9 +15,11 @@ from typing import Literal, Protocol
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.types import DataType
 
-from lakehouse.avro import DECODED, END, ended, field_names, misread, shape, with_long_decimals
+from lakehouse.avro import END, ended, field_names, misread, shape, with_long_decimals
 from lakehouse.schema import RegisteredSchema
+from spark.decoded import RECORD, record
 from spark.fitting import fit
 
 FRAME_BYTES = 5
@@ -40,6 +42,7 @@ REASONS = {
     "unfit_schema": "The value does not decode, and its schema is one that does not fit the table",
     "schema_limit": "The registry was not asked about the schema id in the value: records of the batch name too many "
     "that the topic does not have. `lakehouse redrive` asks about it",
+    "other_type": "The value is of another record type than the topic's, by the name in the schema of its id",
 }
 """Why a record is a dead letter: a stable code and a sentence. New ones go last: tables hold their numbers."""
 
@@ -53,16 +56,18 @@ class Codec(Protocol):
         ...
 
     def decode(self, data: Column) -> Column:
-        """A struct of `columns`, and of what `decoded` asks for."""
+        """Read bytes, into a struct that `finished` takes."""
         ...
 
     def finished(self, struct: Column) -> Column:
-        """What becomes of the struct that `decode` made, once it is there to be looked at more than once."""
-        return struct
+        """Return what was read as `struct<row: struct<columns>, good: boolean>`; `good` is true where it was decoded.
 
-    def decoded(self, struct: str) -> Column:
-        """Whether the struct of that name is a decoded record."""
-        return F.col(f"{struct}.{DECODED}")
+        Nothing of the project's own is beside a field of a message, which may have any name.
+
+        Args:
+            struct: what `decode` returned, as a column that is computed once however often it is used.
+        """
+        return struct
 
     def schema_id(self, data: Column) -> Column:
         """The id of the writer's schema where it is known, else null."""
@@ -73,13 +78,12 @@ class Codec(Protocol):
         ...
 
     def explain(self, data: bytes) -> str | None:
-        """Return why a message does not decode; None if nothing is found.
+        """Return why a message does not decode: field, rule and position, and never a value; None where unknown.
 
-        It names the field, the rule and, where one is known, the byte, and never a value. Lists have their index in
-        brackets, values of maps are `value`. Workers call it without Spark or a catalog.
+        It runs in Spark's Python workers, too, and so needs no session.
 
         Args:
-            data: The whole message, with its frame.
+            data: The whole message, as the broker has it.
         """
         return None
 
@@ -120,10 +124,11 @@ class AvroCodec(Codec):
 
         return self._by_writer(data, read)
 
-    def decoded(self, struct: str) -> Column:
-        whole = F.col(f"{struct}.{END}") == F.lit(ENDING)
-        fits = fit(F.col(struct), shape([RegisteredSchema(0, self.reader)]).struct)
-        return whole if fits is None else whole & fits
+    def finished(self, struct: Column) -> Column:
+        whole = struct[END] == F.lit(ENDING)
+        fits = fit(struct, shape([RegisteredSchema(0, self.reader)]).struct)
+        row = F.struct(*(struct[name].alias(name) for name in self.columns))
+        return F.struct(row.alias("row"), (whole if fits is None else whole & fits).alias("good"))
 
     def schema_id(self, data: Column) -> Column:
         return self._by_writer(data, F.lit)
@@ -142,10 +147,11 @@ class Decoding:
     """How a topic's records become rows.
 
     `key` is the codec of message keys where they are decoded. `key_columns` must not be null. `columns` are the
-    table's own columns. `several` says that the topic holds records of other types too, `others` are those of their
-    schema ids that are known. `unfit` are those of versions that do not fit the table. `absent` are ids that the
-    registry has no usable schema of, where it was not asked about every other one too. `metadata` are metadata columns
-    by their internal names. `quarantine` are checks by name: conditions in SQL under which a row is no row.
+    table's own columns. `several` says that the topic holds records of other types too. `others` are those schema ids
+    of other types that are known: their records are another table's or, where not `several`, dead letters. `unfit` are
+    ids of versions that do not fit the table. `absent` are ids that the registry has no usable schema of, where it was
+    not asked about every other one too. `metadata` are the table's names of metadata columns by their internal ones.
+    `quarantine` are checks by name: conditions in SQL under which a row is no row.
     """
 
     value: Codec
@@ -158,7 +164,7 @@ class Decoding:
     unfit: frozenset[int] = frozenset()
     absent: frozenset[int] | None = None
     several: bool = False
-    metadata: tuple[str, ...] = ("kafka_partition", "kafka_offset", "kafka_timestamp", "kafka_schema_id")
+    metadata: Mapping[str, str] = field(default_factory=dict)
     quarantine: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -168,18 +174,20 @@ class Decoding:
 
 
 def decode(records: DataFrame, how: Decoding) -> DataFrame:
-    """Records → the table's columns beside the raw record.
+    """Decode records into rows, or find the reason why not.
 
-    Parameters: `records` as spark.records reads them.
-    Returns: the table's columns and metadata columns; `__key`, `__value` (and `__headers`) as they came;
-    `__timestamp_type`, `__filtered` (not this table's), `__tombstone` (deletes the row of its key), `__reason` (a
-    key of REASONS, or null where the record is good) and `__check` (the check that quarantines it, else null).
+    Args:
+        records: as spark.records reads them.
+        how: how they become rows.
+
+    Returns:
+        The table's columns and metadata columns by the names that they have in the table, and the struct RECORD.
     """
     data = F.col("value")
     decoded = records.select(
         "*",
         how.value.decode(data).alias("v"),
-        how.value.schema_id(data).alias("kafka_schema_id"),
+        how.value.schema_id(data).alias("schema_id"),
         (how.key.decode(F.col("key")) if how.key else F.lit(None)).alias("k"),
     )
     decoded = decoded.withColumns(
@@ -190,44 +198,50 @@ def decode(records: DataFrame, how: Decoding) -> DataFrame:
     filtered = rows.filtered
     if how.several:
         filtered |= F.coalesce(how.value.other(data), F.lit(False))
-    if how.others:
         filtered |= how.value.framed(data) & _names_one_of(how.others, data)
     faults = [(~rows.empty & fault, reason) for fault, reason in _value_faults(how, data)]
     faults += rows.faults
     if how.key:
-        faults.append((F.col("key").isNotNull() & _undecoded(how.key, "k"), "bad_key"))
+        faults.append((F.col("key").isNotNull() & ~_is_good("k"), "bad_key"))
     faults += [(columns[name].isNull(), "bad_key") for name in how.key_columns]
     reason = reduce(lambda chain, fault: chain.when(*fault), [(filtered, F.lit(None)), *faults], F)
-    metadata = _metadata()
-    result = decoded.select(
-        *(F.col(name).alias(f"__{name}") for name in ("key", "value", "headers") if name in records.columns),
-        *(column.alias(name) for name, column in columns.items()),
-        *(metadata[name].alias(name) for name in dict.fromkeys((*how.metadata, *INTERNAL))),
-        metadata["kafka_timestamp_type"].alias("__timestamp_type"),
-        filtered.alias("__filtered"),
-        rows.deleted.alias("__tombstone"),
-        reason.alias("__reason"),
-    )
-    good = F.col("__reason").isNull() & ~F.col("__filtered") & ~F.col("__tombstone")
+    result = _result(decoded, columns, how, filtered, rows.deleted, reason)
+    if not how.quarantine:
+        return result
+    good = record("reason").isNull() & ~record("filtered") & ~record("tombstone")
     failed = [(good & F.expr(fails), F.lit(name)) for name, fails in how.quarantine.items()]
-    check = reduce(lambda chain, branch: chain.when(*branch), failed, F) if failed else F.lit(None).cast("string")
-    result = result.withColumn("__check", check)
-    return result.withColumn("__reason", F.when(F.col("__check").isNotNull(), "check").otherwise(F.col("__reason")))
+    check = reduce(lambda chain, branch: chain.when(*branch), failed, F)
+    reason = F.when(check.isNotNull(), "check").otherwise(record("reason"))
+    return result.withColumn(RECORD, F.col(RECORD).withField("check", check).withField("reason", reason))
 
 
 def refused(records: DataFrame, how: Decoding, reason: str) -> DataFrame:
-    """Records as `decode` answers them, none of them touched, all of them for one reason."""
-    metadata = _metadata() | {"kafka_schema_id": F.lit(None).cast("int")}
+    """Return records as `decode` does, none of them touched, all of them refused for one reason."""
+    records = records.withColumn("schema_id", F.lit(None).cast("int"))
+    columns = {name: F.lit(None) for name in how.columns}
+    never = F.lit(False)
+    # Not a constant, which would let Spark leave out the work that counts these records.
+    return _result(records, columns, how, never, never, F.when(F.col("offset") >= 0, reason))
+
+
+def _result(
+    records: DataFrame, columns: Mapping[str, Column], how: Decoding, filtered: Column, deleted: Column, reason: Column
+) -> DataFrame:
+    metadata = _metadata()
+    there = ("partition", "offset", "timestamp", "schema_id", "key", "value", "headers")
+    own = [F.col(name) for name in there if name in records.columns or name == "schema_id"]
+    about = F.struct(
+        *own,
+        metadata["kafka_timestamp_type"].alias("timestamp_type"),
+        filtered.alias("filtered"),
+        deleted.alias("tombstone"),
+        reason.alias("reason"),
+        F.lit(None).cast("string").alias("check"),
+    )
     return records.select(
-        *(F.lit(None).alias(name) for name in how.columns),
-        *(metadata[name].alias(name) for name in dict.fromkeys((*how.metadata, *INTERNAL))),
-        *(F.col(name).alias(f"__{name}") for name in ("key", "value", "headers") if name in records.columns),
-        metadata["kafka_timestamp_type"].alias("__timestamp_type"),
-        F.lit(False).alias("__filtered"),
-        F.lit(False).alias("__tombstone"),
-        F.lit(None).cast("string").alias("__check"),
-        # Not a constant, which would let Spark leave out the work that counts these records.
-        F.when(F.col("offset") >= 0, reason).alias("__reason"),
+        *(column.alias(name) for name, column in columns.items()),
+        *(metadata[internal].alias(name) for internal, name in how.metadata.items()),
+        about.alias(RECORD),
     )
 
 
@@ -245,16 +259,12 @@ def is_decodable(decoded: DataFrame) -> bool:
     return True
 
 
-INTERNAL = ("kafka_partition", "kafka_offset", "kafka_timestamp", "kafka_schema_id")
-"""Metadata columns that the work itself needs, whether the table has them or not."""
-
-
 @dataclass(frozen=True)
 class _Rows:
     """Where a mode finds the rows in decoded records: `row` and `old` are structs, the row after and before."""
 
-    row: str
-    old: str | None
+    row: Column
+    old: Column | None
     empty: Column
     deleted: Column
     filtered: Column
@@ -265,58 +275,63 @@ def _records(how: Decoding) -> _Rows:
     """Each value is a row; in an upsert, a null value deletes."""
     null = F.col("value").isNull()
     if how.mode == "upsert":
-        return _Rows("v", None, empty=null, deleted=null, filtered=F.lit(False), faults=[])
+        return _Rows(F.col("v.row"), None, empty=null, deleted=null, filtered=F.lit(False), faults=[])
     never = F.lit(False)
-    return _Rows("v", None, empty=never, deleted=never, filtered=never, faults=[])
+    return _Rows(F.col("v.row"), None, empty=never, deleted=never, filtered=never, faults=[])
 
 
 def _change_events(decoded: DataFrame, how: Decoding) -> _Rows:
     """Debezium's envelope: `after` is the row for create, update and snapshot read, `before` for delete (Debezium, Data
     change events). The null value that follows a delete says it once more; without a key it says nothing."""
-    null, operation = F.col("value").isNull(), F.col("v.op")
+    row = F.col("v.row")
+    null, operation = F.col("value").isNull(), row["op"]
     deleted = F.coalesce((operation == "d") | (null if how.key else F.lit(False)), F.lit(False))
     filtered = F.coalesce(operation == "m", F.lit(False))
     if not how.key:
         filtered |= null
-    old = "v.before" if "before" in decoded.schema["v"].dataType.fieldNames() else None
+    old = row["before"] if "before" in how.value.columns else None
     faults = [
         (~null & ~F.coalesce(operation.isin("c", "r", "u", "d"), F.lit(False)), "unknown_operation"),
-        (operation.isin("c", "r", "u") & F.col("v.after").isNull(), "no_row"),
+        (operation.isin("c", "r", "u") & row["after"].isNull(), "no_row"),
     ]
-    return _Rows("v.after", old, empty=null, deleted=deleted, filtered=filtered, faults=faults)
+    return _Rows(row["after"], old, empty=null, deleted=deleted, filtered=filtered, faults=faults)
 
 
 def _columns(decoded: DataFrame, how: Decoding, rows: _Rows) -> dict[str, Column]:
     """The table's columns: the row's; a key that the row does not tell is the message's, or the row's before."""
     from_key = set(how.key.columns) if how.key else set()
-    in_value = set(how.value.columns) if rows.row == "v" else set(how.columns) - (from_key - _fields(decoded, rows.row))
+    types = _row_types(decoded, how) if from_key or how.mode == "debezium" else {}
+    in_value = set(how.value.columns) if how.mode != "debezium" else set(how.columns) - (from_key - types.keys())
     columns = {}
     for name in how.columns:
         if name not in in_value:
-            columns[name] = F.col(f"k.`{name}`")
+            columns[name] = F.col("k.row")[name]
             continue
-        columns[name] = F.col(f"{rows.row}.`{name}`")
+        columns[name] = rows.row[name]
         if name not in how.key_columns or how.mode not in ("upsert", "debezium"):
             continue
-        gone = [F.col(f"{rows.old}.`{name}`")] if rows.old else []
+        gone = [rows.old[name]] if rows.old is not None else []
         if name in from_key:
             # The key may spell a value in another type: what does not convert is a bad key, not a failed batch.
-            type_ = reduce(lambda t, part: t[part].dataType, [*rows.row.split("."), name], decoded.schema)
-            gone.append(F.col(f"k.`{name}`").try_cast(type_))
+            gone.append(F.col("k.row")[name].try_cast(types[name]))
         columns[name] = F.coalesce(columns[name], *gone)
     return columns
 
 
-def _fields(decoded: DataFrame, path: str) -> set[str]:
-    return set(reduce(lambda t, part: t[part].dataType, path.split("."), decoded.schema).fieldNames())
+def _row_types(decoded: DataFrame, how: Decoding) -> dict[str, DataType]:
+    """The types of a row's fields by name."""
+    row = decoded.schema["v"].dataType["row"].dataType
+    return {field.name: field.dataType for field in (row["after"].dataType if how.mode == "debezium" else row)}
 
 
 def _value_faults(how: Decoding, data: Column) -> list[tuple[Column, str]]:
     """What can be wrong with a value's bytes, in the order in which it is told."""
-    schema_id, undecoded = F.col("kafka_schema_id"), _undecoded(how.value, "v")
+    schema_id, undecoded = F.col("schema_id"), ~_is_good("v")
     unknown = [(schema_id.isNull(), "unknown_schema")] if how.registered else []
     if how.absent is not None:
-        unknown.insert(0, (schema_id.isNull() & ~_names_one_of(how.absent, data), "schema_limit"))
+        unknown.insert(0, (schema_id.isNull() & ~_names_one_of(how.absent | how.others, data), "schema_limit"))
+    if how.others:
+        unknown.insert(0, (_names_one_of(how.others, data), "other_type"))
     unfit = [(schema_id.isin(*how.unfit) & undecoded, "unfit_schema")] if how.unfit else []
     return [
         (data.isNull(), "null_value"),
@@ -334,8 +349,8 @@ def _names_one_of(ids: Collection[int], data: Column) -> Column:
     return F.substring(data, 2, 4).isin([id_.to_bytes(4, "big") for id_ in sorted(ids)])
 
 
-def _undecoded(codec: Codec, struct: str) -> Column:
-    return ~F.coalesce(codec.decoded(struct), F.lit(False))
+def _is_good(struct: str) -> Column:
+    return F.coalesce(F.col(f"{struct}.good"), F.lit(False))
 
 
 def _metadata() -> dict[str, Column]:
@@ -350,16 +365,8 @@ def _metadata() -> dict[str, Column]:
         "kafka_timestamp_type": F.when(type_ == 0, "CreateTime").when(type_ == 1, "LogAppendTime"),
         "kafka_raw_key": F.col("key"),
         "kafka_raw_value": F.col("value"),
-        "kafka_schema_id": F.col("kafka_schema_id"),
+        "kafka_schema_id": F.col("schema_id"),
     }
-
-
-def first_faults(decoded: DataFrame, limit: int = 5) -> list[tuple[int, int, str]]:
-    """The first records that have a reason, in order of partition and offset, as (partition, offset, sentence)."""
-    bad = decoded.filter(F.col("__reason").isNotNull() & F.col("__check").isNull())
-    bad = bad.select("kafka_partition", "kafka_offset", "__reason")
-    rows = bad.orderBy("kafka_partition", "kafka_offset").limit(limit).collect()
-    return [(row["kafka_partition"], row["kafka_offset"], REASONS[row["__reason"]]) for row in rows]
 
 
 def foreign_schema_ids(
@@ -373,9 +380,9 @@ def foreign_schema_ids(
         known: ids to leave out.
         side: the side of the records. A key that is not of its format is one of an unknown schema, too.
     """
-    data, reason = F.col(f"__{side}"), {"key": "bad_key", "value": "unknown_schema"}[side]
+    data, reason = record(side), {"key": "bad_key", "value": "unknown_schema"}[side]
     framed = (F.octet_length(data) > FRAME_BYTES) & (F.substring(data, 1, 1) == F.lit(b"\x00"))
-    unknown = decoded.filter((F.col("__reason") == reason) & framed & ~_names_one_of(known, data))
+    unknown = decoded.filter((record("reason") == reason) & framed & ~_names_one_of(known, data))
     counted = unknown.groupBy(F.substring(data, 2, 4).alias("frame")).count()
     # The frame makes the choice among equals, and so the decision about a record, the same each time.
     first = counted.orderBy(F.col("count").desc(), "frame").limit(most).select("frame")

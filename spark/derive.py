@@ -13,6 +13,8 @@ from pyspark.sql.avro.functions import to_avro
 from lakehouse import metadata, naming
 from lakehouse.avro import field_names
 from lakehouse.batch import Positions
+from lakehouse.errors import ConfigError
+from spark.decoded import RECORD
 from spark.records import is_new
 from spark.spans import SPANNED, bound, literal
 
@@ -21,15 +23,22 @@ def published(spark: SparkSession, namespace: str, table: str, snapshot_id: int,
     """One snapshot of a table, whatever is published meanwhile.
 
     Parameters: `names` are the table's names of metadata columns, by their internal ones, which the result has.
+    Raises: ConfigError when the records have a field of such an internal name.
     """
     rows = spark.read.option("versionAsOf", snapshot_id).table(naming.spark_table(namespace, table))
+    internal = {name.lower() for name, in_table in names.items() if name != in_table}
+    if fields := [column for column in rows.columns if column.lower() in internal]:
+        raise ConfigError(
+            f"Records in table {namespace}.{table} have a field '{fields[0]}', which is what transforms call the "
+            f"metadata column. Nothing was produced. Rename the field in the schema"
+        )
     return rows.withColumnsRenamed({name: internal for internal, name in names.items()})
 
 
 def rows_of_touched_groups(source: DataFrame, new: DataFrame, group_by: tuple[str, ...]) -> DataFrame:
     """All rows of each group in which at least one row is new."""
     column = {c: F.col(naming.spark_identifier(c)) for c in group_by}
-    touched = new.select(*[column[c].alias(f"touched_{c}") for c in group_by]).distinct()
+    touched = new.select(*[column[c].alias(f"{RECORD}_{c}") for c in group_by]).distinct()
     # The span of what is touched prunes files by their statistics before any row is compared.
     types = {field.name: field.dataType for field in new.schema if isinstance(field.dataType, SPANNED)}
     spans = [
@@ -40,7 +49,7 @@ def rows_of_touched_groups(source: DataFrame, new: DataFrame, group_by: tuple[st
         if low is not None:
             ends = (literal(value, types[name]) for value in (low, high))
             source = source.filter(column[name].isNull() | column[name].between(*ends))
-    pairs = [(column[c], F.col(naming.spark_identifier(f"touched_{c}"))) for c in group_by]
+    pairs = [(column[c], F.col(naming.spark_identifier(f"{RECORD}_{c}"))) for c in group_by]
     same_group = reduce(lambda a, b: a & b, [ours.eqNullSafe(theirs) for ours, theirs in pairs])
     return source.join(touched, same_group, "leftsemi")
 

@@ -11,7 +11,6 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lakehouse.avro import DECODED
 from lakehouse.json_explain import DATE, MOMENT, explain
 from lakehouse.json_schema import Field
 from spark.conditions import some
@@ -79,8 +78,8 @@ class JsonCodec(Codec):
         whole = end.isin(1, 2) & struct["__corrupt"].isNull() & (F.size(struct[VALUE]) == 1) & value.isNotNull()
         faulty = some([fault for field in self.fields for fault in _faults(value[field.name], field, value, huge)])
         good = F.coalesce(whole, F.lit(False)) & ~(F.lit(False) if faulty is None else faulty)
-        columns = [converted(value[field.name], field).alias(field.name) for field in self.fields]
-        return F.struct(*columns, good.alias(DECODED))
+        row = F.struct(*(converted(value[field.name], field).alias(field.name) for field in self.fields))
+        return F.struct(row.alias("row"), good.alias("good"))
 
     def schema_id(self, data: Column) -> Column:
         if not self.writers:

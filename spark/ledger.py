@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from lakehouse import naming
 from lakehouse.ledger import NAMED, Held, Logged, Range
+from spark.decoded import record
 
 PLACE = ["kafka_partition", "kafka_offset"]
 """What identifies a record within its topic."""
+
+
+def places(table: DataFrame, names: Mapping[str, str], key: Sequence[str] = ()) -> DataFrame:
+    """Return PLACE of a table's rows, and `key`, a struct of the columns that identify a row.
+
+    Args:
+        table: One snapshot of a table.
+        names: The table's names of metadata columns, by their internal ones.
+        key: The names of the columns.
+    """
+    place = [F.col(naming.spark_identifier(names[name])).alias(name) for name in PLACE]
+    columns = [F.col(naming.spark_identifier(name)) for name in key]
+    return table.select(*place, *([F.struct(*columns).alias("key")] if key else []))
 
 
 def held(table: DataFrame, ranges: Sequence[Range]) -> dict[Range | None, Held]:
@@ -42,10 +57,12 @@ def duplicates(table: DataFrame, allowed: int = 1) -> list[tuple[int, int, int]]
 
 
 def duplicate_keys(table: DataFrame, key: Sequence[str], shown: Collection[str]) -> list[tuple[str, int]]:
-    """The first keys that have more than one row, as (key, rows). Values of columns that are not `shown` are hidden."""
-    columns = [F.col(f"`{column}`") for column in key]
-    found = table.groupBy(*columns).agg(F.count("*").alias("n")).filter("n > 1")
-    texts = [F.col(f"`{name}`").cast("string") if name in shown else F.lit("(sensitive)") for name in key]
+    """The first keys that have more than one row, as (key, rows). Values of columns that are not `shown` are hidden.
+
+    Parameters: `table` as `places` answers it.
+    """
+    found = table.groupBy("key").agg(F.count("*").alias("n")).filter("n > 1")
+    texts = [F.col("key")[name].cast("string") if name in shown else F.lit("(sensitive)") for name in key]
     text = F.concat_ws(", ", *texts)
     return [tuple(row) for row in found.select(text.alias("key"), "n").orderBy("key").limit(NAMED).collect()]
 
@@ -84,28 +101,33 @@ def wrong_newest(
 
     Keys that were in several partitions are left out: nothing orders their records.
 
-    Parameters: `decoded` as spark.decode gives it, up to where the table is; `letters` are its dead letters.
+    Parameters: `decoded` as spark.decode gives it, up to where the table is; `letters` and `table` as `places` answers
+    them.
     Returns: (partition, offset, tombstone) of each; where a tombstone is the newest, the table has an older row.
     """
-    good = decoded.filter(F.col("__reason").isNull() & ~F.col("__filtered"))
+    good = decoded.filter(record("reason").isNull() & ~record("filtered")).select(
+        record("partition").alias("kafka_partition"),
+        record("offset").alias("kafka_offset"),
+        record("tombstone"),
+        F.struct(*(F.col(naming.spark_identifier(name)) for name in key)).alias("key"),
+    )
     if letters is not None:
         good = good.join(letters.select(*PLACE).distinct(), PLACE, "left_anti")
-    columns = [F.col(f"`{column}`") for column in key]
     newest = (
-        good.groupBy(*columns)
+        good.groupBy("key")
         .agg(
-            F.max_by(F.struct(*PLACE, "__tombstone"), "kafka_offset").alias("newest"),
+            F.max_by(F.struct(*PLACE, "tombstone"), "kafka_offset").alias("newest"),
             F.count_distinct("kafka_partition").alias("partitions"),
         )
         .filter("partitions = 1")
-        .select(*columns, "newest.*")
+        .select("key", "newest.*")
     )
     row = table.select(
-        *columns, F.col("kafka_partition").alias("row_partition"), F.col("kafka_offset").alias("row_offset")
+        "key", F.col("kafka_partition").alias("row_partition"), F.col("kafka_offset").alias("row_offset")
     )
     older = (F.col("row_partition") == F.col("kafka_partition")) & (F.col("row_offset") < F.col("kafka_offset"))
-    no_row = F.col("row_offset").isNull() & ~F.col("__tombstone")
-    wrong = newest.join(row, list(key), "left").filter(older | no_row).select(*PLACE, "__tombstone")
+    no_row = F.col("row_offset").isNull() & ~F.col("tombstone")
+    wrong = newest.join(row, "key", "left").filter(older | no_row).select(*PLACE, "tombstone")
     return [tuple(found) for found in wrong.orderBy(*PLACE).limit(NAMED).collect()]
 
 

@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from lakehouse import naming
+from spark.decoded import RECORD, record
 from spark.spans import SPANNED, bound, literal
 
 
@@ -29,18 +30,18 @@ def replace(
 ) -> None:
     """Delete the table's rows whose key the batch has, then append the batch: two commits on the branch.
 
-    Parameters: `rows` are one a key, in the columns of the table and `__tombstone`, which says that a row only deletes;
-    `target` is the branch as Spark addresses it; `first` and `last` are entered around the one commit and the other,
-    which completes the batch.
+    Parameters: `rows` are one a key, in the columns of the table and RECORD, whose `tombstone` says that a row only
+    deletes; `target` is the branch as Spark addresses it; `first` and `last` are entered around the one commit and the
+    other, which completes the batch.
     """
     with _held(rows):
         table = f"branch_{branch}"
         matches = _same_key("source", table, key) & _in_span(rows, table, key)
-        keys = rows.select(*[F.col(f"`{c}`") for c in key]).alias("source")
+        keys = rows.select(*[_column(c) for c in key]).alias("source")
         with first:
             keys.mergeInto(target, matches).whenMatched().delete().merge()
         with last:
-            rows.filter(~F.col("__tombstone")).drop("__tombstone").writeTo(target).append()
+            rows.filter(~record("tombstone")).drop(RECORD).writeTo(target).append()
 
 
 def add_missing(rows: DataFrame, target: str, key: tuple[str, ...]) -> int:
@@ -85,7 +86,7 @@ def _in_span(rows: DataFrame, table: str, key: tuple[str, ...]) -> Column:
     """
     types = {field.name: field.dataType for field in rows.schema}
     spanned = [c for c in key if isinstance(types[c], SPANNED)]
-    spans = [F.struct(bound(F.min(f"`{c}`"), types[c]), bound(F.max(f"`{c}`"), types[c])) for c in spanned]
+    spans = [F.struct(bound(F.min(_column(c)), types[c]), bound(F.max(_column(c)), types[c])) for c in spanned]
     _, *found = rows.agg(F.count(F.lit(1)), *spans).first()
     within = F.lit(True)
     for column, span in zip(spanned, found, strict=True):
@@ -94,5 +95,5 @@ def _in_span(rows: DataFrame, table: str, key: tuple[str, ...]) -> Column:
     return within
 
 
-def _column(table: str, column: str) -> Column:
-    return F.col(naming.spark_identifier(table, column))
+def _column(*path: str) -> Column:
+    return F.col(naming.spark_identifier(*path))

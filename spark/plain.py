@@ -9,7 +9,6 @@ from typing import Literal
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from lakehouse.avro import DECODED
 from spark.decode import Codec
 from spark.json import END, VALUE, wrapped
 
@@ -30,13 +29,23 @@ class PlainCodec(Codec):
         return [self.column]
 
     def decode(self, data: Column) -> Column:
-        return F.when(self._fits(data), F.struct(self._value(data).alias(self.column), F.lit(True).alias(DECODED)))
+        row = F.struct(self._value(data).alias(self.column))
+        return F.when(self._fits(data), F.struct(row.alias("row"), F.lit(True).alias("good")))
 
     def schema_id(self, data: Column) -> Column:
         return F.lit(None).cast("int")
 
     def framed(self, data: Column) -> Column:
         return F.lit(True)
+
+    def explain(self, data: bytes) -> str | None:
+        if self.kind in LENGTHS:
+            return f"'{self.column}': {self.kind} takes {LENGTHS[self.kind]} bytes, and there are {len(data)}"
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            return f"'{self.column}': text is not UTF-8 (byte {error.start})"
+        return f"'{self.column}': text is not one JSON value" if self.kind == "json" else None
 
     def _fits(self, data: Column) -> Column:
         if self.kind in LENGTHS:

@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakehouse import protobuf
-from lakehouse.avro import DECODED
 from lakehouse.protobuf import Field
 from lakehouse.protobuf_explain import FIRST_SECOND, LAST_SECOND, explain
 from lakehouse.protobuf_versions import fits, partners
@@ -97,8 +96,8 @@ class ProtobufCodec(Codec):
 
     @property
     def _type(self) -> T.StructType:
-        fields = [T.StructField(field.name, _spark_type(field)) for field in self.fields]
-        return T.StructType([*fields, T.StructField(DECODED, T.BooleanType())])
+        row = T.StructType([T.StructField(field.name, _spark_type(field)) for field in self.fields])
+        return T.StructType([T.StructField("row", row), T.StructField("good", T.BooleanType())])
 
     def _decoder(self) -> Callable[[pa.Array, pa.Array], pa.Array]:
         """What the workers run: it holds descriptors and fields, and no connection to anything."""
@@ -117,7 +116,7 @@ Source = tuple[bytes, str, tuple[Field, ...]]
 
 
 def decoded(ids: pa.Array, bodies: pa.Array, sources: Mapping[int, Source], wanted: tuple[Field, ...]) -> pa.Array:
-    """Messages as a struct array of the wanted fields and DECODED; null where a message does not decode.
+    """Messages as a struct array of `row`, the wanted fields, and `good`; null where a message does not decode.
 
     Parameters: the writer's id and the message's bytes of each row; either may be null.
     """
@@ -129,14 +128,14 @@ def decoded(ids: pa.Array, bodies: pa.Array, sources: Mapping[int, Source], want
         rows = pc.indices_nonzero(pc.fill_null(pc.and_(pc.equal(ids, id_), usable), False))
         found += _decode(rows.cast(pa.int64()), bodies.take(rows), sources[id_], wanted)
     if not found:
-        return pa.nulls(len(bodies), _struct_type(wanted))
+        return pa.nulls(len(bodies), pa.struct([("row", _struct_type(wanted)), ("good", pa.bool_())]))
     order = pa.concat_arrays([rows for rows, _ in found])
     back = pa.array(range(len(bodies)), pa.int64())
     return pa.concat_arrays([part for _, part in found]).take(pc.index_in(back, order))
 
 
 Part = tuple[pa.Array, pa.Array]
-"""Decoded messages: which rows they are, and their structs."""
+"""Decoded messages: which rows they are, and their structs of `row` and `good`."""
 
 
 def _decode(
@@ -152,13 +151,13 @@ def _decode(
     try:
         structs = _structs(bodies, descriptors, message)
         doubtful = NONE if is_plain else doubts(structs, written)
-        sure = structs
+        sure, sure_rows = structs, rows
         if len(doubtful):
             of_sure = pc.indices_nonzero(pc.invert(pc.is_in(pa.array(range(len(rows))), doubtful)))
             sure, sure_rows = structs.take(of_sure), rows.take(of_sure)
-        else:
-            sure_rows = rows
-        found.append((sure_rows, _struct(sure, written, wanted, decoded=True)))
+        made = _struct(sure, written, wanted)
+        good = pa.array([True] * len(made), pa.bool_())
+        found.append((sure_rows, pa.StructArray.from_arrays([made, good], ["row", "good"])))
     except (ValueError, pa.ArrowException):
         if len(bodies) > 1:
             half = len(bodies) // 2
@@ -239,7 +238,7 @@ def _make_plain(file: Any) -> None:
     visit(file.message_type)
 
 
-def _struct(array: pa.Array, written: tuple[Field, ...], wanted: tuple[Field, ...], *, decoded: bool) -> pa.Array:
+def _struct(array: pa.Array, written: tuple[Field, ...], wanted: tuple[Field, ...]) -> pa.Array:
     """A struct array with the wanted fields; null where the writer has no such field."""
     there = partners(wanted, written)
     children = []
@@ -249,10 +248,7 @@ def _struct(array: pa.Array, written: tuple[Field, ...], wanted: tuple[Field, ..
             children.append(pa.nulls(len(array), _arrow_type(field)))
         else:
             children.append(_converted(array.field(array.type.get_field_index(own.name)), own, field))
-    type_ = _struct_type(wanted, decoded=decoded)
-    if decoded:
-        children.append(pa.array([True] * len(array), pa.bool_()))
-    return pa.StructArray.from_arrays(children, fields=list(type_), mask=array.is_null())
+    return pa.StructArray.from_arrays(children, fields=list(_struct_type(wanted)), mask=array.is_null())
 
 
 def _converted(array: pa.Array, written: Field, wanted: Field) -> pa.Array:
@@ -264,7 +260,7 @@ def _converted(array: pa.Array, written: Field, wanted: Field) -> pa.Array:
         raise ValueError(f"{written.kind} is no {wanted.kind}")
     match wanted.kind:
         case "struct":
-            return _struct(array, written.fields, wanted.fields, decoded=False)
+            return _struct(array, written.fields, wanted.fields)
         case "list":
             values = _converted(array.values, written.fields[0], wanted.fields[0])
             return pa.ListArray.from_arrays(array.offsets, values, type=_arrow_type(wanted), mask=array.is_null())
@@ -316,15 +312,14 @@ def _json(message: str, value: bytes | None) -> str | None:
         raise ValueError(str(error)) from error
 
 
-def _struct_type(fields: tuple[Field, ...], *, decoded: bool = True) -> pa.StructType:
-    own = [pa.field(field.name, _arrow_type(field)) for field in fields]
-    return pa.struct([*own, *([pa.field(DECODED, pa.bool_())] if decoded else [])])
+def _struct_type(fields: tuple[Field, ...]) -> pa.StructType:
+    return pa.struct([pa.field(field.name, _arrow_type(field)) for field in fields])
 
 
 def _arrow_type(field: Field) -> pa.DataType:
     match field.kind:
         case "struct":
-            return _struct_type(field.fields, decoded=False)
+            return _struct_type(field.fields)
         case "list":
             return pa.list_(pa.field("element", _arrow_type(field.fields[0])))
         case "map":

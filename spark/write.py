@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
@@ -17,6 +17,7 @@ from lakehouse.errors import Unreachable
 from spark import merge
 from spark.decision import Decision, digest
 from spark.decode import Mode
+from spark.decoded import RECORD, record
 
 
 @dataclass(frozen=True)
@@ -57,24 +58,18 @@ class Written:
 class Target:
     """A branch that rows are written to.
 
-    `properties` go into the summary of the snapshot that completes the write; `names` are the table's names of
-    metadata columns, by their internal ones.
+    `properties` go into the summary of the snapshot that completes the write.
     """
 
     namespace: str
     table: str
     branch: str
     properties: Mapping[str, str]
-    names: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def path(self) -> str:
         """The branch, as Spark addresses it."""
         return naming.spark_table(self.namespace, self.table, branch=self.branch)
-
-    def columns(self, internal: tuple[str, ...]) -> tuple[str, ...]:
-        """The table's names of columns, given internal ones."""
-        return tuple(self.names.get(name, name) for name in internal)
 
 
 def create_branch(spark: SparkSession, namespace: str, table: str, branch: str) -> None:
@@ -120,7 +115,7 @@ def dedup(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool)
     observation, good = _observe(decoded)
     rows = _table_rows(_one_a_key(good, key, F.min_by), target)
     with with_properties(decoded.sparkSession, target):
-        added = merge.add(rows, target.path) if empty else merge.add_missing(rows, target.path, target.columns(key))
+        added = merge.add(rows, target.path) if empty else merge.add_missing(rows, target.path, key)
     counts = _reported(observation)
     good_records = counts["consumed"] - counts["dead_letters"] - counts["filtered"]
     return _written(counts, rows=added, deduplicated=good_records - added)
@@ -134,15 +129,15 @@ def upsert(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool
     observation, good = _observe(decoded)
     kept = Observation()
     latest = _one_a_key(good, key, F.max_by)
-    latest = latest.observe(kept, F.count(F.lit(1)).alias("kept"), F.count_if("__tombstone").alias("tombstones"))
+    latest = latest.observe(kept, F.count(F.lit(1)).alias("kept"), F.count_if(record("tombstone")).alias("tombstones"))
     completed = with_properties(decoded.sparkSession, target)
     if empty:
         with completed:
-            _table_rows(latest.filter(~F.col("__tombstone")), target).writeTo(target.path).append()
+            _table_rows(latest.filter(~record("tombstone")), target).writeTo(target.path).append()
     else:
         deleted = with_properties(decoded.sparkSession, replace(target, properties={PART: "delete"}))
-        rows = _table_rows(latest, target, "__tombstone")
-        merge.replace(rows, target.path, target.branch, target.columns(key), deleted, completed)
+        rows = _table_rows(latest, target, RECORD)
+        merge.replace(rows, target.path, target.branch, key, deleted, completed)
     counts, last = _reported(observation), _reported(kept)
     return _written(
         counts,
@@ -156,10 +151,11 @@ def _one_a_key(good: DataFrame, key: tuple[str, ...], choose: Callable[[Column, 
     """One record of each key: the newest (max_by) or the oldest (min_by)."""
     # A key stays in one partition, where offsets order its records. Only where somebody changed the partition count
     # can one batch hold a key from two; the rest of the order then makes the choice the same in every run.
-    order = F.struct("kafka_offset", "kafka_timestamp", "kafka_partition")
-    columns = [c for c in good.columns if c == "__tombstone" or c not in key and not c.startswith("__")]
-    chosen = choose(F.struct(*_quoted(columns)), order).alias("chosen")
-    return good.groupBy(*_quoted(key)).agg(chosen).select(*_quoted(key), "chosen.*")
+    order = F.struct(record("offset"), record("timestamp"), record("partition"))
+    others = _quoted(c for c in good.columns if c not in key and c != RECORD)
+    chosen = F.struct(*others, F.struct(record("tombstone").alias("tombstone")).alias(RECORD))
+    newest = good.groupBy(*_quoted(key)).agg(choose(chosen, order).alias(RECORD))
+    return newest.select(*_quoted(key), f"{RECORD}.*")
 
 
 def _quoted(columns: Iterable[str]) -> list[Column]:
@@ -187,30 +183,29 @@ def _observe(decoded: DataFrame) -> tuple[Observation, DataFrame]:
     """The good records, with counts taken while all pass by. It also keeps Spark from decoding twice, to filter and to
     write."""
     observation = Observation()
-    dead, failing = F.col("__reason").isNotNull(), F.col("__check").isNotNull()
-    place = F.col("kafka_partition"), F.col("kafka_offset")
+    reason, filtered, failing = record("reason"), record("filtered"), record("check").isNotNull()
+    dead, place = reason.isNotNull(), (record("partition"), record("offset"))
     observed = decoded.observe(
         observation,
         F.count(F.lit(1)).alias("consumed"),
         F.count_if(dead).alias("dead_letters"),
-        F.count_if("__filtered").alias("filtered"),
-        F.count_if(F.col("__reason") == "unknown_schema").alias("unknown_schema"),
+        F.count_if(filtered).alias("filtered"),
+        F.count_if(reason == "unknown_schema").alias("unknown_schema"),
         F.count_if(failing).alias("quarantined"),
-        F.count_if(F.col("__reason") == "bad_key").alias("bad_key"),
+        F.count_if(reason == "bad_key").alias("bad_key"),
         digest(*place, dead).alias("dead_digest"),
         digest(*place, failing).alias("check_digest"),
     )
-    return observation, observed.filter(~dead & ~F.col("__filtered"))
+    return observation, observed.filter(~dead & ~filtered)
 
 
 def _table_rows(rows: DataFrame, target: Target, *extra: str) -> DataFrame:
     """The table's columns in the table's types; a column that the newest schema dropped is null from now on."""
-    ours = {name: internal for internal, name in target.names.items()}
-    there, columns = {field_.name: field_.dataType for field_ in rows.schema}, []
-    for field_ in rows.sparkSession.table(target.path).schema:
-        name = ours.get(field_.name, field_.name)
-        value = _as_type(F.col(f"`{name}`"), there[name], field_.dataType) if name in there else _null(field_.dataType)
-        columns.append(value.alias(field_.name))
+    there, columns = {field.name: field.dataType for field in rows.schema}, []
+    for field in rows.sparkSession.table(target.path).schema:
+        value = F.col(naming.spark_identifier(field.name))
+        value = _as_type(value, there[field.name], field.dataType) if field.name in there else _null(field.dataType)
+        columns.append(value.alias(field.name))
     return rows.select(*columns, *extra)
 
 
@@ -220,13 +215,13 @@ def _as_type(value: Column, have: T.DataType, want: T.DataType) -> Column:
         return value
     match have, want:
         case T.StructType(), T.StructType():
-            there = {field_.name: field_.dataType for field_ in have}
+            there = {field.name: field.dataType for field in have}
 
             def part(of: T.StructField) -> Column:
                 found = of.name in there
                 return _as_type(value[of.name], there[of.name], of.dataType) if found else _null(of.dataType)
 
-            return F.when(value.isNotNull(), F.struct(*(part(field_).alias(field_.name) for field_ in want)))
+            return F.when(value.isNotNull(), F.struct(*(part(field).alias(field.name) for field in want)))
         case T.ArrayType(), T.ArrayType():
             return F.transform(value, lambda item: _as_type(item, have.elementType, want.elementType))
         case T.MapType(), T.MapType():

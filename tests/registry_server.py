@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 from loopback_server import LoopbackServer
 
 ID = re.compile(r"/schemas/ids/(\d+)")
+SUBJECTS = re.compile(r"/schemas/ids/(\d+)/subjects")
 VERSION = re.compile(r"/subjects/([^/]+)/versions/(\d+|latest)")
 VERSIONS = re.compile(r"/subjects/([^/]+)/versions")
 
@@ -20,7 +21,7 @@ class RegistryServer(LoopbackServer):
     """Answers as Confluent's registry does (its API reference), from what `add` was given.
 
     `requests` are the paths that were asked for; `status` makes every answer that error; `after` is called with a path
-    after its answer was composed.
+    after its answer was composed. `deleted` are subjects that had a schema by its id, which are told where asked for.
     """
 
     def __init__(self) -> None:
@@ -30,6 +31,7 @@ class RegistryServer(LoopbackServer):
         self.after: Callable[[str], None] = lambda path: None
         self.schemas: dict[int, dict[str, Any]] = {}
         self.subjects: dict[str, list[int]] = {}
+        self.deleted: dict[int, list[str]] = {}
 
     @property
     def asked_ids(self) -> list[int]:
@@ -48,6 +50,9 @@ class RegistryServer(LoopbackServer):
         """The body of an answer; None where nothing is found."""
         if found := ID.fullmatch(path):
             return self.schemas.get(int(found.group(1)))
+        if found := SUBJECTS.fullmatch(path):
+            id_ = int(found.group(1))
+            return [name for name, ids in self.subjects.items() if id_ in ids] + self.deleted.get(id_, []) or None
         if found := VERSION.fullmatch(path):
             ids = self.subjects.get(unquote(found.group(1)), [])
             version = len(ids) if found.group(2) == "latest" else int(found.group(2))

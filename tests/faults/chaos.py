@@ -10,11 +10,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import oracle
+import psutil
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import NewPartitions
 from forked import Forked, fork
@@ -220,6 +222,8 @@ class Chaos:
                 proxy.__exit__()
             for producer in self.producers:
                 producer.stopping.set()
+            # The server of this session may have been killed.
+            self.resources.spark.close()
         self.seconds = time.monotonic() - began
 
     def judge(self) -> list[str]:
@@ -370,7 +374,9 @@ class Chaos:
 
     def _restart(self, name: str) -> None:
         for running in process.running(self.home)[name].processes:
-            running.kill()
+            # It may have ended by itself, as when it noticed that the one before it was killed.
+            with suppress(psutil.NoSuchProcess):
+                running.kill()
             running.wait(10)
         local_stack.up(self.home, [name])
 

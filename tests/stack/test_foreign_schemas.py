@@ -202,3 +202,37 @@ def test_keys_of_a_schema_under_another_subject_are_read(asked):
 
     assert [row["userid"] for row in stream.rows()] == ["foreign"]
     assert [letter["error_reason"] for letter in stream.dead_letters()] == ["bad_key"]
+
+
+def test_records_of_another_type_are_dead_letters_though_they_would_decode(asked):
+    invoice = json.dumps({**json.loads(TRADES), "name": "Invoice", "doc": "The same fields"})
+    stream = asked()
+    stream.registry.add(20, invoice)
+    stream.produce([{"value": framed(id_, TRADES, trade(n))} for n, id_ in enumerate([20, OWN])])
+
+    [published] = stream.ingest()
+
+    assert (published.counts.rows, published.counts.dead_letters) == (1, 1)
+    assert [(x["schema_id"], x["error_reason"]) for x in stream.dead_letters()] == [(20, "other_type")]
+
+
+def test_json_of_another_subject_is_told_by_title_or_by_what_its_subject_was(asked):
+    def schema(**keywords):
+        return json.dumps({"type": "object", "properties": {"userid": {"type": "string"}}} | keywords)
+
+    stream = asked(key=[], value_format="json_schema")
+    stream.registry.subjects.clear()
+    stream.registry.add(30, schema(title="Order"), f"{stream.name}-value", type_="JSON")
+    for id_, title in {31: "Order", 32: "Invoice", 33: "", 34: ""}.items():
+        stream.registry.add(id_, schema(title=title), type_="JSON")
+    stream.registry.deleted[34] = [f"{stream.name}-value"]
+    frames = {id_: b"\x00" + id_.to_bytes(4, "big") for id_ in range(30, 35)}
+    stream.produce([{"value": frame + json.dumps({"userid": str(id_)}).encode()} for id_, frame in frames.items()])
+
+    stream.ingest()
+
+    assert [row["userid"] for row in stream.rows()] == ["30", "31", "34"]
+    assert [(x["schema_id"], x["error_reason"]) for x in stream.dead_letters()] == [
+        (32, "other_type"),
+        (33, "other_type"),
+    ]

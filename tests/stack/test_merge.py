@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from lakehouse import naming
 from spark import merge
+from spark.decoded import RECORD
 
 NAMESPACE = "merged"
 PROPERTY = "spark.sql.iceberg.snapshot-property.part"
@@ -35,7 +36,7 @@ class Branch:
 
     def replace(self, key, rows, first=None, last=None):
         """`rows` end with whether they are tombstones."""
-        batch = self.spark.createDataFrame(rows, f"{self.columns}, __tombstone boolean")
+        batch = with_tombstones(self.spark.createDataFrame(rows, f"{self.columns}, deleted boolean"))
         merge.replace(batch, self.target, "staged", key, first or nullcontext(), last or nullcontext())
         return self.rows()
 
@@ -44,6 +45,11 @@ class Branch:
 
     def rows(self, table=None):
         return sorted((tuple(row) for row in self.spark.table(table or self.target).collect()), key=repr)
+
+
+def with_tombstones(rows):
+    """Rows with `deleted` where decoded records have it."""
+    return rows.withColumn(RECORD, F.struct(F.col("deleted").alias("tombstone"))).drop("deleted")
 
 
 @pytest.fixture(scope="module")
@@ -146,9 +152,8 @@ def test_zero_is_zero_whatever_its_sign(spark):
 
 def test_times_are_compared_as_moments_whatever_the_session_calls_them(spark):
     branch = Branch(spark, "id timestamp, n int", [(dt.datetime(2026, 11, 1, h, 30, tzinfo=dt.UTC), 1) for h in (5, 6)])
-    batch = spark.createDataFrame(
-        [(dt.datetime(2026, 11, 1, 6, 30, tzinfo=dt.UTC), 2, False)], "id timestamp, n int, __tombstone boolean"
-    )
+    moment = dt.datetime(2026, 11, 1, 6, 30, tzinfo=dt.UTC)
+    batch = with_tombstones(spark.createDataFrame([(moment, 2, False)], "id timestamp, n int, deleted boolean"))
     zone = spark.conf.get("spark.sql.session.timeZone")
     try:
         # Half past one comes twice on this day.
@@ -175,7 +180,9 @@ def test_rows_that_are_observed_are_counted_once(spark):
     rows = spark.createDataFrame([("a", 2), ("b", 2), ("c", 2)], branch.columns)
 
     added = merge.add_missing(rows.observe(counted[0], F.count(F.lit(1)).alias("n")), branch.target, ("id",))
-    replaced = rows.withColumn("__tombstone", F.lit(False)).observe(counted[1], F.count(F.lit(1)).alias("n"))
+    replaced = with_tombstones(rows.withColumn("deleted", F.lit(False))).observe(
+        counted[1], F.count(F.lit(1)).alias("n")
+    )
     merge.replace(replaced, branch.target, "staged", ("id",), nullcontext(), nullcontext())
 
     assert (added, [observation.get["n"] for observation in counted]) == (2, [3, 3])
@@ -192,7 +199,7 @@ def test_a_deleted_key_is_missing(spark):
 
 def test_nothing_stays_held_on_the_server(spark):
     branch = Branch(spark, "id string, n int", [("a", 1)])
-    batch = spark.createDataFrame([("a", 2, False)], "id string, n int, __tombstone boolean")
+    batch = with_tombstones(spark.createDataFrame([("a", 2, False)], "id string, n int, deleted boolean"))
 
     merge.replace(batch, branch.target, "staged", ("id",), nullcontext(), nullcontext())
 

@@ -201,6 +201,16 @@ def test_newer_records_replace_rows_of_an_upsert_table_and_add_none():
     assert held_findings(deleted, held(entries, s2p0=4), {}, append=False) == []
 
 
+def test_a_redrive_adds_rows_to_older_commits_of_an_upsert_table():
+    entry = ingest(1, {0: 0}, {0: 10}, consumed=10, rows=8, dead_letters=2)
+    redriven = Entry(2, AT, "replay", "overwrite", None, Counts(10, 10), added=10)
+    [where] = ranges([entry])
+    letters = {where: Held(2, 2, 3, 4)}
+    assert held_findings([entry, redriven], {where: Held(10, 10, 0, 9)}, letters, append=False) == []
+    [surplus] = held_findings([entry, redriven], {where: Held(11, 11, 0, 9)}, letters, append=False)
+    assert surplus.kind == "surplus_rows"
+
+
 def test_after_a_replay_a_record_is_a_row_or_a_dead_letter_or_both():
     entry = ingest(1, {0: 0}, {0: 12}, consumed=12, rows=8, dead_letters=2, filtered=2)
     replay = Entry(2, AT, "replay", "append", None, Counts(2, 2), added=2)

@@ -72,7 +72,7 @@ def read(text, *bodies):
     """Each message as a row; None for one that does not decode."""
     of = codec(text)
     found = decoded(pa.array([1] * len(bodies), pa.int32()), pa.array(bodies, pa.binary()), of.sources, of.fields)
-    return [row and {name: row[name] for name in of.columns} for row in found.to_pylist()]
+    return [one and one["row"] for one in found.to_pylist()]
 
 
 def expected(message):
