@@ -130,6 +130,10 @@ def message(schema: RegisteredSchema, record: str = "") -> Descriptor:
     from google.protobuf.descriptor_pool import DescriptorPool
 
     pool, files = DescriptorPool(), compiled(schema)
+    if any(file.syntax == "editions" for file in files.file):
+        raise SchemaError(
+            "The Protobuf schema has an 'edition', which is not read. Declare its 'syntax' as proto2 or proto3"
+        )
     try:
         for file in files.file:
             pool.Add(file)

@@ -35,8 +35,9 @@ PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 SURROGATE = r"\\u[dD][89a-fA-F]"
 """Escapes of the two halves of one character, and the beginning of any half."""
 
-HUGE = r"[0-9][eE]\+?[0-9]{3}|[0-9]{309}"
-"""What a number beyond a double looks like, as other text may, too."""
+HUGE = r"[0-9][eE]\+?[0-9]{3}|[0-9]{210}"
+"""In numbers beyond a double (1.8e308): three digits of an exponent, or too many before one of two. Other text may have
+it, too."""
 
 
 def wrapped(text: Column, end: Column | None = None) -> Column:

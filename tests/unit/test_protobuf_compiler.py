@@ -134,6 +134,11 @@ def test_options_of_confluent_compile_without_a_reference():
     assert [field.name for field in protobuf.reader([RegisteredSchema(1, f'syntax = "proto3"; {text}', "PROTOBUF")])]
 
 
+def test_editions_are_refused():
+    with pytest.raises(SchemaError, match="'edition', which is not read"):
+        protobuf.reader([RegisteredSchema(1, 'edition = "2023"; message M { int32 id = 1; }', "PROTOBUF")])
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
