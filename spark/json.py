@@ -35,9 +35,9 @@ PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 SURROGATE = r"\\u[dD][89a-fA-F]"
 """Escapes of the two halves of one character, and the beginning of any half."""
 
-HUGE = r"[0-9][eE]\+?[0-9]{3}|[0-9]{210}"
-"""In numbers beyond a double (1.8e308): three digits of an exponent, or too many before one of two. Other text may have
-it, too."""
+HUGE = r"[\[:,\s]-?(?:[0-9]+(?:\.[0-9]+)?[eE]\+?[0-9]{3}|[0-9]{210})"
+"""How numbers beyond a double (1.8e308) begin: with three digits of an exponent, or too many before one of two. Text in
+quotes may have it, too."""
 
 
 def wrapped(text: Column, end: Column | None = None) -> Column:
@@ -77,7 +77,11 @@ class JsonCodec(Codec):
         value = F.try_element_at(struct[VALUE], F.lit(1))
         end, huge = struct[END], F.coalesce(struct[END] == 2, F.lit(False))
         whole = end.isin(1, 2) & struct["__corrupt"].isNull() & (F.size(struct[VALUE]) == 1) & value.isNotNull()
-        faulty = some([fault for field in self.fields for fault in _faults(value[field.name], field, value, huge)])
+        faults = [fault for field in self.fields for fault in _faults(value[field.name], field, value)]
+        # A number beyond a double is infinite there, too, and written as if it were text.
+        texts = [value[field.name] for field in self.fields if _has_text(field)]
+        faults += [huge & text.isNotNull() & F.to_json(text).rlike('"-?Infinity"') for text in texts]
+        faulty = some(faults)
         good = F.coalesce(whole, F.lit(False)) & ~(F.lit(False) if faulty is None else faulty)
         row = F.struct(*(converted(value[field.name], field).alias(field.name) for field in self.fields))
         return F.struct(row.alias("row"), good.alias("good"))
@@ -127,11 +131,10 @@ def _parsed_type(field: Field) -> T.DataType:
     return scalars.get(field.kind, T.StringType())
 
 
-def _faults(value: Column, field: Field, within: Column, huge: Column) -> Iterator[Column]:
+def _faults(value: Column, field: Field, within: Column) -> Iterator[Column]:
     """Conditions, never null, under which a parsed value is not what its schema says, or no column can hold it.
 
     Parameters: `within` is the struct, list or map that holds the value: where that is null, nothing is required.
-    `huge` is whether the record may have a number beyond a double.
     """
     if field.required:
         yield within.isNotNull() & value.isNull()
@@ -143,19 +146,14 @@ def _faults(value: Column, field: Field, within: Column, huge: Column) -> Iterat
         case "double":
             # A number too large for a double is parsed as infinite.
             yield value.isNotNull() & value.isin(float("inf"), float("-inf"))
-        case "text":
-            # The same, and written as if it were text.
-            yield huge & value.isNotNull() & F.to_json(value).rlike('"-?Infinity"')
         case "struct":
             for part in field.fields:
-                yield from _faults(value[part.name], part, value, huge)
+                yield from _faults(value[part.name], part, value)
         case "list" | "map" if _is_checked(field):
             values = F.map_values(value) if field.kind == "map" else value
-            yield value.isNotNull() & F.exists(values, lambda x: some(list(_faults(x, field.fields[0], value, huge))))
+            yield value.isNotNull() & F.exists(values, lambda x: some(list(_faults(x, field.fields[0], value))))
 
 
 def _is_checked(field: Field) -> bool:
     """Whether a value of the field can have faults."""
-    return (
-        field.required or field.kind in ("date", "timestamp", "double", "text") or any(map(_is_checked, field.fields))
-    )
+    return field.required or field.kind in ("date", "timestamp", "double") or any(map(_is_checked, field.fields))

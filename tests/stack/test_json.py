@@ -145,8 +145,10 @@ BAD = {
     "a half beside a pair": r'{"text": "\ud83d\ud83d\ude00"}',
     "number beyond a double in any value": '{"text": "a", "any": {"a": [-1e400]}}',
     "member twice in any value": '{"text": "a", "any": {"a": 1, "a": 2}}',
+    "number beyond a double in a value of an object": '{"text": "a", "odd": [{"any": 1e400}]}',
     "no such year": '{"text": "a", "day": "0000-01-01"}',
 }
+ODD_LIST = {"type": "array", "items": {"properties": {"at": {"type": "string", "format": "date-time"}, "any": {}}}}
 ODD = {
     '{"text": "a", "any": 1}': {"any": "1"},
     '{"text": "a", "any": "1"}': {"any": '"1"'},
@@ -157,6 +159,7 @@ ODD = {
     '{"text": "a", "any": {"b": 0.1234567890123456789, "a": "1e400"}}': {
         "any": '{"a":"1e400","b":0.1234567890123456789}'
     },
+    '{"text": "a", "any": ["Infinity", "1e400"]}': {"any": '["Infinity","1e400"]'},
     '{"text": "1e400", "any": "x"}': {"text": "1e400", "any": '"x"'},
     r'{"text": "\\ud800", "any": "\ud83d\ude00"}': {"text": r"\ud800", "any": '"😀"'},
     '{"text": "a", "text": "b"}': {"text": "b"},
@@ -168,9 +171,11 @@ ODD = {
 
 def test_what_other_writers_than_ours_write(resources):
     """A value keeps its type, and each member counts once (RFC 8259, 4: the last of several)."""
-    odd = {"type": "array", "items": {"properties": {"at": {"type": "string", "format": "date-time"}, "any": {}}}}
     nested = {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": {}}}
-    schema = {**EVERYTHING, "properties": {**EVERYTHING["properties"], "address": {}, "odd": odd, "nested": nested}}
+    schema = {
+        **EVERYTHING,
+        "properties": {**EVERYTHING["properties"], "address": {}, "odd": ODD_LIST, "nested": nested},
+    }
     stream, schema_id = json_stream(resources, schema)
     deep = '{"text": "a", "odd": [{"at": "2026-01-01t00:00:00z", "any": "1"}, {"any": 1}, null], '
     deep += '"nested": {"k": {"x": 1}, "k": {"y": "1", "y": 1}}}'
@@ -189,7 +194,7 @@ def test_what_other_writers_than_ours_write(resources):
 
 def test_what_is_not_as_its_schema_says_is_a_dead_letter_not_a_null(resources):
     stream, schema_id = json_stream(
-        resources, {**EVERYTHING, "properties": {**EVERYTHING["properties"], "address": {}}}
+        resources, {**EVERYTHING, "properties": {**EVERYTHING["properties"], "address": {}, "odd": ODD_LIST}}
     )
     good = framed(schema_id, '{"text": "good"}')
     bad = [framed(schema_id, text) for text in BAD.values()]
