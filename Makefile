@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help venv demo lint test audit long chaos pipeline update-locks
+.PHONY: help venv demo lint test fuzz audit long chaos pipeline update-locks
 .DEFAULT_GOAL := help
 # Every server, worker and command is a Python process of its own. Without bytecode files, which container images often
 # switch off, each compiles Dagster and PySpark again when it starts.
@@ -14,7 +14,11 @@ demo: venv  ## Start everything, run the main job, print its result, stay up unt
 	@$(BIN)/lakehouse demo $(if $(ONCE),--once)
 
 test: venv  ## Run all tests, two files at a time, each process with an embedded stack of its own
-	@$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --ignore tests/fuzz
+
+fuzz: venv  ## docs/types.md row by row, and generated schemas (MINUTES=20: with fresh seeds; SEED=7 ONLY=avro: one again)
+	@$(if $(MINUTES),FUZZ_MINUTES=$(MINUTES)) $(if $(SEED),FUZZ_SEED=$(SEED)) \
+		$(BIN)/pytest tests/fuzz $(if $(ONLY)$(SEED),-k "every_value and $(or $(ONLY),every)") -o faulthandler_timeout=0 --tb short
 
 lint: venv  ## Style, likely mistakes and security rules of all Python files
 	@$(BIN)/ruff check

@@ -300,8 +300,8 @@ def side(
 
         ids = frozenset(version.id for version in versions)
         return Side(tuple(versions), read_by, json_schema.shape(read_by), JsonCodec(json_schema.reader(read_by), ids))
-    writers = {version.id: avro.inlined(version) for version in versions}
-    return Side(tuple(versions), read_by, avro.shape(read_by), AvroCodec(writers, avro.reader(read_by)))
+    writers, reader = {version.id: avro.parse(version) for version in versions}, avro.reader(read_by)
+    return Side(tuple(versions), read_by, avro.columns(reader), AvroCodec(writers, reader))
 
 
 def _side(registry: SchemaRegistry, topic: Topic, format_: Format, which: Literal["key", "value"]) -> Side:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from lakehouse import naming
 from lakehouse.errors import DoesNotFit
-from lakehouse.schema import Shape
+from lakehouse.schema import BRANCH, Shape
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -38,6 +38,7 @@ Rule = Literal[
     "MAP_KEY_TYPE_MISMATCH",
     "CASE_COLLISION",
     "NAME_REUSED",
+    "BRANCH_CHANGED",
 ]
 """Named as in Confluent's checks of schemas for Iceberg tables, where those have a name (its schema-registry)."""
 
@@ -49,6 +50,7 @@ REFUSED: Mapping[Rule, str] = {
     "MAP_KEY_TYPE_MISMATCH": "keys of a map never change their type",
     "CASE_COLLISION": "Spark, Glue and Snowflake do not tell upper from lower case; rename it by an alias",
     "NAME_REUSED": "a field was renamed and another took its name; ingest with the rename first, then add the other",
+    "BRANCH_CHANGED": "a member of a union holds the branch in its comment for good; register deleted versions again",
 }
 """Rules by which a table cannot follow, and why."""
 
@@ -190,7 +192,7 @@ def _type(old: IcebergType, new: IcebergType, at: Path, path: Path, former: Mapp
 
     match old, new:
         case StructType(), StructType():
-            yield from _struct(old, new, at, path, former)
+            yield from _union(old, new, path) or _struct(old, new, at, path, former)
         case ListType(), ListType():
             yield from _field(old.element_field, new.element_field, (*at, "element"), (*path, "element"), former)
         case MapType(), MapType():
@@ -202,6 +204,25 @@ def _type(old: IcebergType, new: IcebergType, at: Path, path: Path, former: Mapp
                 yield _primitive(old, new, at, path)
         case _:
             yield Change("TYPE_MISMATCH", path, at, f"{_short(old)} to {_short(new)}")
+
+
+def _union(old: StructType, new: StructType, path: Path) -> list[Change]:
+    """What is wrong where one of two structs is a union, whose members say in their comments what they hold.
+
+    The order of branches cannot tell: it is that of the oldest version of the schema that the registry still has.
+    """
+    before, after = (
+        {field.name: (field.doc or "").removeprefix(BRANCH) for field in struct.fields}
+        if struct.fields and all((field.doc or "").startswith(BRANCH) for field in struct.fields)
+        else None
+        for struct in (old, new)
+    )
+    if before is None and after is None:
+        return []
+    if before is None or after is None:
+        return [Change("TYPE_MISMATCH", path, (), "record to union" if after else "union to record")]
+    moved = [name for name in after if before.get(name, after[name]) != after[name]]
+    return [Change("BRANCH_CHANGED", (*path, name), (), f"{before[name]} to {after[name]}") for name in moved]
 
 
 def _primitive(old: IcebergType, new: IcebergType, at: Path, path: Path) -> Change:

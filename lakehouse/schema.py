@@ -39,6 +39,10 @@ class RegisteredSchema:
         return hashlib.sha256("".join(" ".join(said).split()).encode()).hexdigest()[:16]
 
 
+BRANCH = "Avro union branch "
+"""How the comment of a union's member begins, which the branch's name follows."""
+
+
 @dataclass(frozen=True)
 class Shape:
     """A schema's records as columns.

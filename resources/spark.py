@@ -39,6 +39,15 @@ REDACTION = {
 }
 """What plans, events and the UI of Spark do not show: passwords in the options of the Kafka source."""
 
+PLANNING = {
+    # Spark derives further conditions from each filter, once for each column that is renamed: of 300 columns with a
+    # check each it took two minutes to plan one batch. Nothing here relies on conditions that are not written down.
+    "spark.sql.constraintPropagation.enabled": "false",
+    # The text of each plan that Spark's UI shows, which is all of a wide table's checks by default.
+    "spark.sql.ui.explainMode": "simple",
+}
+"""How queries are planned."""
+
 
 class Progress:
     """Says how far an operation is, at most every ten seconds (PySpark, SparkSession.registerProgressHandler)."""
@@ -133,8 +142,8 @@ class Spark(dg.ConfigurableResource):
             session.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES, max_backoff=MAX_WAIT_MS)])
             if self._say:
                 session.registerProgressHandler(Progress(self._say))
-            for name, pattern in REDACTION.items():
-                session.conf.set(name, pattern)
+            for name, setting in (REDACTION | PLANNING).items():
+                session.conf.set(name, setting)
             session.version  # noqa: B018  the session is lazy: this is the first round trip
             return session
         except (OSError, PySparkException, Stalled) as error:

@@ -17,15 +17,21 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import DataType
 
-from lakehouse.avro import END, ended, field_names, misread, shape, with_long_decimals
-from lakehouse.schema import RegisteredSchema
-from spark.decoded import RECORD, record
+from lakehouse.avro_columns import columns
+from lakehouse.avro_explain import explain
+from lakehouse.avro_resolution import schemas
+from lakehouse.avro_types import Type
+from spark.avro_unions import without_spare
+from spark.decoded import PREFIX, record
 from spark.fitting import fit
 
 FRAME_BYTES = 5
 
 ENDING = secrets.token_bytes(8)
 """Bytes that nobody can have put where a record ends: every process has others."""
+
+END = f"end_{secrets.token_hex(8)}"
+"""The field that takes them, by a name that no schema can have."""
 
 Mode = Literal["append", "dedup", "upsert", "debezium"]
 
@@ -99,42 +105,47 @@ class AvroCodec(Codec):
     Known bytes are appended to each body, and to each schema a field that takes them: a record that ends elsewhere than
     its bytes do, where Avro would not mind, does not find them.
 
-    Parameters: `writers` are the schemas that records were written with, by registry id; `reader` is the schema all of
-    them are resolved to (Avro specification, Schema Resolution).
+    Parameters: `writers` are the types that records were written with, by registry id; `reader` is the type that all of
+    them are read as (lakehouse.avro_resolution).
     """
 
-    writers: Mapping[int, str]
-    reader: str
+    writers: Mapping[int, Type]
+    reader: Type
 
     @property
     def columns(self) -> list[str]:
-        return field_names(self.reader)
+        return [field.name for field in self.reader.fields]
 
     def decode(self, data: Column) -> Column:
-        reader = ended(with_long_decimals(self.reader), len(ENDING))
-        # Spark 2 wrote another calendar before 1582, so Spark asks which one this is: Avro's, the proleptic Gregorian.
-        options = {"mode": "PERMISSIVE", "avroSchema": reader, "datetimeRebaseMode": "CORRECTED"}
         body = F.concat(F.substring(data, F.lit(FRAME_BYTES + 1), F.octet_length(data)), F.lit(ENDING))
 
         def read(id_: int) -> Column:
-            # What Avro would read as something else is not read at all.
-            apart = misread(self.writers[id_], self.reader)
-            bytes_ = body if apart is None else F.lit(None).cast("binary")
-            return from_avro(bytes_, reader if apart else ended(self.writers[id_], len(ENDING)), options)
+            found = schemas(self.writers[id_], self.reader, END, len(ENDING))
+            bytes_ = body if found else F.lit(None).cast("binary")
+            written, wanted = found or schemas(self.reader, self.reader, END, len(ENDING))
+            # Spark 2 wrote another calendar before 1582, so Spark asks which one this is: Avro's, the proleptic
+            # Gregorian.
+            options = {"mode": "PERMISSIVE", "avroSchema": wanted, "datetimeRebaseMode": "CORRECTED"}
+            return from_avro(bytes_, written, options)
 
         return self._by_writer(data, read)
 
     def finished(self, struct: Column) -> Column:
-        whole = struct[END] == F.lit(ENDING)
-        fits = fit(struct, shape([RegisteredSchema(0, self.reader)]).struct)
-        row = F.struct(*(struct[name].alias(name) for name in self.columns))
+        found = without_spare(struct, self.reader)
+        whole, fits = found[END] == F.lit(ENDING), fit(found, columns(self.reader).struct)
+        row = F.struct(*(found[name].alias(name) for name in self.columns))
         return F.struct(row.alias("row"), (whole if fits is None else whole & fits).alias("good"))
+
+    def explain(self, data: bytes) -> str | None:
+        writer = self.writers.get(int.from_bytes(data[1:FRAME_BYTES], "big")) if len(data) >= FRAME_BYTES else None
+        return None if writer is None or data[:1] != b"\x00" else explain(data, FRAME_BYTES, writer, self.reader)
 
     def schema_id(self, data: Column) -> Column:
         return self._by_writer(data, F.lit)
 
     def framed(self, data: Column) -> Column:
-        return (F.octet_length(data) > FRAME_BYTES) & (F.substring(data, 1, 1) == F.lit(b"\x00"))
+        # A record of no fields, as a version of the schema may have been, has no bytes.
+        return (F.octet_length(data) >= FRAME_BYTES) & (F.substring(data, 1, 1) == F.lit(b"\x00"))
 
     def _by_writer(self, data: Column, then) -> Column:
         frame = F.substring(data, 1, FRAME_BYTES)
@@ -181,7 +192,7 @@ def decode(records: DataFrame, how: Decoding) -> DataFrame:
         how: how they become rows.
 
     Returns:
-        The table's columns and metadata columns by the names that they have in the table, and the struct RECORD.
+        The table's columns and metadata columns by the names that they have in the table, and those of spark.decoded.
     """
     data = F.col("value")
     decoded = records.select(
@@ -204,15 +215,20 @@ def decode(records: DataFrame, how: Decoding) -> DataFrame:
     if how.key:
         faults.append((F.col("key").isNotNull() & ~_is_good("k"), "bad_key"))
     faults += [(columns[name].isNull(), "bad_key") for name in how.key_columns]
-    reason = reduce(lambda chain, fault: chain.when(*fault), [(filtered, F.lit(None)), *faults], F)
+    # Whoever filters by the reason would otherwise make Spark decode once for each column that the reason depends on:
+    # it filters before it computes columns, unless one of them is not deterministic.
+    always = F.monotonically_increasing_id() >= 0
+    faults = [(filtered, F.lit(None)), *((fault & always, reason) for fault, reason in faults)]
+    reason = reduce(lambda chain, fault: chain.when(*fault), faults, F)
     result = _result(decoded, columns, how, filtered, rows.deleted, reason)
     if not how.quarantine:
         return result
     good = record("reason").isNull() & ~record("filtered") & ~record("tombstone")
     failed = [(good & F.expr(fails), F.lit(name)) for name, fails in how.quarantine.items()]
     check = reduce(lambda chain, branch: chain.when(*branch), failed, F)
-    reason = F.when(check.isNotNull(), "check").otherwise(record("reason"))
-    return result.withColumn(RECORD, F.col(RECORD).withField("check", check).withField("reason", reason))
+    result = result.withColumn(PREFIX + "check", check)
+    reason = F.when(record("check").isNotNull(), "check").otherwise(record("reason"))
+    return result.withColumn(PREFIX + "reason", reason)
 
 
 def refused(records: DataFrame, how: Decoding, reason: str) -> DataFrame:
@@ -229,19 +245,17 @@ def _result(
 ) -> DataFrame:
     metadata = _metadata()
     there = ("partition", "offset", "timestamp", "schema_id", "key", "value", "headers")
-    own = [F.col(name) for name in there if name in records.columns or name == "schema_id"]
-    about = F.struct(
-        *own,
-        metadata["kafka_timestamp_type"].alias("timestamp_type"),
-        filtered.alias("filtered"),
-        deleted.alias("tombstone"),
-        reason.alias("reason"),
-        F.lit(None).cast("string").alias("check"),
-    )
+    about = {name: F.col(name) for name in there if name != "headers" or name in records.columns} | {
+        "timestamp_type": metadata["kafka_timestamp_type"],
+        "filtered": filtered,
+        "tombstone": deleted,
+        "reason": reason,
+        "check": F.lit(None).cast("string"),
+    }
     return records.select(
         *(column.alias(name) for name, column in columns.items()),
         *(metadata[internal].alias(name) for internal, name in how.metadata.items()),
-        about.alias(RECORD),
+        *(column.alias(PREFIX + name) for name, column in about.items()),
     )
 
 

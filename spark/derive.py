@@ -14,7 +14,7 @@ from lakehouse import metadata, naming
 from lakehouse.avro import field_names
 from lakehouse.batch import Positions
 from lakehouse.errors import ConfigError
-from spark.decoded import RECORD
+from spark.decoded import PREFIX
 from spark.records import is_new
 from spark.spans import SPANNED, bound, literal
 
@@ -38,7 +38,7 @@ def published(spark: SparkSession, namespace: str, table: str, snapshot_id: int,
 def rows_of_touched_groups(source: DataFrame, new: DataFrame, group_by: tuple[str, ...]) -> DataFrame:
     """All rows of each group in which at least one row is new."""
     column = {c: F.col(naming.spark_identifier(c)) for c in group_by}
-    touched = new.select(*[column[c].alias(f"{RECORD}_{c}") for c in group_by]).distinct()
+    touched = new.select(*[column[c].alias(f"{PREFIX}{c}") for c in group_by]).distinct()
     # The span of what is touched prunes files by their statistics before any row is compared.
     types = {field.name: field.dataType for field in new.schema if isinstance(field.dataType, SPANNED)}
     spans = [
@@ -49,7 +49,7 @@ def rows_of_touched_groups(source: DataFrame, new: DataFrame, group_by: tuple[st
         if low is not None:
             ends = (literal(value, types[name]) for value in (low, high))
             source = source.filter(column[name].isNull() | column[name].between(*ends))
-    pairs = [(column[c], F.col(naming.spark_identifier(f"{RECORD}_{c}"))) for c in group_by]
+    pairs = [(column[c], F.col(naming.spark_identifier(f"{PREFIX}{c}"))) for c in group_by]
     same_group = reduce(lambda a, b: a & b, [ours.eqNullSafe(theirs) for ours, theirs in pairs])
     return source.join(touched, same_group, "leftsemi")
 

@@ -46,7 +46,7 @@ def first_faults(
         Partition, offset and why, as text.
     """
     bad = decoded.filter(record("reason").isNotNull() & record("check").isNull())
-    fields = [record(name) for name in ("partition", "offset", "key", "value", "reason")]
+    fields = [record(name).alias(name) for name in ("partition", "offset", "key", "value", "reason")]
     bad = bad.select(*fields, F.coalesce(_missing(how), F.lit("")).alias("missing"))
     found = []
     for row in bad.orderBy("partition", "offset").limit(limit).collect():

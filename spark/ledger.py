@@ -108,7 +108,7 @@ def wrong_newest(
     good = decoded.filter(record("reason").isNull() & ~record("filtered")).select(
         record("partition").alias("kafka_partition"),
         record("offset").alias("kafka_offset"),
-        record("tombstone"),
+        record("tombstone").alias("tombstone"),
         F.struct(*(F.col(naming.spark_identifier(name)) for name in key)).alias("key"),
     )
     if letters is not None:

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from lakehouse import naming
-from spark.decoded import RECORD, record
+from spark.decoded import PREFIX, record
 from spark.spans import SPANNED, bound, literal
 
 
@@ -30,7 +30,7 @@ def replace(
 ) -> None:
     """Delete the table's rows whose key the batch has, then append the batch: two commits on the branch.
 
-    Parameters: `rows` are one a key, in the columns of the table and RECORD, whose `tombstone` says that a row only
+    Parameters: `rows` are one a key, in the columns of the table and `tombstone` of spark.decoded: that a row only
     deletes; `target` is the branch as Spark addresses it; `first` and `last` are entered around the one commit and the
     other, which completes the batch.
     """
@@ -41,7 +41,7 @@ def replace(
         with first:
             keys.mergeInto(target, matches).whenMatched().delete().merge()
         with last:
-            rows.filter(~record("tombstone")).drop(RECORD).writeTo(target).append()
+            rows.filter(~record("tombstone")).drop(PREFIX + "tombstone").writeTo(target).append()
 
 
 def add_missing(rows: DataFrame, target: str, key: tuple[str, ...]) -> int:

@@ -17,7 +17,7 @@ from lakehouse.errors import Unreachable
 from spark import merge
 from spark.decision import Decision, digest
 from spark.decode import Mode
-from spark.decoded import RECORD, record
+from spark.decoded import PREFIX, own, record
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def upsert(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool
             _table_rows(latest.filter(~record("tombstone")), target).writeTo(target.path).append()
     else:
         deleted = with_properties(decoded.sparkSession, replace(target, properties={PART: "delete"}))
-        rows = _table_rows(latest, target, RECORD)
+        rows = _table_rows(latest, target, record("tombstone"))
         merge.replace(rows, target.path, target.branch, key, deleted, completed)
     counts, last = _reported(observation), _reported(kept)
     return _written(
@@ -152,10 +152,9 @@ def _one_a_key(good: DataFrame, key: tuple[str, ...], choose: Callable[[Column, 
     # A key stays in one partition, where offsets order its records. Only where somebody changed the partition count
     # can one batch hold a key from two; the rest of the order then makes the choice the same in every run.
     order = F.struct(record("offset"), record("timestamp"), record("partition"))
-    others = _quoted(c for c in good.columns if c not in key and c != RECORD)
-    chosen = F.struct(*others, F.struct(record("tombstone").alias("tombstone")).alias(RECORD))
-    newest = good.groupBy(*_quoted(key)).agg(choose(chosen, order).alias(RECORD))
-    return newest.select(*_quoted(key), f"{RECORD}.*")
+    others = _quoted(c for c in own(good.columns) if c not in key)
+    newest = good.groupBy(*_quoted(key)).agg(choose(F.struct(*others, record("tombstone")), order).alias(PREFIX))
+    return newest.select(*_quoted(key), f"{PREFIX}.*")
 
 
 def _quoted(columns: Iterable[str]) -> list[Column]:
@@ -199,7 +198,7 @@ def _observe(decoded: DataFrame) -> tuple[Observation, DataFrame]:
     return observation, observed.filter(~dead & ~filtered)
 
 
-def _table_rows(rows: DataFrame, target: Target, *extra: str) -> DataFrame:
+def _table_rows(rows: DataFrame, target: Target, *extra: Column) -> DataFrame:
     """The table's columns in the table's types; a column that the newest schema dropped is null from now on."""
     there, columns = {field.name: field.dataType for field in rows.schema}, []
     for field in rows.sparkSession.table(target.path).schema:

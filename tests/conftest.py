@@ -21,7 +21,7 @@ SERVERS = ("kafka", "registry", "s3", "aws", "spark", "snowflake")
 def pytest_collection_modifyitems(items):
     """Everything in these folders needs the stack."""
     for item in items:
-        if {"stack", "faults"} & set(item.path.relative_to(PROJECT).parts):
+        if {"stack", "faults", "fuzz"} & set(item.path.relative_to(PROJECT).parts):
             item.add_marker(pytest.mark.stack)
 
 

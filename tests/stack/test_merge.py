@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from lakehouse import naming
 from spark import merge
-from spark.decoded import RECORD
+from spark.decoded import PREFIX
 
 NAMESPACE = "merged"
 PROPERTY = "spark.sql.iceberg.snapshot-property.part"
@@ -49,7 +49,7 @@ class Branch:
 
 def with_tombstones(rows):
     """Rows with `deleted` where decoded records have it."""
-    return rows.withColumn(RECORD, F.struct(F.col("deleted").alias("tombstone"))).drop("deleted")
+    return rows.withColumnRenamed("deleted", PREFIX + "tombstone")
 
 
 @pytest.fixture(scope="module")

@@ -1,16 +1,156 @@
 """Tables of many columns and of deep ones, which Spark's expressions have to hold."""
 
+import itertools
 import json
 import struct
-from datetime import date
+from datetime import UTC, date, datetime
+from decimal import Decimal
 
+import pytest
 from confluent_kafka.schema_registry import Schema
+from protobuf_messages import message_class
 from support import Stream, framed, registry
+
+from assets.codecs import TYPES, side
+from lakehouse.schema import RegisteredSchema
+from spark.decode import Decoding, decode
+from spark.decoded import own, record
 
 # Twenty more than a chain of conditions could be long.
 WIDE = [f"c{i}" for i in range(60)]
 DEEP = 12
 """Levels. What looked at a list cost twice as much at each."""
+
+
+AVRO = {
+    "string": "ä",
+    "int": -1,
+    "long": 2**62,
+    "double": 0.5,
+    "bytes": b"\x00\xff",
+    "boolean": True,
+    '{"type": "int", "logicalType": "date"}': date(2026, 1, 31),
+    '{"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}': Decimal("-1.25"),
+    '{"type": "long", "logicalType": "timestamp-micros"}': datetime(2026, 1, 31, 1, 2, 3, 4, tzinfo=UTC),
+    '{"type": "array", "items": "string"}': ["a", ""],
+    '["null", "string", "int"]': None,
+    '{"type": "array", "items": {"type": "bytes", "logicalType": "decimal", "precision": 3}}': [Decimal(999)],
+}
+JSON = {
+    '{"type": "string"}': "ä",
+    '{"type": "integer"}': 2**62,
+    '{"type": "number"}': 0.5,
+    '{"type": "boolean"}': False,
+    '{"type": "string", "format": "date"}': "2026-01-31",
+    '{"type": "string", "format": "date-time"}': "2026-01-31T01:02:03.000004Z",
+    '{"type": "array", "items": {"type": "string", "format": "date"}}': ["2026-01-31"],
+    '{"type": "object", "additionalProperties": {"type": "number"}}': {"a": 1.5},
+}
+PROTOBUF = {
+    "string": "ä",
+    "int32": -1,
+    "uint64": 2**64 - 1,
+    "double": 0.5,
+    "bytes": b"\x00\xff",
+    "bool": True,
+    "repeated string": ["a", ""],
+    "optional string": "",
+    "google.protobuf.Timestamp": datetime(2026, 1, 31, 1, 2, 3, 4, tzinfo=UTC),
+}
+"""Types by how a schema spells them, each with a value."""
+
+
+def values_of(types, count, within=None):
+    """A record of that many fields, of all types in turn; with `within`, in one field of that name."""
+    values = {f"c{i}": value for i, value in zip(range(count), itertools.cycle(types.values()))}
+    return {within: values} if within else values
+
+
+def avro_schema(count, within=None):
+    types = itertools.cycle(map(avro_type, AVRO))
+    fields = [{"name": f"c{i}", "type": type_} for i, type_ in zip(range(count), types, strict=False)]
+    inner = {"type": "record", "name": "R", "fields": fields}
+    outer = {"type": "record", "name": "Outer", "fields": [{"name": within, "type": inner}]}
+    return json.dumps(outer if within else inner)
+
+
+def avro_type(text):
+    return json.loads(text) if text[0] in "[{" else text
+
+
+def json_schema(count, within=None):
+    properties = {f"c{i}": json.loads(text) for i, text in zip(range(count), itertools.cycle(JSON))}
+    inner = {"type": "object", "properties": properties}
+    return json.dumps({"type": "object", "properties": {within: inner}} if within else inner)
+
+
+def protobuf_schema(count, within=None):
+    fields = "".join(f"{text} c{i} = {i + 1};" for i, text in zip(range(count), itertools.cycle(PROTOBUF)))
+    outer = f"message Outer {{ R {within} = 1; }}" if within else ""
+    start = 'syntax = "proto3"; import "google/protobuf/timestamp.proto"; '
+    return f"{start}{outer} message R {{ {fields} }}"
+
+
+SCHEMAS = {"avro": avro_schema, "json_schema": json_schema, "protobuf": protobuf_schema}
+
+
+@pytest.mark.parametrize("format_", SCHEMAS)
+@pytest.mark.parametrize(("count", "within"), [(1, None), (41, None), (42, None), (1_500, None), (1_499, "deep")])
+def test_any_number_of_columns_of_all_types_is_planned(resources, format_, count, within):
+    schema = RegisteredSchema(1, SCHEMAS[format_](count, within), TYPES[format_])
+    codec = side(format_, [schema], "").codec
+    names = {"key": "binary", "value": "binary", "topic": "string", "partition": "int", "offset": "long"}
+    names |= {"timestamp": "timestamp", "timestampType": "int"}
+    ddl = ", ".join(f"{name} {type_}" for name, type_ in names.items())
+    message = (None, b"\x00\x00\x00\x00\x01\xff", "t", 0, 0, datetime.now(UTC), 0)
+    records = resources.spark.session({}).createDataFrame([message], ddl)
+
+    decoded = decode(records, Decoding(codec, None, tuple(codec.columns), (), "append"))
+
+    [row] = decoded.select("*", record("reason").alias("why")).collect()
+    assert row["why"] == "undecodable"
+    assert len(own(decoded.columns)) == (1 if within else count)
+
+
+@pytest.mark.parametrize("within", [None, "deep"])
+def test_wide_avro_rows_have_their_values(resources, within):
+    expected = values_of(AVRO, 300, within)
+    stream = avro_stream(resources, json.loads(avro_schema(300, within)), [expected])
+
+    stream.ingest()
+
+    [row] = stream.rows()
+    assert {name: row[name] for name in expected} == expected
+
+
+def test_wide_json_rows_have_their_values(resources):
+    sent = values_of(JSON, 300)
+    stream = json_stream(resources, json.loads(json_schema(300)), [sent])
+
+    stream.ingest()
+
+    as_columns = {
+        "2026-01-31": date(2026, 1, 31),
+        "2026-01-31T01:02:03.000004Z": datetime(2026, 1, 31, 1, 2, 3, 4, tzinfo=UTC),
+    }
+    [row] = stream.rows()
+    for name, value in sent.items():
+        expected = [date(2026, 1, 31)] if value == ["2026-01-31"] else [("a", 1.5)] if value == {"a": 1.5} else value
+        assert row[name] == (as_columns.get(value, value) if isinstance(value, str) else expected), name
+
+
+def test_wide_protobuf_rows_have_their_values(resources):
+    sent = values_of(PROTOBUF, 300)
+    stream = Stream(resources, partitions=1, settings={"key": [], "value_format": "protobuf"})
+    schema = protobuf_schema(300)
+    schema_id = registry().register_schema(f"{stream.name}-value", Schema(schema, "PROTOBUF"))
+    message = message_class(schema, "R")(**sent)
+    stream.produce([{"value": struct.pack(">bI", 0, schema_id) + b"\x00" + message.SerializeToString()}])
+
+    stream.ingest()
+
+    [row] = stream.rows()
+    assert {name: row[name] for name in sent} == sent
 
 
 def json_stream(resources, schema, records):

@@ -44,6 +44,15 @@ RICH = [
     (["int", "long"], "long"),
     (["float", "double", "null"], "double"),
     ({"type": {"type": "string"}}, "string"),
+    # Logical types that are not valid are ignored.
+    ({"type": "bytes", "logicalType": "decimal"}, "binary"),
+    ({"type": "bytes", "logicalType": "decimal", "precision": 0}, "binary"),
+    ({"type": "bytes", "logicalType": "decimal", "precision": "9"}, "binary"),
+    ({"type": "bytes", "logicalType": "decimal", "precision": 3, "scale": 9}, "binary"),
+    ({"type": "bytes", "logicalType": "decimal", "precision": 3, "scale": -1}, "binary"),
+    ({"type": "fixed", "name": "F", "size": 4, "logicalType": "decimal", "precision": 30}, "binary"),
+    ({"type": "string", "logicalType": "timestamp-millis"}, "string"),
+    ({"type": "int", "logicalType": ["date"]}, "int"),
 ]
 
 
@@ -85,6 +94,9 @@ def test_names_resolve_in_their_namespace():
         (record(["null"]), "no Iceberg column type"),
         (record({"type": "bytes", "logicalType": "decimal", "precision": 39}), "more than Iceberg's 38 digits"),
         ('["null", "string"]', "not a record"),
+        (record(), "has no fields, so it has no columns"),
+        (record(["int", "int"]), "more than once"),
+        (record("int").replace("f0", "a-b"), "no name in Avro"),
     ],
 )  # fmt: skip
 def test_what_has_no_table_is_refused(schema, said):
@@ -112,13 +124,37 @@ def test_one_schema_reads_what_every_version_wrote():
     second["fields"][0] |= {"name": "renamed", "aliases": ["f0"]}
     versions = [RegisteredSchema(1, json.dumps(first)), RegisteredSchema(2, json.dumps(second))]
 
-    fields = json.loads(avro.reader(versions))["fields"]
-    assert [(field["name"], field["type"]) for field in fields] == [("renamed", "long"), ("f1", ["null", "string"])]
+    fields = avro.shape(versions).struct.fields
+    assert [(field.name, str(field.field_type)) for field in fields] == [("renamed", "long"), ("f1", "string")]
     assert avro.shape(versions).former == {"renamed": ("f0",)}
 
 
-def test_what_avro_would_read_as_something_else_is_named():
-    millis, micros = ({"type": "long", "logicalType": f"timestamp-{unit}"} for unit in ("millis", "micros"))
-    assert "timestamp-millis is not timestamp-micros" in avro.misread(record(millis), record(micros))
-    assert "long does not always fit double" in avro.misread(record("long"), record("double"))
-    assert avro.misread(record("int"), record("long")) is None
+DATE, MILLIS = {"type": "int", "logicalType": "date"}, {"type": "long", "logicalType": "timestamp-millis"}
+R1, R2, R3 = ({"type": "record", "name": f"R{n}", "fields": [{"name": "x", "type": "int"}]} for n in (1, 2, 3))
+
+
+def members(*unions):
+    """The members of a column by the branch that their comments name, over versions of a schema."""
+    versions = [RegisteredSchema(n, record(union)) for n, union in enumerate(unions)]
+    [column] = avro.shape(versions).struct.fields
+    return {member.doc.removeprefix("Avro union branch "): member.name for member in column.field_type.fields}
+
+
+def test_members_keep_the_place_that_their_branch_had_first():
+    first = {"R1": "member0", "R2": "member1"}
+    assert members([R1, R2]) == first
+    assert members([R1, R2], ["null", R2, R1]) == first
+    assert members([R1, R2], ["string", R2, R1]) == first | {"string": "member2"}
+    assert members([R1, R2, R3], [R1, R3]) == first | {"R3": "member2"}
+    assert members([R1, R2], "string", [R3, "string"]) == first | {"string": "member2", "R3": "member3"}
+    assert members([R1, R2], [R2, {**R3, "aliases": ["R1"]}]) == first
+    assert members(["null", DATE, MILLIS]) == {"int": "member0", "long": "member1"}
+
+
+def test_a_name_that_changed_by_case_only_is_one_column():
+    versions = [
+        RegisteredSchema(n, record("int").replace("f0", name)) for n, name in enumerate(("name", "NAME", "Name"))
+    ]
+    found = avro.shape(versions)
+    assert [field.name for field in found.struct.fields] == ["Name"]
+    assert found.former == {"Name": ("NAME", "name")}

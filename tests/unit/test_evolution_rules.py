@@ -1,5 +1,6 @@
 """Each rule by which a table follows a schema or cannot, and that what is accepted does what it says."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -175,6 +176,37 @@ def test_an_avro_version_that_renames_a_field_and_gives_its_name_to_another_is_r
     found = evolution.changes(Schema(*before.fields), avro.shape([first, both]))
 
     assert ("NAME_REUSED", ("b",)) in [(c.rule, c.path) for c in found]
+
+
+CARD, CASH = (
+    {"type": "record", "name": name, "fields": [{"name": "amount", "type": "int"}]} for name in ("Card", "Cash")
+)
+UNIONS = {
+    "a branch more": ([["null", CARD, CASH], [CARD, "string", CASH]], []),
+    "another order": ([[CARD, CASH], [CASH, CARD]], []),
+    "a branch less": ([[CARD, CASH], [CASH]], []),
+    "a new name by alias": ([[CARD, CASH], [{**CARD, "name": "Plastic", "aliases": ["Card"]}, CASH]], []),
+    "a record becomes a union": ([["null", CARD], ["null", CARD, CASH]], [("TYPE_MISMATCH", "paid")]),
+    "text becomes a union": ([["null", "string"], ["null", "string", "int"]], [("TYPE_MISMATCH", "paid")]),
+    "in another order, without the first version": ([[CARD, CASH], None, [CASH, CARD]], [
+        ("BRANCH_CHANGED", "paid.member0"), ("BRANCH_CHANGED", "paid.member1")]),
+    "a branch less, without the first version": ([[CARD, CASH], None, [CASH, "int"]], [
+        ("BRANCH_CHANGED", "paid.member0"), ("BRANCH_CHANGED", "paid.member1")]),
+    "a record again, without the first version": ([[CARD, CASH], None, CARD], [("TYPE_MISMATCH", "paid")]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", UNIONS)
+def test_a_member_of_an_avro_union_is_one_branch_for_good(case):
+    """None in a case: the versions before it were deleted from the registry."""
+    unions, expected = UNIONS[case]
+    texts = [json.dumps({"type": "record", "name": "R", "fields": [{"name": "paid", "type": u}]}) for u in unions if u]
+    versions = [RegisteredSchema(n, text) for n, text in enumerate(texts)]
+    before = avro.shape(versions[:1]).struct
+
+    found = evolution.changes(Schema(*before.fields), avro.shape(versions[1:] if None in unions else versions))
+
+    assert [(c.rule, ".".join(c.path)) for c in found if not c.accepted] == expected
 
 
 def test_a_new_spelling_by_alias_is_a_rename(catalog):

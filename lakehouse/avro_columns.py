@@ -1,0 +1,150 @@
+"""Avro types as Iceberg columns, the way Spark's from_avro decodes them.
+
+Sources: Spark, "Apache Avro Data Source Guide" (supported types for Avro → Spark SQL); Iceberg table specification,
+"Appendix A: Avro". docs/types.md has the table of types.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from lakehouse.avro_types import MAX_PRECISION, Type
+from lakehouse.columns import distinct
+from lakehouse.errors import SchemaError
+from lakehouse.schema import BRANCH, Shape
+
+if TYPE_CHECKING:
+    from pyiceberg.types import IcebergType, StructType
+
+LONGEST_BRANCH = 200
+"""Characters of a type's name in the comment of a column, of which Glue takes 255 (AWS Glue API, CommentString)."""
+
+
+def is_long(type_: Type) -> bool:
+    """Whether Spark reads the union as one long."""
+    return _kinds(type_) == ["int", "long"] and not any(branch.logical for branch in type_.branches)
+
+
+def is_double(type_: Type) -> bool:
+    """Whether Spark reads the union as one double."""
+    return _kinds(type_) == ["double", "float"]
+
+
+def _kinds(type_: Type) -> list[str]:
+    return sorted(branch.kind for branch in type_.branches)
+
+
+def columns(root: Type) -> Shape:
+    """The columns of a record type.
+
+    Raises:
+        SchemaError: A type has no column type, a record no fields, or two columns have one name.
+    """
+    walk = _Columns()
+    try:
+        return Shape(walk.struct(root, ""), walk.former)
+    except (TypeError, ValueError) as error:
+        # An attribute has a value of another type than Avro gives it, such as a number as `doc`.
+        raise SchemaError(f"The Avro schema is not valid: {type(error).__name__} {error}. Correct it") from error
+
+
+class _Columns:
+    """One walk over a type: columns, and the former names of fields by path."""
+
+    def __init__(self) -> None:
+        self.former: dict[str, tuple[str, ...]] = {}
+        self.fields = 0
+
+    def next_id(self) -> int:
+        """Field ids are replaced when the table has its own; here they need only differ."""
+        self.fields += 1
+        return self.fields
+
+    def struct(self, record: Type, path: str) -> StructType:
+        from pyiceberg.types import NestedField, StructType
+
+        fields = []
+        for column in record.fields:
+            at = f"{path}{column.name}"
+            if column.aliases:
+                self.former[at] = column.aliases
+            type_ = self.type(column.type, at)
+            fields.append(NestedField(self.next_id(), column.name, type_, required=False, doc=column.doc))
+        if not fields:
+            where = f" at '{path.rstrip('.')}'" if path else ""
+            raise SchemaError(
+                f"The Avro record '{record.name}'{where} has no fields, so it has no columns. Add a field to it"
+            )
+        distinct(fields)
+        return StructType(*fields)
+
+    def type(self, place: Type, path: str) -> IcebergType:
+        """The type Spark decodes to: logical types as such, enums as strings, fixed as binary.
+
+        Null makes a column optional, int|long is long, float|double is double, and any other union is a struct with a
+        field `member<n>` a branch, of which one is set (Spark, Avro Data Source Guide).
+        """
+        from pyiceberg import types as t
+
+        match place.branches:
+            case ():
+                return self.branch(place, path)
+            case (branch,):
+                return self.branch(branch, path)
+        if is_long(place):
+            return t.LongType()
+        if is_double(place):
+            return t.DoubleType()
+        members = []
+        for i, branch in enumerate(place.branches):
+            type_ = self.branch(branch, f"{path}.member{i}")
+            members.append(t.NestedField(self.next_id(), f"member{i}", type_, required=False, doc=_comment(branch)))
+        return t.StructType(*members)
+
+    def branch(self, type_: Type, path: str) -> IcebergType:
+        from pyiceberg import types as t
+
+        match type_.kind, type_.logical:
+            case _, "decimal":
+                if type_.precision > MAX_PRECISION:
+                    raise SchemaError(
+                        f"Avro decimal({type_.precision}) at '{path}' has more than Iceberg's {MAX_PRECISION} digits"
+                    )
+                return t.DecimalType(type_.precision, type_.scale)
+            case _, "date":
+                return t.DateType()
+            case _, "timestamp-millis" | "timestamp-micros":
+                return t.TimestamptzType()
+            case _, "local-timestamp-millis" | "local-timestamp-micros":
+                return t.TimestampType()
+            case "record", _:
+                return self.struct(type_, f"{path}.")
+            case "array", _:
+                element = self.type(type_.inner[0], f"{path}.element")
+                return t.ListType(self.next_id(), element, element_required=False)
+            case "map", _:
+                value = self.type(type_.inner[0], f"{path}.value")
+                return t.MapType(self.next_id(), t.StringType(), self.next_id(), value, value_required=False)
+        plain = {
+            "boolean": t.BooleanType,
+            "int": t.IntegerType,
+            "long": t.LongType,
+            "float": t.FloatType,
+            "double": t.DoubleType,
+            "bytes": t.BinaryType,
+            "fixed": t.BinaryType,
+            "string": t.StringType,
+            "enum": t.StringType,
+        }
+        if type_.kind not in plain:
+            raise SchemaError(f"Avro type '{type_.kind}' at '{path}' has no Iceberg column type")
+        return plain[type_.kind]()
+
+
+def _comment(branch: Type) -> str:
+    """The comment of a member: the branch that it holds, by the name it had in the oldest version."""
+    name = branch.origin or branch.name or branch.kind
+    if len(name) > LONGEST_BRANCH:
+        name = f"{name[:LONGEST_BRANCH]}… {hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    return f"{BRANCH}{name}"

@@ -1,0 +1,331 @@
+"""An Avro schema as a tree of types: names are resolved, and a named type is in every place that uses it.
+
+Source: Apache Avro 1.12 specification, Schema Declaration, Names and Logical Types.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from lakehouse.budget import MAX_DEPTH, Budget, require_json
+from lakehouse.errors import SchemaError
+from lakehouse.schema import RegisteredSchema
+
+MAX_BRANCHES = 64
+"""Branches of a union."""
+
+MAX_PRECISION = 38
+"""Digits of a decimal (Iceberg table specification, Primitive types)."""
+
+LOGICAL = {
+    "int": {"date", "time-millis"},
+    "long": {"time-micros"}
+    | {f"{zone}timestamp-{unit}" for zone in ("", "local-") for unit in ("millis", "micros", "nanos")},
+}
+"""Logical types that give numbers a meaning, by what they annotate. Of the others only `decimal` changes a value."""
+
+
+@dataclass(frozen=True)
+class Type:
+    """A type in one place of a schema.
+
+    `kind` is a primitive type, `record`, `enum`, `fixed`, `array`, `map`, `union`, or `recursive` in place of a record
+    that contains itself. `name` and `aliases` are full names. `logical` is `decimal` or one of LOGICAL, and None where
+    the schema has none that is valid. `default` is an enum's. `inner` holds the items of an array, the values of a map,
+    or a union's branches. `origin` is the name that a merged type had in the oldest version, where it has another now.
+    """
+
+    kind: str
+    name: str = ""
+    aliases: tuple[str, ...] = ()
+    logical: str | None = None
+    precision: int = 0
+    scale: int = 0
+    size: int = 0
+    symbols: tuple[str, ...] = ()
+    default: str | None = None
+    fields: tuple[Field, ...] = ()
+    inner: tuple[Type, ...] = ()
+    origin: str = ""
+
+    @property
+    def branches(self) -> tuple[Type, ...]:
+        """The types that a value can have besides null."""
+        return tuple(branch for branch in (self.inner if self.kind == "union" else (self,)) if branch.kind != "null")
+
+    @property
+    def nullable(self) -> bool:
+        """Whether a value can be null."""
+        return any(branch.kind == "null" for branch in (self.inner if self.kind == "union" else (self,)))
+
+    def partner(self, wrote: Type, branch: Type) -> Type | None:
+        """The branch that holds values of one branch of another version: by name, and not by its place.
+
+        Primitive types, arrays and maps are known by their kind, named types by their full name, then by an alias.
+
+        Args:
+            wrote: the other version's type in the same place.
+            branch: one of its branches.
+        """
+        found = self._known(branch)
+        if found is None or not branch.name:
+            return found
+        # A branch has one partner: of those that became one, the one that has its name.
+        rivals = [other for other in wrote.branches if other.name and self._known(other) is found]
+        first = next((other for other in rivals if other.name == found.name), rivals[0])
+        return found if first is branch else None
+
+    def _known(self, branch: Type) -> Type | None:
+        same = [other for other in self.branches if other.kind == branch.kind]
+        if branch.name:
+            by_name = [other for other in same if other.name == branch.name]
+            same = by_name or [other for other in same if branch.name in other.aliases]
+        return same[0] if same else None
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a record. `default` is JSON text, None where there is no valid one."""
+
+    name: str
+    type: Type
+    aliases: tuple[str, ...] = ()
+    default: str | None = None
+    doc: Any = None
+
+
+PRIMITIVES = {kind: Type(kind) for kind in ("null", "boolean", "int", "long", "float", "double", "bytes", "string")}
+NULL = PRIMITIVES["null"]
+
+
+def union(nullable: bool, branches: Sequence[Type]) -> Type:
+    """A type of any of the branches."""
+    every = (NULL, *branches) if nullable else tuple(branches)
+    return every[0] if len(every) == 1 else Type("union", inner=every)
+
+
+def partners(wrote: Sequence[Field], reads: Sequence[Field]) -> dict[str, Field]:
+    """Pair the fields of two versions of a record: by name, then by alias, then by a name that differs by case only.
+
+    Columns do not distinguish upper from lower case, so a field that changed nothing but that is the same column.
+
+    Returns:
+        The fields of `wrote` by the name of their partner in `reads`.
+    """
+    left = {field.name: field for field in wrote}
+    found = {field.name: left.pop(field.name) for field in reads if field.name in left}
+    for here in reads:
+        alias = next((alias for alias in here.aliases if alias in left), None)
+        if alias and here.name not in found:
+            found[here.name] = left.pop(alias)
+    folded = {name.lower(): name for name in reversed(left)}
+    for here in reads:
+        if here.name not in found and (name := folded.pop(here.name.lower(), None)):
+            found[here.name] = left.pop(name)
+    return found
+
+
+def digits(size: int) -> int:
+    """The digits that every decimal of so many bytes has room for (Avro specification, Decimal)."""
+    return math.floor(math.log10(2) * (8 * size - 1)) if size else 0
+
+
+def accepts(type_: Type, default: Any) -> bool:
+    """Whether a JSON value is a default of the type (Avro specification, Complex Types: Records)."""
+    match type_.kind:
+        case "union":
+            return any(accepts(branch, default) for branch in type_.inner)
+        case "null":
+            return default is None
+        case "boolean":
+            return isinstance(default, bool)
+        case "int" | "long":
+            bits = 31 if type_.kind == "int" else 63
+            return isinstance(default, int) and not isinstance(default, bool) and -(2**bits) <= default < 2**bits
+        case "float" | "double":
+            return isinstance(default, int | float) and not isinstance(default, bool)
+        case "string":
+            return isinstance(default, str)
+        case "bytes":
+            return isinstance(default, str) and all(ord(character) < 256 for character in default)
+        case "fixed":
+            return accepts(Type("bytes"), default) and len(default) == type_.size
+        case "enum":
+            return default in type_.symbols
+        case "array":
+            return isinstance(default, list) and all(accepts(type_.inner[0], item) for item in default)
+        case "map":
+            return isinstance(default, dict) and all(accepts(type_.inner[0], item) for item in default.values())
+        case "record" if isinstance(default, dict):
+            given = ((field, default.get(field.name)) for field in type_.fields)
+            return all(field.default if field.name not in default else accepts(field.type, v) for field, v in given)
+    return False
+
+
+@lru_cache(maxsize=256)
+def parse(schema: RegisteredSchema) -> Type:
+    """The type of a schema, with the types it refers to under other subjects.
+
+    Raises:
+        SchemaError: The schema is not valid, has too much of anything, or a record that contains itself.
+    """
+    texts = [text for _, text in schema.references] + [schema.text]
+    parser, root = _Parser(), NULL
+    try:
+        require_json("Avro", texts)
+        for text in texts:
+            root = parser.type(json.loads(text), "", 1)
+        require_bounded(root)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise SchemaError(f"The Avro schema is not valid: {type(error).__name__} {error}. Correct it") from error
+    return root
+
+
+def require_bounded(root: Type) -> None:
+    """Count a type as columns will expand it.
+
+    Raises:
+        SchemaError: It is too large, or a record contains itself.
+    """
+    _spend(root, Budget("Avro"))
+
+
+def _spend(type_: Type, budget: Budget) -> None:
+    branches = type_.branches
+    if len(branches) > 1:
+        budget.spend_field(len(branches))
+    for branch in branches:
+        match branch.kind:
+            case "recursive":
+                raise SchemaError(f"Avro record '{branch.name}' contains itself; Iceberg has no recursive types")
+            case "enum":
+                budget.spend_entries(len(branch.symbols))
+            case "array" | "map":
+                budget.spend_field(2 if branch.kind == "map" else 1)
+                with budget.level():
+                    _spend(branch.inner[0], budget)
+            case "record":
+                budget.spend_field(len(branch.fields))
+                with budget.level():
+                    for part in branch.fields:
+                        _spend(part.type, budget)
+
+
+@dataclass
+class _Parser:
+    """Reads the texts of a schema in their order. `named` has None for a record until its end is read."""
+
+    named: dict[str, Type | None] = field(default_factory=dict)
+
+    def type(self, schema: Any, namespace: str, depth: int) -> Type:
+        if depth > MAX_DEPTH:
+            raise SchemaError(f"The Avro schema nests deeper than {MAX_DEPTH} types. Flatten it")
+        if isinstance(schema, list):
+            return self.union(schema, namespace, depth)
+        if isinstance(schema, str):
+            return self.reference(schema, namespace)
+        match schema["type"]:
+            case "record" | "error" | "enum" | "fixed":
+                return self.define(schema, namespace, depth)
+            case "array":
+                return Type("array", inner=(self.type(schema["items"], namespace, depth + 1),))
+            case "map":
+                return Type("map", inner=(self.type(schema["values"], namespace, depth + 1),))
+            case str() as primitive if primitive in PRIMITIVES:
+                return Type(primitive, **_logical(schema, primitive))
+            case other:
+                return self.type(other, namespace, depth + 1)
+
+    def union(self, schema: list[Any], namespace: str, depth: int) -> Type:
+        if len(schema) > MAX_BRANCHES:
+            raise SchemaError(f"An Avro union has {len(schema)} branches, more than {MAX_BRANCHES}. Split it")
+        branches = tuple(self.type(branch, namespace, depth + 1) for branch in schema)
+        known = [(branch.kind, branch.name) for branch in branches]
+        if twice := next((one for one in known if known.count(one) > 1 or one[0] == "union"), None):
+            raise SchemaError(
+                f"An Avro union has '{twice[1] or twice[0]}' more than once, or in another union. Correct it"
+            )
+        return Type("union", inner=branches)
+
+    def reference(self, name: str, namespace: str) -> Type:
+        if name in PRIMITIVES:
+            return PRIMITIVES[name]
+        for full in (f"{namespace}.{name}", name):
+            if full in self.named:
+                return self.named[full] or Type("recursive", name=full)
+        raise SchemaError(f"Avro type '{name}' has no Iceberg column type, and no type of that name is defined")
+
+    def define(self, schema: dict[str, Any], namespace: str, depth: int) -> Type:
+        """Names as the Avro specification resolves them (Names): a namespace is inherited."""
+        name, kind = schema["name"], schema["type"]
+        namespace = name.rpartition(".")[0] if "." in name else schema.get("namespace", namespace) or ""
+        full = _full(name, namespace)
+        if full in self.named:
+            raise SchemaError(f"The Avro schema defines '{full}' twice. Rename one of them")
+        self.named[full] = None
+        aliases = tuple(_full(alias, namespace) for alias in schema.get("aliases") or ())
+        if kind == "enum":
+            symbols = _names(schema["symbols"], full)
+            default = schema.get("default")
+            found = Type(kind, full, aliases, symbols=symbols, default=default if default in symbols else None)
+        elif kind == "fixed":
+            found = Type(kind, full, aliases, size=_number(schema, "size"), **_logical(schema, kind))
+        else:
+            _names([field["name"] for field in schema["fields"]], full)
+            fields = tuple(self.field(field, namespace, depth) for field in schema["fields"])
+            found = Type("record", full, aliases, fields=fields)
+        self.named[full] = found
+        return found
+
+    def field(self, schema: dict[str, Any], namespace: str, depth: int) -> Field:
+        type_ = self.type(schema["type"], namespace, depth + 1)
+        aliases = tuple(schema.get("aliases") or ())
+        has_default = "default" in schema and accepts(type_, schema["default"])
+        default = json.dumps(schema["default"]) if has_default else None
+        return Field(schema["name"], type_, aliases, default, schema.get("doc"))
+
+
+def _names(names: Sequence[str], within: str) -> tuple[str, ...]:
+    """Names that no two of one type share.
+
+    Raises:
+        SchemaError: One is none that Avro allows, or is there twice.
+    """
+    for name in names:
+        if not _is_name(name):
+            raise SchemaError(f"'{within}' has a field or symbol '{name}', which is no name in Avro. Rename it")
+    if len(set(names)) < len(names):
+        raise SchemaError(f"'{within}' has two fields or symbols of one name. Rename one of them")
+    return tuple(names)
+
+
+def _is_name(name: str) -> bool:
+    """Whether Avro for Java takes a name of a field or symbol (org.apache.avro.NameValidator.UTF_VALIDATOR)."""
+    letters = [c == "_" or c.isalpha() or (c.isdecimal() and place > 0) for place, c in enumerate(name)]
+    return bool(letters) and all(letters) and max(name) <= "\uffff"
+
+
+def _number(schema: dict[str, Any], name: str) -> int:
+    if type(schema[name]) is not int or schema[name] < 0:
+        raise ValueError(f"{name} is no natural number")
+    return schema[name]
+
+
+def _logical(schema: dict[str, Any], kind: str) -> dict[str, Any]:
+    """The logical type of a schema; nothing where it is not valid, as the Avro specification has it (Logical Types)."""
+    logical = schema.get("logicalType")
+    if logical == "decimal" and kind in ("bytes", "fixed"):
+        precision, scale = schema.get("precision"), schema.get("scale", 0)
+        room = digits(schema["size"]) if kind == "fixed" else math.inf
+        if type(precision) is int and type(scale) is int and 0 <= scale <= precision and 1 <= precision <= room:
+            return {"logical": logical, "precision": precision, "scale": scale}
+    return {"logical": logical} if isinstance(logical, str) and logical in LOGICAL.get(kind, ()) else {}
+
+
+def _full(name: str, namespace: str) -> str:
+    return name if "." in name or not namespace else f"{namespace}.{name}"

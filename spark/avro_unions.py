@@ -1,0 +1,47 @@
+"""Unions of which Spark reads one branch more than there is (lakehouse.avro_resolution), without it."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from lakehouse.avro_resolution import has_spare
+from lakehouse.avro_types import Type
+
+
+def without_spare(value: Column, place: Type) -> Column:
+    """A decoded value of the place, as its columns are."""
+    if not _is_within(place):
+        return value
+    if len(place.branches) == 1:
+        return _branch(value, place.branches[0])
+    if has_spare(place):
+        value = value.dropFields(f"member{len(place.branches)}")
+    for i, branch in enumerate(place.branches):
+        if _is_within(branch):
+            value = value.withField(f"member{i}", _branch(value[f"member{i}"], branch))
+    return value
+
+
+def _branch(value: Column, type_: Type) -> Column:
+    match type_.kind:
+        case "record":
+            for field in type_.fields:
+                if _is_within(field.type):
+                    value = value.withField(field.name, without_spare(value[field.name], field.type))
+        case "array":
+            return F.transform(value, lambda item: without_spare(item, type_.inner[0]))
+        case "map":
+            return F.transform_values(value, lambda _, item: without_spare(item, type_.inner[0]))
+    return value
+
+
+def _is_within(place: Type) -> bool:
+    """Whether there is such a union in a place."""
+    if has_spare(place):
+        return True
+    return any(_is_within(part) for branch in place.branches for part in _parts(branch))
+
+
+def _parts(type_: Type) -> list[Type]:
+    return [field.type for field in type_.fields] + list(type_.inner)
