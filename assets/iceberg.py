@@ -17,6 +17,7 @@ from assets.mirror import mirrored
 from assets.replay import replay
 from assets.shown import as_table
 from assets.step import asset_spec, step
+from lakehouse import arrow_values
 from lakehouse.automation import unless_continuous
 from lakehouse.config import Config
 from lakehouse.counts import OUTCOMES
@@ -195,7 +196,7 @@ def table_metadata(table: "Table", topic: Topic) -> dict[str, object]:
     }
     if table.current_snapshot():
         rows = table.scan(selected_fields=tuple(shown(topic, table)), limit=PREVIEW).to_arrow()
-        metadata["preview"] = as_table(rows.column_names, [list(row.values()) for row in rows.to_pylist()])
+        metadata["preview"] = as_table(rows.column_names, [list(row.values()) for row in arrow_values.rows(rows)])
         metadata["bytes"] = size(table).data_bytes
     return metadata
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from assets import letters
 from assets.audit import Finding
 from assets.bookmarks import bookmark_of, has_messages, of_letters
-from lakehouse import naming
+from lakehouse import arrow_values, naming
 from lakehouse.batch import Batch, Positions
 from lakehouse.bookmark import Bookmark
 from lakehouse.errors import UnclearState, reason, trace
@@ -120,7 +120,7 @@ def _messages(letters: pa.Table, topic: Topic, limit: int) -> Iterator[Outgoing]
     A value that the topic is too small for is left out, and a header says so: the table has it.
     """
     for batch in letters.to_batches():
-        for letter in batch.to_pylist():
+        for letter in arrow_values.rows(batch):
             record = letter["source_record"]
             headers, place = (*_headers(record), *_reasons(letter)), (record["partition"], record["offset"])
             message = Outgoing(topic.dead_letter_topic, record["key"], record["value"], headers, place=place)

@@ -92,7 +92,6 @@ def _metadata_types() -> Mapping[str, IcebergType]:
         "topic": t.StringType(),
         "partition": t.IntegerType(),
         "headers": t.ListType(1, header, element_required=False),
-        "leader_epoch": t.IntegerType(),
         "offset": t.LongType(),
         "timestamp": t.TimestamptzType(),
         "timestamp_type": t.StringType(),

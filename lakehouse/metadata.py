@@ -1,7 +1,8 @@
 """Columns that a table has besides its records' own: where in Kafka each row comes from.
 
 Two naming schemes: `portable`, whose names every engine takes unquoted, and `confluent`, as Tableflow names them
-(Confluent, Tableflow: metadata columns). Inside this project they are called by their portable names.
+(Confluent, Tableflow: metadata columns). Tableflow has a scheme called `PORTABLE` as well, whose names begin with
+`cflt_metadata_`; these here begin with `kafka_`. Inside this project columns are called by their portable names.
 """
 
 from __future__ import annotations
@@ -11,8 +12,7 @@ from typing import Literal
 
 Naming = Literal["portable", "confluent"]
 Name = Literal[
-    "topic", "partition", "headers", "leader_epoch", "offset", "timestamp", "timestamp_type", "raw_key", "raw_value",
-    "schema_id",
+    "topic", "partition", "headers", "offset", "timestamp", "timestamp_type", "raw_key", "raw_value", "schema_id",
 ]  # fmt: skip
 
 
@@ -20,7 +20,6 @@ COMMENTS: Mapping[Name, str] = {
     "topic": "Kafka topic of the record",
     "partition": "Kafka partition of the record",
     "headers": "Headers of the record, in order",
-    "leader_epoch": "Leader epoch of the record; null, since Spark's Kafka source does not show it",
     "offset": "Kafka offset of the record",
     "timestamp": "Kafka timestamp of the record, milliseconds",
     "timestamp_type": "CreateTime (the producer's clock) or LogAppendTime (the broker's)",

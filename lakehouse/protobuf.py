@@ -17,6 +17,7 @@ from lakehouse.budget import Budget, require_characters, require_fields
 from lakehouse.columns import distinct
 from lakehouse.errors import SchemaError
 from lakehouse.protobuf_compiler import compile_sources, require_plain_names
+from lakehouse.protobuf_versions import merged
 from lakehouse.schema import RegisteredSchema, Shape
 
 if TYPE_CHECKING:
@@ -37,8 +38,9 @@ Kind = Literal[
 class Field:
     """A field of a message, or what a list or map holds.
 
-    `fields` are a struct's, a list's one element, or a map's key and value; `symbols` an enum's numbers and names;
-    `former` the names that its number had in earlier versions.
+    `fields` are a struct's, a list's one element, or a map's key and value; `symbols` an enum's numbers and names, and
+    it is `closed` if other numbers are no values of it; `former` the names that its number had in earlier versions.
+    Fields with the same `oneof` exclude each other; a `required` one is in every message.
     """
 
     name: str
@@ -48,13 +50,16 @@ class Field:
     symbols: tuple[tuple[int, str], ...] = ()
     message: str = ""
     former: tuple[str, ...] = ()
+    closed: bool = False
+    oneof: str = ""
+    required: bool = False
 
 
 def shape(schemas: Sequence[RegisteredSchema], record: str = "") -> Shape:
     """The columns of a message, by the versions of its schema, oldest first.
 
     The newest version says what there is; fields of older ones follow, since records of old writers may have them. A
-    number that had another name is a rename.
+    number that had another name is a rename (lakehouse.protobuf_versions).
 
     Parameters: `record` is the message's full name; without, it is the first of the file.
     Raises: SchemaError for what is no message, is recursive, or does not compile.
@@ -99,9 +104,15 @@ def shape(schemas: Sequence[RegisteredSchema], record: str = "") -> Shape:
 
 def reader(schemas: Sequence[RegisteredSchema], record: str = "") -> tuple[Field, ...]:
     """The fields of a message over all versions of its schema, as `shape` describes them."""
-    fields = message_fields(schemas[-1], record)
+    newest, fields = message(schemas[-1], record), message_fields(schemas[-1], record)
     for older in reversed(schemas[:-1]):
-        fields = _merged(fields, message_fields(older, record))
+        if (name := message(older, record).full_name) != newest.full_name:
+            raise SchemaError(
+                f"The first message of the Protobuf schema is '{newest.full_name}', and was '{name}' in an older "
+                f"version: two types of message cannot share columns. Set 'record' to the full name of one of them, or "
+                f"register a version in which '{name}' comes first"
+            )
+        fields = merged(fields, message_fields(older, record))
     require_fields("Protobuf", fields)
     return fields
 
@@ -119,6 +130,10 @@ def message(schema: RegisteredSchema, record: str = "") -> Descriptor:
     from google.protobuf.descriptor_pool import DescriptorPool
 
     pool, files = DescriptorPool(), compiled(schema)
+    if any(file.syntax == "editions" for file in files.file):
+        raise SchemaError(
+            "The Protobuf schema has an 'edition', which is not read. Declare its 'syntax' as proto2 or proto3"
+        )
     try:
         for file in files.file:
             pool.Add(file)
@@ -202,7 +217,14 @@ class _Walk:
         self.budget.spend_field(len(descriptor.fields))
         self.open.append(name)
         with self.budget.level():
-            found = tuple(self.field(field) for field in descriptor.fields)
+            found = tuple(
+                replace(
+                    self.field(field),
+                    oneof=field.containing_oneof.name if field.containing_oneof else "",
+                    required=field.is_required,
+                )
+                for field in descriptor.fields
+            )
         self.open.pop()
         return found
 
@@ -240,7 +262,7 @@ class _Walk:
         if field.type == field.TYPE_ENUM:
             self.budget.spend_entries(len(field.enum_type.values))
             symbols = tuple((value.number, value.name) for value in field.enum_type.values)
-            return Field(field.name, field.number, "enum", symbols=symbols)
+            return Field(field.name, field.number, "enum", symbols=symbols, closed=field.enum_type.is_closed)
         if field.type == field.TYPE_GROUP:
             raise SchemaError(f"Protobuf field '{field.full_name}' is a group, which is not read. Make it a message")
         of = field.message_type.full_name
@@ -254,18 +276,3 @@ class _Walk:
             with self.budget.level():
                 return replace(self.one(wrapped), name=field.name, number=field.number)
         return Field(field.name, field.number, "struct", self.fields(field.message_type), message=of)
-
-
-def _merged(newer: tuple[Field, ...], older: tuple[Field, ...]) -> tuple[Field, ...]:
-    """The newer fields with the names that their numbers had, then the older ones whose number and name are free."""
-    before = {field.number: field for field in older}
-    fields = []
-    for field in newer:
-        if old := before.get(field.number):
-            if old.name != field.name and old.name not in field.former:
-                field = replace(field, former=(*field.former, old.name))
-            if old.kind == field.kind:
-                field = replace(field, fields=_merged(field.fields, old.fields))
-        fields.append(field)
-    numbers, names = {f.number for f in newer}, {f.name.lower() for f in newer}
-    return (*fields, *(f for f in older if f.number not in numbers and f.name.lower() not in names))

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -49,7 +50,7 @@ def compile_sources(root: str, references: Mapping[str, str]) -> FileDescriptorS
     Args:
         root: The text of the source.
         references: The texts of what it may import, by the names it imports them by. Google's own files
-            (`google/protobuf`, `google/type` …) need not be among them.
+            (`google/protobuf`, `google/type` …) and Confluent's (`confluent/meta.proto` …) need not be among them.
 
     Raises:
         SchemaError: A name is not a plain relative path of a `.proto` file, a limit is exceeded, or the source does
@@ -68,6 +69,11 @@ def compile_sources(root: str, references: Mapping[str, str]) -> FileDescriptorS
         includes = [f"--proto_path={folder}" for folder in (well_known, sources, *others)]
         # -I and -P: neither the working folder nor the environment adds to the import path.
         command = [sys.executable, "-I", "-P", "-c", _PROGRAM, "--include_imports", f"--descriptor_set_out={output}"]
+        if any("confluent/" in text for text in files.values()):
+            # Names that are in no folder are looked up in this set.
+            confluent = Path(scratch) / "confluent"
+            confluent.write_bytes(_confluent().SerializeToString())
+            command.append(f"--descriptor_set_in={confluent}")
         try:
             done = subprocess.run(  # noqa: S603 (this interpreter, isolated; names are checked)
                 [*command, *includes, ROOT],
@@ -82,8 +88,7 @@ def compile_sources(root: str, references: Mapping[str, str]) -> FileDescriptorS
                 f"The Protobuf schema was not compiled within {MAX_SECONDS} seconds. Simplify it"
             ) from error
         if done.returncode or not output.exists():
-            message = done.stderr.decode(errors="replace").strip() or f"the compiler ended with {done.returncode}"
-            raise SchemaError(f"The Protobuf schema does not compile: {message.replace(ROOT, 'line')}")
+            raise SchemaError(f"The Protobuf schema does not compile: {_reason(done, sources)}. Correct it")
         return FileDescriptorSet.FromString(output.read_bytes())
 
 
@@ -123,3 +128,24 @@ def _published() -> tuple[Path, list[Path]]:
     assert compiler and compiler.origin
     others = [Path(folder).parent.parent for folder in (common.submodule_search_locations or ())[:1]] if common else []
     return Path(compiler.origin).parent / "_proto", others
+
+
+@cache
+def _confluent() -> FileDescriptorSet:
+    """Confluent's own files, which its clients do not register as references (Confluent, Protobuf serializer)."""
+    from confluent_kafka.schema_registry.confluent import meta_pb2
+    from confluent_kafka.schema_registry.confluent.type import decimal_pb2, variant_pb2
+    from confluent_kafka.schema_registry.confluent.types import decimal_pb2 as former_decimal_pb2
+    from google.protobuf import descriptor_pb2
+
+    found = descriptor_pb2.FileDescriptorSet()
+    for module in (descriptor_pb2, meta_pb2, decimal_pb2, variant_pb2, former_decimal_pb2):
+        module.DESCRIPTOR.CopyToProto(found.file.add())
+    return found
+
+
+def _reason(done: subprocess.CompletedProcess[bytes], sources: Path) -> str:
+    """What the compiler says, without the folder it ran in."""
+    message = done.stderr.decode(errors="replace").replace(f"{sources}/", "").strip()
+    message = re.sub(rf"{ROOT}:(\d+):(\d+)", r"line \1, column \2", message).replace(ROOT, "the schema")
+    return "; ".join(line.rstrip(".") for line in message.splitlines()) or f"it ended with {done.returncode}"

@@ -74,7 +74,9 @@ class Metadata(Model):
         description="Metadata columns, in order; partition and offset are always there.",
     )
     naming: metadata.Naming = Field(
-        "portable", description="`portable`: kafka_offset. `confluent`: $$offset, as Tableflow names them."
+        "portable",
+        description="`portable`: kafka_offset. `confluent`: $$offset, as Tableflow names them. Tableflow's own "
+        "`PORTABLE` (cflt_metadata_offset) is neither.",
     )
 
     @cached_property

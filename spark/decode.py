@@ -374,7 +374,6 @@ def _metadata() -> dict[str, Column]:
         "kafka_topic": F.col("topic"),
         "kafka_partition": F.col("partition"),
         "kafka_headers": F.col("headers"),
-        "kafka_leader_epoch": F.lit(None).cast("int"),
         "kafka_offset": F.col("offset"),
         "kafka_timestamp": F.col("timestamp"),
         "kafka_timestamp_type": F.when(type_ == 0, "CreateTime").when(type_ == 1, "LogAppendTime"),

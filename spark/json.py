@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
 
@@ -11,9 +11,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lakehouse.json_schema import Field, Kind
+from lakehouse.json_explain import DATE, MOMENT, explain
+from lakehouse.json_schema import Field
 from spark.conditions import some
 from spark.decode import FRAME_BYTES, Codec
+from spark.json_values import converted
 
 OPTIONS = {
     "mode": "PERMISSIVE",
@@ -29,18 +31,23 @@ VALUE, END = (f"{name}_{secrets.token_hex(8)}" for name in ("value", "end"))
 """Names that nobody can have written into a message: every process has others."""
 
 
-def wrapped(text: Column) -> Column:
-    """The text as the one item of a list inside of an object with a member behind it.
+PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+SURROGATE = r"\\u[dD][89a-fA-F]"
+"""Escapes of the two halves of one character, and the beginning of any half."""
+
+HUGE = r"[\[:,\s]-?(?:[0-9]+(?:\.[0-9]+)?[eE]\+?[0-9]{3}|[0-9]{210})"
+"""How numbers beyond a double (1.8e308) begin: with three digits of an exponent, or too many before one of two. Text in
+quotes may have it, too."""
+
+
+def wrapped(text: Column, end: Column | None = None) -> Column:
+    """The text as the one item of a list inside of an object with a member behind it, a number that is 1 by default.
 
     Spark does not look behind the first JSON value of a text. Whatever is not one whole value, or has something behind
     it, breaks the list or makes it longer.
     """
-    return F.concat(F.lit(f'{{"{VALUE}":['), text, F.lit(f'],"{END}":1}}'))
-
-
-DATE = r"^\d{4}-\d\d-\d\d$"
-MOMENT = r"^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6}0*)?([Zz]|[+-]\d\d:\d\d)$"
-"""RFC 3339, 5.6; of a fraction, what a column of microseconds holds."""
+    number = F.lit("1") if end is None else end.cast("string")
+    return F.concat(F.lit(f'{{"{VALUE}":['), text, F.lit(f'],"{END}":'), number, F.lit("}"))
 
 
 @dataclass(frozen=True)
@@ -62,14 +69,21 @@ class JsonCodec(Codec):
         value = T.ArrayType(_parsed_type(Field("", "struct", self.fields)))
         members = {VALUE: value, END: T.IntegerType(), "__corrupt": T.StringType()}
         schema = T.StructType([T.StructField(name, type_) for name, type_ in members.items()])
-        return F.from_json(wrapped(F.try_validate_utf8(body.cast("string"))), schema, OPTIONS)
+        text = F.try_validate_utf8(body.cast("string"))
+        end = F.when(text.rlike(HUGE), 2).otherwise(1) if any(map(_has_text, self.fields)) else None
+        return F.when(~_has_lone_surrogate(text), F.from_json(wrapped(text, end), schema, OPTIONS))
 
     def finished(self, struct: Column) -> Column:
         value = F.try_element_at(struct[VALUE], F.lit(1))
-        whole = (struct[END] == 1) & struct["__corrupt"].isNull() & (F.size(struct[VALUE]) == 1) & value.isNotNull()
-        faulty = some([fault for field in self.fields for fault in _faults(value[field.name], field, value)])
+        end, huge = struct[END], F.coalesce(struct[END] == 2, F.lit(False))
+        whole = end.isin(1, 2) & struct["__corrupt"].isNull() & (F.size(struct[VALUE]) == 1) & value.isNotNull()
+        faults = [fault for field in self.fields for fault in _faults(value[field.name], field, value)]
+        # A number beyond a double is infinite there, too, and written as if it were text.
+        texts = [value[field.name] for field in self.fields if _has_text(field)]
+        faults += [huge & text.isNotNull() & F.to_json(text).rlike('"-?Infinity"') for text in texts]
+        faulty = some(faults)
         good = F.coalesce(whole, F.lit(False)) & ~(F.lit(False) if faulty is None else faulty)
-        row = F.struct(*(_converted(value[field.name], field).alias(field.name) for field in self.fields))
+        row = F.struct(*(converted(value[field.name], field).alias(field.name) for field in self.fields))
         return F.struct(row.alias("row"), good.alias("good"))
 
     def schema_id(self, data: Column) -> Column:
@@ -84,25 +98,36 @@ class JsonCodec(Codec):
             return F.lit(True)
         return (F.octet_length(data) > FRAME_BYTES) & (F.substring(data, 1, 1) == F.lit(b"\x00"))
 
+    def explain(self, data: bytes) -> str | None:
+        start = 0
+        if self.writers is not None:
+            start = FRAME_BYTES
+            if data[:1] != b"\x00" or int.from_bytes(data[1:start], "big") not in self.writers:
+                return None
+        return explain(data, start, self.fields)
+
+
+def _has_lone_surrogate(text: Column) -> Column:
+    """Whether half of a character is escaped without the other half: no UTF-8 text has it (RFC 8259, 8.2)."""
+    # A backslash that is escaped itself begins no escape.
+    rest = F.regexp_replace(F.replace(text, F.lit(r"\\"), F.lit("  ")), PAIR, "")
+    return (F.contains(text, F.lit(r"\ud")) | F.contains(text, F.lit(r"\uD"))) & rest.rlike(SURROGATE)
+
+
+def _has_text(field: Field) -> bool:
+    return field.kind == "text" or any(map(_has_text, field.fields))
+
 
 def _parsed_type(field: Field) -> T.DataType:
-    """What the parser is asked for: dates and times as they are written."""
-    return _type(field, {})
-
-
-def _column_type(field: Field) -> T.DataType:
-    return _type(field, {"date": T.DateType(), "timestamp": T.TimestampType()})
-
-
-def _type(field: Field, times: Mapping[Kind, T.DataType]) -> T.DataType:
+    """What the parser is asked for: dates and times as they are written, and any value as one that knows its type."""
     match field.kind:
         case "struct":
-            return T.StructType([T.StructField(part.name, _type(part, times)) for part in field.fields])
+            return T.StructType([T.StructField(part.name, _parsed_type(part)) for part in field.fields])
         case "list":
-            return T.ArrayType(_type(field.fields[0], times))
+            return T.ArrayType(_parsed_type(field.fields[0]))
         case "map":
-            return T.MapType(T.StringType(), _type(field.fields[0], times))
-    scalars = {"long": T.LongType(), "double": T.DoubleType(), "boolean": T.BooleanType(), **times}
+            return T.MapType(T.StringType(), _parsed_type(field.fields[0]))
+    scalars = {"long": T.LongType(), "double": T.DoubleType(), "boolean": T.BooleanType(), "text": T.VariantType()}
     return scalars.get(field.kind, T.StringType())
 
 
@@ -117,7 +142,7 @@ def _faults(value: Column, field: Field, within: Column) -> Iterator[Column]:
         case "date":
             yield value.isNotNull() & ~(value.rlike(DATE) & value.try_cast("date").isNotNull())
         case "timestamp":
-            yield value.isNotNull() & ~(value.rlike(MOMENT) & value.try_cast("timestamp").isNotNull())
+            yield value.isNotNull() & ~(value.rlike(MOMENT) & F.upper(value).try_cast("timestamp").isNotNull())
         case "double":
             # A number too large for a double is parsed as infinite.
             yield value.isNotNull() & value.isin(float("inf"), float("-inf"))
@@ -132,12 +157,3 @@ def _faults(value: Column, field: Field, within: Column) -> Iterator[Column]:
 def _is_checked(field: Field) -> bool:
     """Whether a value of the field can have faults."""
     return field.required or field.kind in ("date", "timestamp", "double") or any(map(_is_checked, field.fields))
-
-
-def _converted(value: Column, field: Field) -> Column:
-    """A parsed value in its column's type."""
-    return value.try_cast(_column_type(field)) if _has_time(field) else value
-
-
-def _has_time(field: Field) -> bool:
-    return field.kind in ("date", "timestamp") or any(map(_has_time, field.fields))

@@ -15,14 +15,14 @@ from pyspark.sql import types as T
 
 from lakehouse import protobuf
 from lakehouse.protobuf import Field
+from lakehouse.protobuf_explain import FIRST_SECOND, LAST_SECOND, explain
+from lakehouse.protobuf_versions import fits, partners
 from lakehouse.schema import RegisteredSchema
 from spark.decode import FRAME_BYTES, Codec
+from spark.protobuf_wire import NONE, doubts, message_class, plain
 
 if TYPE_CHECKING:
     from ptars._lib import MessageHandler
-
-FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799
-"""google.protobuf.Timestamp: years 1 to 9999."""
 
 PLAIN = "lakehouse_plain"
 """A package that well-known types are moved to where ptars would convert them to less than they hold."""
@@ -60,6 +60,28 @@ class ProtobufCodec(Codec):
         """Whether a message is of another type than this table's, though of a known schema."""
         return self._by_writer(data, lambda _: F.lit(False)).isNull() & self.schema_id(data).isNotNull()
 
+    def explain(self, data: bytes) -> str | None:
+        id_ = int.from_bytes(data[1:FRAME_BYTES], "big")
+        if data[:1] != b"\x00" or len(data) <= FRAME_BYTES or id_ not in self.writers:
+            return None
+        start = FRAME_BYTES + len(self._index[id_])
+        if data[FRAME_BYTES:start] != self._index[id_]:
+            return f"another message than '{self.sources[id_][1]}' is named at byte {FRAME_BYTES} of the value"
+        descriptors, message, written = self.sources[id_]
+        return explain(data, start, message_class(descriptors, message), written, self.fields)
+
+    @cached_property
+    def sources(self) -> dict[int, Source]:
+        """What decodes each writer's messages, by registry id. It is pickled with the codec once it was asked for."""
+        return {
+            id_: (
+                protobuf.compiled(schema).SerializeToString(),
+                protobuf.message(schema, self.record).full_name,
+                protobuf.message_fields(schema, self.record),
+            )
+            for id_, schema in self.writers.items()
+        }
+
     @cached_property
     def _index(self) -> dict[int, bytes]:
         found = {id_: protobuf.message(schema, self.record) for id_, schema in self.writers.items()}
@@ -79,15 +101,7 @@ class ProtobufCodec(Codec):
 
     def _decoder(self) -> Callable[[pa.Array, pa.Array], pa.Array]:
         """What the workers run: it holds descriptors and fields, and no connection to anything."""
-        wanted = self.fields
-        sources = {
-            id_: (
-                protobuf.compiled(schema).SerializeToString(),
-                protobuf.message(schema, self.record).full_name,
-                protobuf.message_fields(schema, self.record),
-            )
-            for id_, schema in self.writers.items()
-        }
+        wanted, sources = self.fields, self.sources
 
         def decode(ids: pa.Array, bodies: pa.Array) -> pa.Array:
             return decoded(ids, bodies, sources, wanted)
@@ -108,35 +122,75 @@ def decoded(ids: pa.Array, bodies: pa.Array, sources: Mapping[int, Source], want
     """
     if bodies.type != pa.binary():
         bodies = bodies.cast(pa.binary())
-    parts, places = [], []
+    found: list[Part] = []
     usable = bodies.is_valid()
     for id_ in pc.unique(ids.filter(usable)).to_pylist():
         rows = pc.indices_nonzero(pc.fill_null(pc.and_(pc.equal(ids, id_), usable), False))
-        good = _decode(bodies.take(rows), sources[id_], wanted)
-        for first, part in good:
-            places.append(rows.slice(first, len(part)))
-            parts.append(part)
-    if not parts:
+        found += _decode(rows.cast(pa.int64()), bodies.take(rows), sources[id_], wanted)
+    if not found:
         return pa.nulls(len(bodies), pa.struct([("row", _struct_type(wanted)), ("good", pa.bool_())]))
-    order = pa.concat_arrays([place.cast(pa.int64()) for place in places])
+    order = pa.concat_arrays([rows for rows, _ in found])
     back = pa.array(range(len(bodies)), pa.int64())
-    return pa.concat_arrays(parts).take(pc.index_in(back, order))
+    return pa.concat_arrays([part for _, part in found]).take(pc.index_in(back, order))
 
 
-def _decode(bodies: pa.Array, source: Source, wanted: tuple[Field, ...]) -> list[tuple[int, pa.Array]]:
-    """What decodes of an array, as (first row, rows) in order. A bad message is found by halving."""
+Part = tuple[pa.Array, pa.Array]
+"""Decoded messages: which rows they are, and their structs of `row` and `good`."""
+
+
+def _decode(
+    rows: pa.Array, bodies: pa.Array, source: Source, wanted: tuple[Field, ...], *, is_plain: bool = False
+) -> list[Part]:
+    """What decodes of some rows. A bad message is found by halving.
+
+    What ptars refuses or may have read otherwise than Protobuf's own parser is read by that parser first, message by
+    message, and is `is_plain` then.
+    """
     descriptors, message, written = source
+    found: list[Part] = []
     try:
-        batch = _handler(descriptors, message).array_to_record_batch(bodies)
-        rows = _struct(batch.to_struct_array(), written, wanted)
-        return [(0, pa.StructArray.from_arrays([rows, pa.array([True] * len(rows), pa.bool_())], ["row", "good"]))]
+        structs = _structs(bodies, descriptors, message)
+        doubtful = NONE if is_plain else doubts(structs, written)
+        sure, sure_rows = structs, rows
+        if len(doubtful):
+            of_sure = pc.indices_nonzero(pc.invert(pc.is_in(pa.array(range(len(rows))), doubtful)))
+            sure, sure_rows = structs.take(of_sure), rows.take(of_sure)
+        made = _struct(sure, written, wanted)
+        good = pa.array([True] * len(made), pa.bool_())
+        found.append((sure_rows, pa.StructArray.from_arrays([made, good], ["row", "good"])))
     except (ValueError, pa.ArrowException):
-        if len(bodies) == 1:
-            return []
-    half = len(bodies) // 2
-    first = _decode(pa.concat_arrays([bodies.slice(0, half)]), source, wanted)
-    second = _decode(pa.concat_arrays([bodies.slice(half)]), source, wanted)
-    return [*first, *((half + row, part) for row, part in second)]
+        if len(bodies) > 1:
+            half = len(bodies) // 2
+            halves = [(rows.slice(0, half), bodies.slice(0, half)), (rows.slice(half), bodies.slice(half))]
+            # Concatenated, since ptars does not look at where a slice begins.
+            return [
+                part
+                for these, those in halves
+                for part in _decode(these, pa.concat_arrays([those]), source, wanted, is_plain=is_plain)
+            ]
+        doubtful = NONE if is_plain else pa.array([0], pa.int64())
+    if len(doubtful):
+        read = plain(bodies.take(doubtful), descriptors, message)
+        rows = rows.take(doubtful).filter(read.is_valid())
+        if len(rows):
+            found += _decode(rows, read.drop_null(), source, wanted, is_plain=True)
+    return found
+
+
+def _structs(bodies: pa.Array, descriptors: bytes, message: str) -> pa.StructArray:
+    """Messages as ptars reads them.
+
+    Raises: ValueError (or ArrowInvalid, which is one) when one of them does not decode.
+    """
+    try:
+        return _handler(descriptors, message).array_to_record_batch(bodies).to_struct_array()
+    except Exception:
+        raise
+    except BaseException as error:
+        # ptars panics over a map's entry without its value. What it raises then is no Exception and cannot be imported.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise ValueError("ptars cannot read a message") from error
 
 
 @lru_cache(maxsize=128)
@@ -185,11 +239,11 @@ def _make_plain(file: Any) -> None:
 
 
 def _struct(array: pa.Array, written: tuple[Field, ...], wanted: tuple[Field, ...]) -> pa.Array:
-    """A struct array with the wanted fields, matched by number; null where the writer has no such field."""
-    there = {field.number: field for field in written}
+    """A struct array with the wanted fields; null where the writer has no such field."""
+    there = partners(wanted, written)
     children = []
     for field in wanted:
-        own = there.get(field.number)
+        own = there.get(field.name)
         if own is None:
             children.append(pa.nulls(len(array), _arrow_type(field)))
         else:
@@ -202,7 +256,7 @@ def _converted(array: pa.Array, written: Field, wanted: Field) -> pa.Array:
 
     Raises: ValueError (or ArrowInvalid, which is one) when that cannot be.
     """
-    if written.kind != wanted.kind and (written.kind, wanted.kind) not in WIDER:
+    if not fits(written, wanted):
         raise ValueError(f"{written.kind} is no {wanted.kind}")
     match wanted.kind:
         case "struct":
@@ -227,9 +281,6 @@ def _converted(array: pa.Array, written: Field, wanted: Field) -> pa.Array:
         case "json":
             return pa.array([_json(wanted.message, value) for value in array.to_pylist()], pa.string())
     return array.cast(_arrow_type(wanted))
-
-
-WIDER = {("int", "long"), ("int", "decimal"), ("long", "decimal"), ("float", "double")}
 
 
 def _timestamps(array: pa.Array) -> pa.Array:

@@ -34,7 +34,9 @@ class Result:
     @classmethod
     def of_arrow(cls, table: pa.Table) -> Result:
         """The same rows; two columns may have one name."""
-        values = [column.to_pylist(maps_as_pydicts="strict") for column in table.columns]
+        from lakehouse.arrow_values import pylist
+
+        values = [pylist(column) for column in table.columns]
         return cls(table.column_names, list(zip(*values, strict=True)))
 
     def csv(self) -> str:

@@ -74,7 +74,7 @@ def as_row(record):
         row["day"] = date.fromisoformat(record["day"])
         row["days"] = [date.fromisoformat(day) for day in record["days"]]
         row["at"] = datetime.fromisoformat(record["at"])
-        row["either"] = str(record["either"])
+        row["either"] = json.dumps(record["either"])
         row["any"] = json.dumps(record["any"], separators=(",", ":"))
         row["map"] = sorted(record["map"].items())
         row["list"] = [{"x": item.get("x"), "y": item.get("y")} for item in record["list"]]
@@ -139,12 +139,62 @@ BAD = {
     "cut": '{"text": "a"',
     "single quotes": "{'text': 'a'}",
     "not utf-8": b'{"text": "\xff"}',
+    "half of a surrogate pair": r'{"text": "a\ud800"}',
+    "the other half": r'{"text": "a\\\udfffb"}',
+    "half of a pair in a name": r'{"text": "a", "any": {"\ud800": 1}}',
+    "a half beside a pair": r'{"text": "\ud83d\ud83d\ude00"}',
+    "number beyond a double in any value": '{"text": "a", "any": {"a": [-1e400]}}',
+    "member twice in any value": '{"text": "a", "any": {"a": 1, "a": 2}}',
+    "number beyond a double in a value of an object": '{"text": "a", "odd": [{"any": 1e400}]}',
+    "no such year": '{"text": "a", "day": "0000-01-01"}',
 }
+ODD_LIST = {"type": "array", "items": {"properties": {"at": {"type": "string", "format": "date-time"}, "any": {}}}}
+ODD = {
+    '{"text": "a", "any": 1}': {"any": "1"},
+    '{"text": "a", "any": "1"}': {"any": '"1"'},
+    '{"text": "a", "any": [1, "[1]", null]}': {"any": '[1,"[1]",null]'},
+    '{"text": "a", "any": "[1]"}': {"any": '"[1]"'},
+    '{"text": "a", "any": true}': {"any": "true"},
+    '{"text": "a", "any": null}': {"any": None},
+    '{"text": "a", "any": {"b": 0.1234567890123456789, "a": "1e400"}}': {
+        "any": '{"a":"1e400","b":0.1234567890123456789}'
+    },
+    '{"text": "a", "any": ["Infinity", "1e400"]}': {"any": '["Infinity","1e400"]'},
+    '{"text": "1e400", "any": "x"}': {"text": "1e400", "any": '"x"'},
+    r'{"text": "\\ud800", "any": "\ud83d\ude00"}': {"text": r"\ud800", "any": '"😀"'},
+    '{"text": "a", "text": "b"}': {"text": "b"},
+    '{"text": "a", "map": {"b": 1, "a": 2, "b": 3, "": null}}': {"map": [("", None), ("a", 2), ("b", 3)]},
+    '{"text": "a", "at": "2026-01-31t00:00:00.5z"}': {"at": datetime.fromisoformat("2026-01-31T00:00:00.500000+00:00")},
+    '{"text": "a", "days": null}': {"days": None},
+}
+
+
+def test_what_other_writers_than_ours_write(resources):
+    """A value keeps its type, and each member counts once (RFC 8259, 4: the last of several)."""
+    nested = {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": {}}}
+    schema = {
+        **EVERYTHING,
+        "properties": {**EVERYTHING["properties"], "address": {}, "odd": ODD_LIST, "nested": nested},
+    }
+    stream, schema_id = json_stream(resources, schema)
+    deep = '{"text": "a", "odd": [{"at": "2026-01-01t00:00:00z", "any": "1"}, {"any": 1}, null], '
+    deep += '"nested": {"k": {"x": 1}, "k": {"y": "1", "y": 1}}}'
+    stream.produce([{"value": framed(schema_id, text)} for text in (*ODD, deep)])
+
+    stream.ingest()
+
+    assert stream.dead_letters() == []
+    *rows, last = stream.rows()
+    found = [{name: row[name] for name in wanted} for row, wanted in zip(rows, ODD.values(), strict=True)]
+    assert found == list(ODD.values())
+    at = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
+    assert last["odd"] == [{"at": at, "any": '"1"'}, {"at": None, "any": "1"}, None]
+    assert last["nested"] == [("k", [("y", "1")])]
 
 
 def test_what_is_not_as_its_schema_says_is_a_dead_letter_not_a_null(resources):
     stream, schema_id = json_stream(
-        resources, {**EVERYTHING, "properties": {**EVERYTHING["properties"], "address": {}}}
+        resources, {**EVERYTHING, "properties": {**EVERYTHING["properties"], "address": {}, "odd": ODD_LIST}}
     )
     good = framed(schema_id, '{"text": "good"}')
     bad = [framed(schema_id, text) for text in BAD.values()]

@@ -160,24 +160,24 @@ def test_reference_named_like_a_python_module_is_not_imported(resources, tmp_pat
 def test_writers_of_several_versions_are_told_by_number(resources):
     stream = Stream(resources, partitions=1, settings={"key": [], "value_format": "protobuf"})
     versions = [
-        "message T { string symbol = 1; int32 amount = 2; string gone = 3; }",
-        "message T { string ticker = 1; int64 amount = 2; repeated int32 added = 5; }",
+        "message T { string symbol = 1; int32 amount = 2; string gone = 3; string moved = 6; }",
+        "message T { string ticker = 1; int64 amount = 2; repeated int32 added = 5; string moved = 7; }",
     ]
     texts = [f'syntax = "proto3"; {version}' for version in versions]
     registry().set_compatibility(subject_name=f"{stream.name}-value", level="NONE")
     ids, classes = [], [message_class(text, "T") for text in texts]
     ids.append(register(f"{stream.name}-value", texts[0]))
-    old = classes[0](symbol="a", amount=-1, gone="g")
+    old = classes[0](symbol="a", amount=-1, gone="g", moved="m")
     stream.produce([{"value": framed(ids[0], old)}])
     stream.ingest()
     ids.append(register(f"{stream.name}-value", texts[1]))
-    new = classes[1](ticker="b", amount=2**40, added=[1])
+    new = classes[1](ticker="b", amount=2**40, added=[1], moved="n")
     stream.produce([{"value": framed(ids[n % 2], (old, new)[n % 2])} for n in range(4)])
     stream.ingest()
 
-    rows = [(row["ticker"], row["amount"], row["gone"], row["added"]) for row in stream.rows()]
-    of_old, of_new = ("a", -1, "g", None), ("b", 2**40, None, [1])
-    assert rows == [("a", -1, "g", None), of_old, of_new, of_old, of_new]
+    rows = [(row["ticker"], row["amount"], row["gone"], row["added"], row["moved"]) for row in stream.rows()]
+    of_old, of_new = ("a", -1, "g", None, "m"), ("b", 2**40, None, [1], "n")
+    assert rows == [of_old, of_old, of_new, of_old, of_new]
 
 
 def test_a_recursive_message_is_refused(resources):

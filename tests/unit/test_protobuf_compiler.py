@@ -113,6 +113,48 @@ def test_reference_cannot_redefine_well_known_types():
     assert compiled(text, (name, forged)).file[0] == published
 
 
+@pytest.mark.parametrize(
+    ("imported", "type_", "columns"),
+    [
+        ("confluent/type/decimal.proto", "confluent.type.Decimal", ["value", "precision", "scale"]),
+        ("confluent/types/decimal.proto", "confluent.type.Decimal", ["value", "precision", "scale"]),
+        ("confluent/type/variant.proto", "confluent.type.Variant", ["metadata", "value"]),
+        ("google/type/money.proto", "google.type.Money", ["currency_code", "units", "nanos"]),
+        ("google/type/latlng.proto", "google.type.LatLng", ["latitude", "longitude"]),
+    ],
+)
+def test_what_clients_do_not_register_as_references_compiles(imported, type_, columns):
+    text = f'syntax = "proto3"; import "{imported}"; message Order {{ {type_} it = 1; }}'
+    [field] = protobuf.reader([RegisteredSchema(1, text, "PROTOBUF")])
+    assert [part.name for part in field.fields] == columns
+
+
+def test_options_of_confluent_compile_without_a_reference():
+    text = 'import "confluent/meta.proto"; message Order { int64 id = 1 [(confluent.field_meta).doc = "its id"]; }'
+    assert [field.name for field in protobuf.reader([RegisteredSchema(1, f'syntax = "proto3"; {text}', "PROTOBUF")])]
+
+
+def test_editions_are_refused():
+    with pytest.raises(SchemaError, match="'edition', which is not read"):
+        protobuf.reader([RegisteredSchema(1, 'edition = "2023"; message M { int32 id = 1; }', "PROTOBUF")])
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("message M { int32 a = 1; int32 a = 2; }", 'line 2, column 32: "a" is already defined in "M"'),
+        ('import "confluent/none.proto";', "confluent/none.proto: File not found"),
+        ('import "dep.proto";', 'dep.proto:2:1: "int" is not defined'),
+    ],
+)
+def test_message_of_the_compiler_has_no_folder_in_it(text, reason):
+    with pytest.raises(SchemaError) as refusal:
+        compiled(f'syntax = "proto3";\n{text}', ("dep.proto", 'syntax = "proto3"; message D {\nint a = 1; }'))
+    assert reason in str(refusal.value)
+    assert "/tmp" not in str(refusal.value)
+    assert "lakehouse-protobuf" not in str(refusal.value)
+
+
 @pytest.mark.parametrize("place", ["text", "reference", "references together"])
 def test_size_is_bounded(place):
     big = 'syntax = "proto3";\n' + "// padding\n" * (MAX_CHARACTERS // 11 + 1)

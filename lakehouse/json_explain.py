@@ -1,0 +1,165 @@
+"""Why a JSON text does not decode: the field, the rule, and where in the value; never what the value holds.
+
+It reads one text in plain Python, after Spark's parser refused it (RFC 8259, RFC 3339).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from datetime import date, datetime
+from typing import Any
+
+from lakehouse.json_schema import Field
+
+MOST_LEVELS, MOST_DIGITS = 1000, 1000
+"""Values within values, and characters of a number, that the parser reads (Jackson, StreamReadConstraints)."""
+
+DATE = r"^(?!0000)\d{4}-\d\d-\d\d$"
+MOMENT = r"^(?!0000)\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6}0*)?([Zz]|[+-]\d\d:\d\d)$"
+"""RFC 3339, 5.6; of a fraction, what a column of microseconds holds."""
+
+_ESCAPES = re.compile(r"\\(?:u(?P<high>[dD][89abAB]..)\\u[dD][c-fC-F]..|u(?P<lone>[dD][89a-fA-F]..)|.)", re.DOTALL)
+
+
+class _Number(str):
+    """A number as it is written."""
+
+
+class _Object(dict[str, Any]):
+    """An object. Of a member that stands twice, it has the last."""
+
+    def __init__(self, members: list[tuple[str, Any]]):
+        super().__init__(members)
+        self.is_ambiguous = len(self) < len(members)
+
+
+def explain(data: bytes, start: int, fields: tuple[Field, ...]) -> str | None:
+    """Return why a JSON text is not an object with these fields; None if nothing is found.
+
+    Args:
+        data: The whole value.
+        start: The byte at which the text begins.
+        fields: What its schema says, as columns.
+    """
+    try:
+        text = data[start:].decode()
+    except UnicodeDecodeError as error:
+        return f"the text is not valid UTF-8, at byte {start + error.start} of the value"
+
+    def at(character: int) -> str:
+        return f"at byte {start + len(text[:character].encode())} of the value"
+
+    for escape in _ESCAPES.finditer(text):
+        if escape["lone"]:
+            return f"half of a surrogate pair is escaped alone, {at(escape.start())}"
+    try:
+        value = json.loads(
+            text, parse_int=_Number, parse_float=_Number, parse_constant=_refused, object_pairs_hook=_Object
+        )
+    except json.JSONDecodeError as error:
+        return f"the text is not JSON ({error.msg}), {at(error.pos)}"
+    except ValueError:
+        return "the text is not JSON: it has a number that is none"
+    except RecursionError:
+        return f"values are in each other more than {MOST_LEVELS} levels deep"
+    if not isinstance(value, dict):
+        return f"an object is expected, and the text is {_kind(value)}"
+    return next(_members(value, fields, ""), None)
+
+
+def _refused(_: str) -> None:
+    raise ValueError
+
+
+def _members(value: dict[str, Any], fields: tuple[Field, ...], path: str) -> Iterator[str]:
+    for field in fields:
+        found, here = value.get(field.name), f"{path}{field.name}"
+        if found is not None:
+            yield from _value(found, field, here)
+        elif field.required:
+            yield f"{here}: it is required, and {'null' if field.name in value else 'missing'}"
+
+
+def _value(value: Any, field: Field, path: str) -> Iterator[str]:
+    """What is wrong with a value that is not null."""
+    kind = _kind(value)
+    if isinstance(value, _Number) and len(value) > MOST_DIGITS:
+        yield f"{path}: a number has more than {MOST_DIGITS:,} characters"
+    match field.kind:
+        case "struct" | "map" if kind != "an object":
+            yield f"{path}: an object is expected, and it is {kind}"
+        case "struct":
+            yield from _members(value, field.fields, f"{path}.")
+        case "map":
+            for item in value.values():
+                yield from _item(item, field.fields[0], f"{path}.value")
+        case "list" if kind != "a list":
+            yield f"{path}: a list is expected, and it is {kind}"
+        case "list":
+            for i, item in enumerate(value):
+                yield from _item(item, field.fields[0], f"{path}[{i}]")
+        case "long" | "double" if kind != "a number":
+            yield f"{path}: a number is expected, and it is {kind}"
+        case "long" if not re.fullmatch(r"-?\d+", value):
+            yield f"{path}: an integer is expected, and it has a fraction or an exponent"
+        case "long" if len(value) > 20 or not -(2**63) <= int(value) < 2**63:
+            yield f"{path}: an integer is beyond 64 bits"
+        case "double" if math.isinf(float(value)):
+            yield f"{path}: a number is beyond a double"
+        case "text":
+            yield from _any(value, path)
+        case "boolean" if not isinstance(value, bool):
+            yield f"{path}: true or false is expected, and it is {kind}"
+        case "date" if not (kind == "text" and _is_time(DATE, value, date)):
+            yield f"{path}: a date as in RFC 3339 is expected, such as 2026-01-31"
+        case "timestamp" if not (kind == "text" and _is_time(MOMENT, value.upper(), datetime)):
+            yield (
+                f"{path}: a date and time as in RFC 3339 is expected, with a zone and at most microseconds, such as "
+                f"2026-01-31T23:59:59.123456Z"
+            )
+
+
+def _any(value: Any, path: str) -> Iterator[str]:
+    """What is wrong with a value that has no schema."""
+    if isinstance(value, _Number) and math.isinf(float(value)):
+        yield f"{path}: a number is beyond a double"
+    if isinstance(value, _Object) and value.is_ambiguous:
+        yield f"{path}: a member of an object stands twice"
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for item in items:
+        yield from _any(item, path)
+
+
+def _item(value: Any, field: Field, path: str) -> Iterator[str]:
+    if value is not None:
+        yield from _value(value, field, path)
+    elif field.required:
+        yield f"{path}: it is required, and null"
+
+
+def _is_time(pattern: str, text: str, kind: type[date]) -> bool:
+    if not re.match(pattern, text):
+        return False
+    try:
+        kind.fromisoformat(re.sub(r"(\.\d{6})0+", r"\1", text))
+    except ValueError:
+        return False
+    return True
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case _Number():
+            return "a number"
+        case str():
+            return "text"
+        case bool():
+            return "true or false"
+        case dict():
+            return "an object"
+        case list():
+            return "a list"
+    return "null"

@@ -1,0 +1,117 @@
+"""Where ptars reads a message otherwise than Protobuf's own parser does, and what that parser makes of it.
+
+The format lets a writer send what no reader may keep: a map's key twice or two members of a oneof, of which the last
+one counts; a number that a closed enum does not have, which counts as absent; and a message without a required field,
+which is no message (Protocol Buffers, Encoding; proto2 language guide).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakehouse.protobuf import Field
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+NONE = pa.array([], pa.int64())
+
+
+def doubts(structs: pa.StructArray, fields: tuple[Field, ...]) -> pa.Array:
+    """Return the rows in which ptars may have read something otherwise, in order."""
+    found = [rows for rows in _of_struct(structs, fields) if len(rows)]
+    return pc.unique(pa.concat_arrays(found)).sort() if found else NONE
+
+
+def plain(bodies: pa.Array, descriptors: bytes, message: str) -> pa.Array:
+    """Return messages as Protobuf's own parser reads them, encoded so that any reader agrees; null for one that it
+    refuses.
+
+    Args:
+        bodies: The messages.
+        descriptors: The files that define the message, as a serialized set.
+        message: Its full name.
+    """
+    kind = message_class(descriptors, message)
+    return pa.array([_plain(kind, body) for body in bodies.to_pylist()], pa.binary())
+
+
+@lru_cache(maxsize=128)
+def message_class(descriptors: bytes, message: str) -> type[Message]:
+    """Return the class of a message, once a process."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+    from google.protobuf.descriptor_pool import DescriptorPool
+    from google.protobuf.message_factory import GetMessageClass
+
+    pool = DescriptorPool()
+    for file in FileDescriptorSet.FromString(descriptors).file:
+        pool.Add(file)
+    return GetMessageClass(pool.FindMessageTypeByName(message))
+
+
+def _plain(kind: type[Message], body: bytes) -> bytes | None:
+    from google.protobuf.message import DecodeError
+
+    try:
+        parsed = kind.FromString(body)
+    except DecodeError:
+        return None
+    if not parsed.IsInitialized():
+        return None
+    # Where numbers that an enum does not have are kept.
+    parsed.DiscardUnknownFields()
+    return parsed.SerializeToString()
+
+
+def _of_struct(array: pa.StructArray, fields: tuple[Field, ...]) -> Iterator[pa.Array]:
+    members: dict[str, list[pa.Array]] = {}
+    for field in fields:
+        if not (field.required or field.oneof or _has_doubts(field)):
+            continue
+        values = array.field(array.type.get_field_index(field.name))
+        if field.required:
+            yield _rows(pc.and_(array.is_valid(), values.is_null()))
+        if field.oneof:
+            members.setdefault(field.oneof, []).append(values.is_valid().cast(pa.int32()))
+        yield from _of(values, field)
+    for counts in members.values():
+        if len(counts) > 1:
+            total = counts[0]
+            for count in counts[1:]:
+                total = pc.add(total, count)
+            yield _rows(pc.greater(total, 1))
+
+
+def _of(array: pa.Array, field: Field) -> Iterator[pa.Array]:
+    """Rows of the array with doubts in a value of a field, or in one element of a list or map."""
+    match field.kind:
+        case "enum" if field.closed:
+            numbers = pa.array([number for number, _ in field.symbols], pa.int32())
+            yield _rows(pc.and_(array.is_valid(), pc.invert(pc.is_in(array, numbers))))
+        case "struct" if _has_doubts(field):
+            yield from _of_struct(array, field.fields)
+        case "list" if _has_doubts(field.fields[0]):
+            parents = pc.list_parent_indices(array).cast(pa.int64())
+            yield from (parents.take(rows) for rows in _of(array.flatten(), field.fields[0]))
+        case "map":
+            parents = pc.list_parent_indices(pa.ListArray.from_arrays(array.offsets, array.keys)).cast(pa.int64())
+            counted = (
+                pa.table({"row": parents, "key": array.keys}).group_by(["row", "key"]).aggregate([([], "count_all")])
+            )
+            yield counted.filter(pc.greater(counted["count_all"], 1))["row"].combine_chunks()
+            yield from (parents.take(rows) for rows in _of(array.items, field.fields[1]))
+
+
+def _has_doubts(field: Field) -> bool:
+    if field.kind == "map" or field.closed:
+        return True
+    return any(inner.required or inner.oneof or _has_doubts(inner) for inner in field.fields)
+
+
+def _rows(condition: pa.Array) -> pa.Array:
+    return pc.indices_nonzero(condition).cast(pa.int64())

@@ -1,0 +1,79 @@
+"""Dates and times that tables hold and Python does not have: they are shown, and stop nothing."""
+
+import json
+from datetime import UTC, date, datetime
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from assets.iceberg import table_metadata
+from lakehouse.arrow_values import pylist
+from lakehouse.query.result import Result
+from lakehouse.topic import Topic
+
+DAYS = {
+    -719_162: date(1, 1, 1),
+    2_932_896: date(9999, 12, 31),
+    -719_163: "0000-12-31",
+    -719_529: "-0001-12-31",
+    2_932_897: "+10000-01-01",
+    3_000_000: "+10183-09-21",
+    2**31 - 1: "+5881580-07-11",
+    -(2**31): "-5877641-06-23",
+    0: date(1970, 1, 1),
+    None: None,
+}
+MOMENTS = {
+    0: datetime(1970, 1, 1, tzinfo=UTC),
+    -62_135_596_800_000_000: datetime(1, 1, 1, tzinfo=UTC),
+    -62_135_596_800_000_001: "0000-12-31T23:59:59.999999+00:00",
+    253_402_300_800_000_000: "+10000-01-01T00:00:00.000000+00:00",
+    1_700_000_000_000_000_000: "+55840-11-08T22:13:20.000000+00:00",
+    2**63 - 1: "+294247-01-10T04:00:54.775807+00:00",
+    None: None,
+}
+
+
+def days(values):
+    return pa.array(values, pa.int32()).cast(pa.date32())
+
+
+def moments(values, type_):
+    return pa.array(values, pa.int64()).cast(type_)
+
+
+def test_dates_and_times_have_the_year_that_they_have():
+    # `+10183-09-21` and others as Spark and java.time write them.
+    assert pylist(days([*DAYS])) == [*DAYS.values()]
+    assert pylist(moments([*MOMENTS], pa.timestamp("us", "UTC"))) == [*MOMENTS.values()]
+    assert pylist(moments([2**62], pa.timestamp("ms"))) == ["+146140482-04-24T15:36:27.904000"]
+
+
+def test_days_and_times_within_other_types():
+    far, near = 2_932_897, 0
+    lists = pa.ListArray.from_arrays([0, 2], days([far, near]))
+    maps = pa.MapArray.from_arrays([0, 1], ["k"], lists)
+    structs = pa.StructArray.from_arrays([maps, days([None])], ["m", "d"])
+    assert pylist(structs) == [{"m": {"k": ["+10000-01-01", date(1970, 1, 1)]}, "d": None}]
+
+
+def test_a_query_shows_them():
+    table = pa.table({"d": days([3_000_000, 0]), "t": moments([2**63 - 1, 0], pa.timestamp("us", "UTC"))})
+    result = Result.of_arrow(table)
+    assert json.loads(result.json())[0] == {"d": "+10183-09-21", "t": "+294247-01-10T04:00:54.775807+00:00"}
+    assert result.csv().splitlines()[2] == "1970-01-01,1970-01-01T00:00:00.000000+00:00"
+
+
+@pytest.mark.parametrize("day", [3_000_000, -800_000, 0])
+def test_the_preview_of_a_table_shows_them(tmp_path, day):
+    catalog = SqlCatalog("test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("ns")
+    rows = pa.table({"d": days([day]), "t": moments([day * 86_400_000_000], pa.timestamp("us", "UTC"))})
+    # pyiceberg cannot write the least and greatest of such values, which Spark does.
+    without_bounds = {"write.metadata.metrics.default": "counts"}
+    table = catalog.create_table("ns.t", rows.schema, properties=without_bounds)
+    table.append(rows)
+    [record] = table_metadata(table, Topic(name="t"))["preview"].records
+    assert record.data["d"].startswith({3_000_000: "+10183", -800_000: "-0221", 0: "1970"}[day])
+    assert record.data["t"].startswith(record.data["d"])

@@ -1,0 +1,86 @@
+"""Why a JSON text does not decode, and that a reason is found for what is not an object of its schema."""
+
+import json
+import pickle
+import struct
+
+import pytest
+
+from lakehouse.json_schema import reader
+from lakehouse.schema import RegisteredSchema
+from spark.json import JsonCodec
+
+INTEGER = {"type": "integer"}
+INNER = {"type": "object", "properties": {"x": INTEGER, "t": {"type": "string"}}, "required": ["x"]}
+SCHEMA = {
+    "properties": {
+        "id": INTEGER,
+        "real": {"type": "number"},
+        "flag": {"type": "boolean"},
+        "day": {"type": "string", "format": "date"},
+        "at": {"type": "string", "format": "date-time"},
+        "inner": INNER,
+        "list": {"type": "array", "items": INNER},
+        "map": {"type": "object", "additionalProperties": INTEGER},
+        "any": {},
+    },
+    "required": ["id"],
+}
+CODEC = JsonCodec(reader([RegisteredSchema(1, json.dumps(SCHEMA), "JSON")]), frozenset({1}))
+FRAME = struct.pack(">bI", 0, 1)
+
+REASONS = {
+    '{"id": 1, "id": }': "the text is not JSON (Expecting value), at byte 21 of the value",
+    '{"id": 1} x': "the text is not JSON (Extra data), at byte 15 of the value",
+    '{"id": NaN}': "the text is not JSON: it has a number that is none",
+    '["secret"]': "an object is expected, and the text is a list",
+    "null": "an object is expected, and the text is null",
+    "{}": "id: it is required, and missing",
+    '{"id": null}': "id: it is required, and null",
+    '{"id": "secret"}': "id: a number is expected, and it is text",
+    '{"id": 1.5}': "id: an integer is expected, and it has a fraction or an exponent",
+    '{"id": 9223372036854775808}': "id: an integer is beyond 64 bits",
+    '{"id": 1, "real": -1e400}': "real: a number is beyond a double",
+    '{"id": 1, "flag": 1}': "flag: true or false is expected, and it is a number",
+    '{"id": 1, "day": "2026-02-30"}': "day: a date as in RFC 3339 is expected, such as 2026-01-31",
+    '{"id": 1, "day": 7}': "day: a date as in RFC 3339 is expected, such as 2026-01-31",
+    '{"id": 1, "at": "2026-01-01 00:00"}': "at: a date and time as in RFC 3339 is expected, with a zone and at most "
+    "microseconds, such as 2026-01-31T23:59:59.123456Z",
+    '{"id": 1, "inner": [1]}': "inner: an object is expected, and it is a list",
+    '{"id": 1, "inner": {"t": "a"}}': "inner.x: it is required, and missing",
+    '{"id": 1, "list": {}}': "list: a list is expected, and it is an object",
+    '{"id": 1, "list": [{"x": 1}, {"x": true}]}': "list[1].x: a number is expected, and it is true or false",
+    '{"id": 1, "map": {"secret": 1, "b": "secret"}}': "map.value: a number is expected, and it is text",
+    '{"id": 1, "any": [{"a": 1e400}]}': "any: a number is beyond a double",
+    '{"id": 1, "any": [{"secret": 1, "secret": 2}]}': "any: a member of an object stands twice",
+    '{"id": 1, "any": "ä\\ud800"}': "half of a surrogate pair is escaped alone, at byte 25 of the value",
+    '{"id": 1, "x": "\\\\\\udc00"}': "half of a surrogate pair is escaped alone, at byte 23 of the value",
+}
+GOOD = [
+    {"id": -(2**63), "real": 1, "flag": None, "inner": None, "list": [], "map": {"": 1}, "any": None},
+    {"id": 1, "day": "0001-01-01", "at": "2026-01-31t23:59:59.1234567z".replace("7z", "z")},
+    {"id": 1, "at": "2026-01-31T23:59:59.123456000+02:00", "any": "\\ud800"},
+    {"id": 1, "any": "😀", "inner": {"x": 1, "unknown": 1e300}},
+]
+
+
+@pytest.mark.parametrize("text", REASONS)
+def test_the_reason_names_field_rule_and_place_and_no_value(text):
+    found = pickle.loads(pickle.dumps(CODEC)).explain(FRAME + text.encode())  # noqa: S301 (of this test)
+    assert found == REASONS[text]
+    assert "secret" not in found
+
+
+@pytest.mark.parametrize("record", GOOD)
+def test_a_good_record_needs_no_explanation(record):
+    assert CODEC.explain(FRAME + json.dumps(record).encode()) is None
+
+
+def test_bytes_that_are_no_text():
+    assert CODEC.explain(FRAME + b'{"id": "\xff"}') == "the text is not valid UTF-8, at byte 13 of the value"
+    assert CODEC.explain(FRAME + b'{"any":' + b"[" * 5000) == "values are in each other more than 1000 levels deep"
+    assert CODEC.explain(FRAME + b'{"id": ' + b"1" * 5000 + b"}") == "id: a number has more than 1,000 characters"
+
+
+def test_bare_text_has_no_frame():
+    assert JsonCodec(CODEC.fields).explain(b"{}") == "id: it is required, and missing"

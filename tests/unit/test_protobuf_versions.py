@@ -1,0 +1,70 @@
+"""Versions of a Protobuf schema: each value of an old writer has its column, or the schema is refused."""
+
+import pyarrow as pa
+import pytest
+from protobuf_messages import message_class
+
+from assets.codecs import side
+from lakehouse.errors import SchemaError
+from lakehouse.schema import RegisteredSchema
+from spark.protobuf import decoded
+
+
+def versions(*messages):
+    texts = (f'syntax = "proto3"; {message}' for message in messages)
+    return [RegisteredSchema(id_, text, "PROTOBUF") for id_, text in enumerate(texts, 1)]
+
+
+def rows(schemas, *values):
+    """Messages of each version in turn as rows, None for one that is not decoded."""
+    codec = side("protobuf", schemas, "").codec
+    bodies = [
+        message_class(s.text, "M")(**value).SerializeToString() for s, value in zip(schemas, values, strict=False)
+    ]
+    ids = pa.array([schema.id for schema in schemas[: len(values)]], pa.int32())
+    found = decoded(ids, pa.array(bodies, pa.binary()), codec.sources, codec.fields).to_pylist()
+    return [one and one["row"] for one in found]
+
+
+def test_a_field_under_a_new_number_keeps_the_values_of_old_writers():
+    schemas = versions("message M { string a = 2; }", "message M { string a = 3; }", "message M { string a = 4; }")
+    assert rows(schemas, {"a": "x"}, {"a": "y"}, {"a": "z"}) == [{"a": "x"}, {"a": "y"}, {"a": "z"}]
+
+
+def test_a_nested_field_under_a_new_number_keeps_the_values_of_old_writers():
+    schemas = versions(
+        "message M { message N { int32 a = 2; } repeated N n = 1; }",
+        "message M { message N { int64 a = 3; } repeated N n = 5; }",
+    )
+    assert rows(schemas, {"n": [{"a": 7}]}) == [{"n": [{"a": 7}]}]
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "refusal"),
+    [
+        ("string a = 2;", "int32 a = 3;", "'{0}a' is of type int with number 3.*UNSUPPORTED_TYPE_CHANGE"),
+        ("int64 a = 2;", "int32 a = 3;", "UNSUPPORTED_TYPE_CHANGE"),
+        ("string a = 2; string b = 3;", "string b = 2; string a = 3;", "'{0}b' has number 2.*NAME_REUSED"),
+        ("string a = 2; string b = 3;", "string a = 3;", "NAME_REUSED"),
+        ("string a = 2; string b = 3;", "string b = 2; string c = 3;", "NAME_REUSED"),
+        ("string name = 2;", "string Name = 3;", "'{0}name' of an older version is '{0}Name'.*CASE_COLLISION"),
+    ],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_values_that_would_be_lost_or_become_another_fields_are_refused(older, newer, refusal, nested):
+    template = "message M {{ message N {{ {} }} N n = 1; }}" if nested else "message M {{ int32 id = 1; {} }}"
+    with pytest.raises(SchemaError, match=refusal.format("n[.]" if nested else "")):
+        side("protobuf", versions(template.format(older), template.format(newer)), "")
+
+
+def test_a_number_with_another_name_is_a_renamed_field():
+    schemas = versions("message M { string a = 2; }", "message M { string b = 2; string a = 3; }")
+    assert rows(schemas, {"a": "x"}, {"a": "y", "b": "z"}) == [{"b": "x", "a": None}, {"b": "z", "a": "y"}]
+
+
+def test_another_first_message_is_refused_unless_the_record_is_named():
+    order, refund = "message Order { int32 id = 1; int32 a = 2; }", "message Refund { int32 id = 1; int32 b = 2; }"
+    schemas = versions(f"{order} {refund}", f"{refund} {order}")
+    with pytest.raises(SchemaError, match="'Refund', and was 'Order' .* 'record'"):
+        side("protobuf", schemas, "")
+    assert side("protobuf", schemas, "Order").codec.columns == ["id", "a"]

@@ -1,0 +1,154 @@
+"""Messages that no serializer makes and the wire format allows: rows have what Protobuf's own parser reads."""
+
+import re
+import struct
+
+import pyarrow as pa
+import pytest
+from protobuf_messages import message_class
+
+from assets.codecs import side
+from lakehouse.schema import RegisteredSchema
+from spark.protobuf import decoded
+
+ORDER = """syntax = "proto3"; import "google/protobuf/timestamp.proto"; message M {
+  map<string, int32> counts = 1; map<int32, Item> items = 2; repeated Item list = 3; Item one = 4;
+  oneof choice { int32 x = 5; string z = 6; Item w = 7; } google.protobuf.Timestamp at = 8; repeated fixed32 f = 9;
+  message Item { int32 i = 1; oneof sort { int32 a = 2; string b = 3; } map<bool, Item2> deep = 4; }
+  message Item2 { string s = 1; } }"""
+OLD = """syntax = "proto2"; message M {
+  optional Side side = 1; repeated Side sides = 2; optional Item item = 3; repeated Item items = 4;
+  map<string, Item> by_name = 5; optional string text = 6; optional Side usual = 7 [default = SELL];
+  enum Side { BUY = 0; SELL = 2; } message Item { required int32 id = 1; optional Side side = 2; } }"""
+REQUIRED = 'syntax = "proto2"; message M { required int32 id = 1; optional string b = 2; }'
+
+GOOD = {
+    "key of a map twice": (ORDER, "0a050a0161100a" + "0a050a016110630a050a01621002"),
+    "keys of a map in turn": (ORDER, "0a050a01611001" + "0a050a01621002" + "0a050a01611003"),
+    "entry without its key": (ORDER, "0a0210070a021008"),
+    "entry without its value": (ORDER, "0a030a0161"),
+    "entry without its message": (ORDER, "12020805" + "12020806"),
+    "message of a map twice": (ORDER, "1206080112020801" + "1206080112020802"),
+    "two members of a oneof": (ORDER, "2801" + "32017a"),
+    "two members, the other first": (ORDER, "32017a" + "2801"),
+    "a message in a oneof, twice": (ORDER, "3a020801" + "3a021002"),
+    "a message in a oneof, and another between": (ORDER, "3a020801" + "2807" + "3a021002"),
+    "two members in a list": (ORDER, "1a020801" + "1a05" + "10011a017a" + "1a020802"),
+    "two members in a map": (ORDER, "1209080312051001" + "1a017a"),
+    "key of a map twice in a map in a list": (ORDER, "1a14" + "2208080112040a026161" * 2),
+    "a message in two parts": (ORDER, "22020801" + "22021005"),
+    "unknown number of a closed enum": (OLD, "0863"),
+    "unknown after a known number": (OLD, "08020863"),
+    "unknown numbers in a list": (OLD, "1002" + "1063" + "1000"),
+    "unknown packed numbers": (OLD, "1203026300"),
+    "unknown number in a message": (OLD, "1a0408011063"),
+    "unknown number in a list of messages": (OLD, "22040801106322040802" + "1002"),
+    "unknown number of an enum with a default": (OLD, "3863"),
+    "required field in its place": (REQUIRED, "0801"),
+}
+BAD = {
+    "required field missing": (REQUIRED, "120161", "id: a required field is missing"),
+    "empty message with a required field": (REQUIRED, "", "id: a required field is missing"),
+    "required field missing within": (OLD, "1a00", "item.id: a required field is missing"),
+    "required field missing in a list": (OLD, "22020801" + "2200", r"items\[1\].id: a required field is missing"),
+    "required field missing in a map": (OLD, "2a050a01611200", "by_name.*id: a required field is missing"),
+    "no UTF-8": (OLD, "3203" + "61ff62", "text: text is not valid UTF-8, at byte 9 of the value"),
+    "cut": (ORDER, "32" + "0561", "z: 5 bytes are announced, and 1 follow, at byte 7 of the value"),
+    "cut within": (ORDER, "1a020801" + "1a0210ff", r"list\[1\].a: the message ends within a number, at byte 13"),
+    "field number 0": (ORDER, "0000", "a field has number 0, at byte 6"),
+    "wire type 7": (ORDER, "2f", "x: wire type 7 does not begin a value"),
+    "long number": (ORDER, "28" + "ff" * 10 + "01", "x: a number has more than 10 bytes, at byte 7"),
+    "group without end": (ORDER, "a306", "100: a group does not end"),
+    "nanoseconds": (ORDER, "42021001", "at: a timestamp is finer than microseconds"),
+    "year 10000": (ORDER, "4207" + "088083d1ffaf07", "at: a timestamp is outside of the years"),
+}
+
+
+def codec(text):
+    return side("protobuf", [RegisteredSchema(1, text, "PROTOBUF")], "").codec
+
+
+def read(text, *bodies):
+    """Each message as a row; None for one that does not decode."""
+    of = codec(text)
+    found = decoded(pa.array([1] * len(bodies), pa.int32()), pa.array(bodies, pa.binary()), of.sources, of.fields)
+    return [one and one["row"] for one in found.to_pylist()]
+
+
+def expected(message):
+    """A message as a row, by the official runtime alone."""
+
+    def value(field, found):
+        if field.enum_type:
+            return {v.number: v.name for v in field.enum_type.values}.get(found, str(found))
+        return expected(found) if field.message_type else found
+
+    row = {}
+    for field in message.DESCRIPTOR.fields:
+        found = getattr(message, field.name)
+        if field.message_type and field.message_type.GetOptions().map_entry:
+            row[field.name] = {key: value(field.message_type.fields_by_name["value"], found[key]) for key in found}
+        elif field.is_repeated:
+            row[field.name] = [value(field, one) for one in found]
+        elif field.has_presence and not message.HasField(field.name):
+            row[field.name] = None
+        else:
+            row[field.name] = value(field, found)
+    return row
+
+
+def like(found, wanted):
+    """A row with its lists of keys and values as dictionaries, where there are some; none of them has a key twice."""
+    if isinstance(wanted, dict) and isinstance(found, list):
+        assert len(dict(found)) == len(found)
+        found = dict(found)
+    if isinstance(wanted, dict):
+        return {name: like(value, wanted.get(name)) for name, value in found.items()}
+    return [like(*pair) for pair in zip(found, wanted, strict=True)] if isinstance(wanted, list) else found
+
+
+def same(row, parsed):
+    wanted = expected(parsed)
+    return like(row, wanted) == wanted
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_message_is_read_as_by_the_parser_of_protobuf(name):
+    text, body = GOOD[name]
+    parsed = message_class(text, "M").FromString(bytes.fromhex(body))
+    assert parsed.IsInitialized()
+    [row] = read(text, bytes.fromhex(body))
+    assert same(row, parsed), (row, parsed)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_message_that_is_none_is_no_row_and_its_fault_is_named(name):
+    text, body, reason = BAD[name]
+    body = bytes.fromhex(body)
+    assert read(text, body) == [None]
+    found = codec(text).explain(struct.pack(">bI", 0, 1) + b"\x00" + body)
+    assert re.match(reason, found), found
+
+
+def test_messages_beside_doubtful_and_bad_ones_are_read():
+    for text in (ORDER, OLD, REQUIRED):
+        made = message_class(text, "M")
+        bodies = [bytes.fromhex(body) for of, body, *_ in (*GOOD.values(), *BAD.values()) if of == text]
+        bad = {bytes.fromhex(body) for of, body, _ in BAD.values() if of == text}
+        rows = read(text, *bodies * 3)
+        for row, body in zip(rows, bodies * 3, strict=True):
+            assert (row is None) == (body in bad)
+            assert row is None or same(row, made.FromString(body))
+
+
+def test_a_good_message_needs_no_explanation():
+    made = message_class(ORDER, "M")(counts={"a": 1}, one={"i": 1}, z="ä", f=[1, 2])
+    assert codec(ORDER).explain(struct.pack(">bI", 0, 1) + b"\x00" + made.SerializeToString()) is None
+
+
+def test_a_value_that_does_not_fit_the_newest_version_is_explained():
+    texts = [f'syntax = "proto3"; message M {{ {field} }}' for field in ("int64 a = 1;", "int32 a = 1;")]
+    of = side("protobuf", [RegisteredSchema(i, text, "PROTOBUF") for i, text in enumerate(texts, 1)], "").codec
+    assert (
+        of.explain(struct.pack(">bI", 0, 1) + b"\x00\x08\x01") == "a: values of type long do not fit the column's int"
+    )
