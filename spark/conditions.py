@@ -12,13 +12,13 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 
-def none_of_many(faults: Sequence[Column]) -> Column | None:
-    """None of the conditions, which are never null; None without any.
+def none_of(faults: Sequence[Column]) -> Column:
+    """None of the conditions, which are never null.
 
     They are the elements of a list: Spark's optimizer compares the conditions of a conjunction with each other, which
     takes minutes where each of a thousand columns has one.
     """
-    return ~F.array_contains(F.array(*faults), F.lit(True)) if faults else None
+    return ~F.array_contains(F.array(*faults), F.lit(True))
 
 
 def some(conditions: Sequence[Column]) -> Column | None:

@@ -22,8 +22,9 @@ from lakehouse.avro_explain import explain
 from lakehouse.avro_resolution import schemas
 from lakehouse.avro_types import Type
 from spark.avro_unions import without_spare
+from spark.conditions import none_of
 from spark.decoded import PREFIX, record
-from spark.fitting import fit
+from spark.fitting import misfits
 
 FRAME_BYTES = 5
 
@@ -132,9 +133,9 @@ class AvroCodec(Codec):
 
     def finished(self, struct: Column) -> Column:
         found = without_spare(struct, self.reader)
-        whole, fits = found[END] == F.lit(ENDING), fit(found, columns(self.reader).struct)
+        whole, faults = found[END] == F.lit(ENDING), misfits(found, columns(self.reader).struct)
         row = F.struct(*(found[name].alias(name) for name in self.columns))
-        return F.struct(row.alias("row"), (whole if fits is None else whole & fits).alias("good"))
+        return F.struct(row.alias("row"), none_of([~F.coalesce(whole, F.lit(False)), *faults]).alias("good"))
 
     def explain(self, data: bytes) -> str | None:
         writer = self.writers.get(int.from_bytes(data[1:FRAME_BYTES], "big")) if len(data) >= FRAME_BYTES else None
@@ -210,16 +211,14 @@ def decode(records: DataFrame, how: Decoding) -> DataFrame:
     if how.several:
         filtered |= F.coalesce(how.value.other(data), F.lit(False))
         filtered |= how.value.framed(data) & _names_one_of(how.others, data)
-    faults = [(~rows.empty & fault, reason) for fault, reason in _value_faults(how, data)]
-    faults += rows.faults
+    others = list(rows.faults)
     if how.key:
-        faults.append((F.col("key").isNotNull() & ~_is_good("k"), "bad_key"))
-    faults += [(columns[name].isNull(), "bad_key") for name in how.key_columns]
+        others.append((F.col("key").isNotNull() & ~_is_good("k"), "bad_key"))
+    others += [(columns[name].isNull(), "bad_key") for name in how.key_columns]
+    reason = F.when(~filtered, F.coalesce(F.when(~rows.empty, _first(_value_faults(how, data))), _first(others)))
     # Whoever filters by the reason would otherwise make Spark decode once for each column that the reason depends on:
     # it filters before it computes columns, unless one of them is not deterministic.
-    always = F.monotonically_increasing_id() >= 0
-    faults = [(filtered, F.lit(None)), *((fault & always, reason) for fault, reason in faults)]
-    reason = reduce(lambda chain, fault: chain.when(*fault), faults, F)
+    reason = F.when(F.monotonically_increasing_id() >= 0, reason)
     result = _result(decoded, columns, how, filtered, rows.deleted, reason)
     if not how.quarantine:
         return result
@@ -336,6 +335,14 @@ def _row_types(decoded: DataFrame, how: Decoding) -> dict[str, DataType]:
     """The types of a row's fields by name."""
     row = decoded.schema["v"].dataType["row"].dataType
     return {field.name: field.dataType for field in (row["after"].dataType if how.mode == "debezium" else row)}
+
+
+def _first(faults: list[tuple[Column, str]]) -> Column:
+    """The reason of the first fault that there is; else null.
+
+    Spark's optimizer is slow with conjunctions of which one side looks at every column.
+    """
+    return reduce(lambda chain, fault: chain.when(*fault), faults, F) if faults else F.lit(None).cast("string")
 
 
 def _value_faults(how: Decoding, data: Column) -> list[tuple[Column, str]]:

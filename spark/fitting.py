@@ -10,19 +10,19 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from lakehouse.avro_resolution import LONG_DIGITS
-from spark.conditions import none_of_many
+from spark.conditions import some
 
 if TYPE_CHECKING:
     from pyiceberg.types import IcebergType
 
 
-def fit(column: Column, type_: IcebergType) -> Column | None:
-    """Whether every value in a column is one of its type; None where there is nothing to look at.
+def misfits(column: Column, type_: IcebergType) -> list[Column]:
+    """Conditions, never null, under which a column holds what is no value of its type.
 
     Longer decimals need no look: Spark refuses what they cannot hold. Shorter ones it cuts to 64 bits without a word,
     and text it takes as it comes, so that readers of the file would fail (Parquet, LogicalTypes: STRING is UTF-8).
     """
-    return none_of_many(list(_faults(column, type_)))
+    return list(_faults(column, type_))
 
 
 def _faults(column: Column, type_: IcebergType) -> Iterator[Column]:
@@ -46,7 +46,7 @@ def _faults(column: Column, type_: IcebergType) -> Iterator[Column]:
 
 def _each(items: Column, type_: IcebergType) -> Iterator[Column]:
     if _is_looked_at(type_):
-        yield F.coalesce(F.exists(items, lambda item: ~fit(item, type_)), F.lit(False))
+        yield F.coalesce(F.exists(items, lambda item: some(misfits(item, type_))), F.lit(False))
 
 
 def _is_looked_at(type_: IcebergType) -> bool:

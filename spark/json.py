@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from lakehouse.json_explain import DATE, MOMENT, explain
 from lakehouse.json_schema import Field
-from spark.conditions import some
+from spark.conditions import none_of, some
 from spark.decode import FRAME_BYTES, Codec
 from spark.json_values import converted
 
@@ -81,8 +81,7 @@ class JsonCodec(Codec):
         # A number beyond a double is infinite there, too, and written as if it were text.
         texts = [value[field.name] for field in self.fields if _has_text(field)]
         faults += [huge & text.isNotNull() & F.to_json(text).rlike('"-?Infinity"') for text in texts]
-        faulty = some(faults)
-        good = F.coalesce(whole, F.lit(False)) & ~(F.lit(False) if faulty is None else faulty)
+        good = none_of([~F.coalesce(whole, F.lit(False)), *faults])
         row = F.struct(*(converted(value[field.name], field).alias(field.name) for field in self.fields))
         return F.struct(row.alias("row"), good.alias("good"))
 
@@ -149,7 +148,7 @@ def _faults(value: Column, field: Field, within: Column) -> Iterator[Column]:
         case "struct":
             for part in field.fields:
                 yield from _faults(value[part.name], part, value)
-        case "list" | "map" if _is_checked(field):
+        case "list" | "map" if any(map(_is_checked, field.fields)):
             values = F.map_values(value) if field.kind == "map" else value
             yield value.isNotNull() & F.exists(values, lambda x: some(list(_faults(x, field.fields[0], value))))
 

@@ -159,13 +159,31 @@ EXAMPLES = {
         says="the column's comment",
         comment="the sum",
     ),
-    "`aliases`": Example(
+    "a logical type that is not valid, such as a `decimal` without precision, of more scale than precision, or of more "
+    "digits than its `fixed` has room for": Example(
         [
+            scalar(logical("bytes", "decimal"), "binary", b"5"),
+            scalar(logical("bytes", "decimal", precision=2, scale=3), "binary", b"5"),
+            scalar(logical("fixed", "decimal", name="F", size=1, precision=9), "binary", b"5"),
+            scalar(logical("long", "date"), "long", 5),
+        ],
+        says="the column of the type without it",
+    ),
+    "a record without fields": Example(
+        [avro({"type": "record", "name": "Empty", "fields": []}, "", refused="has no fields")], says="refused"
+    ),
+    "`aliases`, a name that changes by upper and lower case only": Example(
+        [
+            avro_versions(
+                [[{"name": "x", "type": "int"}], [{"name": "X", "type": "int"}]],
+                {"X": "int"},
+                [(0, {"x": 1}, {"X": 1}), (1, {"X": 2}, {"X": 2})],
+            ),
             avro_versions(
                 [[{"name": "x", "type": "int"}], [{"name": "y", "type": "int", "aliases": ["x"]}]],
                 {"y": "int"},
                 [(0, {"x": 1}, {"y": 1}), (1, {"y": 2}, {"y": 2})],
-            )
+            ),
         ],
         says="",
     ),

@@ -17,6 +17,10 @@ from model import HOSTILE, METADATA_NAMES, Case, Record, Type, Value, refusal_of
 
 from lakehouse.schema import RegisteredSchema
 
+NOT_VALID = (
+    "a logical type that is not valid, such as a `decimal` without precision, of more scale than precision, or of more "
+    "digits than its `fixed` has room for"
+)
 INT, LONG = (st.integers(-(2**bits), 2**bits - 1) for bits in (31, 63))
 NAMES = st.one_of(
     st.sampled_from([name for name in HOSTILE if name.isascii()]),
@@ -123,7 +127,13 @@ def decimals(draw, draft: Draft) -> Type:
 
     bits = 8 * size - 1
     values = st.one_of(st.integers(-most, most), st.integers(-(2**bits), 2**bits - 1)).map(value)
-    about = {"logicalType": "decimal", "precision": precision, "scale": scale}
+    about: dict[str, Any] = {"logicalType": "decimal", "precision": precision, "scale": scale}
+    if draw(st.integers(0, 4)) == 0:
+        about = draw(
+            st.sampled_from([{"logicalType": "decimal"}, about | {"scale": precision + 1}, about | {"scale": -1}])
+        )
+        schema = {"type": "bytes"} | about
+        return Type(NOT_VALID, schema, "binary", same(st.binary(max_size=5)))
     schema = {"type": "fixed", "name": draft.name(), "size": size} | about if fixed else {"type": "bytes"} | about
     refused = "38 digits" if precision > 38 else ""
     made = Type("`decimal` on `bytes` or `fixed`", schema, f"decimal({precision}, {scale})", values, (), refused)

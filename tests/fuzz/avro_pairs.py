@@ -55,6 +55,7 @@ class Step:
 
 
 KINDS = ["keep", "drop", "add", "rename", "case", "retype", "retype", "nullable", "enum", "union", "union", "decimal"]
+RENAMED = "`aliases`, a name that changes by upper and lower case only"
 DEFAULTS = {"int": 7, "long": -7, "string": "ä", "boolean": True, "double": 0.5}
 
 
@@ -90,7 +91,7 @@ def steps(draw, draft: Draft, name: str) -> Step:
         case "rename":
             renamed = {"name": draft.name() + "_renamed", "type": type_.schema, "aliases": [name]}
             values = type_.values
-            return Step(renamed["name"], type_.column, plain, renamed, values, values, (type_,), rows=("`aliases`",))
+            return Step(renamed["name"], type_.column, plain, renamed, values, values, (type_,), rows=(RENAMED,))
         case "case":
             other = plain | {"name": name.swapcase()}
             return Step(name.swapcase(), type_.column, plain, other, type_.values, type_.values, (type_,), False)

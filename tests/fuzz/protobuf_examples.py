@@ -109,6 +109,10 @@ EXAMPLES = {
         ],
         says="null where absent",
     ),
+    "`required` (proto2)": Example(
+        [protobuf("required int32 x = 1;", {"x": "int"}, [({"x": 0}, {"x": 0})], [b""], syntax="proto2")],
+        says="the column of its type",
+    ),
     "`google.protobuf.Timestamp`": Example(
         [
             protobuf(
@@ -210,7 +214,7 @@ EXAMPLES = {
         ],
         says="",
     ),
-    "message in itself, groups, message without fields": Example(
+    "message in itself, groups, message without fields, `edition`": Example(
         [
             protobuf("R x = 1;", {}, refused="contains itself"),
             protobuf("optional group G = 1 { optional int32 y = 1; }", {}, refused="is a group", syntax="proto2"),

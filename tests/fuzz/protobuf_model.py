@@ -211,6 +211,8 @@ def messages(draw, draft: Draft, depth: int, name: str, count: st.SearchStrategy
                 label = draw(st.sampled_from(["optional ", "required "])) if draft.proto2 else ""
                 lines.append(label + declared)
                 values[field_name] = sent if label == "required " else st.one_of(st.none(), sent)
+                if label == "required ":
+                    type_ = Type("`required` (proto2)", "", type_.column, type_.values, (type_,))
         parts.append(type_)
     if choice:
         lines.append(f"oneof choice_of_{name} {{ {' '.join(choice)} }}")

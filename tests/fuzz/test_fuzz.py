@@ -71,9 +71,15 @@ def test_every_value_arrives_as_it_was_sent_or_is_refused(suite, decoder):
 
 
 NOT_GENERATED = {
-    "Avro": {"a record that contains itself", "`null` alone", "a named type of another subject", "`doc`"},
+    "Avro": {
+        "a record that contains itself",
+        "`null` alone",
+        "a named type of another subject",
+        "`doc`",
+        "a record without fields",
+    },
     "JSON Schema": {"`default`", "not registered (`value_format: json`)"},
-    "Protobuf": {"imports", "message in itself, groups, message without fields", "unknown fields"},
+    "Protobuf": {"imports", "message in itself, groups, message without fields, `edition`", "unknown fields"},
     "plain": {"`string`", "`int`, `long`", "`bytes`"},
 }
 """Rows of docs/types.md that say nothing about a value of a registered type; test_types_doc has an example of each."""
