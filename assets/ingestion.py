@@ -325,15 +325,17 @@ class _Run:
     def decodable(self, batch: Batch) -> bool:
         """Whether decoding the records of a batch comes to an end.
 
-        Raises: PySparkException when they cannot be read, decoded or not.
+        Raises: PySparkException when they cannot be read, decoded or not; UnclearState when one record cannot.
         """
+        from assets.poison import unreadable
         from spark.decode import decode, is_decodable
-        from spark.records import read_range
+        from spark.records import is_readable, read_range
 
         records = read_range(self.spark, self.kafka_options, batch)
         if is_decodable(decode(records, replace(self.formats.decoding(), metadata={}))):
             return True
-        records.count()
+        if not is_readable(records) and batch.offsets == 1:
+            raise unreadable(self.topic, batch)
         return False
 
     def _decoded(self, headers: bool = False) -> DataFrame:

@@ -1,10 +1,12 @@
-"""A record that ends the work that decodes it, found by halving."""
+"""A record that ends the work that reads or decodes it, found by halving."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from lakehouse.batch import Batch, split
+from lakehouse.errors import UnclearState
+from lakehouse.topic import Topic
 
 
 def before_poison(decodable: Callable[[Batch], bool], batch: Batch) -> tuple[Batch, bool]:
@@ -22,3 +24,20 @@ def before_poison(decodable: Callable[[Batch], bool], batch: Batch) -> tuple[Bat
         batch = half
     # Once more: what failed for another reason must not be taken for a record's fault.
     return batch, not decodable(batch)
+
+
+def unreadable(topic: Topic, batch: Batch) -> UnclearState:
+    """Return the error for a record that Spark cannot even read.
+
+    Args:
+        topic: The entry in lakehouse.yaml.
+        batch: The one record.
+    """
+    [(partition, offset)] = [(p, batch.start[p]) for p, end in batch.end.items() if end > batch.start[p]]
+    position = ",".join(f"{p}:{end}" for p, end in sorted(batch.end.items()))
+    return UnclearState(
+        f"Spark cannot read the record of '{topic.name}' in partition {partition} at offset {offset}: its timestamp is "
+        f"beyond the year 294,246, as when a producer sends nanoseconds in place of milliseconds. Nothing from there "
+        f"on was published. Leave it out with `lakehouse resume {topic.name} --at {position} --reason …`, and correct "
+        f"the producer"
+    )

@@ -66,8 +66,12 @@ def _nesting(type_: IcebergType) -> int:
 def distinct(fields: Sequence[NestedField]) -> None:
     """Spark, Glue and Snowflake do not tell upper from lower case; the project's own columns have names too.
 
-    Raises: SchemaError when two fields have one name.
+    Raises: SchemaError when two fields have one name, or one has none.
     """
+    if any(not field.name for field in fields):
+        after = [field.name for field in fields if field.name][:1]
+        beside = f" beside '{after[0]}'" if after else ""
+        raise SchemaError(f"A field{beside} has an empty name, which Iceberg does not take. Rename it in the schema")
     folded: dict[str, str] = {}
     for field in fields:
         other = folded.setdefault(field.name.lower(), field.name)

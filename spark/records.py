@@ -58,6 +58,23 @@ def read_range(spark: SparkSession, kafka: Mapping[str, str], batch: Batch, *, h
     return records.coalesce(tasks) if 0 < tasks < len(batch.end) else records
 
 
+def is_readable(records: DataFrame) -> bool:
+    """Return whether Spark's Kafka source can read records; it cannot where it has no value for a timestamp.
+
+    Raises:
+        PySparkException: They cannot be read for another reason.
+    """
+    from pyspark.errors import PySparkException
+
+    try:
+        records.agg(F.max("timestamp")).collect()
+    except PySparkException as error:
+        if "ArithmeticException" in str(error):
+            return False
+        raise
+    return True
+
+
 def _group(spark: SparkSession, kafka: Mapping[str, str], topic_id: str) -> str:
     """The name by which Spark's executors keep consumers for the next batch, and records that those fetched ahead.
 

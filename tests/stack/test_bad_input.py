@@ -4,14 +4,15 @@ import json
 
 import dagster as dg
 import pytest
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 from support import TRADES, Stream, admin, consume, framed, registry, trade
 
 from assets import codecs
 from assets.iceberg import table_asset
 from assets.mirror import mirror
+from assets.position import resume
 from lakehouse.config import PROJECT, load
-from lakehouse.errors import DoesNotFit
+from lakehouse.errors import BadRecords, DoesNotFit, UnclearState
 from resources.build import build_resources
 from spark.decode import AvroCodec
 
@@ -153,3 +154,43 @@ def test_a_letter_topic_that_takes_nothing_fails_a_check_and_no_run(resources):
     checks = {check.check_name: check.passed for check in done.get_asset_check_evaluations()}
     assert checks == {"conservation": True, "key_not_null": True, "dead_letter_topic": False}
     assert len(stream.dead_letters()) == 1
+
+
+def test_a_record_that_cannot_be_read_stops_with_the_way_around_it(resources):
+    stream = Stream(resources, partitions=2)
+    entry = ConfigEntry("message.timestamp.after.max.ms", str(2**63 - 1), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource("TOPIC", stream.name, incremental_configs=[entry])
+    [altered] = admin().incremental_alter_configs([resource]).values()
+    altered.result(20)
+    value = framed(stream.schema(), TRADES, trade(1))
+    nanoseconds = {"timestamp": 1_790_000_000_000_000_000}
+    stream.produce(
+        [{"value": value, "partition": p} | more for p, more in ((0, {}), (1, {}), (1, nanoseconds), (1, {}))]
+    )
+
+    with pytest.raises(UnclearState, match=f"partition 1 at offset 1.*resume {stream.name} --at 0:1,1:2 "):
+        stream.ingest()
+    assert len(stream.rows()) == 2
+    resume(stream.systems, stream.namespace, stream.topic, "0:1,1:2", "nanoseconds")
+    stream.ingest()
+
+    assert [(row["kafka_partition"], row["kafka_offset"]) for row in stream.rows()] == [(0, 0), (1, 0), (1, 2)]
+
+
+@pytest.mark.parametrize("sensitive", [[], ["userid"]])
+def test_what_does_not_decode_is_named_by_field_rule_and_byte(resources, sensitive):
+    stream = Stream(resources, partitions=1, settings={"errors": "suspend", "sensitive": sensitive})
+    value = framed(stream.schema(), TRADES, trade(1))
+    cut = value[: value.index(b"User_")]
+    stream.produce([{"key": b"User_7", "value": cut}])
+
+    with pytest.raises(BadRecords) as raised:
+        stream.ingest()
+    logged = Stream(resources, partitions=1, settings={"sensitive": sensitive})
+    logged.produce([{"key": b"User_7", "value": framed(logged.schema(), TRADES, trade(1))[: len(cut)]}])
+    logged.ingest()
+
+    [letter] = logged.dead_letters()
+    for text in (str(raised.value), letter["error_message"]):
+        assert "userid" in text and f"byte {len(cut) - 1}" in text
+    assert ("(key 'User_7')" in str(raised.value)) is not bool(sensitive)

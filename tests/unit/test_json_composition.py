@@ -238,3 +238,11 @@ def test_properties_that_a_newer_version_no_longer_names_are_not_dropped(older):
 def test_a_keyword_of_the_wrong_type_is_named(schema):
     with pytest.raises(SchemaError, match="is not valid"):
         columns(schema)
+
+
+@pytest.mark.parametrize("names", [("",), ("a", "")])
+def test_an_empty_name_is_refused(names):
+    within = {"type": "object", "properties": dict.fromkeys(names, {"type": "string"})}
+    for schema in (within, {"type": "object", "properties": {"x": within}}):
+        with pytest.raises(SchemaError, match="empty name"):
+            shape([RegisteredSchema(1, json.dumps(schema), "JSON")])
