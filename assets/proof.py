@@ -70,7 +70,7 @@ def prove(namespace: str, topic: Topic, systems: Systems, *, whole_log: bool = F
     set_aside = held(letters, ranges) if letters is not None else {}
     append = topic.mode == "append"
     replayed = any(entry.kind == "replay" for entry in entries)
-    either = held(together([frame, letters]), ranges) if append and replayed else None
+    either = held(together([frame, letters]), ranges) if not topic.replaces and replayed else None
     found += ledger.held_findings(entries, rows, set_aside, either, append=not topic.replaces)
     topics = len({r.topic for r in own}) if ledger.shared(own) else 1
     for what, frame_, counted in (("rows", frame, rows), ("dead letters", letters, set_aside)):

@@ -73,8 +73,8 @@ class Documents:
     def alternatives(self, part: Part) -> Iterator[list[Part]]:
         """Yield the parts of each schema that applies to some values only: branches, conditions, dependent schemas."""
         for choice in CHOICES:
-            if len(branches := _branches(part.keywords, choice)) > 1:
-                yield from (self.parts(branch, part) for branch in branches)
+            if len(alternatives := branches(part.keywords, choice)) > 1:
+                yield from (self.parts(branch, part) for branch in alternatives)
         yield from (self.parts(part.keywords[name], part) for name in CONDITIONS if name in part.keywords)
         for name in DEPENDENT:
             for schema in part.keywords.get(name, {}).values():
@@ -117,9 +117,9 @@ class Documents:
             for schemas in own.get("allOf", ()):
                 self._collect(schemas, within, found)
             for choice in CHOICES:
-                if len(branches := _branches(own, choice)) == 1:
+                if len(alternatives := branches(own, choice)) == 1:
                     only = Part({}, within.document, within.opened, is_choice=True)
-                    self._collect(branches[0], only, found)
+                    self._collect(alternatives[0], only, found)
 
     def _references_stand_alone(self, document: Any) -> bool:
         for each in (document, self._whole):
@@ -193,8 +193,8 @@ def types(keywords: Mapping[str, Any], otherwise: str) -> set[str]:
     return {stated} if isinstance(stated, str) else set(stated)
 
 
-def _branches(keywords: Mapping[str, Any], choice: str) -> list[Any]:
-    """The branches of a `oneOf` or `anyOf`, without null."""
+def branches(keywords: Mapping[str, Any], choice: str) -> list[Any]:
+    """Return the branches of a `oneOf` or `anyOf`, without null."""
     branches = keywords.get(choice)
     return [one for one in branches if one != {"type": "null"}] if isinstance(branches, list) else []
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from lakehouse.budget import MAX_JSON_NESTING, Budget, nesting, require_fields, require_json, require_nesting
 from lakehouse.columns import distinct
 from lakehouse.errors import SchemaError
-from lakehouse.json_parts import CHOICES, Documents, Part, types
+from lakehouse.json_parts import CHOICES, Documents, Part, branches, types
 from lakehouse.schema import RegisteredSchema, Shape
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def _type_of(parts: list[Part]) -> str | None:
     if not stated:
         if _says(parts, "properties"):
             return "object"
-        return "many" if any(isinstance(part.keywords.get(c), list) for part in parts for c in CHOICES) else None
+        return "many" if any(len(branches(part.keywords, c)) > 1 for part in parts for c in CHOICES) else None
     numbers = [each | {"integer"} if "number" in each else each for each in stated]
     common = set.intersection(*numbers)
     if all("number" in each for each in stated):

@@ -246,3 +246,9 @@ def test_an_empty_name_is_refused(names):
     for schema in (within, {"type": "object", "properties": {"x": within}}):
         with pytest.raises(SchemaError, match="empty name"):
             shape([RegisteredSchema(1, json.dumps(schema), "JSON")])
+
+
+def test_an_enumeration_of_text_that_may_be_null_is_text():
+    choice = {"oneOf": [{"enum": ["A", "B"]}, {"type": "null"}]}
+    schema = {"type": "object", "properties": {"a": choice, "b": {"anyOf": [{"const": "x"}]}}}
+    assert [field.kind for field in reader([RegisteredSchema(1, json.dumps(schema), "JSON")])] == ["string", "string"]
