@@ -286,7 +286,7 @@ def side(
     Parameters: `read_by` are the versions that say what the columns are, where not all of them do.
     Raises: SchemaError when the newest cannot become columns.
     """
-    from spark.decode import AvroCodec
+    from spark.avro import AvroCodec
 
     read_by = tuple(read_by or versions)
     if format_ == "protobuf":

@@ -14,7 +14,7 @@ from assets.position import resume
 from lakehouse.config import PROJECT, load
 from lakehouse.errors import BadRecords, DoesNotFit, UnclearState
 from resources.build import build_resources
-from spark.decode import AvroCodec
+from spark.avro import AvroCodec
 
 
 def changed(schema, **types):

@@ -1,0 +1,82 @@
+"""Avro messages → rows, with Spark's own parser."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
+
+from lakehouse.avro_columns import columns
+from lakehouse.avro_explain import explain
+from lakehouse.avro_resolution import schemas
+from lakehouse.avro_types import Type
+from spark.avro_unions import without_spare
+from spark.conditions import none_of
+from spark.decode import FRAME_BYTES, Codec
+from spark.fitting import misfits
+
+ENDING = secrets.token_bytes(8)
+"""Bytes that nobody can have put where a record ends: every process has others."""
+
+END = f"end_{secrets.token_hex(8)}"
+"""The field that takes them, by a name that no schema can have."""
+
+
+@dataclass(frozen=True)
+class AvroCodec(Codec):
+    """Avro records in the Confluent wire format.
+
+    Known bytes are appended to each body, and to each schema a field that takes them: a record that ends elsewhere than
+    its bytes do, where Avro would not mind, does not find them.
+
+    Parameters: `writers` are the types that records were written with, by registry id; `reader` is the type that all of
+    them are read as (lakehouse.avro_resolution).
+    """
+
+    writers: Mapping[int, Type]
+    reader: Type
+
+    @property
+    def columns(self) -> list[str]:
+        return [field.name for field in self.reader.fields]
+
+    def decode(self, data: Column) -> Column:
+        body = F.concat(F.substring(data, F.lit(FRAME_BYTES + 1), F.octet_length(data)), F.lit(ENDING))
+
+        def read(id_: int) -> Column:
+            found = schemas(self.writers[id_], self.reader, END, len(ENDING))
+            bytes_ = body if found else F.lit(None).cast("binary")
+            written, wanted = found or schemas(self.reader, self.reader, END, len(ENDING))
+            # Spark 2 wrote another calendar before 1582, so Spark asks which one this is: Avro's, the proleptic
+            # Gregorian.
+            options = {"mode": "PERMISSIVE", "avroSchema": wanted, "datetimeRebaseMode": "CORRECTED"}
+            return from_avro(bytes_, written, options)
+
+        return self._by_writer(data, read)
+
+    def finished(self, struct: Column) -> Column:
+        found = without_spare(struct, self.reader)
+        whole, faults = found[END] == F.lit(ENDING), misfits(found, columns(self.reader).struct)
+        row = F.struct(*(found[name].alias(name) for name in self.columns))
+        return F.struct(row.alias("row"), none_of([~F.coalesce(whole, F.lit(False)), *faults]).alias("good"))
+
+    def explain(self, data: bytes) -> str | None:
+        writer = self.writers.get(int.from_bytes(data[1:FRAME_BYTES], "big")) if len(data) >= FRAME_BYTES else None
+        return None if writer is None or data[:1] != b"\x00" else explain(data, FRAME_BYTES, writer, self.reader)
+
+    def schema_id(self, data: Column) -> Column:
+        return self._by_writer(data, F.lit)
+
+    def framed(self, data: Column) -> Column:
+        # A record of no fields, as a version of the schema may have been, has no bytes.
+        return (F.octet_length(data) >= FRAME_BYTES) & (F.substring(data, 1, 1) == F.lit(b"\x00"))
+
+    def _by_writer(self, data: Column, then) -> Column:
+        frame = F.substring(data, 1, FRAME_BYTES)
+        branches = [(frame == F.lit(b"\x00" + id_.to_bytes(4, "big")), then(id_)) for id_ in sorted(self.writers)]
+        return reduce(lambda chain, branch: chain.when(*branch), branches, F)
