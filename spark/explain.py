@@ -12,11 +12,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse import naming
-from spark.decode import REASONS, Codec, Decoding
+from spark.decode import FRAME_BYTES, REASONS, Codec, Decoding
 from spark.decoded import record
 
 OF_VALUE, OF_KEY = ("undecodable", "unfit_schema"), "bad_key"
 """Reasons that a codec can explain."""
+
+OF_SCHEMA = ("unknown_schema", "other_type", "schema_limit")
+"""Reasons for which the schema id that the value names is at fault."""
 
 SHOWN = 64
 """Bytes of a message key in an error."""
@@ -27,7 +30,7 @@ def message(how: Decoding) -> Column:
     sentences = F.create_map(*[F.lit(part) for item in REASONS.items() for part in item])
     read_again = F.arrow_udf(_explainer(how), "string")
     reason = record("reason")
-    detail = F.when(reason.isin(*OF_VALUE, OF_KEY), read_again(reason, record("key"), record("value")))
+    detail = F.when(reason.isin(*OF_VALUE, OF_KEY, *OF_SCHEMA), read_again(reason, record("key"), record("value")))
     return F.concat(sentences[reason], F.coalesce(F.concat(F.lit(": "), F.coalesce(detail, _missing(how))), F.lit("")))
 
 
@@ -82,6 +85,8 @@ def _explained(
     value_codec: Codec, key_codec: Codec | None, reason: str | None, key: bytes | None, value: bytes | None
 ) -> str | None:
     try:
+        if reason in OF_SCHEMA and value is not None:
+            return f"schema id {int.from_bytes(value[1:FRAME_BYTES], 'big')}"
         if reason in OF_VALUE and value is not None:
             return value_codec.explain(value)
         if reason == OF_KEY and key is not None and key_codec:
