@@ -137,6 +137,9 @@ def _faults(value: Column, field: Field, within: Column) -> Iterator[Column]:
     """
     if field.required:
         yield within.isNotNull() & value.isNull()
+        if field.kind == "text":
+            # JSON's null, which is a value of a variant.
+            yield within.isNotNull() & F.coalesce(F.is_variant_null(value), F.lit(False))
     match field.kind:
         case "date":
             yield value.isNotNull() & ~(value.rlike(DATE) & value.try_cast("date").isNotNull())
