@@ -111,12 +111,12 @@ class Config(Model):
         """A routed topic; or, where its table is or may become another topic's, why there is none."""
         if isinstance(found, ConfigError):
             return found
-        said = taken.fault(found)
+        fault = taken.fault(found)
         # A topic of this name may be found before the one that continues in its table.
         if naming.family(found.table)[1] > 1 and any(r.on_incompatible == "new_table" for r in self.routes.values()):
-            said = f"table '{found.table}' may be where another one continues (on_incompatible: new_table)"
-            said += ". Give the topic an entry with a 'table'"
-        return ConfigError(f"Route '{route.name}': topic '{found.name}': {said}") if said else found
+            fault = f"table '{found.table}' may be where another one continues (on_incompatible: new_table)"
+            fault += ". Give the topic an entry with a 'table'"
+        return ConfigError(f"Route '{route.name}': topic '{found.name}': {fault}") if fault else found
 
     def text(self, file: str) -> str:
         """The content of a file that the configuration names, such as a schema."""

@@ -29,7 +29,7 @@ class _Number(str):
 
 
 class _Object(dict[str, Any]):
-    """An object. Of a member that stands twice, it has the last."""
+    """An object. If a member is repeated, the last one counts."""
 
     def __init__(self, members: list[tuple[str, Any]]):
         super().__init__(members)
@@ -127,7 +127,7 @@ def _any(value: Any, path: str) -> Iterator[str]:
     if isinstance(value, _Number) and math.isinf(float(value)):
         yield f"{path}: a number is beyond a double"
     if isinstance(value, _Object) and value.is_ambiguous:
-        yield f"{path}: a member of an object stands twice"
+        yield f"{path}: an object repeats a member"
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     for item in items:
         yield from _any(item, path)

@@ -52,7 +52,7 @@ REASONS = {
     '{"id": 1, "list": [{"x": 1}, {"x": true}]}': "list[1].x: a number is expected, and it is true or false",
     '{"id": 1, "map": {"secret": 1, "b": "secret"}}': "map.value: a number is expected, and it is text",
     '{"id": 1, "any": [{"a": 1e400}]}': "any: a number is beyond a double",
-    '{"id": 1, "any": [{"secret": 1, "secret": 2}]}': "any: a member of an object stands twice",
+    '{"id": 1, "any": [{"secret": 1, "secret": 2}]}': "any: an object repeats a member",
     '{"id": 1, "any": "ä\\ud800"}': "half of a surrogate pair is escaped alone, at byte 25 of the value",
     '{"id": 1, "x": "\\\\\\udc00"}': "half of a surrogate pair is escaped alone, at byte 23 of the value",
 }
