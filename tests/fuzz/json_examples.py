@@ -177,6 +177,10 @@ EXAMPLES = {
             json_schema(INTEGER, "long", [("1", 1)], ["null", '1, "x": null'], more={"required": ["x"]}),
             json_objects({"properties": {"x": INTEGER}, "required": ["x"]}, {"x": "long"}, [], ["{}"]),
             json_schema({"type": ["null", "integer"]}, "long", [("null", None)], more={"required": ["x"]}),
+            json_schema({"type": ["string", "integer"]}, "string", [], ["null"], more={"required": ["x"]}),
+            json_schema(
+                {"type": "array", "items": INTEGER}, ("list", "long"), [("[1]", [1])], more={"required": ["x"]}
+            ),
         ],
         says="",
     ),
