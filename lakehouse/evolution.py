@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from lakehouse import naming
+from lakehouse import json_text, naming
 from lakehouse.errors import DoesNotFit
 from lakehouse.schema import BRANCH, Shape
 
@@ -39,6 +39,7 @@ Rule = Literal[
     "CASE_COLLISION",
     "NAME_REUSED",
     "BRANCH_CHANGED",
+    "ENCODING_CHANGED",
 ]
 """Named as in Confluent's checks of schemas for Iceberg tables, where those have a name (its schema-registry)."""
 
@@ -51,6 +52,7 @@ REFUSED: Mapping[Rule, str] = {
     "CASE_COLLISION": "Spark, Glue and Snowflake do not tell upper from lower case; rename it by an alias",
     "NAME_REUSED": "a field was renamed and another took its name; ingest with the rename first, then add the other",
     "BRANCH_CHANGED": "a member of a union holds the branch in its comment for good; register deleted versions again",
+    "ENCODING_CHANGED": "a column holds text or JSON text for good, as its comment says: `\"a\"` would be `a` in some rows",
 }
 """Rules by which a table cannot follow, and why."""
 
@@ -184,7 +186,17 @@ def _field(old: NestedField, new: NestedField, at: Path, path: Path, former: Map
     if new.doc and new.doc != old.doc:
         ddl = f"ALTER COLUMN {_sql(*path)}{_comment(new.doc)}"
         yield Change("COMMENT_CHANGED", path, at, ddl=ddl, doc=new.doc)
+    yield from _encoding(old, new, path)
     yield from _type(old.field_type, new.field_type, at, path, former)
+
+
+def _encoding(old: NestedField, new: NestedField, path: Path) -> Iterator[Change]:
+    """A column of one type that holds text before and JSON text after, or the reverse."""
+    before, after = json_text.marked(old.doc), json_text.marked(new.doc)
+    if before != after and not _unlike(old.field_type, new.field_type):
+        inner = tuple(filter(None, (after or before or "").split(".")))
+        detail = "JSON text to text" if after is None else "text to JSON text"
+        yield Change("ENCODING_CHANGED", (*path, *inner), (), detail)
 
 
 def _type(old: IcebergType, new: IcebergType, at: Path, path: Path, former: Mapping[str, Path]) -> Iterator[Change]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from lakehouse import json_text
 from lakehouse.budget import MAX_JSON_NESTING, Budget, nesting, require_fields, require_json, require_nesting
 from lakehouse.columns import distinct
 from lakehouse.errors import SchemaError
@@ -91,7 +92,7 @@ def _merged(newer: tuple[Field, ...], older: tuple[Field, ...], within: str = ""
 def _struct(fields: Sequence[Field]) -> StructType:
     from pyiceberg.types import NestedField, StructType
 
-    made = [NestedField(1, f.name, _type(f), required=False, doc=f.comment) for f in fields]
+    made = [NestedField(1, f.name, _type(f), required=False, doc=json_text.comment(f, f.comment)) for f in fields]
     distinct(made)
     return StructType(*made)
 

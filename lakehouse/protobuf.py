@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
+from lakehouse import json_text
 from lakehouse.budget import Budget, require_characters, require_fields
 from lakehouse.columns import distinct
 from lakehouse.errors import SchemaError
@@ -69,7 +70,10 @@ def shape(schemas: Sequence[RegisteredSchema], record: str = "") -> Shape:
     def struct(fields: Sequence[Field], path: str) -> StructType:
         from pyiceberg.types import NestedField, StructType
 
-        made = [NestedField(1, f.name, type_(f, f"{path}{f.name}"), required=False) for f in fields]
+        made = [
+            NestedField(1, f.name, type_(f, f"{path}{f.name}"), required=False, doc=json_text.comment(f))
+            for f in fields
+        ]
         if not made:
             raise SchemaError(f"Protobuf message at '{path.rstrip('.') or 'the top'}' has no fields, so no columns")
         distinct(made)

@@ -66,7 +66,7 @@ def _of_message(message: Any, written: tuple[Field, ...], wanted: tuple[Field, .
     found = partners(wanted, written)
     for column in wanted:
         own = found.get(column.name)
-        if own is None:
+        if own is None or _holds_nothing(message, own.name):
             continue
         here = f"{path}{own.name}"
         if not fits(own, column):
@@ -82,8 +82,15 @@ def _of_message(message: Any, written: tuple[Field, ...], wanted: tuple[Field, .
             for key_or_element, other in zip(own.fields, column.fields, strict=True):
                 if not fits(key_or_element, other):
                     yield f"{here}: values of type {key_or_element.kind} do not fit the column's {other.kind}"
-        elif own.kind not in ("struct", "timestamp", "json") or message.HasField(own.name):
+        else:
             yield from _of_value(getattr(message, own.name), own, column, here)
+
+
+def _holds_nothing(message: Any, name: str) -> bool:
+    field = message.DESCRIPTOR.fields_by_name[name]
+    if field.is_repeated:
+        return not getattr(message, name)
+    return field.has_presence and not message.HasField(name)
 
 
 def _of_value(value: Any, own: Field, column: Field, path: str) -> Iterator[str]:

@@ -19,7 +19,7 @@ from lakehouse.protobuf_explain import FIRST_SECOND, LAST_SECOND, explain
 from lakehouse.protobuf_versions import fits, partners
 from lakehouse.schema import RegisteredSchema
 from spark.decode import FRAME_BYTES, Codec
-from spark.protobuf_wire import NONE, doubts, message_class, plain
+from spark.protobuf_wire import NONE, doubts, intact, message_class, plain
 
 if TYPE_CHECKING:
     from ptars._lib import MessageHandler
@@ -126,7 +126,9 @@ def decoded(ids: pa.Array, bodies: pa.Array, sources: Mapping[int, Source], want
     usable = bodies.is_valid()
     for id_ in pc.unique(ids.filter(usable)).to_pylist():
         rows = pc.indices_nonzero(pc.fill_null(pc.and_(pc.equal(ids, id_), usable), False))
-        found += _decode(rows.cast(pa.int64()), bodies.take(rows), sources[id_], wanted)
+        descriptors, message, _ = sources[id_]
+        rows = rows.cast(pa.int64()).filter(intact(bodies.take(rows), descriptors, message))
+        found += _decode(rows, bodies.take(rows), sources[id_], wanted) if len(rows) else []
     if not found:
         return pa.nulls(len(bodies), pa.struct([("row", _struct_type(wanted)), ("good", pa.bool_())]))
     order = pa.concat_arrays([rows for rows, _ in found])
@@ -257,6 +259,8 @@ def _converted(array: pa.Array, written: Field, wanted: Field) -> pa.Array:
     Raises: ValueError (or ArrowInvalid, which is one) when that cannot be.
     """
     if not fits(written, wanted):
+        if _holds_nothing(array):
+            return pa.nulls(len(array), _arrow_type(wanted))
         raise ValueError(f"{written.kind} is no {wanted.kind}")
     match wanted.kind:
         case "struct":
@@ -281,6 +285,13 @@ def _converted(array: pa.Array, written: Field, wanted: Field) -> pa.Array:
         case "json":
             return pa.array([_json(wanted.message, value) for value in array.to_pylist()], pa.string())
     return array.cast(_arrow_type(wanted))
+
+
+def _holds_nothing(array: pa.Array) -> bool:
+    """Whether fields are absent, lists and maps empty."""
+    if pa.types.is_list(array.type) or pa.types.is_map(array.type):
+        return len(array.flatten() if pa.types.is_list(array.type) else array.keys) == 0
+    return array.null_count == len(array)
 
 
 def _timestamps(array: pa.Array) -> pa.Array:

@@ -2,7 +2,8 @@
 
 The format lets a writer send what no reader may keep: a map's key twice or two members of a oneof, of which the last
 one counts; a number that a closed enum does not have, which counts as absent; and a message without a required field,
-which is no message (Protocol Buffers, Encoding; proto2 language guide).
+which is no message (Protocol Buffers, Encoding; proto2 language guide). Packed numbers of a fixed size that the last one
+cuts short are no message either, of which ptars leaves the last one out.
 """
 
 from __future__ import annotations
@@ -15,17 +16,34 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.protobuf import Field
+from lakehouse.protobuf_explain import FIXED
 
 if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor
     from google.protobuf.message import Message
 
 NONE = pa.array([], pa.int64())
+FIXED_SIZES = {type_ for types in FIXED.values() for type_ in types}
 
 
 def doubts(structs: pa.StructArray, fields: tuple[Field, ...]) -> pa.Array:
     """Return the rows in which ptars may have read something otherwise, in order."""
     found = [rows for rows in _of_struct(structs, fields) if len(rows)]
     return pc.unique(pa.concat_arrays(found)).sort() if found else NONE
+
+
+def intact(bodies: pa.Array, descriptors: bytes, message: str) -> pa.Array:
+    """Return whether each message can be given to ptars, which would leave a packed number out that is cut short.
+
+    Args:
+        bodies: The messages.
+        descriptors: The files that define the message, as a serialized set.
+        message: Its full name.
+    """
+    kind = message_class(descriptors, message)
+    if not _has_packed_numbers(kind.DESCRIPTOR, set()):
+        return pa.repeat(True, len(bodies))
+    return pa.array([_parsed(kind, body) is not None for body in bodies.to_pylist()], pa.bool_())
 
 
 def plain(bodies: pa.Array, descriptors: bytes, message: str) -> pa.Array:
@@ -54,18 +72,36 @@ def message_class(descriptors: bytes, message: str) -> type[Message]:
     return GetMessageClass(pool.FindMessageTypeByName(message))
 
 
-def _plain(kind: type[Message], body: bytes) -> bytes | None:
+def _parsed(kind: type[Message], body: bytes) -> Message | None:
     from google.protobuf.message import DecodeError
 
     try:
-        parsed = kind.FromString(body)
+        return kind.FromString(body)
     except DecodeError:
         return None
-    if not parsed.IsInitialized():
+
+
+def _plain(kind: type[Message], body: bytes) -> bytes | None:
+    parsed = _parsed(kind, body)
+    if parsed is None or not parsed.IsInitialized():
         return None
     # Where numbers that an enum does not have are kept.
     parsed.DiscardUnknownFields()
     return parsed.SerializeToString()
+
+
+def _has_packed_numbers(descriptor: Descriptor, seen: set[str]) -> bool:
+    """Whether a message, or one in it, has lists of numbers that have a fixed size."""
+    seen.add(descriptor.full_name)
+    return any(
+        (field.is_repeated and field.type in FIXED_SIZES)
+        or (
+            field.message_type is not None
+            and field.message_type.full_name not in seen
+            and _has_packed_numbers(field.message_type, seen)
+        )
+        for field in descriptor.fields
+    )
 
 
 def _of_struct(array: pa.StructArray, fields: tuple[Field, ...]) -> Iterator[pa.Array]:

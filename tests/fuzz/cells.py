@@ -148,12 +148,12 @@ def _json_differences(expected: Any, found: Any, at: str) -> list[str]:
 
 
 def _numeric(value: Any) -> Any:
-    """A JSON value whose numbers are floats: `1.0` and `1` are one."""
+    """A JSON value whose numbers are floats: `1.0` and `1` are one, and so are `-0.0` and `0`."""
     match value:
         case bool():
             return value
-        case int():
-            return float(value)
+        case int() | float():
+            return float(value) or 0.0
         case list():
             return [_numeric(item) for item in value]
         case dict():

@@ -24,7 +24,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from lakehouse import avro, evolution
+from lakehouse import avro, evolution, json_schema, protobuf
 from lakehouse.errors import SchemaError
 from lakehouse.schema import RegisteredSchema, Shape
 from resources.catalog import Catalog
@@ -273,3 +273,59 @@ def test_a_refused_change_changes_nothing_of_the_rest(tmp_path):
     assert catalog.load("ns", "t").metadata == before.metadata
     after = catalog.ensure_table("ns", "t", Schema(*struct(c=INT, b=INT).fields), {"c": ("a",)})
     assert after.schema().column_names == ["c", "b"]
+
+
+STRING, ANY, WHOLE = {"type": "string"}, {"type": ["string", "integer"]}, {"type": "integer"}
+
+
+def a_list(items):
+    return {"type": "array", "items": items}
+
+
+def a_map(values):
+    return {"type": "object", "additionalProperties": values}
+
+
+def an_object(property_):
+    return {"type": "object", "properties": {"y": property_}}
+
+
+ENCODINGS = {
+    "text to any value": (STRING, ANY, [("ENCODING_CHANGED", "x")]),
+    "any value to text": (ANY, STRING, [("ENCODING_CHANGED", "x")]),
+    "a description like the mark": (ANY, STRING | {"description": "JSON text: y"}, [("ENCODING_CHANGED", "x")]),
+    "in a list of maps": (a_list(a_map(STRING)), a_list(a_map(ANY)), [("ENCODING_CHANGED", "x.element.value")]),
+    "in a list of objects": (a_list(an_object(STRING)), a_list(an_object(ANY)), [("ENCODING_CHANGED", "x.element.y")]),
+    "any value to others": (ANY, {"enum": ["a", 1]}, []),
+    "any value to described ones": (ANY, ANY | {"description": "a code"}, []),
+    "a number to any value": (WHOLE, ANY, [("UNSUPPORTED_TYPE_CHANGE", "x")]),
+    "text to listed texts": (STRING, {"enum": ["a", "b"]}, []),
+}
+
+
+@pytest.mark.parametrize("case", ENCODINGS)
+@pytest.mark.parametrize("registered", ["both versions", "the newest version"])
+def test_a_column_of_text_never_holds_json_text_and_text(case, registered):
+    old, new, expected = ENCODINGS[case]
+
+    def version(id_, property_):
+        return RegisteredSchema(id_, json.dumps({"type": "object", "properties": {"x": property_}}), "JSON")
+
+    before, after = version(1, old), version(2, new)
+    found = evolution.changes(
+        Schema(*json_schema.shape([before]).struct.fields),
+        json_schema.shape([before, after] if registered == "both versions" else [after]),
+    )
+
+    assert [(c.rule, ".".join(c.path)) for c in found if not c.accepted] == expected
+
+
+def test_a_protobuf_text_that_becomes_a_json_value_is_refused():
+    text = 'syntax = "proto3"; import "google/protobuf/struct.proto"; message R { repeated %s x = %d; }'
+    of_text = RegisteredSchema(1, text % ("string", 1), "PROTOBUF")
+    of_values = RegisteredSchema(2, text % ("google.protobuf.Value", 1), "PROTOBUF")
+    before = Schema(*protobuf.shape([of_text]).struct.fields)
+
+    found = evolution.changes(before, protobuf.shape([of_text, of_values]))
+
+    assert [(c.rule, ".".join(c.path)) for c in found if not c.accepted] == [("ENCODING_CHANGED", "x.element")]

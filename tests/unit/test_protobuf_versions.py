@@ -1,5 +1,7 @@
 """Versions of a Protobuf schema: each value of an old writer has its column, or the schema is refused."""
 
+import struct
+
 import pyarrow as pa
 import pytest
 from protobuf_messages import message_class
@@ -55,6 +57,38 @@ def test_values_that_would_be_lost_or_become_another_fields_are_refused(older, n
     template = "message M {{ message N {{ {} }} N n = 1; }}" if nested else "message M {{ int32 id = 1; {} }}"
     with pytest.raises(SchemaError, match=refusal.format("n[.]" if nested else "")):
         side("protobuf", versions(template.format(older), template.format(newer)), "")
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "value"),
+    [
+        ("optional string a = 2;", "int32 a = 2;", "x"),
+        ("N a = 2;", "int32 a = 2;", {"b": "x"}),
+        ("N a = 2;", "repeated N a = 2;", {"b": "x"}),
+        ("repeated N a = 2;", "N a = 2;", [{"b": "x"}]),
+        ("repeated string a = 2;", "repeated N a = 2;", ["x"]),
+        ("map<int32, N> a = 2;", "map<string, N> a = 2;", {1: {"b": "x"}}),
+        ("oneof of { string a = 2; }", "int32 a = 2;", "x"),
+    ],
+)
+@pytest.mark.parametrize("path", ["", "n"])
+def test_a_field_whose_type_changes_is_a_row_where_old_writers_have_nothing_in_it(older, newer, value, path):
+    def text(field):
+        rest = f"message O {{ {field} }} O n = 3;" if path else field
+        return f"message M {{ int32 id = 1; message N {{ string b = 1; }} {rest} }}"
+
+    def message(held):
+        return {"id": 1} | ({path: held} if path else held)
+
+    def explanation(held):
+        body = message_class(schemas[0].text, "M")(**message(held)).SerializeToString()
+        return side("protobuf", schemas, "").codec.explain(struct.pack(">bI", 0, 1) + b"\0" + body)
+
+    schemas = versions(text(older), text(newer))
+    assert rows(schemas, message({})) in ([message({"a": None})], [message({"a": []})])
+    assert explanation({}) is None
+    assert rows(schemas, message({"a": value})) == [None]
+    assert "do not fit the column's" in explanation({"a": value})
 
 
 def test_a_number_with_another_name_is_a_renamed_field():

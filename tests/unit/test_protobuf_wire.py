@@ -20,6 +20,8 @@ OLD = """syntax = "proto2"; message M {
   optional Side side = 1; repeated Side sides = 2; optional Item item = 3; repeated Item items = 4;
   map<string, Item> by_name = 5; optional string text = 6; optional Side usual = 7 [default = SELL];
   enum Side { BUY = 0; SELL = 2; } message Item { required int32 id = 1; optional Side side = 2; } }"""
+NUMBERS = """syntax = "proto3"; message M { map<int32, Item> by_id = 1; repeated int32 ints = 2;
+  message Item { repeated double doubles = 1; repeated sfixed64 longs = 2; } }"""
 REQUIRED = 'syntax = "proto2"; message M { required int32 id = 1; optional string b = 2; }'
 
 GOOD = {
@@ -44,6 +46,8 @@ GOOD = {
     "unknown number in a message": (OLD, "1a0408011063"),
     "unknown number in a list of messages": (OLD, "22040801106322040802" + "1002"),
     "unknown number of an enum with a default": (OLD, "3863"),
+    "packed numbers in two parts": (ORDER, "4a0401000000" + "4a0402000000" + "4a00"),
+    "packed numbers in a map": (NUMBERS, "0a0e0801120a0a08" + "000000000000f03f" + "12020102"),
     "required field in its place": (REQUIRED, "0801"),
 }
 BAD = {
@@ -56,6 +60,9 @@ BAD = {
     "cut": (ORDER, "32" + "0561", "z: 5 bytes are announced, and 1 follow, at byte 7 of the value"),
     "cut within": (ORDER, "1a020801" + "1a0210ff", r"list\[1\].a: the message ends within a number, at byte 13"),
     "field number 0": (ORDER, "0000", "a field has number 0, at byte 6"),
+    "packed numbers cut": (ORDER, "4a05" + "01000000ff", r"f\[0\]: packed values of 4 bytes do not fill 5 bytes, at byte 8"),
+    "packed numbers cut in a map": (NUMBERS, "0a0908011205" + "0a03010203", r"by_id.*doubles.*: packed values of 8 bytes"),
+    "packed number without its end": (NUMBERS, "120180", r"ints\[0\]: the message ends within a number"),
     "wire type 7": (ORDER, "2f", "x: wire type 7 does not begin a value"),
     "long number": (ORDER, "28" + "ff" * 10 + "01", "x: a number has more than 10 bytes, at byte 7"),
     "group without end": (ORDER, "a306", "100: a group does not end"),
