@@ -18,7 +18,7 @@ test: venv  ## Run all tests, two files at a time, each process with an embedded
 
 fuzz: venv  ## docs/types.md row by row, and generated schemas (MINUTES=20: with fresh seeds; SEED=7 ONLY=avro: one again)
 	@$(if $(MINUTES),FUZZ_MINUTES=$(MINUTES)) $(if $(SEED),FUZZ_SEED=$(SEED)) \
-		$(BIN)/pytest tests/fuzz $(if $(ONLY)$(SEED),-k "every_value and $(or $(ONLY),every)") -o faulthandler_timeout=0 --tb short
+		$(BIN)/pytest tests/fuzz --numprocesses 2 --dist worksteal $(if $(ONLY)$(SEED),-k "every_value and $(or $(ONLY),every)") -o faulthandler_timeout=0 --tb short
 
 lint: venv  ## Style, likely mistakes and security rules of all Python files
 	@$(BIN)/ruff check

@@ -52,7 +52,7 @@ REFUSED: Mapping[Rule, str] = {
     "CASE_COLLISION": "Spark, Glue and Snowflake do not tell upper from lower case; rename it by an alias",
     "NAME_REUSED": "a field was renamed and another took its name; ingest with the rename first, then add the other",
     "BRANCH_CHANGED": "a member of a union holds the branch in its comment for good; register deleted versions again",
-    "ENCODING_CHANGED": "a column holds text or JSON text for good, as its comment says: `\"a\"` would be `a` in some rows",
+    "ENCODING_CHANGED": 'a column holds text (`a`) or JSON text (`"a"`) for good, and its comment says which',
 }
 """Rules by which a table cannot follow, and why."""
 

@@ -33,7 +33,7 @@ def path(field: JsonField | ProtobufField) -> str | None:
 
 
 def comment(field: JsonField | ProtobufField, description: str | None = None) -> str | None:
-    """Return the comment of a field's column: the mark of JSON text, if it holds any, then what the schema describes."""
+    """Return the comment of a field's column: the mark of JSON text, if it holds any, then the schema's description."""
     at = path(field)
     if at is None:
         # The description of another column must not pass for the mark.

@@ -2,8 +2,8 @@
 
 The format lets a writer send what no reader may keep: a map's key twice or two members of a oneof, of which the last
 one counts; a number that a closed enum does not have, which counts as absent; and a message without a required field,
-which is no message (Protocol Buffers, Encoding; proto2 language guide). Packed numbers of a fixed size that the last one
-cuts short are no message either, of which ptars leaves the last one out.
+which is no message (Protocol Buffers, Encoding; proto2 language guide). Nor is one whose packed numbers of a fixed size
+are cut short, of which ptars leaves the last number out.
 """
 
 from __future__ import annotations

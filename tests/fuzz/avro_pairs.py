@@ -54,7 +54,7 @@ class Step:
     rows: tuple[str, ...] = ()
 
 
-KINDS = ["keep", "drop", "add", "rename", "case", "retype", "retype", "nullable", "enum", "union", "union", "decimal"]
+KINDS = ["keep", "drop", "add", "default", "rename", "case", "nullable", "enum", "decimal", *["retype", "union"] * 2]
 RENAMED = "`aliases`, a name that changes by upper and lower case only"
 DEFAULTS = {"int": 7, "long": -7, "string": "ä", "boolean": True, "double": 0.5}
 
@@ -72,8 +72,7 @@ def steps(draw, draft: Draft, name: str) -> Step:
         return draw(_unions(draft, name))
     if kind == "decimal":
         return draw(_decimals(name))
-    with_default = kind == "add" and draw(st.booleans())
-    if with_default:
+    if kind == "default":
         type_ = SCALARS[draw(st.sampled_from(sorted(DEFAULTS)))]
     else:
         type_ = draw(types(draft, 1) if kind == "nullable" else anything(draft, 1))
@@ -81,12 +80,12 @@ def steps(draw, draft: Draft, name: str) -> Step:
     match kind:
         case "drop":
             return Step(name, type_.column, plain, None, type_.values, absent, (type_,))
+        case "default":
+            default = DEFAULTS[type_.schema]
+            missing = st.just(Value(None, default))
+            added = plain | {"default": default}
+            return Step(name, type_.column, None, added, missing, type_.values, (type_,), rows=("`default`",))
         case "add":
-            if with_default:
-                default = DEFAULTS[type_.schema]
-                missing = st.just(Value(None, default))
-                added = plain | {"default": default}
-                return Step(name, type_.column, None, added, missing, type_.values, (type_,), rows=("`default`",))
             return Step(name, type_.column, None, plain, absent, type_.values, (type_,))
         case "rename":
             renamed = {"name": draft.name() + "_renamed", "type": type_.schema, "aliases": [name]}

@@ -30,6 +30,18 @@ def decoder(tmp_path_factory):
         local_stack.down(home)
 
 
+def pytest_sessionfinish(session):
+    """Give what a process of several has generated to the one that shows it."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["generated"] = (dict(COUNTS), dict(ROWS))
+
+
+def pytest_testnodedown(node):
+    """Add what one of several processes has generated."""
+    for total, counts in zip((COUNTS, ROWS), getattr(node, "workeroutput", {}).get("generated", ()), strict=False):
+        total.update(counts)
+
+
 def pytest_terminal_summary(terminalreporter):
     """Show what was generated, and which rows of docs/types.md it was examples of."""
     if COUNTS:

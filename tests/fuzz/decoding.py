@@ -120,10 +120,8 @@ def _unpacked(rows: pa.Table, table: Schema, number: int, count: int) -> Decoded
     outcomes: list[dict[str, Any] | str] = [""] * count
     for cell, good in zip(found, rows.column(f"good{number}"), strict=True):
         if cell.is_valid:
-            row = plain(cell)
-            offset = row["kafka_offset"]
-            outcomes[offset] = (
-                {name: row[name] for name in row if name not in METADATA_NAMES} if good.as_py() else LETTER
-            )
+            offset = cell["kafka_offset"].as_py()
+            row = {name: plain(cell[name]) for name in types if name not in METADATA_NAMES} if good.as_py() else LETTER
+            outcomes[offset] = row
     assert "" not in outcomes, "a record is neither a row nor a dead letter"
     return Decoded({name: type_ for name, type_ in wanted.items() if name not in METADATA_NAMES}, outcomes)

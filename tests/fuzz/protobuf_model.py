@@ -22,6 +22,13 @@ NAMES = st.one_of(
     st.sampled_from([name for name in HOSTILE if name.isascii()]),
     st.from_regex(r"[a-zA-Z_][a-zA-Z0-9_]{0,5}", fullmatch=True),
 )
+
+
+def json_name(name: str) -> str:
+    """What no two fields of a message may have in common (Protocol Buffers language guide, ProtoJSON)."""
+    return name.lower().replace("_", "") or "_" * len(name)
+
+
 INT32, INT64 = (st.integers(-(2**bits), 2**bits - 1) for bits in (31, 63))
 UINT32, UINT64 = (st.integers(0, 2**bits - 1) for bits in (32, 64))
 ROWS = {
@@ -170,14 +177,7 @@ def messages(draw, draft: Draft, depth: int, name: str, count: st.SearchStrategy
     names = (
         [f"c{i}" for i in range(wanted)]
         if wanted > 10
-        else draw(
-            st.lists(
-                NAMES,
-                min_size=wanted,
-                max_size=wanted,
-                unique_by=lambda name: name.lower().replace("_", "") or "_" * len(name),
-            )
-        )
+        else draw(st.lists(NAMES, min_size=wanted, max_size=wanted, unique_by=json_name))
     )
     numbers = draw(st.lists(st.integers(1, 3000), min_size=wanted, max_size=wanted, unique=True))
     lines: list[str] = []
