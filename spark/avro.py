@@ -62,8 +62,8 @@ class AvroCodec(Codec):
     def finished(self, struct: Column) -> Column:
         found = without_spare(struct, self.reader)
         whole, faults = found[END] == F.lit(ENDING), misfits(found, columns(self.reader).struct)
-        row = F.struct(*(found[name].alias(name) for name in self.columns))
-        return F.struct(row.alias("row"), none_of([~F.coalesce(whole, F.lit(False)), *faults]).alias("good"))
+        # The field that takes the ending stays in the row, by a name that no column has.
+        return F.struct(found.alias("row"), none_of([~F.coalesce(whole, F.lit(False)), *faults]).alias("good"))
 
     def explain(self, data: bytes) -> str | None:
         writer = self.writers.get(int.from_bytes(data[1:FRAME_BYTES], "big")) if len(data) >= FRAME_BYTES else None

@@ -27,7 +27,7 @@ OPTIONS = {
 }
 """Spark, JSON Files: data source options."""
 
-VALUE, END = (f"{name}_{secrets.token_hex(8)}" for name in ("value", "end"))
+VALUE, END, OTHER = (f"{name}_{secrets.token_hex(8)}" for name in ("value", "end", "other"))
 """Names that nobody can have written into a message: every process has others."""
 
 
@@ -39,15 +39,17 @@ HUGE = r"[\[:,\s]-?(?:[0-9]+(?:\.[0-9]+)?[eE]\+?[0-9]{3}|[0-9]{210})"
 """How numbers beyond a double (1.8e308) begin: with three digits of an exponent, or too many before one of two. Text in
 quotes may have it, too."""
 
+INFINITE = "Infinity"
+"""What Spark writes, in quotes, for a number beyond a double in a value of any type."""
 
-def wrapped(text: Column, end: Column | None = None) -> Column:
-    """The text as the one item of a list inside of an object with a member behind it, a number that is 1 by default.
+
+def wrapped(text: Column) -> Column:
+    """The text as the one item of a list inside of an object with a member behind it, the number 1.
 
     Spark does not look behind the first JSON value of a text. Whatever is not one whole value, or has something behind
     it, breaks the list or makes it longer.
     """
-    number = F.lit("1") if end is None else end.cast("string")
-    return F.concat(F.lit(f'{{"{VALUE}":['), text, F.lit(f'],"{END}":'), number, F.lit("}"))
+    return F.concat(F.lit(f'{{"{VALUE}":['), text, F.lit(f'],"{END}":1}}'))
 
 
 @dataclass(frozen=True)
@@ -66,21 +68,29 @@ class JsonCodec(Codec):
 
     def decode(self, data: Column) -> Column:
         body = data if self.writers is None else F.substring(data, F.lit(FRAME_BYTES + 1), F.octet_length(data))
-        value = T.ArrayType(_parsed_type(Field("", "struct", self.fields)))
-        members = {VALUE: value, END: T.IntegerType(), "__corrupt": T.StringType()}
-        schema = T.StructType([T.StructField(name, type_) for name, type_ in members.items()])
         text = F.try_validate_utf8(body.cast("string"))
-        end = F.when(text.rlike(HUGE), 2).otherwise(1) if any(map(_has_text, self.fields)) else None
-        return F.when(~_has_lone_surrogate(text), F.from_json(wrapped(text, end), schema, OPTIONS))
+        parsed = F.when(~_has_lone_surrogate(text), _parsed(text, self.fields))
+        return F.struct(parsed.alias("parsed"), *(doubt.alias("doubt") for doubt in self._doubt(text)))
+
+    def _doubt(self, text: Column) -> list[Column]:
+        """The fields that hold values of any type, parsed once more where one of their numbers may be infinite.
+
+        What somebody wrote as text is written otherwise there, if no field has that name.
+        """
+        fields = tuple(field for field in self.fields if _has_text(field))
+        is_name = any(map(_is_infinite, fields))
+        other = text if is_name else F.replace(text, F.lit(INFINITE), F.lit(OTHER))
+        return [F.when(text.rlike(HUGE), _parsed(other, fields))] if fields else []
 
     def finished(self, struct: Column) -> Column:
-        value = F.try_element_at(struct[VALUE], F.lit(1))
-        end, huge = struct[END], F.coalesce(struct[END] == 2, F.lit(False))
-        whole = end.isin(1, 2) & struct["__corrupt"].isNull() & (F.size(struct[VALUE]) == 1) & value.isNotNull()
+        parsed = struct["parsed"]
+        value = F.try_element_at(parsed[VALUE], F.lit(1))
+        whole = (parsed[END] == 1) & parsed["__corrupt"].isNull() & (F.size(parsed[VALUE]) == 1) & value.isNotNull()
         faults = [fault for field in self.fields for fault in _faults(value[field.name], field, value)]
-        # A number beyond a double is infinite there, too, and written as if it were text.
-        texts = [value[field.name] for field in self.fields if _has_text(field)]
-        faults += [huge & text.isNotNull() & F.to_json(text).rlike('"-?Infinity"') for text in texts]
+        for field in filter(_has_text, self.fields):
+            doubt = F.coalesce(F.try_element_at(struct["doubt"][VALUE], F.lit(1))[field.name], value[field.name])
+            infinite = F.coalesce(F.to_json(doubt).rlike(f'"-?{INFINITE}"'), F.lit(False))
+            faults.append(struct["doubt"].isNotNull() & infinite)
         good = none_of([~F.coalesce(whole, F.lit(False)), *faults])
         row = F.struct(*(converted(value[field.name], field).alias(field.name) for field in self.fields))
         return F.struct(row.alias("row"), good.alias("good"))
@@ -111,6 +121,19 @@ def _has_lone_surrogate(text: Column) -> Column:
     # A backslash that is escaped itself begins no escape.
     rest = F.regexp_replace(F.replace(text, F.lit(r"\\"), F.lit("  ")), PAIR, "")
     return (F.contains(text, F.lit(r"\ud")) | F.contains(text, F.lit(r"\uD"))) & rest.rlike(SURROGATE)
+
+
+def _parsed(text: Column, fields: tuple[Field, ...]) -> Column:
+    """An object with these fields, as `wrapped` has it."""
+    value = T.ArrayType(_parsed_type(Field("", "struct", fields)))
+    members = {VALUE: value, END: T.IntegerType(), "__corrupt": T.StringType()}
+    schema = T.StructType([T.StructField(name, type_) for name, type_ in members.items()])
+    return F.from_json(wrapped(text), schema, OPTIONS)
+
+
+def _is_infinite(field: Field) -> bool:
+    """Whether the field, or one in it, has the name of what Spark writes for an infinite number."""
+    return INFINITE in field.name or any(map(_is_infinite, field.fields))
 
 
 def _has_text(field: Field) -> bool:

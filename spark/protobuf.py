@@ -230,7 +230,7 @@ def _make_plain(file: Any) -> None:
                 if field.type_name.removeprefix(".") in protobuf.JSON and file.name != "google/protobuf/struct.proto":
                     field.type = field.TYPE_BYTES
                     field.ClearField("type_name")
-                    if field.label != field.LABEL_REPEATED and not field.HasField("oneof_index") and not entry:
+                    if field.label == field.LABEL_OPTIONAL and not field.HasField("oneof_index") and not entry:
                         # An empty value is not an absent one: bytes tell them apart when they are optional.
                         field.oneof_index, field.proto3_optional = len(message.oneof_decl), True
                         message.oneof_decl.add(name=f"_{field.name}")

@@ -268,7 +268,7 @@ def _unions(draw, draft: Draft, name: str) -> Step:
 @st.composite
 def pairs(draw) -> Pair:
     """Two versions, of which records of both are read by both."""
-    draft = Draft(draw)
+    draft = Draft(draw, names={"r", "inner"})
     names = draw(st.lists(NAMES, min_size=1, max_size=4, unique_by=str.lower))
     draft.names.update(name.lower() for name in names)
     found = []

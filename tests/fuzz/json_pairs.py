@@ -121,8 +121,10 @@ def pairs(draw) -> Pair:
                         and before[name].schema != type_.schema
                         and isinstance(type_.column, tuple)
                     ):
-                        # It may have what objects of the older version have besides.
-                        value = Value(value.sent, UNFORESEEN, value.fate)
+                        # It may have what objects of the older version have besides, and only what both require is
+                        # required.
+                        both = isinstance(before[name].column, tuple)
+                        value = Value(value.sent, UNFORESEEN, "either" if both else value.fate)
                     cells[name] = value.cell
                 if value.cell is None and name in required:
                     value = Value(value.sent, None, "either" if value.fate == "row" else value.fate)

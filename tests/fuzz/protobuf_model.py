@@ -210,8 +210,9 @@ def messages(draw, draft: Draft, depth: int, name: str, count: st.SearchStrategy
             case "one":
                 label = draw(st.sampled_from(["optional ", "required "])) if draft.proto2 else ""
                 lines.append(label + declared)
-                values[field_name] = sent if label == "required " else st.one_of(st.none(), sent)
+                values[field_name] = st.one_of(st.none(), sent)
                 if label == "required ":
+                    values[field_name] = sent.filter(lambda value: value is not None)
                     type_ = Type("`required` (proto2)", "", type_.column, type_.values, (type_,))
         parts.append(type_)
     if choice:

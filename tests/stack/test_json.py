@@ -145,6 +145,7 @@ BAD = {
     "a half beside a pair": r'{"text": "\ud83d\ud83d\ude00"}',
     "number beyond a double in any value": '{"text": "a", "any": {"a": [-1e400]}}',
     "member twice in any value": '{"text": "a", "any": {"a": 1, "a": 2}}',
+    "number beyond a double beside its name": '{"text": "a", "any": {"Infinity": "-Infinity", "b": -1e400}}',
     "number beyond a double in a value of an object": '{"text": "a", "odd": [{"any": 1e400}]}',
     "no such year": '{"text": "a", "day": "0000-01-01"}',
 }
@@ -160,6 +161,8 @@ ODD = {
         "any": '{"a":"1e400","b":0.1234567890123456789}'
     },
     '{"text": "a", "any": ["Infinity", "1e400"]}': {"any": '["Infinity","1e400"]'},
+    '{"text": "a", "any": {"-Infinity": ["Infinity", ", 1e400"]}}': {"any": '{"-Infinity":["Infinity",", 1e400"]}'},
+    '{"text": "a", "any": {"Infinity": 1e+100}}': {"any": '{"Infinity":1.0E100}'},
     '{"text": "1e400", "any": "x"}': {"text": "1e400", "any": '"x"'},
     r'{"text": "\\ud800", "any": "\ud83d\ude00"}': {"text": r"\ud800", "any": '"😀"'},
     '{"text": "a", "text": "b"}': {"text": "b"},

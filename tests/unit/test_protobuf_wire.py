@@ -1,10 +1,12 @@
 """Messages that no serializer makes and the wire format allows: rows have what Protobuf's own parser reads."""
 
+import json
 import re
 import struct
 
 import pyarrow as pa
 import pytest
+from google.protobuf import json_format
 from protobuf_messages import message_class
 
 from assets.codecs import side
@@ -159,3 +161,23 @@ def test_a_value_that_does_not_fit_the_newest_version_is_explained():
     assert (
         of.explain(struct.pack(">bI", 0, 1) + b"\x00\x08\x01") == "a: values of type long do not fit the column's int"
     )
+
+
+@pytest.mark.parametrize("kind", ["Struct", "Value", "ListValue"])
+def test_required_json_values_are_read_and_missing_ones_are_dead_letters(kind):
+    text = f"""syntax = "proto2"; import "google/protobuf/struct.proto";
+      message M {{ required google.protobuf.{kind} x = 1; optional N n = 2; }}
+      message N {{ required google.protobuf.{kind} y = 1; }}"""
+    filled = message_class(text, "M")()
+    value = {"Struct": {"a": 1}, "Value": "a", "ListValue": [1]}[kind]
+    for part in (filled.x, filled.n.y):
+        json_format.ParseDict(value, part)
+    within = filled.SerializeToString()
+    filled.ClearField("n")
+    whole = filled.SerializeToString()
+
+    found = read(text, whole, within, b"", whole + b"\x12\x00")
+
+    shown = [row and json.loads(row["x"]) for row in found]
+    assert shown == [value, value, None, None]
+    assert json.loads(found[1]["n"]["y"]) == value and found[0]["n"] is None
