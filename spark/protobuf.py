@@ -19,7 +19,7 @@ from lakehouse.protobuf_explain import FIRST_SECOND, LAST_SECOND, explain
 from lakehouse.protobuf_versions import fits, partners
 from lakehouse.schema import RegisteredSchema
 from spark.decode import FRAME_BYTES, Codec
-from spark.protobuf_wire import NONE, doubts, intact, message_class, plain
+from spark.protobuf_wire import NONE, doubts, is_doubtful, message_class, plain
 
 if TYPE_CHECKING:
     from ptars._lib import MessageHandler
@@ -127,8 +127,12 @@ def decoded(ids: pa.Array, bodies: pa.Array, sources: Mapping[int, Source], want
     for id_ in pc.unique(ids.filter(usable)).to_pylist():
         rows = pc.indices_nonzero(pc.fill_null(pc.and_(pc.equal(ids, id_), usable), False))
         descriptors, message, _ = sources[id_]
-        rows = rows.cast(pa.int64()).filter(intact(bodies.take(rows), descriptors, message))
-        found += _decode(rows, bodies.take(rows), sources[id_], wanted) if len(rows) else []
+        rows, theirs = rows.cast(pa.int64()), bodies.take(rows)
+        if is_plain := is_doubtful(descriptors, message):
+            theirs = plain(theirs, descriptors, message)
+            rows, theirs = rows.filter(theirs.is_valid()), theirs.drop_null()
+        if len(rows):
+            found += _decode(rows, theirs, sources[id_], wanted, is_plain=is_plain)
     if not found:
         return pa.nulls(len(bodies), pa.struct([("row", _struct_type(wanted)), ("good", pa.bool_())]))
     order = pa.concat_arrays([rows for rows, _ in found])

@@ -3,7 +3,8 @@
 The format lets a writer send what no reader may keep: a map's key twice or two members of a oneof, of which the last
 one counts; a number that a closed enum does not have, which counts as absent; and a message without a required field,
 which is no message (Protocol Buffers, Encoding; proto2 language guide). Nor is one whose packed numbers of a fixed size
-are cut short, of which ptars leaves the last number out.
+are cut short, of which ptars leaves the last number out; and a message in two parts is their merger, of which ptars
+sees the last one only where it takes the message as bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.protobuf import Field
+from lakehouse.protobuf import JSON, Field
 from lakehouse.protobuf_explain import FIXED
 
 if TYPE_CHECKING:
@@ -32,18 +33,15 @@ def doubts(structs: pa.StructArray, fields: tuple[Field, ...]) -> pa.Array:
     return pc.unique(pa.concat_arrays(found)).sort() if found else NONE
 
 
-def intact(bodies: pa.Array, descriptors: bytes, message: str) -> pa.Array:
-    """Return whether each message can be given to ptars, which would leave a packed number out that is cut short.
+@lru_cache(maxsize=128)
+def is_doubtful(descriptors: bytes, message: str) -> bool:
+    """Return whether ptars may read any message otherwise, so that what it returns does not show it.
 
     Args:
-        bodies: The messages.
         descriptors: The files that define the message, as a serialized set.
         message: Its full name.
     """
-    kind = message_class(descriptors, message)
-    if not _has_packed_numbers(kind.DESCRIPTOR, set()):
-        return pa.repeat(True, len(bodies))
-    return pa.array([_parsed(kind, body) is not None for body in bodies.to_pylist()], pa.bool_())
+    return _is_doubtful(message_class(descriptors, message).DESCRIPTOR, set())
 
 
 def plain(bodies: pa.Array, descriptors: bytes, message: str) -> pa.Array:
@@ -72,36 +70,35 @@ def message_class(descriptors: bytes, message: str) -> type[Message]:
     return GetMessageClass(pool.FindMessageTypeByName(message))
 
 
-def _parsed(kind: type[Message], body: bytes) -> Message | None:
+def _plain(kind: type[Message], body: bytes) -> bytes | None:
     from google.protobuf.message import DecodeError
 
     try:
-        return kind.FromString(body)
+        parsed = kind.FromString(body)
     except DecodeError:
         return None
-
-
-def _plain(kind: type[Message], body: bytes) -> bytes | None:
-    parsed = _parsed(kind, body)
-    if parsed is None or not parsed.IsInitialized():
+    if not parsed.IsInitialized():
         return None
     # Where numbers that an enum does not have are kept.
     parsed.DiscardUnknownFields()
     return parsed.SerializeToString()
 
 
-def _has_packed_numbers(descriptor: Descriptor, seen: set[str]) -> bool:
-    """Whether a message, or one in it, has lists of numbers that have a fixed size."""
+def _is_doubtful(descriptor: Descriptor, seen: set[str]) -> bool:
+    """Whether a message, or one in it, has lists of numbers of a fixed size, or a JSON value that is no list's."""
     seen.add(descriptor.full_name)
-    return any(
-        (field.is_repeated and field.type in FIXED_SIZES)
-        or (
-            field.message_type is not None
-            and field.message_type.full_name not in seen
-            and _has_packed_numbers(field.message_type, seen)
-        )
-        for field in descriptor.fields
-    )
+    for field in descriptor.fields:
+        of = field.message_type
+        if field.is_repeated and field.type in FIXED_SIZES:
+            return True
+        if of is None or of.full_name in seen:
+            continue
+        if of.full_name in JSON:
+            if not field.is_repeated:
+                return True
+        elif _is_doubtful(of, seen):
+            return True
+    return False
 
 
 def _of_struct(array: pa.StructArray, fields: tuple[Field, ...]) -> Iterator[pa.Array]:

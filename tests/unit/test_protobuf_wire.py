@@ -181,3 +181,22 @@ def test_required_json_values_are_read_and_missing_ones_are_dead_letters(kind):
     shown = [row and json.loads(row["x"]) for row in found]
     assert shown == [value, value, None, None]
     assert json.loads(found[1]["n"]["y"]) == value and found[0]["n"] is None
+
+
+@pytest.mark.parametrize("label", ["optional", "required"])
+def test_parts_of_a_json_value_are_merged(label):
+    text = f"""syntax = "proto2"; import "google/protobuf/struct.proto";
+      message M {{ {label} google.protobuf.ListValue x = 1; optional N n = 2; }}
+      message N {{ {label} google.protobuf.Struct y = 1; }}"""
+    made = message_class(text, "M")
+    bodies = []
+    for value in (1, 2):
+        part = made()
+        json_format.ParseDict([value], part.x)
+        json_format.ParseDict({str(value): value}, part.n.y)
+        bodies.append(part.SerializeToString())
+
+    [row] = read(text, b"".join(bodies))
+
+    assert json.loads(row["x"]) == [1, 2]
+    assert json.loads(row["n"]["y"]) == {"1": 1, "2": 2}
