@@ -1,19 +1,17 @@
 """The asset of a table's dead letters. Materializing it decodes them again: what decodes now becomes rows."""
 
+from typing import Any
+
 import dagster as dg
 
 from assets.entry import group, topic_of
 from assets.failures import explained
-from assets.ingestion import Systems
+from assets.ingestion import SYSTEMS, Systems
 from assets.replay import redrive
 from assets.step import asset_spec, step
 from lakehouse import naming
 from lakehouse.config import Config
 from lakehouse.topic import Topic
-from resources.catalog import Catalog
-from resources.kafka import Kafka
-from resources.schema_registry import SchemaRegistry
-from resources.spark import Spark
 
 
 def dead_letters_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
@@ -28,17 +26,11 @@ def dead_letters_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         metadata={"dagster/table_name": f"{config.namespace}.{naming.dead_letter_table(group(entry))}"},
     )
 
-    @step(spec, pool=f"iceberg_{group(entry)}")
-    def dead_letters(
-        context: dg.AssetExecutionContext,
-        kafka: Kafka,
-        schema_registry: SchemaRegistry,
-        spark: Spark,
-        catalog: Catalog,
-    ) -> dg.MaterializeResult:
+    @step(spec, pool=f"iceberg_{group(entry)}", resources=SYSTEMS)
+    def dead_letters(context: dg.AssetExecutionContext, clients: Any) -> dg.MaterializeResult:
         with explained(entry):
             topic = topic_of(entry, context)
-            done = redrive(config.namespace, topic, Systems(kafka, schema_registry, spark, catalog))
+            done = redrive(config.namespace, topic, Systems.of(clients))
         context.log.info(f"{done.tried:,} dead letters decoded again, {done.landed:,} are rows now")
         if done.landed:
             # What is downstream of the table follows the table's own materializations.

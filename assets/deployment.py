@@ -5,7 +5,6 @@ import re
 import dagster as dg
 
 from assets.failures import RETRY, explained
-from assets.rest import SYSTEM as REST_CATALOG
 from lakehouse.cloud import perform
 from lakehouse.cloud.access import Access
 from lakehouse.cloud.rotation import Policy, rotate
@@ -22,7 +21,7 @@ def deployment_definitions(config: Config, environment: str) -> dg.Definitions:
     """The steps of the environment's deployment, where it has one."""
     if environment not in config.deployments:
         return dg.Definitions()
-    access = Access.from_environment(config.deployment(environment), opener(config, environment, REST_CATALOG))
+    access = Access.from_environment(config.deployment(environment), opener(config, environment, "rest_catalog"))
     steps = deployment_steps(config, access)
     assets = [_asset(steps, step, access) for step in steps]
     job = dg.define_asset_job(JOB, dg.AssetSelection.assets(*assets), description="Set up the clouds, or mend them.")

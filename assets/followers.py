@@ -1,4 +1,4 @@
-"""Glue and Snowflake behind a stream: each shows what was published, soon after, and never holds a batch up."""
+"""Readers behind a stream: each shows what was published, soon after, and never holds a batch up."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 from assets.failures import heals
-from assets.glue import point_at
-from assets.snowflake import show
 from lakehouse.config import Config
 from lakehouse.pacing import Turns, pause
+from lakehouse.readers import configured
+from lakehouse.readers.reader import Publish, Reader, Registration
 from lakehouse.topic import Topic
 from resources.build import another
 
-REFRESH_SECONDS = 3.0
-"""How far apart Snowflake's refreshes of a table begin, which cost credits: a commit that comes meanwhile is shown with
-the next."""
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Shown:
     hop: str
     topic: Topic
     snapshot_id: int
-    metadata: dict[str, object]
+    registration: Registration
     seconds: float
 
 
@@ -43,22 +43,33 @@ class NotShown:
     seconds: float
 
 
-class Follower:
-    """One system that shows tables, and what waits to be shown by it.
+@dataclass(frozen=True)
+class Noted:
+    """A table that has a new snapshot; `loaded` is the topic with the table that its records go to, and the table,
+    where somebody has loaded it."""
 
-    Parameters: `act` shows a topic's table and returns metadata; `tell` takes what happened, from this one's thread;
-    `apart` are the seconds from the beginning of one showing of a table to the next.
+    topic: Topic
+    snapshot_id: int
+    loaded: tuple[Topic, Table] | None = None
+
+
+class Follower:
+    """One reader, and the tables that wait to be published by it.
+
+    Args:
+        reader: The reader.
+        namespace: The namespace of the tables.
+        systems: Has the catalog and the reader's resource as attributes, from which connections are copied.
+        tell: Takes what happened, from this one's thread.
     """
 
-    def __init__(
-        self,
-        hop: str,
-        act: Callable[[Topic], dict[str, object]],
-        tell: Callable[[Shown | NotShown], None],
-        apart: float = 0.0,
-    ) -> None:
-        self.hop, self._act, self._tell, self._apart = hop, act, tell, apart
-        self._waiting: dict[str, tuple[Topic, int]] = {}
+    def __init__(self, reader: Reader, namespace: str, systems: Any, tell: Callable[[Shown | NotShown], None]) -> None:
+        self.reader, self.then = reader, list[Follower]()
+        own = {name: another(getattr(systems, name)) for name in {"catalog", reader.resource}}
+        self._namespace, self._clients, self._tell = namespace, SimpleNamespace(**own), tell
+        self._session = ExitStack()
+        self._publish: Publish | None = None
+        self._waiting: dict[str, Noted] = {}
         self._failures: dict[str, int] = {}
         self._turns = Turns([])
         self._changed = threading.Condition()
@@ -68,13 +79,14 @@ class Follower:
     def start(self) -> None:
         self._thread.start()
 
-    def note(self, topic: Topic, snapshot_id: int) -> None:
+    def note(self, noted: Noted) -> None:
         """Show this snapshot, or a newer one, soon."""
+        name = noted.topic.name
         with self._changed:
-            if topic.name not in self._failures:
-                self._failures[topic.name] = 0
-                self._turns.give_back(topic.name, 0.0)
-            self._waiting[topic.name] = topic, snapshot_id
+            if name not in self._failures:
+                self._failures[name] = 0
+                self._turns.give_back(name, 0.0)
+            self._waiting[name] = noted
             self._changed.notify()
 
     def end(self, seconds: float | None) -> None:
@@ -95,66 +107,52 @@ class Follower:
                         return
                     self._changed.wait(0.2)
                     continue
-                topic, snapshot_id = self._waiting.pop(name)
-            self._show(topic, snapshot_id)
+                noted = self._waiting.pop(name)
+            self._show(noted)
 
-    def _show(self, topic: Topic, snapshot_id: int) -> None:
-        began = time.monotonic()
+    def _show(self, noted: Noted) -> None:
+        began, topic = time.monotonic(), noted.topic
         try:
-            metadata = self._act(topic)
+            loaded = noted.loaded or self._clients.catalog.published(self._namespace, topic)
+            registration = self._published(*loaded)
         except Exception as error:
             with self._changed:
                 self._failures[topic.name] += 1
                 seconds = pause(self._failures[topic.name], heals(error))
                 self._turns.give_back(topic.name, time.monotonic() + seconds)
                 if not self._ending:
-                    self._waiting.setdefault(topic.name, (topic, snapshot_id))
-            self._tell(NotShown(self.hop, topic.name, error, seconds))
+                    self._waiting.setdefault(topic.name, noted)
+            self._tell(NotShown(self.reader.name, topic.name, error, seconds))
             return
         with self._changed:
             self._failures[topic.name] = 0
-            self._turns.give_back(topic.name, began + self._apart)
-        self._tell(Shown(self.hop, topic, snapshot_id, metadata, time.monotonic() - began))
+            self._turns.give_back(topic.name, began + self.reader.min_interval_seconds)
+        # What this reader does not show yet, one that follows it could not. It takes longer to load a table the more
+        # snapshots it has: those that follow are spared it.
+        for follower in self.then:
+            follower.note(Noted(topic, noted.snapshot_id, loaded))
+        self._tell(Shown(self.reader.name, topic, noted.snapshot_id, registration, time.monotonic() - began))
 
-
-def followers(config: Config, systems: Any, tell: Callable[[Shown | NotShown], None]) -> tuple[Follower, Follower]:
-    """Glue, and Snowflake behind it, with connections of their own.
-
-    Parameters: `systems` has catalog, glue and snowflake as attributes; `tell` as a Follower's.
-    """
-    catalog, glue, ready = another(systems.catalog), another(systems.glue), set[str]()
-    snowflake, seen_by_snowflake = another(systems.snowflake), another(systems.catalog)
-    # Loading a table takes longer the more snapshots it has: Snowflake follows Glue, and is spared it.
-    now: dict[str, Topic] = {}
-
-    def registered(topic: Topic) -> dict[str, object]:
-        now[topic.name], table = catalog.published(config.namespace, topic)
-        return {"metadata_location": point_at(config, now[topic.name], table, catalog, glue)}
-
-    session = ExitStack()
-
-    def refreshed(topic: Topic) -> dict[str, object]:
-        current = now[topic.name]
+    def _published(self, topic: Topic, table: Table) -> Registration:
         try:
-            if not ready:
-                session.enter_context(snowflake.staying())
-            if current.table in ready:
-                snowflake.refresh(config.namespace, current.table)
-                return {}
-            state = show(config, current, seen_by_snowflake, snowflake)
+            if self._publish is None:
+                self._publish = self._session.enter_context(self.reader.session(self._namespace, self._clients))
+            return self._publish(topic, table)
         except Exception:
-            # The session may be what is gone, or its key may have been rotated.
-            ready.clear()
-            session.close()
+            # The session may be what is gone, or its credentials may have been rotated.
+            self._publish = None
+            self._session.close()
             raise
-        ready.add(current.table)
-        return {"dagster/row_count": state.row_count}
 
-    def told(what: Shown | NotShown) -> None:
-        # What Glue does not show yet, Snowflake could not.
-        if isinstance(what, Shown):
-            second.note(what.topic, what.snapshot_id)
-        tell(what)
 
-    second = Follower("snowflake", refreshed, tell, REFRESH_SECONDS)
-    return Follower("glue", registered, told), second
+def followers(config: Config, systems: Any, tell: Callable[[Shown | NotShown], None]) -> list[Follower]:
+    """A follower of each reader of the environment, with connections of its own, each after the one that it follows.
+
+    Parameters: `systems` has the catalog and the readers' resources as attributes; `tell` as a Follower's.
+    """
+    found: dict[str, Follower] = {}
+    for reader in configured(config):
+        found[reader.name] = Follower(reader, config.namespace, systems, tell)
+        if first := found.get(reader.upstream):
+            first.then.append(found[reader.name])
+    return list(found.values())

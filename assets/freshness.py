@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 
 from assets.entry import topics_of
-from assets.hops import NEEDS, measure
+from assets.hops import measure, needs
 from assets.standing import Standing
 from lakehouse.config import Config
 from lakehouse.freshness import CHECK, NAMES, Hop, summary
@@ -29,7 +29,7 @@ def freshness_check(config: Config, entry: Topic, hop: str) -> Standing:
         )
 
     said = f"{NAMES[hop]}: nothing has waited longer than {entry.max_lag_seconds:,} s."
-    return Standing(CHECK, said, frozenset(NEEDS[hop]), fresh)
+    return Standing(CHECK, said, needs(hop), fresh)
 
 
 def numbers(entry: Topic, found: list[Hop]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 import dagster as dg
@@ -14,18 +13,12 @@ from dagster import AssetCheckEvaluation
 from assets.entry import partitions, topics_of
 from assets.freshness import numbers
 from assets.hops import hops_of, measure
-from assets.rest import SYSTEM as REST_CATALOG
 from lakehouse.config import Config
 from lakehouse.errors import ConfigError, LakehouseError
 from lakehouse.freshness import CHECK, NAMES, Hop, first_stale, summary
 from lakehouse.markdown import escaped
+from lakehouse.readers import configured
 from lakehouse.topic import Topic
-from resources.aws import Glue
-from resources.build import is_configured
-from resources.catalog import Catalog
-from resources.kafka import Kafka
-from resources.rest_catalog import RestCatalog
-from resources.snowflake import Snowflake
 
 TICK_SECONDS = 60
 BUDGET_SECONDS = 35
@@ -56,8 +49,17 @@ def freshness_sensor(config: Config) -> dg.SensorDefinition:
     """Reports the check `fresh` of every hop of every topic, and asks for the runs that mend what is stale."""
     entries = {**config.by_spark, **config.routes}
 
-    def tick(context: dg.SensorEvaluationContext, **systems_by_name: Any) -> dg.SensorResult:
-        systems = SimpleNamespace(**systems_by_name)
+    @dg.sensor(
+        name="freshness",
+        # Runs that the sensor requests may be of any assets.
+        asset_selection=dg.AssetSelection.all(),
+        description="Reports the check 'fresh' of every hop. A tick that stored events shows as skipped.",
+        minimum_interval_seconds=TICK_SECONDS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        required_resource_keys={"kafka", "catalog", *(reader.resource for reader in configured(config))},
+    )
+    def freshness(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        systems = context.resources
         cursor, began = _Cursor(**json.loads(context.cursor or "{}")), time.monotonic()
         events: list[AssetCheckEvaluation] = []
         requests: list[dg.RunRequest] = []
@@ -76,30 +78,7 @@ def freshness_sensor(config: Config) -> dg.SensorDefinition:
                 break
         return dg.SensorResult(asset_events=events, run_requests=requests, cursor=json.dumps(asdict(cursor)))
 
-    sensor = dg.sensor(
-        name="freshness",
-        description="Reports the check 'fresh' of every hop. A tick that stored events shows as skipped.",
-        minimum_interval_seconds=TICK_SECONDS,
-        default_status=dg.DefaultSensorStatus.RUNNING,
-    )
-
-    # Dagster reads from the arguments which resources there have to be.
-    def with_rest_catalog(
-        context: dg.SensorEvaluationContext,
-        kafka: Kafka,
-        catalog: Catalog,
-        glue: Glue,
-        snowflake: Snowflake,
-        rest_catalog: RestCatalog,
-    ) -> dg.SensorResult:
-        return tick(context, kafka=kafka, catalog=catalog, glue=glue, snowflake=snowflake, rest_catalog=rest_catalog)
-
-    def without(
-        context: dg.SensorEvaluationContext, kafka: Kafka, catalog: Catalog, glue: Glue, snowflake: Snowflake
-    ) -> dg.SensorResult:
-        return tick(context, kafka=kafka, catalog=catalog, glue=glue, snowflake=snowflake)
-
-    return sensor(with_rest_catalog if is_configured(config, REST_CATALOG) else without)
+    return freshness
 
 
 def _unnamed(config: Config, systems: Any) -> dict[str, list[Hop]]:

@@ -4,44 +4,41 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from assets.ingestion import read_log, stored
-from assets.rest import SYSTEM as REST_CATALOG
 from lakehouse.batch import next_batch
 from lakehouse.config import Config
 from lakehouse.errors import LakehouseError, reason, trace
 from lakehouse.freshness import Hop
 from lakehouse.lag import Behind, Lag, lag, pending, snapshots_behind
+from lakehouse.readers import configured, reader_of
+from lakehouse.readers.reader import Reader
 from lakehouse.topic import Derived, Existing, Topic
 from resources import bookmarks
-from resources.build import is_configured
-from resources.catalog import snapshot_at
 from resources.pauses import pauses
 from resources.readable import without_leader
 from resources.snapshots import commits
 
 _LOG = logging.getLogger(__name__)
 
-NEEDS = {
-    "kafka": {"kafka", "catalog"},
-    "iceberg": {"kafka", "catalog"},
-    "glue": {"catalog", "glue"},
-    "snowflake": {"catalog", "snowflake"},
-    "rest": {"catalog", REST_CATALOG},
-}
-"""The resources that measuring a hop takes."""
+
+def needs(hop: str) -> frozenset[str]:
+    """Return the keys of the resources that measuring a hop takes."""
+    reader = reader_of(hop)
+    return frozenset({"catalog", reader.resource} if reader else {"catalog", "kafka"})
 
 
 def hops_of(config: Config, topic: Topic) -> list[str]:
-    """The hops of a topic, by the first part of their assets' keys; a topic that is not derived begins at Kafka, and
-    only an environment that names a REST catalog has that. Those that Tableflow makes are its own."""
+    """Return the hops of a topic, by the first part of their assets' keys, in order.
+
+    A topic that is not derived begins at Kafka. A topic of Tableflow has none: its tables are Tableflow's own.
+    """
     if topic.engine == "tableflow":
         return []
-    there = {"kafka": isinstance(topic.source, Derived), "rest": is_configured(config, REST_CATALOG)}
-    return [hop for hop in NEEDS if there.get(hop, True)]
+    first = ["kafka"] if isinstance(topic.source, Derived) else []
+    return [*first, "iceberg", *(reader.name for reader in configured(config))]
 
 
 def measure(hop: str, config: Config, topic: Topic, systems: Any) -> Hop:
@@ -50,19 +47,20 @@ def measure(hop: str, config: Config, topic: Topic, systems: Any) -> Hop:
 
     Parameters: `systems` has the resources that the hop needs as attributes.
     """
-    measures: dict[str, Callable[[Config, Topic, Any, int], tuple[Lag | Behind | None, int | None]]] = {
-        "kafka": _derived,
-        "iceberg": _iceberg,
-        "glue": _glue,
-        "snowflake": _snowflake,
-        "rest": _rest,
-    }
+    reader = reader_of(hop)
     made = Hop(topic.name, hop, topic.max_lag_seconds)
     try:
-        # Glue and Snowflake show what is published, paused or not.
-        if hop in ("kafka", "iceberg") and (held := pauses(systems.catalog, config.namespace).get(topic.name)):
+        # Readers show what is published, paused or not.
+        if reader is None and (held := pauses(systems.catalog, config.namespace).get(topic.name)):
             made = replace(made, paused=held.describe())
-        behind, shows = measures[hop](config, topic, systems, int(time.time() * 1000))
+        now_ms = int(time.time() * 1000)
+        behind: Lag | Behind | None
+        if reader:
+            behind, shows = _in_reader(reader, config, topic, systems, now_ms)
+        elif hop == "kafka":
+            behind, shows = _derived(config, topic, systems, now_ms)
+        else:
+            behind, shows = _iceberg(config, topic, systems, now_ms)
     except Exception as error:
         if found := trace(error):
             _LOG.error("%s/%s could not be measured. %s", hop, topic.name, found)
@@ -120,26 +118,11 @@ def _iceberg(config: Config, topic: Topic, systems: Any, now_ms: int) -> tuple[L
     return lag(waiting, rest.end, oldest, now_ms), shows
 
 
-def _glue(config: Config, topic: Topic, systems: Any, now_ms: int) -> tuple[Behind | None, int | None]:
-    name = systems.catalog.current(config.namespace, topic).table
-    found = systems.glue.registration(config.namespace, name)
-    return _shown(config, name, systems, found.metadata_location if found else None, now_ms)
-
-
-def _snowflake(config: Config, topic: Topic, systems: Any, now_ms: int) -> tuple[Behind | None, int | None]:
-    name = systems.catalog.current(config.namespace, topic).table
-    return _shown(config, name, systems, systems.snowflake.metadata_location(config.namespace, name), now_ms)
-
-
-def _rest(config: Config, topic: Topic, systems: Any, now_ms: int) -> tuple[Behind | None, int | None]:
-    name = systems.catalog.current(config.namespace, topic).table
-    found = systems.rest_catalog.registered(config.namespace, name)
-    return _shown(config, name, systems, found.metadata_location if found else None, now_ms)
-
-
-def _shown(
-    config: Config, name: str, systems: Any, metadata_location: str | None, now_ms: int
+def _in_reader(
+    reader: Reader, config: Config, topic: Topic, systems: Any, now_ms: int
 ) -> tuple[Behind | None, int | None]:
-    shows = snapshot_at(systems.catalog, metadata_location) if metadata_location else None
-    table = systems.catalog.load(config.namespace, name)
+    current = systems.catalog.current(config.namespace, topic)
+    found = reader.current(config.namespace, current, systems)
+    shows = found.snapshot_id if found else None
+    table = systems.catalog.load(config.namespace, current.table)
     return snapshots_behind(commits(table) if table else [], shows, now_ms), shows

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import Field
@@ -10,7 +10,7 @@ from pydantic import Field
 from assets.audit import CONSERVATION, KEY_NOT_NULL, AuditFailed, Finding
 from assets.entry import code_links, group, topic_of
 from assets.failures import explained
-from assets.ingestion import Published, Systems, ingest
+from assets.ingestion import SYSTEMS, Published, Systems, ingest
 from assets.maintenance import size
 from assets.mirror import CHECK as MIRRORED
 from assets.mirror import mirrored
@@ -24,12 +24,8 @@ from lakehouse.counts import OUTCOMES
 from lakehouse.markdown import escaped
 from lakehouse.sensitive import hidden_ids, shown
 from lakehouse.topic import Topic
-from resources.catalog import Catalog
-from resources.kafka import Kafka
 from resources.pauses import require_unpaused
-from resources.schema_registry import SchemaRegistry
 from resources.snapshots import live_rows
-from resources.spark import Spark
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -73,23 +69,24 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         },
     )
 
-    @step(spec, pool=f"iceberg_{group(entry)}", check_specs=[*_audit_specs(key, entry), *declared_specs(key, entry)])
+    @step(
+        spec,
+        pool=f"iceberg_{group(entry)}",
+        resources=SYSTEMS,
+        check_specs=[*_audit_specs(key, entry), *declared_specs(key, entry)],
+        config=Replay,
+    )
     def iceberg_table(
-        context: dg.AssetExecutionContext,
-        config: Replay,
-        kafka: Kafka,
-        schema_registry: SchemaRegistry,
-        spark: Spark,
-        catalog: Catalog,
+        context: dg.AssetExecutionContext, clients: Any, config: Replay
     ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
-        systems = Systems(kafka, schema_registry, spark, catalog)
-        spark.tell(context.log.info)
+        systems = Systems.of(clients)
+        systems.spark.tell(context.log.info)
         published: list[Published] = []
         replayed: dict[str, object] = {}
         with explained(entry):
             topic = topic_of(entry, context)
             if config.replay_since:
-                require_unpaused(catalog, namespace, topic.name)
+                require_unpaused(systems.catalog, namespace, topic.name)
                 again = replay(namespace, topic, systems, config.replay_since, config.replay_branch or None)
                 replayed = {"replayed_records": again.counts.consumed, "replayed_rows": again.counts.rows}
                 context.log.info(
@@ -106,7 +103,7 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
             found = [batch.findings for batch in published] or [_nothing_new(topic)]
             yield from check_results(_worst(found))
             yield from check_results(mirrored(namespace, topic, systems))
-            table = catalog.load(namespace, catalog.current(namespace, topic).table)
+            table = systems.catalog.load(namespace, systems.catalog.current(namespace, topic).table)
             metadata = _metadata(published) | replayed | (table_metadata(table, topic) if table else {})
         yield dg.MaterializeResult(
             metadata=metadata,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assets import fingerprints, letters, quality
 from assets.position import begin, continue_beside
@@ -43,6 +43,10 @@ ATTEMPTS = 3
 """How often a batch is tried when another writer publishes first."""
 
 
+SYSTEMS = ("kafka", "schema_registry", "spark", "catalog")
+"""The keys of the Dagster resources that ingestion takes."""
+
+
 @dataclass(frozen=True)
 class Systems:
     """What ingestion talks to."""
@@ -51,6 +55,11 @@ class Systems:
     schema_registry: SchemaRegistry
     spark: Spark
     catalog: Catalog
+
+    @staticmethod
+    def of(clients: Any) -> Systems:
+        """Return those of the resources that are attributes of `clients` which ingestion takes."""
+        return Systems(**{name: getattr(clients, name) for name in SYSTEMS})
 
     def apart(self) -> Systems:
         """The same systems by connections, and a Spark session, of their own, which another thread may use."""

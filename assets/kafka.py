@@ -1,6 +1,7 @@
 """The asset of a Kafka topic: observed where others make it; else materializing it ensures topic, subjects, content."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import dagster as dg
 
@@ -8,16 +9,13 @@ from assets.derivation import derive
 from assets.entry import code_links, group
 from assets.failures import explained
 from assets.freshness import idle_policy
-from assets.ingestion import Systems
+from assets.ingestion import SYSTEMS, Systems
 from assets.step import asset_spec, step
 from lakehouse.automation import on_upstream_change
 from lakehouse.config import Config
 from lakehouse.topic import Datagen, Derived, Existing, Topic
-from resources.catalog import Catalog
-from resources.kafka import Kafka, Offsets
+from resources.kafka import Offsets
 from resources.pauses import require_unpaused
-from resources.schema_registry import SchemaRegistry
-from resources.spark import Spark
 
 
 def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition | dg.AssetSpec:
@@ -36,30 +34,24 @@ def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition | dg.AssetS
     if isinstance(entry.source, Existing):
         return spec
 
-    @step(spec, pool=f"kafka_{group(entry)}")
-    def kafka_topic(
-        context: dg.AssetExecutionContext,
-        kafka: Kafka,
-        schema_registry: SchemaRegistry,
-        spark: Spark,
-        catalog: Catalog,
-    ) -> dg.MaterializeResult:
+    @step(spec, pool=f"kafka_{group(entry)}", resources=SYSTEMS)
+    def kafka_topic(context: dg.AssetExecutionContext, clients: Any) -> dg.MaterializeResult:
         metadata: dict[str, object] = {}
         with explained(entry, *_sources(config, entry)):
             if derived:
-                require_unpaused(catalog, config.namespace, entry.name)
-            kafka.ensure_topic(entry.topic, entry.partitions, entry.retention.records)
+                require_unpaused(clients.catalog, config.namespace, entry.name)
+            clients.kafka.ensure_topic(entry.topic, entry.partitions, entry.retention.records)
             match entry.source:
                 case Datagen(schema_file=file):
-                    schema_registry.register(entry.subject("value"), config.text(file))
+                    clients.schema_registry.register(entry.subject("value"), config.text(file))
                 case Derived(from_topic=source):
-                    produced = derive(config, entry, Systems(kafka, schema_registry, spark, catalog))
+                    produced = derive(config, entry, Systems.of(clients))
                     context.log.info(f"{entry.name}: {produced.messages:,} messages computed and produced")
                     metadata["messages"] = produced.messages
                     metadata["source_snapshot_id"] = str(produced.source_snapshot_id)
                     if produced.lineage:
                         metadata["dagster/column_lineage"] = _lineage(source, produced.lineage)
-            offsets = kafka.offsets([entry.topic])[entry.topic]
+            offsets = clients.kafka.offsets([entry.topic])[entry.topic]
         return dg.MaterializeResult(metadata=metadata | offset_metadata(offsets), data_version=data_version(offsets))
 
     return kafka_topic

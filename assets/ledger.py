@@ -1,10 +1,12 @@
 """The ledger in Dagster: a check with every run of the table, and an asset that proves it and shows it as a page."""
 
+from typing import Any
+
 import dagster as dg
 
 from assets.entry import group, topic_of
 from assets.failures import explained
-from assets.ingestion import Systems
+from assets.ingestion import SYSTEMS, Systems
 from assets.proof import Proof, check, prove
 from assets.shown import as_table
 from assets.standing import Standing
@@ -12,10 +14,6 @@ from assets.step import asset_spec, step
 from lakehouse import ledger, ledger_page
 from lakehouse.config import Config
 from lakehouse.topic import Topic
-from resources.catalog import Catalog
-from resources.kafka import Kafka
-from resources.schema_registry import SchemaRegistry
-from resources.spark import Spark
 
 
 class Depth(dg.Config):
@@ -40,22 +38,16 @@ def ledger_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     @step(
         spec,
         pool=f"ledger_{group(entry)}",
+        resources=SYSTEMS,
         check_specs=[
             dg.AssetCheckSpec("proven", asset=key, description="Rows and dead letters are what the commits counted.")
         ],
+        config=Depth,
     )
-    def proven_ledger(
-        context: dg.AssetExecutionContext,
-        config: Depth,
-        kafka: Kafka,
-        schema_registry: SchemaRegistry,
-        spark: Spark,
-        catalog: Catalog,
-    ) -> dg.MaterializeResult:
+    def proven_ledger(context: dg.AssetExecutionContext, clients: Any, config: Depth) -> dg.MaterializeResult:
         with explained(entry):
             topic = topic_of(entry, context)
-            systems = Systems(kafka, schema_registry, spark, catalog)
-            proof = prove(namespace, topic, systems, whole_log=config.whole_log)
+            proof = prove(namespace, topic, Systems.of(clients), whole_log=config.whole_log)
         said = ledger_page.summary(proof.entries, proof.findings)
         counts = ledger.totals(proof.entries)
         pages = {

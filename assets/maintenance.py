@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -193,12 +193,12 @@ def maintenance_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         kinds={"iceberg", "spark"},
     )
 
-    @step(spec, pool=f"iceberg_{group(entry)}")
-    def maintenance(context: dg.AssetExecutionContext, catalog: Catalog, spark: Spark) -> dg.MaterializeResult:
+    @step(spec, pool=f"iceberg_{group(entry)}", resources=("catalog", "spark"))
+    def maintenance(context: dg.AssetExecutionContext, clients: Any) -> dg.MaterializeResult:
         metadata: dict[str, object] = {}
         with explained(entry):
             topic = topic_of(entry, context)
-            for done in maintain(config.namespace, topic, catalog, spark):
+            for done in maintain(config.namespace, topic, clients.catalog, clients.spark):
                 context.log.info(f"{done.table}: {', '.join(done.done) or 'nothing to do'} ({done.seconds:.1f} s)")
                 if done.table.endswith(naming.DEAD_LETTERS):
                     continue

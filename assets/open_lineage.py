@@ -7,13 +7,9 @@ import dagster as dg
 from lakehouse.config import Config
 from lakehouse.errors import ConfigError, Unreachable, reason, trace
 from lakehouse.freshness import NAMES
-from lakehouse.open_lineage import Materialized, Places, completed
+from lakehouse.open_lineage import Materialized, completed
+from lakehouse.readers import configured
 from lakehouse.topic import Topic
-from resources.aws import Glue
-from resources.catalog import Catalog
-from resources.kafka import Kafka
-from resources.open_lineage import OpenLineage
-from resources.snowflake import Snowflake
 
 OFF = "No server is configured (`open_lineage` in lakehouse.yaml): no lineage is sent"
 MOST_EVENTS = 500
@@ -29,33 +25,19 @@ def lineage_sensor(config: Config) -> dg.SensorDefinition:
         description="Sends the lineage of each materialization to an OpenLineage server.",
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.RUNNING,
+        required_resource_keys={"open_lineage", "kafka", "catalog", *(one.resource for one in configured(config))},
     )
-    def open_lineage(
-        context: dg.SensorEvaluationContext,
-        open_lineage: OpenLineage,
-        kafka: Kafka,
-        catalog: Catalog,
-        glue: Glue,
-        snowflake: Snowflake,
-    ) -> dg.SensorResult:
-        log = context.instance.event_log_storage
-        if not (context.cursor and open_lineage.url):
-            said = "Begins at the end of the event log" if open_lineage.url else OFF
+    def open_lineage(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        log, server = context.instance.event_log_storage, context.resources.open_lineage
+        if not (context.cursor and server.url):
+            said = "Begins at the end of the event log" if server.url else OFF
             return dg.SensorResult(skip_reason=said, cursor=str(log.get_maximum_record_id() or 0))
-        places = Places(
-            kafka.servers,
-            catalog.warehouse,
-            glue.region,
-            glue.catalog_id,
-            snowflake.account_identifier,
-            snowflake.database,
-        )
         delivered, sent, until = int(context.cursor), 0, time.monotonic() + MOST_SECONDS
         events = log.get_logs_for_all_runs_by_log_id(delivered, dg.DagsterEventType.ASSET_MATERIALIZATION, MOST_EVENTS)
         for storage_id, entry in events.items():
             try:
                 if found := _materialized(config, context.instance, entry):
-                    open_lineage.emit(completed(config, places, *found))
+                    server.emit(completed(config, *found, context.resources))
                     sent += 1
             except Unreachable as error:
                 if not sent:

@@ -1,8 +1,7 @@
 """An asset of an entry and the step that materializes it, with what all of them have in common."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from types import FunctionType
 from typing import Any
 
 import dagster as dg
@@ -27,29 +26,38 @@ def asset_spec(entry: Topic, system: str, deps: Sequence[Sequence[str]], **attri
     )
 
 
-def step(
-    spec: dg.AssetSpec, pool: str, check_specs: Iterable[dg.AssetCheckSpec] = ()
-) -> Callable[[FunctionType], dg.AssetsDefinition]:
-    """Makes a function the step that materializes the asset, one at a time in its pool.
+Materialize = Callable[..., dg.MaterializeResult | Iterator[dg.AssetCheckResult | dg.MaterializeResult]]
 
-    As with `dg.asset`: parameters are named after the resources they take, and `config` is of the class it is annotated
-    with. The step is put together from Dagster's definitions, because its decorators look at a function's signature and
-    resolve its types over and over: a thousand topics load in half the time.
+
+def step(
+    spec: dg.AssetSpec,
+    pool: str,
+    resources: Collection[str],
+    check_specs: Iterable[dg.AssetCheckSpec] = (),
+    config: type[dg.Config] | None = None,
+) -> Callable[[Materialize], dg.AssetsDefinition]:
+    """Make a function the step that materializes an asset, one at a time in its pool.
+
+    The function takes the context, an object with the resources as attributes, and the run's configuration where there
+    is a class for it. The step is put together from Dagster's definitions, because its decorators inspect a function's
+    signature and resolve its types over and over: a thousand topics load in half the time.
+
+    Args:
+        spec: The asset.
+        pool: The pool, of which one step runs at a time.
+        resources: The keys of the resources that the function takes.
+        check_specs: Checks whose results the function yields.
+        config: The class of the run's configuration.
     """
 
-    def decorate(function: FunctionType) -> dg.AssetsDefinition:
+    def decorate(function: Materialize) -> dg.AssetsDefinition:
         name = spec.key.to_python_identifier()
         checks = {check.get_python_identifier(): check for check in check_specs}
         upstream = {dep.asset_key.to_python_identifier(): dep.asset_key for dep in spec.deps}
-        code = function.__code__
-        takes = code.co_varnames[1 : code.co_argcount]
-        config = function.__annotations__["config"] if "config" in takes else None
 
         def run(context: dg.AssetExecutionContext, _: Mapping[str, object]) -> Iterator[object]:
-            arguments = {name: getattr(context.resources, name) for name in takes if name != "config"}
-            if config:
-                arguments["config"] = config(**context.op_execution_context.op_config)
-            made = function(context, **arguments)
+            given = [config(**context.op_execution_context.op_config)] if config else []
+            made = function(context, context.resources, *given)
             yield from made if isinstance(made, Iterator) else [made]
 
         node = dg.OpDefinition(
@@ -58,7 +66,7 @@ def step(
             ins=dict.fromkeys(upstream, NOTHING_IN),
             outs=dict.fromkeys([name, *checks], NOTHING_OUT),
             config_schema=_schema(config) if config else None,
-            required_resource_keys={*takes} - {"config"},
+            required_resource_keys=set(resources),
             retry_policy=RETRY,
             pool=pool,
         )

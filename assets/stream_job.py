@@ -2,22 +2,17 @@
 
 import time
 from itertools import takewhile
-from types import SimpleNamespace
 
 import dagster as dg
 
 from assets.alerts import RESTARTED
 from assets.failures import explained
 from assets.freshness_sensor import IN_PROGRESS
+from assets.ingestion import SYSTEMS
 from assets.streaming import Streaming, chosen
 from assets.streaming_check import kafka_check
 from lakehouse.config import Config
-from resources.aws import Glue
-from resources.catalog import Catalog
-from resources.kafka import Kafka
-from resources.schema_registry import SchemaRegistry
-from resources.snowflake import Snowflake
-from resources.spark import Spark
+from lakehouse.readers import configured
 
 JOB = "stream"
 
@@ -48,27 +43,13 @@ def stream_definitions(config: Config) -> dg.Definitions:
 
     # One slot for all: what the tables' own pools would hold for ever is kept apart by `continuous`, and where that is
     # not set, by the publication itself, which one of two writers loses.
-    @dg.op(name="take_topics", pool=JOB)
-    def take_topics(
-        context: dg.OpExecutionContext,
-        config: Streamed,
-        kafka: Kafka,
-        schema_registry: SchemaRegistry,
-        spark: Spark,
-        catalog: Catalog,
-        glue: Glue,
-        snowflake: Snowflake,
-    ) -> None:
-        systems = SimpleNamespace(
-            kafka=kafka,
-            schema_registry=schema_registry,
-            spark=spark,
-            catalog=catalog,
-            glue=glue,
-            snowflake=snowflake,
-        )
+    needed = {*SYSTEMS, *(reader.resource for reader in configured(declared))}
+
+    @dg.op(name="take_topics", pool=JOB, required_resource_keys=needed)
+    def take_topics(context: dg.OpExecutionContext, config: Streamed) -> None:
+        systems = context.resources
         with explained():
-            topics = chosen(declared, config.topics, kafka.topics() if declared.routes else ())
+            topics = chosen(declared, config.topics, systems.kafka.topics() if declared.routes else ())
             Streaming(declared, topics, systems, context.log.info, context.instance).run()
 
     @dg.job(name=JOB, tags=TAGS, description="Takes topics on and on, until it is ended.")

@@ -10,9 +10,10 @@ import dagster as dg
 from dagster import AssetCheckEvaluation
 
 from assets.audit import AuditFailed, Finding
-from assets.followers import NotShown, Shown, followers
+from assets.followers import Noted, NotShown, Shown, followers
 from assets.iceberg import check_results, said
 from assets.ingestion import Systems
+from assets.readers import metadata
 from assets.reporting import Reporter
 from assets.stream import Commit, Event, Healed, Served, SetAside, Stream, Tidied
 from assets.streaming_check import Verdicts
@@ -23,8 +24,8 @@ from lakehouse.topic import Topic
 from resources.stream_group import Undivided
 
 END_SECONDS = 30
-"""What Glue and Snowflake get to show the last commits in, and then Dagster to be told. What they miss, the next stream
-or run shows."""
+"""What readers get to show the last commits in, and then Dagster to be told. What they miss, the next stream or run
+shows."""
 
 MOST_NAMED = 10
 """Topics that the first line of the log names."""
@@ -47,7 +48,7 @@ def chosen(config: Config, names: Sequence[str], there: Sequence[str]) -> list[T
 class Streaming:
     """A stream, and those who show and tell of what it publishes.
 
-    Parameters: `systems` has kafka, schema_registry, spark, catalog, glue and snowflake as attributes; `say` takes each
+    Parameters: `systems` has ingestion's resources and the readers' as attributes; `say` takes each
     sentence of the log; `instance` is the Dagster that is told, where there is one; `stopping`, once set, ends it.
     """
 
@@ -62,7 +63,7 @@ class Streaming:
         once: bool = False,
         stopping: threading.Event | None = None,
     ):
-        own = Systems(systems.kafka, systems.schema_registry, systems.spark, systems.catalog)
+        own = Systems.of(systems)
         self.stream = Stream(config, topics, own, once=once, stopping=stopping)
         self._config, self._say = config, say
         self._failing: dict[str, list[str]] = {}
@@ -89,7 +90,9 @@ class Streaming:
     def _tell(self, event: Event) -> None:
         match event:
             case Commit(topic, published):
-                self._followers[0].note(topic, published.snapshot_id)
+                for follower in self._followers:
+                    if follower.reader.upstream == "iceberg":
+                        follower.note(Noted(topic, published.snapshot_id))
                 self._say(f"{said(topic, published)}, {event.behind:,} behind, {event.waited:.1f} s after they came")
                 self._reporter.each(self._shown("iceberg", topic, published.snapshot_id, _numbers(event)))
                 self._checked(topic, published.findings)
@@ -124,7 +127,7 @@ class Streaming:
             return
         self._say(f"{what.hop}/{what.topic.name}: shows snapshot {what.snapshot_id} ({what.seconds:.1f} s)")
         numbers = {"seconds": round(what.seconds, 2), "snapshot_id": str(what.snapshot_id)}
-        event = self._shown(what.hop, what.topic, what.snapshot_id, what.metadata | numbers)
+        event = self._shown(what.hop, what.topic, what.snapshot_id, metadata(what.registration) | numbers)
         self._reporter.newest(f"{what.hop}/{what.topic.name}", event)
         self._verdicts.passed(*self._part(what.hop, what.topic.name))
 

@@ -4,6 +4,7 @@ Tableflow publishes by itself, so a check cannot keep rows from readers: it tell
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import dagster as dg
 
@@ -16,9 +17,6 @@ from lakehouse.automation import on_upstream_change
 from lakehouse.config import Config
 from lakehouse.errors import ConfigError, LakehouseError
 from lakehouse.topic import Metadata, Topic
-from resources.aws import Glue
-from resources.catalog import Catalog
-from resources.spark import Spark
 
 
 def tableflow_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
@@ -37,12 +35,17 @@ def tableflow_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     named = {"table_name": entry.topic, "metadata": Metadata(naming="confluent")}
     topic = entry.model_copy(update=named)
 
-    @step(spec, pool=f"iceberg_{group(entry)}", check_specs=declared_specs(key, entry))
+    @step(
+        spec,
+        pool=f"iceberg_{group(entry)}",
+        resources=("catalog", "glue", "spark"),
+        check_specs=declared_specs(key, entry),
+    )
     def tableflow_table(
-        context: dg.AssetExecutionContext, catalog: Catalog, glue: Glue, spark: Spark
+        context: dg.AssetExecutionContext, clients: Any
     ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
         with explained(entry):
-            database = glue.tableflow_database
+            catalog, database = clients.catalog, clients.glue.tableflow_database
             if not database:
                 raise ConfigError(
                     f"Where Tableflow publishes '{entry.name}' is not known. Nothing was looked at. Add "
@@ -55,7 +58,7 @@ def tableflow_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
                     f"Tableflow has published no table '{database}.{topic.table}' yet. Nothing was changed. It does so "
                     f"minutes after the topic's first records; `lakehouse deploy plan` says whether it runs"
                 )
-            session = spark.session(catalog.spark_settings())
+            session = clients.spark.session(catalog.spark_settings())
             found = quality.findings(session, catalog, database, topic, entry.checks, table, snapshot.snapshot_id, {})
             context.log.info(f"{database}.{topic.table} is at snapshot {snapshot.snapshot_id}")
             yield from check_results(found)

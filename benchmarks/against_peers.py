@@ -80,7 +80,7 @@ def main() -> None:
 
 def _all(home: Home, folder: Path, records: int, only: list[str] | None) -> list[measure.Result]:
     with connected(configuration.load()) as found:
-        systems = Systems(found.kafka, found.schema_registry, found.spark, found.catalog)
+        systems = Systems.of(found)
         catalog = found.catalog.iceberg()
         catalog.create_namespace_if_not_exists(NAMESPACE)
         stack = Stack(

@@ -37,7 +37,7 @@ def main() -> None:
     arguments.add_argument("--workers", type=int, default=WORKERS)
     given = arguments.parse_args()
     with connected(configuration.load()) as found:
-        systems = Systems(found.kafka, found.schema_registry, found.spark, found.catalog)
+        systems = Systems.of(found)
         topics = filled(systems, given.topics + WARM_UP + ALONE, given.records, given.partitions)
         warm, alone, rest = topics[:WARM_UP], topics[WARM_UP : WARM_UP + ALONE], topics[WARM_UP + ALONE :]
         together(warm, systems, given.workers)

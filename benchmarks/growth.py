@@ -68,7 +68,7 @@ def main() -> None:
     given = arguments.parse_args()
     curves: list[Curve] = []
     with connected(configuration.load()) as found:
-        systems = Systems(found.kafka, found.schema_registry, found.spark, found.catalog)
+        systems = Systems.of(found)
         if given.append:
             subjects = [Subject(systems, "append", rows) for rows in given.append]
             title = f"Append of {given.appended:,} records, by rows in the table"

@@ -39,7 +39,7 @@ def main() -> None:
     arguments.add_argument("--rounds", type=int, default=5)
     given = arguments.parse_args()
     with connected(configuration.load()) as found:
-        systems = Systems(found.kafka, found.schema_registry, found.spark, found.catalog)
+        systems = Systems.of(found)
         stages = _stages(systems, fill(systems, given.records, "avro"))
         seconds: dict[str, list[float]] = {name: [] for name in stages}
         for _ in range(given.rounds + 1):

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from lakehouse import ledger_page
 from lakehouse.freshness import NAMES, Hop
+from lakehouse.readers import registered
 from lakehouse.status import TopicStatus
 from lakehouse.terminal import visible
 
@@ -31,8 +32,9 @@ def plain(value: object) -> str:
 def topics(statuses: Sequence[TopicStatus]) -> Table:
     """How fresh each hop is, a row a topic."""
     there = {hop.asset for found in statuses for hop in found.hops}
-    # Few have a REST catalog: it is no empty column for the others.
-    shown = [asset for asset in NAMES if asset != "rest" or asset in there]
+    # Optional readers, which few have, are no empty columns for the others.
+    optional = {reader.name for reader in registered() if reader.is_optional}
+    shown = [asset for asset in NAMES if asset in there or asset not in optional]
     table = Table("topic", "end offset", "ingested", *(NAMES[asset] for asset in shown), title="Freshness")
     for found in statuses:
         hops = {hop.asset: hop for hop in found.hops}

@@ -13,7 +13,6 @@ from assets.freshness_sensor import freshness_sensor
 from assets.heartbeat import heartbeat
 from assets.old_runs import old_runs_definitions
 from assets.open_lineage import lineage_sensor
-from assets.rest import SYSTEM as REST_CATALOG
 from assets.schedules import nightly
 from assets.sensors import topic_offsets_sensor
 from assets.stream_job import stream_definitions
@@ -21,12 +20,12 @@ from assets.tick_alerts import alert_failed_ticks
 from assets.topic import route_definitions, topic_definitions
 from lakehouse import config as configuration
 from lakehouse.config import Config
-from resources.build import build_resources, environment_name, is_configured
+from lakehouse.readers import configured
+from lakehouse.setting import environment_name
+from resources.build import build_resources
 
 JOB = "lakehouse"
 """The job that brings every topic all the way."""
-
-HOPS = ("kafka", "iceberg", "glue", "snowflake", "rest")
 
 
 @dg.definitions
@@ -48,7 +47,7 @@ def _all(config: Config) -> dg.Definitions:
         default_status=dg.DefaultSensorStatus.RUNNING,
         minimum_interval_seconds=30,
     )
-    hops = [hop for hop in HOPS if hop != "rest" or is_configured(config, REST_CATALOG)]
+    hops = ["kafka", "iceberg", *(reader.name for reader in configured(config))]
     chain = dg.AssetSelection.assets(
         *([hop, topic] for topic in config.by_spark for hop in hops),
         *([hop, topic] for topic in config.topics.keys() - config.by_spark.keys() for hop in ("kafka", "iceberg")),

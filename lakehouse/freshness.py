@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakehouse.lag import Behind, Lag
+from lakehouse.readers import registered
 
 MOST_NAMED = 5
 """Topics that one verdict names."""
@@ -20,8 +21,8 @@ class Hop:
     """One hop of one topic, as it was measured.
 
     `asset` is the first part of the asset's key: `kafka` (for a derived topic: computed from its source's table),
-    `iceberg`, `glue`, `snowflake` or `rest`. `behind` is how far it is behind the hop before; None when it shows a
-    snapshot that was never published. `shows` is the snapshot it shows. `failure` says why it could not be
+    `iceberg`, or the name of a reader (lakehouse.readers). `behind` is how far it is behind the hop before; None when
+    it shows a snapshot that was never published. `shows` is the snapshot it shows. `failure` says why it could not be
     measured, if so; `paused` since when, by whom and why the topic is, if so.
     """
 
@@ -53,9 +54,7 @@ class Hop:
 NAMES = {
     "kafka": "source table → derived topic",
     "iceberg": "topic → Iceberg",
-    "glue": "Iceberg → Glue",
-    "snowflake": "Iceberg → Snowflake",
-    "rest": "Iceberg → REST catalog",
+    **{reader.name: f"Iceberg → {reader.label}" for reader in registered()},
 }
 """How hops are called, by the first part of the asset's key."""
 

@@ -13,26 +13,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from lakehouse import naming
 from lakehouse.config import Config
+from lakehouse.readers import reader_of
 from lakehouse.topic import Derived, Topic
 
 if TYPE_CHECKING:
     from openlineage.client.event_v2 import RunEvent
 
 PRODUCER = "https://pypi.org/project/lakehouse"
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where the datasets of an environment are: each a namespace of OpenLineage, or what makes one."""
-
-    bootstrap_servers: str
-    warehouse: str
-    region: str
-    glue_catalog_id: str
-    snowflake_account: str
-    snowflake_database: str
 
 
 @dataclass(frozen=True)
@@ -49,37 +37,42 @@ class Materialized:
     bytes: int | None = None
 
 
-def dataset(config: Config, places: Places, hop: str, topic: Topic) -> tuple[str, str]:
-    """Namespace and name of what a hop's asset stands for."""
-    namespace, table = config.namespace, topic.table
-    match hop:
-        case "kafka":
-            return f"kafka://{places.bootstrap_servers.partition(',')[0]}", topic.topic
-        case "iceberg":
-            warehouse = urlsplit(places.warehouse)
-            path = "/".join(part for part in (warehouse.path.strip("/"), namespace, table) if part)
-            return f"{warehouse.scheme}://{warehouse.netloc}", path
-        case "glue":
-            return f"arn:aws:glue:{places.region}:{places.glue_catalog_id}", f"table/{namespace}/{table}"
-        case _:
-            parts = (places.snowflake_database, namespace, table)
-            return f"snowflake://{places.snowflake_account}", ".".join(map(naming.snowflake_name, parts))
+def dataset(config: Config, hop: str, topic: Topic, clients: Any) -> tuple[str, str]:
+    """Return the namespace and name of the dataset that a hop's asset represents.
+
+    Args:
+        config: The configuration.
+        hop: The first part of the asset's key.
+        topic: The topic of the asset.
+        clients: Has the resources `kafka`, `catalog` and those of the readers as attributes.
+
+    Raises:
+        KeyError: No hop has that name.
+    """
+    namespace = config.namespace
+    if hop == "kafka":
+        return f"kafka://{clients.kafka.servers.partition(',')[0]}", topic.topic
+    if hop == "iceberg":
+        warehouse = urlsplit(clients.catalog.warehouse)
+        path = "/".join(part for part in (warehouse.path.strip("/"), namespace, topic.table) if part)
+        return f"{warehouse.scheme}://{warehouse.netloc}", path
+    if reader := reader_of(hop):
+        return reader.dataset(namespace, topic, clients)
+    raise KeyError(hop)
 
 
 def upstream(config: Config, hop: str, topic: Topic) -> tuple[str, Topic] | None:
-    """The hop and topic that a materialization reads; None where it begins."""
-    match hop, topic.source:
-        case "kafka", Derived(from_topic=source):
-            return "iceberg", config.topic(source)
-        case "kafka", _:
-            return None
-        case "iceberg", _:
-            return "kafka", topic
-        case _:
-            return "iceberg", topic
+    """Return the hop and topic that a materialization reads; None where the data begins."""
+    if reader := reader_of(hop):
+        return reader.upstream, topic
+    if hop == "iceberg":
+        return "kafka", topic
+    if isinstance(topic.source, Derived):
+        return "iceberg", config.topic(topic.source.from_topic)
+    return None
 
 
-def completed(config: Config, places: Places, topic: Topic, done: Materialized) -> RunEvent:
+def completed(config: Config, topic: Topic, done: Materialized, clients: Any) -> RunEvent:
     """The event of one materialization. Sent twice it is the same event: the run's id is made of what it names."""
     from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
     from openlineage.client.facet_v2 import job_type_job, output_statistics_output_dataset, parent_run
@@ -98,11 +91,11 @@ def completed(config: Config, places: Places, topic: Topic, done: Materialized) 
         eventTime=datetime.fromtimestamp(done.seconds, UTC).isoformat(),
         run=Run(str(uuid.uuid5(uuid.UUID(done.run_id), job)), {"parent": began}),
         job=Job(config.namespace, job, {"jobType": kind}),
-        inputs=[InputDataset(*dataset(config, places, *source))] if source else [],
+        inputs=[InputDataset(*dataset(config, *source, clients))] if source else [],
         outputs=[
             OutputDataset(
-                *dataset(config, places, done.hop, topic),
-                facets=_facets(config, places, done),
+                *dataset(config, done.hop, topic, clients),
+                facets=_facets(config, done, clients),
                 outputFacets={"outputStatistics": written} if done.rows is not None else {},
             )
         ],
@@ -110,7 +103,7 @@ def completed(config: Config, places: Places, topic: Topic, done: Materialized) 
     )
 
 
-def _facets(config: Config, places: Places, done: Materialized) -> dict[str, Any]:
+def _facets(config: Config, done: Materialized, clients: Any) -> dict[str, Any]:
     from openlineage.client.facet_v2 import column_lineage_dataset as lineage
     from openlineage.client.facet_v2 import schema_dataset
 
@@ -122,7 +115,7 @@ def _facets(config: Config, places: Places, done: Materialized) -> dict[str, Any
         made = {
             name: lineage.Fields(
                 [
-                    lineage.InputField(*dataset(config, places, hop, config.topic(topic)), column)
+                    lineage.InputField(*dataset(config, hop, config.topic(topic), clients), column)
                     for hop, topic, column in columns
                 ]
             )

@@ -16,9 +16,8 @@ def restore() -> list[str]:
 
     Raises: LakehouseError.
     """
-    from assets.glue import register
-    from assets.snowflake import show
     from lakehouse import config as configuration
+    from lakehouse.readers import publish
     from lakehouse.systems import connected
 
     config = configuration.load()
@@ -26,8 +25,7 @@ def restore() -> list[str]:
         published = partial(_is_published, systems.catalog, config.namespace)
         topics = [topic for topic in config.topics.values() if published(topic.table)]
         for topic in topics:
-            register(config, topic, systems.catalog, systems.glue)
-            show(config, topic, systems.catalog, systems.snowflake)
+            publish(config, topic, systems)
     return [topic.name for topic in topics]
 
 

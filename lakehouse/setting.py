@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Literal
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from lakehouse.model import Model
 
-System = Literal[
+SYSTEMS = (
     "kafka",
     "schema_registry",
     "spark",
@@ -20,7 +21,15 @@ System = Literal[
     "open_lineage",
     "athena",
     "rest_catalog",
-]
+)
+
+RESOURCES = entry_points(group="lakehouse.resources")
+"""Systems of other distributions: the key in lakehouse.yaml, and the class of its Dagster resource."""
+
+if TYPE_CHECKING:
+    System = str
+else:
+    System = Literal[(*SYSTEMS, *(point.name for point in RESOURCES))]
 
 
 class EnvRef(Model):

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 from assets.audit import CONSERVATION, KEY_NOT_NULL
 from lakehouse.config import Config
 from lakehouse.markdown import plain
+from lakehouse.readers import configured
 
 if TYPE_CHECKING:
     import dagster as dg
 
 CHECK = "streaming"
-
-HOPS = ("iceberg", "glue", "snowflake")
-"""What a stream writes to, by the first part of the assets' keys."""
 
 KAFKA = ("stream", "kafka")
 """The asset that stands for what all topics of a stream need."""
@@ -68,7 +66,7 @@ def _reported(config: Config, names: Collection[str]) -> Iterator[tuple[tuple[st
         entry = config.topics.get(name) or config.routes.get(name)
         if entry is None or not (name in config.topics or entry.continuous):
             continue
-        yield from (((hop, name), CHECK) for hop in HOPS)
+        yield from (((hop, name), CHECK) for hop in ("iceberg", *(reader.name for reader in configured(config))))
         blocking = [check for check, one in entry.checks.items() if one.severity == "blocking"]
         yield from ((("iceberg", name), check) for check in (CONSERVATION, KEY_NOT_NULL, *blocking))
     if any(entry.continuous for entry in (*config.topics.values(), *config.routes.values())):

@@ -10,7 +10,8 @@ from typing import Any
 import dagster as dg
 
 from lakehouse.config import Config
-from resources.build import build_resources, environment_name
+from lakehouse.setting import environment_name
+from resources.build import build_resources
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import dagster as dg
 
 from lakehouse.config import Config
 from lakehouse.errors import ConfigError
-from lakehouse.setting import EnvRef, Setting, environment_name
+from lakehouse.setting import RESOURCES, EnvRef, Setting
 from lakehouse.words import did_you_mean
 from resources.athena import Athena
 from resources.aws import Glue
@@ -39,13 +39,8 @@ SYSTEMS: dict[str, type[dg.ConfigurableResource]] = {
 
 Resource = TypeVar("Resource", bound=dg.ConfigurableResource)
 
-OPTIONAL = ("athena", "rest_catalog")
+OPTIONAL = ("athena", "rest_catalog", *(point.name for point in RESOURCES))
 """Systems that there are only where an environment names them."""
-
-
-def is_configured(config: Config, system: str) -> bool:
-    """Whether the environment in use names a system."""
-    return system in config.environments.get(environment_name(), {})
 
 
 def build_resources(config: Config, environment: str) -> dict[str, dg.ConfigurableResource]:
@@ -58,17 +53,22 @@ def build_resources(config: Config, environment: str) -> dict[str, dg.Configurab
         known = ", ".join(config.environments)
         raise ConfigError(f"Environment '{environment}' (LAKEHOUSE_ENV) is not in lakehouse.yaml, which has: {known}")
     settings, at = config.environments[environment], f"environments.{environment}"
-    wanted = {name: cls for name, cls in SYSTEMS.items() if name in settings or name not in OPTIONAL}
+    wanted = {name: system(name) for name in (*SYSTEMS, *OPTIONAL) if name in settings or name not in OPTIONAL}
     return {name: _build(f"{at}.{name}", cls, settings.get(name)) for name, cls in wanted.items()}
 
 
-def opener(config: Config, environment: str, system: str) -> Callable[[], Any] | None:
+def system(name: str) -> type[dg.ConfigurableResource]:
+    """Return the class of a system's resource, of this project or of another distribution."""
+    return SYSTEMS[name] if name in SYSTEMS else RESOURCES[name].load()
+
+
+def opener(config: Config, environment: str, name: str) -> Callable[[], Any] | None:
     """What gives one system's resource with its variables read, when it is called; None where the environment, which
     may not be declared yet, does not name the system.
 
     It raises: ConfigError when a variable is not set.
     """
-    settings, at = config.environments.get(environment, {}).get(system), f"environments.{environment}.{system}"
+    settings, at = config.environments.get(environment, {}).get(name), f"environments.{environment}.{name}"
     if settings is None:
         return None
 
@@ -79,7 +79,7 @@ def opener(config: Config, environment: str, system: str) -> Callable[[], Any] |
             raise ConfigError(
                 f"lakehouse.yaml: {at}: {', '.join(unset)} not set. Nothing was changed. Set the variables"
             )
-        return _build(at, SYSTEMS[system], settings).process_config_and_initialize()
+        return _build(at, SYSTEMS[name], settings).process_config_and_initialize()
 
     return opened
 

@@ -22,7 +22,7 @@ def work(stack: Stack) -> Work:
         metadata = {"columns": ["partition", "offset"]}
         topic = Topic.model_validate({"name": name, "table": table, "key": "userid", "metadata": metadata})
         with connected(configuration.load()) as found:
-            systems = Systems(found.kafka, found.schema_registry, found.spark, found.catalog)
+            systems = Systems.of(found)
             while not ended():
                 if not sum(1 for _ in ingest(NAMESPACE, topic, systems)):
                     idle()

@@ -96,7 +96,7 @@ def rehearse(topics: tuple[str, ...], records: int, as_json: bool, junit: Path |
         known = config.load()
         chosen = [known.topic(name) for name in topics or known.by_spark]
         with connected(known) as r:
-            systems = Systems(r.kafka, r.schema_registry, r.spark, r.catalog)
+            systems = Systems.of(r)
             for topic in chosen:
                 asset = f"iceberg/{topic.name}"
                 try:

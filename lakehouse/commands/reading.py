@@ -13,9 +13,9 @@ def status() -> None:
     """Show each server, and per topic how far it has come: end offset, ingested offset, lag, Glue, Snowflake."""
     from lakehouse import config, console, streamed
     from lakehouse.last_run import failures
+    from lakehouse.setting import environment_name
     from lakehouse.status import status
     from lakehouse.systems import connected
-    from resources.build import environment_name
 
     if environment_name() == "local":
         from lakehouse.local import show, stack

@@ -30,7 +30,7 @@ def ledger(topic: str, deep: bool, log: bool, as_json: bool) -> None:
     found = declared.topic(topic)
     with connected(declared) as r, unquoted(found):
         if deep or log:
-            systems = Systems(r.kafka, r.schema_registry, r.spark, r.catalog)
+            systems = Systems.of(r)
             proof = prove(declared.namespace, found, systems, whole_log=log)
         else:
             proof = check(r.catalog, declared.namespace, found)
@@ -164,7 +164,7 @@ def bookmark(topic: str, where: str, reason: str, dead_letters: bool) -> None:
 
     declared = config.load()
     with connected(declared) as r:
-        systems = Systems(r.kafka, r.schema_registry, r.spark, r.catalog)
+        systems = Systems.of(r)
         offsets = decide(declared, declared.topic(topic), systems, where, reason, letters=dead_letters)
     for partition, offset in sorted(offsets.items()):
         echo(f"partition {partition}: continues at {offset:,}")
@@ -187,12 +187,9 @@ def maintain(topics: tuple[str, ...]) -> None:
 
 
 def _show_readers(declared: Config, topic: str, systems: Any) -> None:
-    """Nothing else tells Glue and Snowflake of a snapshot that no run of Dagster published."""
-    from assets.glue import register
-    from assets.snowflake import show
+    """Publish to the readers: no run of Dagster follows a snapshot that none published."""
+    from lakehouse.readers import publish
 
-    register(declared, declared.topic(topic), systems.catalog, systems.glue)
-    state = show(
-        declared, systems.catalog.current(declared.namespace, declared.topic(topic)), systems.catalog, systems.snowflake
-    )
-    echo(f"Glue and Snowflake show it: {state.row_count:,} rows")
+    for reader, published in publish(declared, declared.topic(topic), systems).items():
+        rows = "" if published.rows is None else f", {published.rows:,} rows"
+        echo(f"{reader.label} shows snapshot {published.snapshot_id}{rows}")

@@ -19,8 +19,9 @@ from confluent_kafka import Producer
 from lakehouse import config as configuration
 from lakehouse.config import Config
 from lakehouse.datagen import messages
+from lakehouse.setting import environment_name
 from lakehouse.topic import Datagen, Topic
-from resources.build import build_resources, environment_name
+from resources.build import build_resources
 from resources.kafka import Kafka
 from resources.schema_registry import SchemaRegistry
 

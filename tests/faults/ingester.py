@@ -22,9 +22,7 @@ def keep_ingesting(config_file: str, name: str) -> None:
     while True:
         with dg.build_resources(build_resources(config, "local")) as r:
             try:
-                for published in ingest(
-                    config.namespace, topic, Systems(r.kafka, r.schema_registry, r.spark, r.catalog)
-                ):
+                for published in ingest(config.namespace, topic, Systems.of(r)):
                     report(published=published.counts.consumed)
             except Exception as error:
                 report(error=type(error).__name__, said=str(error)[:1000])

@@ -63,7 +63,7 @@ def main(point: str, config_file: str, name: str) -> None:
     confluent_kafka.Producer = Producer
     around(Producer, "commit", "commit", point)
     with dg.build_resources(build_resources(config, "local")) as r:
-        systems = ingestion.Systems(r.kafka, r.schema_registry, r.spark, r.catalog)
+        systems = ingestion.Systems.of(r)
         if isinstance(topic.source, Derived):
             derivation.derive(config, topic, systems)
         else:

@@ -12,6 +12,7 @@ import uuid
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import fastavro
@@ -27,6 +28,8 @@ from pyiceberg.catalog import load_catalog
 
 from assets.ingestion import Published, Systems, ingest
 from lakehouse.config import PROJECT, Config
+from lakehouse.readers import reader_of
+from lakehouse.readers.reader import Registration
 from lakehouse.topic import Topic
 
 TRADES = (PROJECT / "schemas/stock_trades.avsc").read_text()
@@ -106,7 +109,15 @@ class Stream:
     @property
     def systems(self) -> Systems:
         r = self.resources
-        return Systems(r.kafka, r.schema_registry, r.spark, r.catalog)
+        return Systems.of(r)
+
+    def show(self, reader: str, **clients: Any) -> Registration:
+        """Publish the table in a reader, with other clients than the resources where they are given."""
+        given = SimpleNamespace(
+            **{"catalog": self.resources.catalog, reader: getattr(self.resources, reader, None)} | clients
+        )
+        topic, table = given.catalog.published(self.namespace, self.topic)
+        return reader_of(reader).publish(self.namespace, topic, table, given)
 
     def create(self) -> None:
         # Some tests choose timestamps, and a broker drops old ones whenever it looks.

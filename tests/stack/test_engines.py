@@ -8,8 +8,6 @@ import pytest
 from support import TRADES, Stream, framed, trade
 
 from assets.engines import engines_check
-from assets.glue import register
-from assets.snowflake import show
 from lakehouse.truth import Answer, differences
 
 
@@ -24,8 +22,8 @@ def publish(stream, *trades, everywhere=True):
     stream.produce([{"key": t["userid"].encode(), "value": framed(schema_id, TRADES, t)} for t in trades])
     stream.ingest()
     if everywhere:
-        register(stream.config, stream.topic, stream.resources.catalog, stream.resources.glue)
-        show(stream.config, stream.topic, stream.resources.catalog, stream.resources.snowflake)
+        stream.show("glue")
+        stream.show("snowflake")
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])
@@ -105,8 +103,8 @@ def test_extreme_numbers_decimals_nulls_and_a_column_that_came_later(resources):
         stream.ingest()
 
     produce(first, rows)
-    register(stream.config, stream.topic, resources.catalog, resources.glue)
-    show(stream.config, stream.topic, resources.catalog, resources.snowflake)
+    stream.show("glue")
+    stream.show("snowflake")
     # Glue and Snowflake still show the table as it was before it had the column.
     produce(json.dumps(later), [rows[0] | {"more": 1}])
 

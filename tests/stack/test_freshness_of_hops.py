@@ -34,7 +34,7 @@ def test_what_is_behind_is_named_by_check_sensor_and_status_and_is_mended(resour
         with dg.build_sensor_context(
             instance=instance, cursor=cursor, resources=built, definitions=definitions
         ) as context:
-            result = sensor(context)
+            result = sensor.evaluate_tick(context)
         for event in result.asset_events:
             instance.report_runless_asset_event(event)
         told = {event.asset_key.path[0]: (event.passed, event.description) for event in result.asset_events}

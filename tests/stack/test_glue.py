@@ -11,7 +11,6 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from support import Stream, in_order
 
-from assets.glue import register
 from lakehouse.errors import CommitConflict, UnclearState
 from resources.aws import Glue
 
@@ -40,7 +39,7 @@ def registered(stream):
 
 
 def test_others_find_and_read_the_registered_table(resources, stream):
-    register(stream.config, stream.topic, resources.catalog, resources.glue)
+    stream.show("glue")
 
     assert in_order(through_glue(stream).scan().to_arrow().to_pylist()) == stream.expected_rows()
     table = registered(stream)
@@ -52,12 +51,12 @@ def test_others_find_and_read_the_registered_table(resources, stream):
 
 
 def test_an_update_keeps_the_location_before(resources, stream):
-    register(stream.config, stream.topic, resources.catalog, resources.glue)
+    stream.show("glue")
     first = registered(stream)["Parameters"]["metadata_location"]
     stream.produce_trades(range(100, 120))
     stream.ingest()
 
-    register(stream.config, stream.topic, resources.catalog, resources.glue)
+    stream.show("glue")
 
     parameters = registered(stream)["Parameters"]
     assert parameters["previous_metadata_location"] == first != parameters["metadata_location"]
@@ -65,9 +64,9 @@ def test_an_update_keeps_the_location_before(resources, stream):
 
 
 def test_registering_what_is_registered_changes_nothing(resources, stream):
-    register(stream.config, stream.topic, resources.catalog, resources.glue)
+    stream.show("glue")
     before = registered(stream)
-    register(stream.config, stream.topic, resources.catalog, resources.glue)
+    stream.show("glue")
     assert registered(stream) == before
 
 
@@ -76,12 +75,12 @@ def test_another_table_of_the_name_is_left_alone(resources, stream):
     glue.create_database(DatabaseInput={"Name": stream.namespace})
     glue.create_table(DatabaseName=stream.namespace, TableInput={"Name": stream.topic.table, "Parameters": {"a": "b"}})
     with pytest.raises(UnclearState, match="not an Iceberg table"):
-        register(stream.config, stream.topic, resources.catalog, resources.glue)
+        stream.show("glue")
 
     iceberg = {"table_type": "ICEBERG", "metadata_location": "s3://elsewhere/1.json", "uuid": "another"}
     glue.update_table(DatabaseName=stream.namespace, TableInput={"Name": stream.topic.table, "Parameters": iceberg})
     with pytest.raises(UnclearState, match="another Iceberg table"):
-        register(stream.config, stream.topic, resources.catalog, resources.glue)
+        stream.show("glue")
     assert registered(stream)["Parameters"] == iceberg
 
 
@@ -139,7 +138,7 @@ def proxied(resources, monkeypatch):
 def test_a_change_by_somebody_else_since_it_was_read_is_not_overwritten(resources, stream, proxied):
     glue, proxy = proxied
     proxy.refuse_stale = True
-    register(stream.config, stream.topic, resources.catalog, glue)
+    stream.show("glue", glue=glue)
     stale = glue.registration(stream.namespace, stream.topic.table)
     theirs = registered(stream)
     boto3.client("glue").update_table(
@@ -168,6 +167,6 @@ def test_a_change_by_somebody_else_since_it_was_read_is_not_overwritten(resource
 def test_an_update_whose_answer_is_lost_is_found_to_have_happened(resources, stream, proxied):
     glue, proxy = proxied
     proxy.lose_answer = True
-    location = register(stream.config, stream.topic, resources.catalog, glue)
+    location = stream.show("glue", glue=glue).metadata_location
 
     assert location == registered(stream)["Parameters"]["metadata_location"]

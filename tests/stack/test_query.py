@@ -9,8 +9,6 @@ import pytest
 from click.testing import CliRunner
 from support import Stream, framed
 
-from assets.glue import register
-from assets.snowflake import show
 from lakehouse.cli import main
 
 SCHEMA = json.dumps(
@@ -49,8 +47,8 @@ def sales(resources, tmp_path_factory):
     stream = Stream(resources, partitions=1, settings={"key": "id"})
     stream.produce([{"value": framed(stream.schema(SCHEMA), SCHEMA, sale)} for sale in SALES])
     stream.ingest()
-    register(stream.config, stream.topic, resources.catalog, resources.glue)
-    show(stream.config, stream.topic, resources.catalog, resources.snowflake)
+    stream.show("glue")
+    stream.show("snowflake")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LAKEHOUSE_CONFIG", str(stream.declare(tmp_path_factory.mktemp("sales"))))
         yield f"{stream.namespace}.{stream.topic.table}"

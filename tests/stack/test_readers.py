@@ -12,9 +12,6 @@ from click.testing import CliRunner
 from rest_fixtures import CLIENT_ID, SECRET, WAREHOUSE
 from support import Stream
 
-from assets.glue import register
-from assets.rest import publish
-from assets.snowflake import show
 from lakehouse.cli import main
 from lakehouse.config import PROJECT, load
 from lakehouse.definitions import defs
@@ -43,8 +40,8 @@ def trades(resources, tmp_path_factory):
     stream = Stream(resources)
     stream.produce_trades(range(200))
     stream.ingest()
-    register(stream.config, stream.topic, resources.catalog, resources.glue)
-    show(stream.config, stream.topic, resources.catalog, resources.snowflake)
+    stream.show("glue")
+    stream.show("snowflake")
     prices = [row["price"] for row in stream.expected_rows()]
     declared = stream.declare(tmp_path_factory.mktemp("readers"))
     return stream, f"{stream.namespace}.{stream.topic.table}", len(prices), sum(prices), declared
@@ -67,7 +64,7 @@ def test_a_command_prints_what_the_oracle_says(block, trades, monkeypatch):
 @pytest.mark.parametrize("block", recipes("python"))
 def test_a_program_prints_what_the_oracle_says(block, trades, polaris):
     stream, name, count, total, _ = trades
-    publish(stream.config, stream.topic, stream.resources.catalog, rest_catalog(polaris))
+    stream.show("rest", rest_catalog=rest_catalog(polaris))
     rest = {"URI": polaris.address, "WAREHOUSE": WAREHOUSE, "CREDENTIAL": f"{CLIENT_ID}:{SECRET}"}
     # Where S3 is not AWS, pyiceberg takes its address from a variable of its own; Glue's comes with the stack.
     s3 = {"PYICEBERG_CATALOG__POLARIS__S3__ENDPOINT": os.environ["AWS_ENDPOINT_URL_S3"]}
@@ -84,7 +81,7 @@ def test_a_program_prints_what_the_oracle_says(block, trades, polaris):
 def test_statements_in_snowflake_say_what_the_oracle_says(block, trades, polaris):
     """As the administrator: the last statement's one row."""
     stream, name, count, total, _ = trades
-    publish(stream.config, stream.topic, stream.resources.catalog, rest_catalog(polaris))
+    stream.show("rest", rest_catalog=rest_catalog(polaris))
     namespace, table = name.split(".")
     for theirs, ours in {
         "https://polaris.example/api/catalog": polaris.address,

@@ -13,8 +13,9 @@ from support import Stream, in_order
 
 from assets.freshness_sensor import freshness_sensor
 from assets.hops import hops_of
-from assets.rest import publish, rest_asset, rest_check
+from assets.readers import reader_asset, reader_check
 from lakehouse.errors import LakehouseError, UnclearState, Unreachable
+from lakehouse.readers import reader_of
 from lakehouse.status import status
 from resources.rest_catalog import RestCatalog
 
@@ -35,7 +36,8 @@ def connect(polaris, **settings):
 
 
 def show(stream, rest_catalog):
-    return publish(stream.config, stream.topic, stream.resources.catalog, rest_catalog)
+    stream.show("rest", rest_catalog=rest_catalog)
+    return rest_catalog.registered(stream.namespace, stream.topic.table)
 
 
 def elsewhere(polaris):
@@ -204,24 +206,24 @@ def test_a_catalog_that_does_not_answer(stream, polaris):
 
 def test_the_asset_and_its_check(resources, stream, polaris):
     rest_catalog = connect(polaris)
-    asset = rest_asset(stream.config, stream.topic)
+    asset = reader_asset(stream.config, stream.topic, reader_of("rest"))
     given = {"catalog": resources.catalog, "rest_catalog": rest_catalog}
     context = SimpleNamespace(resources=SimpleNamespace(**given))
     with pytest.raises(LakehouseError, match="Materialize rest/"):
-        rest_check(stream.config, stream.topic).run(context)
+        reader_check(stream.config, stream.topic, reader_of("rest")).run(context)
 
     result = dg.materialize([asset], resources=given)
 
     (event,) = result.get_asset_materialization_events()
     snapshot_id = stream.table().metadata.current_snapshot_id
     assert event.step_materialization_data.materialization.metadata["snapshot_id"].value == str(snapshot_id)
-    verdict = rest_check(stream.config, stream.topic).run(context)
+    verdict = reader_check(stream.config, stream.topic, reader_of("rest")).run(context)
     assert verdict.passed and "newest published snapshot" in verdict.description
 
     stream.produce_trades(range(50, 60))
     stream.ingest()
     stream.topic = stream.topic.model_copy(update={"max_lag_seconds": 0})
-    verdict = rest_check(stream.config, stream.topic).run(context)
+    verdict = reader_check(stream.config, stream.topic, reader_of("rest")).run(context)
     assert not verdict.passed and "1 snapshot behind" in verdict.description
 
 
@@ -244,8 +246,8 @@ def test_the_hop_is_in_the_status_and_in_the_sensor_where_the_environment_has_it
 
     with (
         dg.DagsterInstance.ephemeral() as instance,
-        dg.build_sensor_context(instance=instance, resources=systems) as context,
+        dg.build_sensor_context(instance=instance, resources=systems, definitions=dg.Definitions()) as context,
     ):
-        result = freshness_sensor(config)(context)
+        result = freshness_sensor(config).evaluate_tick(context)
     said = {event.asset_key.path[0]: event.description for event in result.asset_events}
     assert "1 snapshot behind" in said["rest"]

@@ -95,8 +95,9 @@ def instance():
 
 def tick(sensor, instance, systems, cursor=None):
     needed = {name: systems[name] for name in sensor.required_resource_keys}
-    with dg.build_sensor_context(instance=instance, cursor=cursor, resources=needed) as context:
-        return sensor(context)
+    nothing = dg.Definitions()
+    with dg.build_sensor_context(instance=instance, cursor=cursor, resources=needed, definitions=nothing) as context:
+        return sensor.evaluate_tick(context)
 
 
 def test_every_hop_of_every_topic_is_measured_in_each_tick(config, systems, instance, caplog):

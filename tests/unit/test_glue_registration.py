@@ -1,14 +1,16 @@
 """A registration in Glue never moves a table back, whoever publishes at the same time."""
 
+from types import SimpleNamespace
+
 import boto3
 import pyarrow as pa
 import pytest
 from moto import mock_aws
+from pyiceberg.catalog import load_catalog
 
-from assets.glue import point_at, register
 from lakehouse.batch import TOKEN, Batch
-from lakehouse.config import Config
 from lakehouse.errors import UnclearState
+from lakehouse.readers import reader_of
 from lakehouse.topic import Topic
 from resources.aws import Glue
 from resources.catalog import Catalog
@@ -16,7 +18,6 @@ from resources.snapshots import last_batch
 
 ROWS = pa.table({"a": pa.array([1, 2], pa.int64())})
 TOPIC = Topic(name="orders")
-CONFIG = Config(namespace="trading", topics={"orders": TOPIC}, environments={})
 
 
 @pytest.fixture
@@ -49,6 +50,16 @@ def publish(lake, start, properties=None):
     table.append(ROWS, snapshot_properties={TOKEN: token})
 
 
+def point_at(topic, loaded, catalog, glue):
+    """Register a table as it was loaded."""
+    clients = SimpleNamespace(catalog=catalog, glue=glue)
+    return reader_of("glue").publish("trading", topic, loaded, clients).metadata_location
+
+
+def register(catalog, glue):
+    return point_at(*catalog.published("trading", TOPIC), catalog, glue)
+
+
 def registered():
     table = boto3.client("glue").get_table(DatabaseName="trading", Name="orders")["Table"]
     return table["Parameters"]["metadata_location"]
@@ -57,13 +68,13 @@ def registered():
 def test_registering_a_table_loaded_before_a_publication_keeps_the_publication(lake, glue):
     catalog = Catalog(**lake)
     publish(lake, 0)
-    register(CONFIG, TOPIC, catalog, glue)
+    register(catalog, glue)
     topic, loaded = catalog.published("trading", TOPIC)
 
     publish(lake, 2)
-    register(CONFIG, TOPIC, catalog, glue)  # in a real lake, another process
+    register(catalog, glue)  # in a real lake, another process
     newest = registered()
-    shown = point_at(CONFIG, topic, loaded, catalog, glue)
+    shown = point_at(topic, loaded, catalog, glue)
 
     assert shown == newest == registered()
     table = Catalog(**lake).load("trading", "orders")
@@ -76,11 +87,11 @@ def test_registration_advances_a_table_whose_metadata_log_forgot_the_registered_
     """Iceberg keeps the last 100 metadata files in a table's log; a registration may be older."""
     catalog = Catalog(**lake)
     publish(lake, 0, {"write.metadata.previous-versions-max": "1"})
-    register(CONFIG, TOPIC, catalog, glue)
+    register(catalog, glue)
     for start in (2, 4, 6):
         publish(lake, start)
 
-    register(CONFIG, TOPIC, catalog, glue)
+    register(catalog, glue)
 
     assert registered() == catalog.load("trading", "orders").metadata_location
 
@@ -91,10 +102,10 @@ def test_old_table_is_not_registered_over_one_that_forgot_it(lake, glue):
     topic, loaded = catalog.published("trading", TOPIC)
     for start in (2, 4, 6):
         publish(lake, start)
-    register(CONFIG, TOPIC, catalog, glue)
+    register(catalog, glue)
     newest = registered()
 
-    assert point_at(CONFIG, topic, loaded, catalog, glue) == newest == registered()
+    assert point_at(topic, loaded, catalog, glue) == newest == registered()
 
 
 def test_glue_as_catalog_that_does_not_have_the_table_is_refused(lake, glue):
@@ -102,8 +113,28 @@ def test_glue_as_catalog_that_does_not_have_the_table_is_refused(lake, glue):
     publish(lake, 0)
     elsewhere = Glue(region="eu-west-1", catalog_id="123456789012")
     if lake["type"] == "sql":
-        assert register(CONFIG, TOPIC, Catalog(**lake), elsewhere)
+        assert register(Catalog(**lake), elsewhere)
         return
     with pytest.raises(UnclearState, match="eu-west-1"):
-        register(CONFIG, TOPIC, Catalog(**lake), elsewhere)
+        register(Catalog(**lake), elsewhere)
     assert not boto3.client("glue", region_name="eu-west-1").get_databases()["DatabaseList"]
+
+
+@pytest.mark.parametrize("ours", [0, 1, 3], ids=["it alone", "one commit of ours after it", "three commits of ours"])
+@pytest.mark.parametrize("forgetful", [{}, {"write.metadata.previous-versions-max": "1"}], ids=["", "short log"])
+def test_a_commit_that_somebody_made_through_glue_is_not_overwritten(glue, tmp_path, ours, forgetful):
+    (tmp_path / "warehouse").mkdir()
+    lake = {"type": "sql", "warehouse": f"file://{tmp_path}/warehouse", "uri": f"sqlite:///{tmp_path}/catalog.db"}
+    catalog = Catalog(**lake)
+    catalog.iceberg().create_namespace("trading")
+    publish(lake, 0, forgetful)
+    register(catalog, glue)
+    load_catalog("theirs", type="glue").load_table("trading.orders").append(ROWS)
+    theirs = registered()
+    for number in range(ours):
+        publish(lake, 2 + 2 * number)
+
+    for _ in range(2):
+        with pytest.raises(UnclearState, match="Glue shows trading.orders at snapshot .* somebody wrote"):
+            register(catalog, glue)
+    assert registered() == theirs

@@ -67,7 +67,8 @@ def tick(server, instance):
 
     def tick(**others):
         nonlocal cursor
-        result = sensor(dg.build_sensor_context(instance=instance, cursor=cursor), **(resources | others))
+        with dg.build_sensor_context(instance=instance, cursor=cursor, resources=resources | others) as context:
+            result = sensor.evaluate_tick(context)
         cursor = result.cursor
         return result
 
@@ -173,12 +174,12 @@ def test_what_cannot_be_told_keeps_nothing_else_from_being_sent(tick, server, in
 def test_reports_without_a_run_are_no_lineage(tick, server, instance):
     tick()
     instance.report_runless_asset_event(dg.AssetMaterialization(["kafka", "stock_trades"]))
-    assert "Events sent: 0" in str(tick().skip_reason)
+    assert "Events sent: 0" in str(tick().skip_message)
     assert not server.events
 
 
 def test_without_a_server_nothing_is_sent(tick, server, instance):
     tick(open_lineage=OpenLineage())
     dg.materialize([trades], instance=instance)
-    assert OFF in str(tick(open_lineage=OpenLineage()).skip_reason)
+    assert OFF in str(tick(open_lineage=OpenLineage()).skip_message)
     assert not server.events

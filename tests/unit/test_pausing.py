@@ -20,6 +20,7 @@ from assets.topic import topic_definitions
 from lakehouse import config as configuration
 from lakehouse import console
 from lakehouse.cli import main
+from lakehouse.definitions import defs
 from lakehouse.errors import Paused
 from lakehouse.markdown import plain
 from lakehouse.status import status
@@ -97,7 +98,7 @@ def run(*command):
 
 
 def taken(declared, systems, name):
-    given = Systems(systems.kafka, systems.schema_registry, systems.spark, systems.catalog)
+    given = Systems.of(systems)
     return list(ingest(declared.namespace, declared.topic(name), given))
 
 
@@ -110,8 +111,8 @@ def until(met):
 
 def tick(sensor, instance, systems, cursor=None):
     needed = {name: getattr(systems, name) for name in sensor.required_resource_keys}
-    with dg.build_sensor_context(instance=instance, cursor=cursor, resources=needed) as context:
-        return sensor(context)
+    with dg.build_sensor_context(instance=instance, cursor=cursor, resources=needed, definitions=defs()) as context:
+        return sensor.evaluate_tick(context)
 
 
 def test_a_paused_topic_is_not_taken_by_anybody_and_others_are(declared, systems):

@@ -176,7 +176,7 @@ def test_each_entry_of_a_shared_topic_is_served(tmp_path, once):
     topics = [Topic.model_validate({"name": name, "kafka_topic": "events", "record": f"shop.{name}"}) for name in NAMES]
     config = Config(namespace="shop", topics={topic.name: topic for topic in topics}, environments={})
     made = connected(tmp_path)
-    systems = Systems(made.kafka, made.schema_registry, made.spark, made.catalog)
+    systems = Systems.of(made)
     stream = Stream(config, topics, systems, once=once)
     served = []
     for event in stream.run():
