@@ -6,11 +6,11 @@ import dagster as dg
 
 from assets.entry import group, topic_of
 from assets.failures import explained
-from assets.ingestion import SYSTEMS, Systems
-from assets.replay import redrive
 from assets.step import asset_spec, step
 from lakehouse import naming
 from lakehouse.config import Config
+from lakehouse.pipeline.ingestion import SYSTEMS, Systems
+from lakehouse.pipeline.replay import redrive
 from lakehouse.topic import Topic
 
 

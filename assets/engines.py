@@ -9,12 +9,12 @@ from assets.shown import as_table
 from assets.standing import Standing
 from lakehouse import naming
 from lakehouse.config import Config
-from lakehouse.freshness import Hop
 from lakehouse.lag import snapshots_behind
 from lakehouse.markdown import escaped
 from lakehouse.readers import configured
+from lakehouse.readers.freshness import Hop
+from lakehouse.readers.truth import Answer, differences
 from lakehouse.topic import Topic
-from lakehouse.truth import Answer, differences
 from resources.catalog import published_table
 from resources.snapshots import commits
 

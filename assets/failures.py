@@ -7,19 +7,12 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from lakehouse.errors import CommitConflict, LakehouseError, Stalled, Unforeseen, Unreachable
+from lakehouse.errors import HEALS, LakehouseError
 from lakehouse.sensitive import unquoted
 from lakehouse.topic import Topic
 
 RETRY = dg.RetryPolicy(max_retries=3, delay=5, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
 """For systems that come back. What cannot heal by itself is raised with `allow_retries=False`."""
-
-HEALS = (Unreachable, Stalled, CommitConflict, Unforeseen)
-
-
-def heals(error: Exception) -> bool:
-    """Whether trying again may do: a system is waited for, or nobody foresaw what happened."""
-    return isinstance(error, HEALS) or not isinstance(error, LakehouseError)
 
 
 @contextmanager

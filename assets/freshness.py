@@ -6,11 +6,11 @@ from typing import Any
 import dagster as dg
 
 from assets.entry import topics_of
-from assets.hops import measure, needs
 from assets.standing import Standing
 from lakehouse.config import Config
-from lakehouse.freshness import CHECK, NAMES, Hop, summary
 from lakehouse.markdown import escaped
+from lakehouse.readers.freshness import CHECK, NAMES, Hop, summary
+from lakehouse.readers.hops import measure, needs
 from lakehouse.topic import Topic
 
 

@@ -12,12 +12,12 @@ from dagster import AssetCheckEvaluation
 
 from assets.entry import partitions, topics_of
 from assets.freshness import numbers
-from assets.hops import hops_of, measure
 from lakehouse.config import Config
 from lakehouse.errors import ConfigError, LakehouseError
-from lakehouse.freshness import CHECK, NAMES, Hop, first_stale, summary
 from lakehouse.markdown import escaped
 from lakehouse.readers import configured
+from lakehouse.readers.freshness import CHECK, NAMES, Hop, first_stale, summary
+from lakehouse.readers.hops import hops_of, measure
 from lakehouse.topic import Topic
 
 TICK_SECONDS = 60

@@ -7,14 +7,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
-from assets.audit import CONSERVATION, KEY_NOT_NULL, AuditFailed, Finding
 from assets.entry import code_links, group, topic_of
 from assets.failures import explained
-from assets.ingestion import SYSTEMS, Published, Systems, ingest
-from assets.maintenance import size
-from assets.mirror import CHECK as MIRRORED
-from assets.mirror import mirrored
-from assets.replay import replay
 from assets.shown import as_table
 from assets.step import asset_spec, step
 from lakehouse import arrow_values
@@ -22,6 +16,12 @@ from lakehouse.automation import unless_continuous
 from lakehouse.config import Config
 from lakehouse.counts import OUTCOMES
 from lakehouse.markdown import escaped
+from lakehouse.pipeline.audit import CONSERVATION, KEY_NOT_NULL, AuditFailed, Finding
+from lakehouse.pipeline.ingestion import SYSTEMS, Published, Systems, ingest
+from lakehouse.pipeline.maintenance import size
+from lakehouse.pipeline.mirror import CHECK as MIRRORED
+from lakehouse.pipeline.mirror import mirrored
+from lakehouse.pipeline.replay import replay
 from lakehouse.sensitive import hidden_ids, shown
 from lakehouse.topic import Topic
 from resources.pauses import require_unpaused

@@ -5,14 +5,14 @@ from typing import Any
 
 import dagster as dg
 
-from assets.derivation import derive
 from assets.entry import code_links, group
 from assets.failures import explained
 from assets.freshness import idle_policy
-from assets.ingestion import SYSTEMS, Systems
 from assets.step import asset_spec, step
 from lakehouse.automation import on_upstream_change
 from lakehouse.config import Config
+from lakehouse.pipeline.derivation import derive
+from lakehouse.pipeline.ingestion import SYSTEMS, Systems
 from lakehouse.topic import Datagen, Derived, Existing, Topic
 from resources.kafka import Offsets
 from resources.pauses import require_unpaused

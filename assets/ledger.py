@@ -6,13 +6,13 @@ import dagster as dg
 
 from assets.entry import group, topic_of
 from assets.failures import explained
-from assets.ingestion import SYSTEMS, Systems
-from assets.proof import Proof, check, prove
 from assets.shown import as_table
 from assets.standing import Standing
 from assets.step import asset_spec, step
 from lakehouse import ledger, ledger_page
 from lakehouse.config import Config
+from lakehouse.pipeline.ingestion import SYSTEMS, Systems
+from lakehouse.pipeline.proof import Proof, check, prove
 from lakehouse.topic import Topic
 
 

@@ -6,9 +6,9 @@ import dagster as dg
 
 from lakehouse.config import Config
 from lakehouse.errors import ConfigError, Unreachable, reason, trace
-from lakehouse.freshness import NAMES
-from lakehouse.open_lineage import Materialized, completed
 from lakehouse.readers import configured
+from lakehouse.readers.freshness import NAMES
+from lakehouse.readers.lineage import Materialized, completed
 from lakehouse.topic import Topic
 
 OFF = "No server is configured (`open_lineage` in lakehouse.yaml): no lineage is sent"

@@ -11,9 +11,9 @@ from assets.standing import Standing
 from assets.step import asset_spec, step
 from lakehouse.automation import unless_continuous
 from lakehouse.config import Config
-from lakehouse.freshness import Hop
 from lakehouse.lag import snapshots_behind
 from lakehouse.markdown import escaped
+from lakehouse.readers.freshness import Hop
 from lakehouse.readers.reader import Reader, Registration
 from lakehouse.topic import Topic
 from resources.snapshots import commits, live_rows_at

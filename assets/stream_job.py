@@ -8,10 +8,10 @@ import dagster as dg
 from assets.alerts import RESTARTED
 from assets.failures import explained
 from assets.freshness_sensor import IN_PROGRESS
-from assets.ingestion import SYSTEMS
 from assets.streaming import Streaming, chosen
 from assets.streaming_check import kafka_check
 from lakehouse.config import Config
+from lakehouse.pipeline.ingestion import SYSTEMS
 from lakehouse.readers import configured
 
 JOB = "stream"

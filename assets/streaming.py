@@ -9,17 +9,17 @@ from typing import Any
 import dagster as dg
 from dagster import AssetCheckEvaluation
 
-from assets.audit import AuditFailed, Finding
-from assets.followers import Noted, NotShown, Shown, followers
 from assets.iceberg import check_results, said
-from assets.ingestion import Systems
 from assets.readers import metadata
 from assets.reporting import Reporter
-from assets.stream import Commit, Event, Healed, Served, SetAside, Stream, Tidied
 from assets.streaming_check import Verdicts
 from lakehouse.config import Config
 from lakehouse.errors import Paused
+from lakehouse.pipeline.audit import AuditFailed, Finding
+from lakehouse.pipeline.ingestion import Systems
 from lakehouse.streamed import KAFKA
+from lakehouse.streaming.followers import Noted, NotShown, Shown, followers
+from lakehouse.streaming.stream import Commit, Event, Healed, Served, SetAside, Stream, Tidied
 from lakehouse.topic import Topic
 from resources.stream_group import Undivided
 

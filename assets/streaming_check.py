@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 import dagster as dg
 from dagster import AssetCheckEvaluation
 
-from assets.failures import heals
 from assets.standing import Standing
 from lakehouse.automation import hourly
-from lakehouse.errors import reason
+from lakehouse.errors import heals, reason
 from lakehouse.markdown import escaped
 from lakehouse.streamed import CHECK, KAFKA, failure
 from lakehouse.topic import Topic

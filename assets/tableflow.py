@@ -8,7 +8,6 @@ from typing import Any
 
 import dagster as dg
 
-from assets import quality
 from assets.entry import code_links, group
 from assets.failures import explained
 from assets.iceberg import check_results, declared_specs, table_metadata
@@ -16,6 +15,7 @@ from assets.step import asset_spec, step
 from lakehouse.automation import on_upstream_change
 from lakehouse.config import Config
 from lakehouse.errors import ConfigError, LakehouseError
+from lakehouse.pipeline import quality
 from lakehouse.topic import Metadata, Topic
 
 

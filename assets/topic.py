@@ -9,7 +9,6 @@ import dagster as dg
 from assets.dead_letters import dead_letters_asset
 from assets.engines import asset_of, engines_check
 from assets.freshness import freshness_check
-from assets.hops import hops_of
 from assets.iceberg import table_asset
 from assets.kafka import topic_asset
 from assets.ledger import ledger_asset, ledger_check
@@ -20,6 +19,7 @@ from assets.streaming_check import streaming_check
 from assets.tableflow import tableflow_asset
 from lakehouse.config import Config
 from lakehouse.readers import configured
+from lakehouse.readers.hops import hops_of
 from lakehouse.topic import Route, Topic
 
 

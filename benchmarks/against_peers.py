@@ -34,11 +34,11 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from rich.console import Console
 from rich.table import Table
 
-from assets.ingestion import Systems
 from lakehouse import config as configuration
 from lakehouse.local import stack as local_stack
 from lakehouse.local.environment import environment
 from lakehouse.local.home import Home
+from lakehouse.pipeline.ingestion import Systems
 from lakehouse.systems import connected
 from resources.catalog import PROPERTIES
 

@@ -14,11 +14,11 @@ import time
 from itertools import islice
 from typing import Any
 
-from assets.ingestion import Systems, ingest
-from assets.stream import WORKERS, Commit, Stream
 from lakehouse import config as configuration
 from lakehouse.config import Config
 from lakehouse.datagen import messages
+from lakehouse.pipeline.ingestion import Systems, ingest
+from lakehouse.streaming.stream import WORKERS, Commit, Stream
 from lakehouse.systems import connected
 from lakehouse.topic import Topic
 from resources.kafka import Kafka

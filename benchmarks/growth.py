@@ -26,11 +26,11 @@ from peers import plots
 from rich.console import Console
 from rich.table import Table
 
-from assets.ingestion import Systems, ingest
 from lakehouse import config as configuration
 from lakehouse import naming
 from lakehouse.local import stack
 from lakehouse.local.home import Home
+from lakehouse.pipeline.ingestion import Systems, ingest
 from lakehouse.systems import connected
 from lakehouse.topic import Topic
 from resources.kafka import Kafka

@@ -17,11 +17,11 @@ from itertools import cycle, islice
 
 import fastavro
 
-from assets.ingestion import Systems, ingest, read_log
 from lakehouse import config as configuration
 from lakehouse import protobuf
 from lakehouse.batch import next_batch
 from lakehouse.datagen import messages
+from lakehouse.pipeline.ingestion import Systems, ingest, read_log
 from lakehouse.schema import RegisteredSchema
 from lakehouse.systems import connected
 from lakehouse.topic import Topic

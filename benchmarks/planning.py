@@ -86,7 +86,7 @@ def _decode(spark: object, format_: str, columns: int) -> float:
     """Decode one record that does not decode; return how many seconds that took."""
     from pyspark.sql import types as T
 
-    from assets.codecs import side
+    from lakehouse.pipeline.codecs import side
     from spark.decode import Decoding, decode
     from spark.decoded import record as record_column
 

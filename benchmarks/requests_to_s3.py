@@ -20,8 +20,8 @@ from growth import Subject
 from rich.console import Console
 from rich.table import Table
 
-from assets.ingestion import Systems
 from lakehouse import config as configuration
+from lakehouse.pipeline.ingestion import Systems
 from lakehouse.systems import connected
 
 sys.path.append(str(Path(__file__).parents[1] / "tests/faults"))

@@ -23,10 +23,10 @@ import psutil
 from latency import PARTITIONS, own_catalog, prepared, produce, streaming
 from peers import plots
 
-from assets.maintenance import size
 from lakehouse import config as configuration
 from lakehouse.local import stack
 from lakehouse.local.home import Home
+from lakehouse.pipeline.maintenance import size
 from lakehouse.systems import connected
 
 MINUTE = 60

@@ -18,10 +18,10 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
-from assets.codecs import formats
-from assets.ingestion import Systems, ensure_table, read_log
 from lakehouse import config as configuration
 from lakehouse.batch import next_batch
+from lakehouse.pipeline.codecs import formats
+from lakehouse.pipeline.ingestion import Systems, ensure_table, read_log
 from lakehouse.systems import connected
 from lakehouse.topic import Topic
 from spark import write

@@ -11,14 +11,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from lakehouse import ledger_page
-from lakehouse.freshness import NAMES, Hop
 from lakehouse.readers import registered
+from lakehouse.readers.freshness import NAMES, Hop
 from lakehouse.status import TopicStatus
 from lakehouse.terminal import visible
 
 if TYPE_CHECKING:
-    from assets.proof import Proof
     from lakehouse.gate import Outcome
+    from lakehouse.pipeline.proof import Proof
 
 console = Console(soft_wrap=True, width=None if sys.stdout.isatty() else 160)
 """In a log file or a pipe there is no width to fit into."""

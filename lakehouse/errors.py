@@ -175,3 +175,11 @@ def trace(error: BaseException) -> str:
     if isinstance(error, LakehouseError):
         return ""
     return f"{type(error).__name__}:\n{''.join(traceback.format_tb(error.__traceback__))}"
+
+
+HEALS = (Unreachable, Stalled, CommitConflict, Unforeseen)
+
+
+def heals(error: Exception) -> bool:
+    """Return whether trying again may succeed: a system is not reachable, or nobody foresaw what happened."""
+    return isinstance(error, HEALS) or not isinstance(error, LakehouseError)

@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 from xml.etree import ElementTree
 
-from assets import quality
-from assets.audit import Finding
 from assets.entry import partitions
 from lakehouse.checks import RowCount
 from lakehouse.config import Config
 from lakehouse.errors import reason, trace
 from lakehouse.markdown import plain
+from lakehouse.pipeline import quality
+from lakehouse.pipeline.audit import Finding
 from lakehouse.sensitive import unquoted
 from lakehouse.streamed import CHECK as STREAMING
 from lakehouse.terminal import visible

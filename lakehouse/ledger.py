@@ -118,7 +118,7 @@ class Coverage:
 
 def read(table: Table) -> list[Entry]:
     """The commits of main, oldest first: as far back as snapshots were not expired."""
-    from assets.audit import committed_rows
+    from lakehouse.pipeline.audit import committed_rows
     from resources.snapshots import batch_of, lineage
 
     counted = json.loads(table.properties.get(COUNTS, "{}"))

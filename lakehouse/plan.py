@@ -119,7 +119,7 @@ def registered(config: Config, topic: Topic, systems: Any) -> Plan:
 
     Raises: Unreachable. A schema that can be no table, or is missing, is no error but a refusal.
     """
-    from assets.codecs import formats
+    from lakehouse.pipeline.codecs import formats
 
     topic = systems.catalog.current(config.namespace, topic)
     table = systems.catalog.load(config.namespace, topic.table)

@@ -6,11 +6,11 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from assets.hops import hops_of, measure
-from assets.ingestion import stored
 from lakehouse.config import Config
 from lakehouse.errors import reason, trace
-from lakehouse.freshness import Hop
+from lakehouse.pipeline.ingestion import stored
+from lakehouse.readers.freshness import Hop
+from lakehouse.readers.hops import hops_of, measure
 from lakehouse.topic import Existing, Topic
 
 _LOG = logging.getLogger(__name__)

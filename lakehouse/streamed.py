@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assets.audit import CONSERVATION, KEY_NOT_NULL
 from lakehouse.config import Config
 from lakehouse.markdown import plain
+from lakehouse.pipeline.audit import CONSERVATION, KEY_NOT_NULL
 from lakehouse.readers import configured
 
 if TYPE_CHECKING:

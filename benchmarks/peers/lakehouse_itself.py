@@ -16,7 +16,7 @@ from peers.contender import NAMESPACE, PythonContender, Stack, Work, idle
 
 def work(stack: Stack) -> Work:
     """Ingestion, again and again."""
-    from assets.ingestion import Systems, ingest
+    from lakehouse.pipeline.ingestion import Systems, ingest
 
     def keep_up(name: str, table: str, ended: Callable[[], bool]) -> None:
         metadata = {"columns": ["partition", "offset"]}

@@ -85,9 +85,9 @@ def rehearse(topics: tuple[str, ...], records: int, as_json: bool, junit: Path |
 
     Main and the position stay as they are. Exit codes are those of `lakehouse check`.
     """
-    from assets.ingestion import Systems
-    from assets.rehearsal import rehearse
     from lakehouse import config, gate
+    from lakehouse.pipeline.ingestion import Systems
+    from lakehouse.pipeline.rehearsal import rehearse
     from lakehouse.sensitive import unquoted
     from lakehouse.systems import connected
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def ledger(topic: str, deep: bool, log: bool, as_json: bool) -> None:
     """Show what each commit took from TOPIC, and whether all of it adds up; exit code 1 when it does not."""
-    from assets.ingestion import Systems
-    from assets.proof import check, prove
     from lakehouse import config, console, ledger_page
+    from lakehouse.pipeline.ingestion import Systems
+    from lakehouse.pipeline.proof import check, prove
     from lakehouse.systems import connected
 
     declared = config.load()
@@ -53,8 +53,8 @@ def dead_letters(topic: str, newest: int, as_json: bool) -> None:
     """
     from dataclasses import asdict
 
-    from assets.waiting_letters import waiting
     from lakehouse import config, console
+    from lakehouse.pipeline.waiting_letters import waiting
     from lakehouse.systems import connected
 
     declared = config.load()
@@ -76,8 +76,8 @@ def dead_letters(topic: str, newest: int, as_json: bool) -> None:
 @click.argument("topic")
 def redrive(topic: str) -> None:
     """Decode a topic's dead letters again, after what was wrong is mended; those that decode become rows."""
-    from assets.replay import redrive
     from lakehouse import config
+    from lakehouse.pipeline.replay import redrive
     from lakehouse.systems import connected
 
     declared = config.load()
@@ -109,8 +109,8 @@ def replay(topic: str, since: str, branch: str | None) -> None:
     Doing it twice changes nothing. The rows must pass the same audit as a batch before readers see them. A partition
     or an offset that the table does not have yet is refused.
     """
-    from assets.replay import replay
     from lakehouse import config
+    from lakehouse.pipeline.replay import replay
     from lakehouse.systems import connected
 
     declared = config.load()
@@ -135,8 +135,8 @@ def resume(topic: str, where: str, reason: str) -> None:
     Partitions that are not named stay where the table is; where the topic is another one, name each. The decision is a
     snapshot without rows; `lakehouse ledger` shows it and what it skipped.
     """
-    from assets.position import resume
     from lakehouse import config
+    from lakehouse.pipeline.position import resume
     from lakehouse.systems import connected
 
     declared = config.load()
@@ -157,9 +157,9 @@ def bookmark(topic: str, where: str, reason: str, dead_letters: bool) -> None:
     What is before the position counts as derived. With --dead-letters it is about the topic's dead letters: from which
     records on they are produced to its 'dead_letter_topic'.
     """
-    from assets.bookmarks import decide
-    from assets.ingestion import Systems
     from lakehouse import config
+    from lakehouse.pipeline.bookmarks import decide
+    from lakehouse.pipeline.ingestion import Systems
     from lakehouse.systems import connected
 
     declared = config.load()
@@ -174,8 +174,8 @@ def bookmark(topic: str, where: str, reason: str, dead_letters: bool) -> None:
 @click.argument("topics", nargs=-1)
 def maintain(topics: tuple[str, ...]) -> None:
     """Compact, expire and clean up the tables of these topics, or of all; as the schedule `maintenance` does."""
-    from assets.maintenance import maintain
     from lakehouse import config
+    from lakehouse.pipeline.maintenance import maintain
     from lakehouse.systems import connected
 
     declared = config.load()

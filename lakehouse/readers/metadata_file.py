@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import sensitive
 from lakehouse.errors import LakehouseError
+from lakehouse.readers.truth import Answer, summed
 from lakehouse.topic import Topic
-from lakehouse.truth import Answer, summed
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

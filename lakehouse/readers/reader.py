@@ -14,7 +14,7 @@ from lakehouse.topic import Topic
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from lakehouse.truth import Answer
+    from lakehouse.readers.truth import Answer
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Reader(ABC):
         yield lambda topic, table: self.publish(namespace, topic, table, clients)
 
     def answer(self, namespace: str, topic: Topic, clients: Any) -> Answer:
-        """Count and sum the rows of the table as this system exposes them (see lakehouse.truth).
+        """Count and sum the rows of the table as this system exposes them (see lakehouse.readers.truth).
 
         Raises:
             LakehouseError: There is no such table.

@@ -14,7 +14,7 @@ from lakehouse.topic import Topic
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from lakehouse.truth import Answer
+    from lakehouse.readers.truth import Answer
 
 ATTEMPTS = 3
 
@@ -82,7 +82,7 @@ class SnowflakeReader(Reader):
     def answer(self, namespace: str, topic: Topic, clients: Any) -> Answer:
         """Count and sum in SQL, again where the table was refreshed meanwhile."""
         from lakehouse.readers.metadata_file import scales, served
-        from lakehouse.truth import Answer
+        from lakehouse.readers.truth import Answer
 
         parts = (clients.snowflake.database, namespace, topic.table)
         name = naming.snowflake_identifier(*map(naming.snowflake_name, parts))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.ingestion import Systems, ingest
 from lakehouse.config import load
+from lakehouse.pipeline.ingestion import Systems, ingest
 from resources.build import build_resources
 
 PAUSE_SECONDS = 0.2

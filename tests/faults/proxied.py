@@ -14,8 +14,8 @@ from proxy import GLUE_STALE, Answer, Proxy, Request
 from pyiceberg.catalog import load_catalog
 from support import Stream
 
-from assets.ingestion import Systems
 from lakehouse import naming
+from lakehouse.pipeline.ingestion import Systems
 from resources.catalog import Catalog
 from resources.schema_registry import SchemaRegistry
 

@@ -10,8 +10,8 @@ from proxied import GlueStream, proxied
 from proxy import GLUE_ERROR, GLUE_STALE, Fault
 from pyspark.errors import PySparkException
 
-from assets.maintenance import maintain
 from lakehouse.errors import Refused, Unreachable
+from lakehouse.pipeline.maintenance import maintain
 
 GLUE_TIMEOUT = b'{"__type": "OperationTimeoutException", "Message": "The operation timed out."}'
 GLUE_THROTTLED = b'{"__type": "ThrottlingException", "Message": "Rate exceeded"}'

@@ -12,12 +12,12 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from moments import attempt, once_before
 from support import TRADES, Stream, admin, consume, framed, recreate, trade
 
-from assets.hops import measure
-from assets.stream import Commit, SetAside
-from assets.stream import Stream as Running
 from lakehouse.errors import UnclearState
 from lakehouse.local import process
 from lakehouse.local import stack as local_stack
+from lakehouse.readers.hops import measure
+from lakehouse.streaming.stream import Commit, SetAside
+from lakehouse.streaming.stream import Stream as Running
 from resources.transactions import settle
 from spark import write
 

@@ -9,8 +9,8 @@ from proxied import ProxiedStream, proxied
 from proxy import REGISTRY_ERROR, S3_ERROR, S3_SLOW_DOWN, Fault
 from support import TRADES, framed, register, trade
 
-from assets.position import resume
 from lakehouse.errors import UnclearState, Unreachable
+from lakehouse.pipeline.position import resume
 from resources.snapshots import last_batch
 
 

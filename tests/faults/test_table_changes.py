@@ -10,8 +10,8 @@ import pytest
 from moments import attempt, once_before
 from support import TRADES, Stream, framed, trade
 
-from assets import audit
 from lakehouse.errors import LakehouseError
+from lakehouse.pipeline import audit
 from resources.catalog import Catalog
 from spark import write
 

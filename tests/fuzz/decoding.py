@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from assets import codecs
 from lakehouse.columns import table_schema
 from lakehouse.errors import LakehouseError
+from lakehouse.pipeline import codecs
 from lakehouse.schema import RegisteredSchema
 from lakehouse.topic import Topic
 from spark.decode import decode

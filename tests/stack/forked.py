@@ -15,7 +15,7 @@ from lakehouse.config import PROJECT
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
-    ["assets.derivation", "lakehouse.systems", "pyiceberg.catalog.sql", "pyspark.sql.connect.session"]
+    ["lakehouse.pipeline.derivation", "lakehouse.systems", "pyiceberg.catalog.sql", "pyspark.sql.connect.session"]
 )
 
 

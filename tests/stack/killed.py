@@ -10,8 +10,8 @@ from pathlib import Path
 import confluent_kafka
 import dagster as dg
 
-from assets import derivation, ingestion
 from lakehouse.config import load
+from lakehouse.pipeline import derivation, ingestion
 from lakehouse.topic import Derived
 from resources.build import build_resources
 from resources.catalog import Catalog

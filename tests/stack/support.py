@@ -26,8 +26,8 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from forked import Forked, fork
 from pyiceberg.catalog import load_catalog
 
-from assets.ingestion import Published, Systems, ingest
 from lakehouse.config import PROJECT, Config
+from lakehouse.pipeline.ingestion import Published, Systems, ingest
 from lakehouse.readers import reader_of
 from lakehouse.readers.reader import Registration
 from lakehouse.topic import Topic

@@ -4,10 +4,10 @@ import dagster as dg
 import pytest
 from support import Stream
 
-from assets import audit
 from assets.sensors import topic_offsets_sensor
 from assets.topic import topic_definitions
 from lakehouse.config import PROJECT, load
+from lakehouse.pipeline import audit
 from resources.build import build_resources
 
 

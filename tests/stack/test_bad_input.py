@@ -7,12 +7,12 @@ import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 from support import TRADES, Stream, admin, consume, framed, registry, trade
 
-from assets import codecs
 from assets.iceberg import table_asset
-from assets.mirror import mirror
-from assets.position import resume
 from lakehouse.config import PROJECT, load
 from lakehouse.errors import BadRecords, DoesNotFit, UnclearState
+from lakehouse.pipeline import codecs
+from lakehouse.pipeline.mirror import mirror
+from lakehouse.pipeline.position import resume
 from resources.build import build_resources
 from spark.avro import AvroCodec
 

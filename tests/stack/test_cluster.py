@@ -6,7 +6,7 @@ from protobuf_messages import message_class
 from support import Stream, registry
 from totals import Totals
 
-from assets.maintenance import maintain
+from lakehouse.pipeline.maintenance import maintain
 
 pytest_plugins = ["cluster_fixtures"]
 pytestmark = pytest.mark.long

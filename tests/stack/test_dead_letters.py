@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from support import CHEAP, TRADES, Stream, framed, recreate, trade, with_checks
 
-from assets.ingestion import ingest
-from assets.letters import may_hold
-from assets.replay import Redriven, redrive
 from lakehouse.errors import UnclearState
+from lakehouse.pipeline.ingestion import ingest
+from lakehouse.pipeline.letters import may_hold
+from lakehouse.pipeline.replay import Redriven, redrive
 from resources.catalog import Catalog
 
 

@@ -4,11 +4,11 @@ import dagster as dg
 import pytest
 from support import TRADES, Stream, framed, trade
 
-from assets.audit import AuditFailed
-from assets.replay import redrive, replay
 from assets.topic import topic_definitions
 from lakehouse.config import PROJECT, load
 from lakehouse.errors import BadRecords, ConfigError
+from lakehouse.pipeline.audit import AuditFailed
+from lakehouse.pipeline.replay import redrive, replay
 from lakehouse.topic import Topic
 from resources.build import build_resources
 

@@ -7,8 +7,8 @@ import pytest
 from support import CHEAP, TRADES, consume, framed, trade, with_checks
 from totals import Totals
 
-from assets.derivation import derive
-from assets.replay import redrive
+from lakehouse.pipeline.derivation import derive
+from lakehouse.pipeline.replay import redrive
 from resources import transactions
 
 

@@ -8,7 +8,7 @@ import pytest
 from support import TRADES, Stream, framed, trade
 
 from assets.engines import engines_check
-from lakehouse.truth import Answer, differences
+from lakehouse.readers.truth import Answer, differences
 
 
 def check(stream):

@@ -6,8 +6,8 @@ from decimal import Decimal
 import pytest
 from support import Stream, framed, register, registry
 
-from assets.replay import Redriven, redrive, replay
 from lakehouse.errors import DoesNotFit
+from lakehouse.pipeline.replay import Redriven, redrive, replay
 
 
 def schema(*fields, **record):

@@ -274,7 +274,7 @@ def test_every_ingest_snapshot_says_which_offsets_it_holds(resources):
 def test_a_system_that_is_down_is_named_and_nothing_changes(resources, system, dead, said):
     from dataclasses import replace
 
-    from assets.ingestion import ingest
+    from lakehouse.pipeline.ingestion import ingest
 
     stream = Stream(resources)
     stream.produce_trades(range(5))

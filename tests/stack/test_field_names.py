@@ -6,8 +6,8 @@ import pytest
 from confluent_kafka.schema_registry import Schema
 from support import Stream, framed, registry, with_checks
 
-from assets.proof import prove
-from assets.replay import Redriven, redrive, replay
+from lakehouse.pipeline.proof import prove
+from lakehouse.pipeline.replay import Redriven, redrive, replay
 
 WORDS = [
     "__check", "__op", "__deleted", "__v", "__value", "__key", "__end", "__decoded", "__reason", "__tombstone",

@@ -7,8 +7,8 @@ import pytest
 from registry_server import RegistryServer
 from support import TRADES, Stream, framed, trade
 
-from assets.replay import Redriven, redrive, replay
 from lakehouse.errors import BadRecords, LakehouseError, Unreachable
+from lakehouse.pipeline.replay import Redriven, redrive, replay
 from resources import schema_registry
 from resources.schema_registry import SchemaRegistry
 
@@ -140,7 +140,7 @@ def test_a_registry_that_fails_meanwhile_makes_no_dead_letter(asked):
 
 
 def test_a_replay_does_not_leave_out_what_was_not_looked_up(asked, monkeypatch):
-    from assets import codecs
+    from lakehouse.pipeline import codecs
 
     stream = asked()
     stream.flood()

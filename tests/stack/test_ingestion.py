@@ -47,7 +47,7 @@ def test_glue_itself_can_be_the_catalog(resources):
 
     from pyiceberg.catalog import load_catalog
 
-    from assets.ingestion import ingest
+    from lakehouse.pipeline.ingestion import ingest
     from resources.catalog import Catalog
 
     glue = Catalog(

@@ -21,12 +21,12 @@ from confluent_kafka.admin import (
 from pyspark.errors import PySparkException
 from support import TRADES, framed, trade
 
-from assets.ingestion import Systems, ingest
 from lakehouse.config import PROJECT, load
 from lakehouse.errors import LakehouseError
 from lakehouse.local import environment, ports, process, spark
 from lakehouse.local import stack as local_stack
 from lakehouse.local.home import Home
+from lakehouse.pipeline.ingestion import Systems, ingest
 from lakehouse.topic import Topic
 from resources.build import build_resources
 from resources.kafka import Kafka

@@ -15,13 +15,13 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from support import TRADES, Stream, admin, framed, recreate, trade
 
 from assets.ledger import ledger_asset, ledger_check
-from assets.proof import check, prove
 from assets.standing import standing_checks
 from lakehouse import ledger
 from lakehouse.batch import TOKEN
 from lakehouse.cli import main
 from lakehouse.config import PROJECT, load
 from lakehouse.ledger import COUNTS, DECISION, REPLAY, Range, totals
+from lakehouse.pipeline.proof import check, prove
 from resources.build import build_resources
 from resources.transactions import settle
 

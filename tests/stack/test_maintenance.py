@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 from support import Stream
 
-from assets import ingestion
-from assets.maintenance import maintain, size
 from lakehouse.errors import ConfigError
+from lakehouse.pipeline import ingestion
+from lakehouse.pipeline.maintenance import maintain, size
 from resources.snapshots import live_rows
 
 

@@ -5,10 +5,10 @@ import json
 import pytest
 from support import TRADES, Stream, framed, register, registry, trade
 
-from assets.ingestion import ingest
-from assets.stream import Commit
-from assets.stream import Stream as Running
 from lakehouse.errors import SchemaError
+from lakehouse.pipeline.ingestion import ingest
+from lakehouse.streaming.stream import Commit
+from lakehouse.streaming.stream import Stream as Running
 
 ROW = {
     "type": "record",
@@ -173,7 +173,7 @@ def test_metadata_columns_say_what_kafka_says(resources):
 
 
 def test_an_upsert_and_a_replay_under_confluents_names(resources):
-    from assets.replay import replay
+    from lakehouse.pipeline.replay import replay
 
     stream = Stream(resources, settings={"mode": "upsert", "metadata": {"naming": "confluent"}})
     for numbers in (range(30), range(30, 50)):

@@ -7,12 +7,12 @@ import pytest
 from confluent_kafka import TopicPartition
 from support import TRADES, Stream, admin, framed, recreate, register, trade
 
-from assets.audit import AuditFailed
-from assets.ingestion import ingest
-from assets.position import resume
-from assets.replay import redrive, replay
 from lakehouse import naming
 from lakehouse.errors import BadRecords, LakehouseError, UnclearState
+from lakehouse.pipeline.audit import AuditFailed
+from lakehouse.pipeline.ingestion import ingest
+from lakehouse.pipeline.position import resume
+from lakehouse.pipeline.replay import redrive, replay
 from spark import write
 
 

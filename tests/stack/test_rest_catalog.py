@@ -12,10 +12,10 @@ from rest_fixtures import CLIENT_ID, SCOPE, SECRET, WAREHOUSE
 from support import Stream, in_order
 
 from assets.freshness_sensor import freshness_sensor
-from assets.hops import hops_of
 from assets.readers import reader_asset, reader_check
 from lakehouse.errors import LakehouseError, UnclearState, Unreachable
 from lakehouse.readers import reader_of
+from lakehouse.readers.hops import hops_of
 from lakehouse.status import status
 from resources.rest_catalog import RestCatalog
 

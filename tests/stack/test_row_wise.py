@@ -10,14 +10,14 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from support import CHEAP, TRADES, Stream, admin, consume, framed, recreate, trade, with_checks
 
-from assets.bookmarks import decide
-from assets.derivation import derive
-from assets.ingestion import ingest
-from assets.position import resume
-from assets.replay import redrive, replay
 from lakehouse.bookmark import TOPIC
 from lakehouse.config import PROJECT, load
 from lakehouse.errors import LakehouseError, UnclearState
+from lakehouse.pipeline.bookmarks import decide
+from lakehouse.pipeline.derivation import derive
+from lakehouse.pipeline.ingestion import ingest
+from lakehouse.pipeline.position import resume
+from lakehouse.pipeline.replay import redrive, replay
 from spark.flags import flagged
 
 FLAGS = {"type": "derived", "transform": "spark.flags:flagged"}

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from support import CHEAP, Stream, with_checks
 
-from assets.replay import redrive
 from lakehouse.errors import ClockSkew
+from lakehouse.pipeline.replay import redrive
 from resources.kafka import Kafka
 
 pytestmark = pytest.mark.stack

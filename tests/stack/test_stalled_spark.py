@@ -9,10 +9,10 @@ import pytest
 from support import Stream
 from test_stream import running, until
 
-from assets import stream as streams
-from assets.stream import Commit, SetAside
 from lakehouse.errors import Stalled, Unreachable
 from lakehouse.local import process
+from lakehouse.streaming import stream as streams
+from lakehouse.streaming.stream import Commit, SetAside
 from resources.spark import Spark
 
 pytestmark = pytest.mark.stack

@@ -21,16 +21,16 @@ from proxied import ProxiedStream, proxied
 from proxy import REGISTRY_ERROR, S3_SLOW_DOWN, Fault
 from support import Stream, admin, consume
 
-from assets import stream as streams
-from assets.failures import HEALS, heals
-from assets.maintenance import keep_pace
-from assets.position import resume
-from assets.stream import Commit, SetAside
+from assets.failures import HEALS
 from assets.streaming import Streaming, chosen
 from assets.topic import topic_definitions
 from lakehouse import naming
 from lakehouse.config import PROJECT, Config, load
-from lakehouse.errors import BadRecords
+from lakehouse.errors import BadRecords, heals
+from lakehouse.pipeline.maintenance import keep_pace
+from lakehouse.pipeline.position import resume
+from lakehouse.streaming import stream as streams
+from lakehouse.streaming.stream import Commit, SetAside
 from lakehouse.topic import Route, Topic
 from resources.build import build_resources
 

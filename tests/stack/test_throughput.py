@@ -6,8 +6,8 @@ from itertools import cycle, islice
 
 from support import TRADES, Stream, framed, trade
 
-from assets.ingestion import ingest, read_log
 from lakehouse.batch import next_batch
+from lakehouse.pipeline.ingestion import ingest, read_log
 from spark.records import read_range
 
 RECORDS = 200_000

@@ -5,9 +5,9 @@ from contextlib import nullcontext
 import pytest
 from support import TRADES, Stream, framed, trade
 
-from assets import audit, ingestion
-from assets.audit import AuditFailed
 from lakehouse.errors import UnclearState
+from lakehouse.pipeline import audit, ingestion
+from lakehouse.pipeline.audit import AuditFailed
 from resources.catalog import Catalog
 from spark import write
 

@@ -5,8 +5,8 @@ from decimal import ROUND_HALF_UP, Decimal
 
 from support import TRADES, Stream, framed, trade
 
-from assets.derivation import derive
 from lakehouse.config import PROJECT, Config
+from lakehouse.pipeline.derivation import derive
 
 KEY = ["trade_timestamp", "userid", "side", "symbol"]
 

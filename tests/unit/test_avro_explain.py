@@ -11,7 +11,7 @@ from decimal import Decimal
 import fastavro
 import pytest
 
-from assets.codecs import side
+from lakehouse.pipeline.codecs import side
 from lakehouse.schema import RegisteredSchema
 
 

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from assets.audit import CONSERVATION, Staged
-from assets.examination import examine
 from lakehouse.batch import PART, REPLAY, TOKEN, Batch
 from lakehouse.counts import Counts
 from lakehouse.errors import CommitConflict
+from lakehouse.pipeline.audit import CONSERVATION, Staged
+from lakehouse.pipeline.examination import examine
 from lakehouse.topic import Topic
 from resources.catalog import Catalog
 

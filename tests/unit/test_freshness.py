@@ -2,8 +2,8 @@
 
 import pytest
 
-from lakehouse.freshness import Hop, first_stale, summary
 from lakehouse.lag import Behind, Lag
+from lakehouse.readers.freshness import Hop, first_stale, summary
 
 
 @pytest.mark.parametrize(

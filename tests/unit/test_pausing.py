@@ -11,9 +11,7 @@ import yaml
 from click.testing import CliRunner
 from lone_member import LoneMember
 
-from assets import stream as streams
 from assets.freshness_sensor import freshness_sensor
-from assets.ingestion import Systems, ingest
 from assets.sensors import topic_offsets_sensor
 from assets.streaming import Streaming
 from assets.topic import topic_definitions
@@ -23,7 +21,9 @@ from lakehouse.cli import main
 from lakehouse.definitions import defs
 from lakehouse.errors import Paused
 from lakehouse.markdown import plain
+from lakehouse.pipeline.ingestion import Systems, ingest
 from lakehouse.status import status
+from lakehouse.streaming import stream as streams
 from resources.build import build_resources
 from resources.catalog import Catalog
 from resources.kafka import Kafka, Offsets, TopicDescription

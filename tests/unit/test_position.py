@@ -2,9 +2,9 @@
 
 import pytest
 
-from assets.position import at
 from lakehouse.batch import Log
 from lakehouse.errors import LakehouseError
+from lakehouse.pipeline.position import at
 from resources.kafka import Kafka
 
 LOG = Log("c", "orders", "t", {0: 2, 1: 0, 2: 0}, {0: 9, 1: 5, 2: 0})

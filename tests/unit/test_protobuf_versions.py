@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from protobuf_messages import message_class
 
-from assets.codecs import side
 from lakehouse.errors import SchemaError
+from lakehouse.pipeline.codecs import side
 from lakehouse.schema import RegisteredSchema
 from spark.protobuf import decoded
 

@@ -9,7 +9,7 @@ import pytest
 from google.protobuf import json_format
 from protobuf_messages import message_class
 
-from assets.codecs import side
+from lakehouse.pipeline.codecs import side
 from lakehouse.schema import RegisteredSchema
 from spark.protobuf import decoded
 

@@ -5,14 +5,14 @@ from types import SimpleNamespace
 import dagster as dg
 import pytest
 
-from assets.followers import followers
-from assets.hops import hops_of, needs
 from assets.topic import topic_definitions
 from lakehouse import streamed
 from lakehouse.config import Config
-from lakehouse.freshness import NAMES
-from lakehouse.open_lineage import dataset, upstream
 from lakehouse.readers import configured, registered
+from lakehouse.readers.freshness import NAMES
+from lakehouse.readers.hops import hops_of, needs
+from lakehouse.readers.lineage import dataset, upstream
+from lakehouse.streaming.followers import followers
 from lakehouse.topic import Topic
 from resources.aws import Glue
 from resources.build import SYSTEMS

@@ -1,6 +1,6 @@
 """What a stream remembers of a batch that could not be published."""
 
-from assets.refusals import AGAIN_SECONDS, Refusals
+from lakehouse.pipeline.refusals import AGAIN_SECONDS, Refusals
 
 ERROR = ValueError("no")
 

@@ -5,9 +5,9 @@ import time
 import pytest
 from registry_server import RegistryServer
 
-from assets.codecs import formats
 from lakehouse.budget import MAX_CHARACTERS, MAX_REFERENCES
 from lakehouse.errors import SchemaError, Unreachable
+from lakehouse.pipeline.codecs import formats
 from lakehouse.topic import Topic
 from resources import schema_registry
 from resources.schema_registry import SchemaRegistry

@@ -10,12 +10,12 @@ import pytest
 from lone_member import LoneMember
 
 from assets import streaming_check
-from assets.ingestion import Systems
-from assets.stream import Served, Stream
 from assets.streaming import Streaming
 from lakehouse.config import Config
 from lakehouse.errors import LakehouseError, Unreachable
 from lakehouse.markdown import plain
+from lakehouse.pipeline.ingestion import Systems
+from lakehouse.streaming.stream import Served, Stream
 from lakehouse.topic import Topic
 from resources.aws import Glue
 from resources.catalog import Catalog

@@ -10,10 +10,10 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from lone_member import LoneMember
 from test_stream_without_kafka import Brokers, connected
 
-from assets import stream as streams
-from assets.ingestion import Systems
-from assets.stream import Served, Stream
 from lakehouse.config import Config
+from lakehouse.pipeline.ingestion import Systems
+from lakehouse.streaming import stream as streams
+from lakehouse.streaming.stream import Served, Stream
 from lakehouse.topic import Topic
 from resources import stream_group
 from resources.kafka import Offsets

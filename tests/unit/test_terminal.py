@@ -10,10 +10,10 @@ import pytest
 from rich.console import Console
 
 from lakehouse import console
-from lakehouse.freshness import Hop
 from lakehouse.gate import Outcome
 from lakehouse.ledger import Finding
 from lakehouse.query.result import Result
+from lakehouse.readers.freshness import Hop
 from lakehouse.status import TopicStatus
 from lakehouse.terminal import visible
 

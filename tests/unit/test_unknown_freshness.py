@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, KafkaError
 
-from assets.hops import measure
 from assets.standing import Standing, standing_checks
 from lakehouse import console
 from lakehouse.batch import TOKEN, Batch
 from lakehouse.bookmark import TOPIC, Bookmark
 from lakehouse.config import Config
+from lakehouse.readers.hops import measure
 from lakehouse.status import status
 from lakehouse.topic import Topic
 from resources.catalog import Catalog

@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Uuid
 from pyiceberg.catalog.sql import SqlCatalog
 
-from assets.ingestion import Systems, ingest
 from lakehouse.errors import UnclearState
+from lakehouse.pipeline.ingestion import Systems, ingest
 from lakehouse.topic import Topic
 from resources.catalog import Catalog
 from resources.kafka import Kafka, Offsets, TopicDescription

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from assets.waiting_letters import waiting
+from lakehouse.pipeline.waiting_letters import waiting
 from lakehouse.topic import Topic
 from resources.catalog import Catalog
 from spark import dead_letters

@@ -12,7 +12,7 @@ from lakehouse.topic import Topic
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from assets.codecs import Formats
+    from lakehouse.pipeline.codecs import Formats
 
 SCHEMAS = "lakehouse.schemas"
 """The table property with a fingerprint by schema id, as JSON."""

@@ -1,4 +1,4 @@
-"""How far each hop of a topic's way is behind, as the systems say now. lakehouse/freshness.py judges it."""
+"""How far each hop of a topic's way is behind, as the systems say now. lakehouse/readers/freshness.py judges it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from assets.ingestion import read_log, stored
 from lakehouse.batch import next_batch
 from lakehouse.config import Config
 from lakehouse.errors import LakehouseError, reason, trace
-from lakehouse.freshness import Hop
 from lakehouse.lag import Behind, Lag, lag, pending, snapshots_behind
+from lakehouse.pipeline.ingestion import read_log, stored
 from lakehouse.readers import configured, reader_of
+from lakehouse.readers.freshness import Hop
 from lakehouse.readers.reader import Reader
 from lakehouse.topic import Derived, Existing, Topic
 from resources import bookmarks
@@ -73,7 +73,7 @@ def _derived(config: Config, topic: Topic, systems: Any, now_ms: int) -> tuple[L
 
     Raises: LakehouseError when nothing says since when they wait.
     """
-    from assets.bookmarks import of_derived
+    from lakehouse.pipeline.bookmarks import of_derived
 
     assert isinstance(topic.source, Derived)
     source, _, last = stored(systems.catalog, config.namespace, config.topic(topic.source.from_topic))

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from assets.failures import heals
 from lakehouse.config import Config
+from lakehouse.errors import heals
 from lakehouse.pacing import Turns, pause
 from lakehouse.readers import configured
 from lakehouse.readers.reader import Publish, Reader, Registration

@@ -18,7 +18,7 @@ from resources.transactions import begin, commit
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from assets.ingestion import Systems
+    from lakehouse.pipeline.ingestion import Systems
 
 
 def of_derived(topic: Topic) -> str:
@@ -135,8 +135,8 @@ def decide(config: Config, topic: Topic, systems: Systems, where: str, reason: s
     Raises:
         LakehouseError: The topic has no such bookmark, or there is nothing to continue from.
     """
-    from assets.ingestion import read_log
-    from assets.position import at
+    from lakehouse.pipeline.ingestion import read_log
+    from lakehouse.pipeline.position import at
 
     if letters:
         source, target, name = topic, topic.dead_letter_topic, of_letters(topic)

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from assets import fingerprints, letters, quality
-from assets.ingestion import Systems, ensure_table, fitting, read_log, require_same_topic
-from assets.position import at, named
-from assets.staging import Staging
 from lakehouse import naming
 from lakehouse.batch import REPLAY, REPLAYS, Batch, Log, Positions, next_batch, split
 from lakehouse.counts import Counts
 from lakehouse.errors import LakehouseError, UnclearState
+from lakehouse.pipeline import fingerprints, letters, quality
+from lakehouse.pipeline.ingestion import Systems, ensure_table, fitting, read_log, require_same_topic
+from lakehouse.pipeline.position import at, named
+from lakehouse.pipeline.staging import Staging
 from lakehouse.topic import Topic
 from resources.catalog import RECREATED
 from resources.snapshots import last_batch
@@ -26,8 +26,8 @@ from resources.snapshots import last_batch
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from assets.audit import Finding
-    from assets.codecs import Formats
+    from lakehouse.pipeline.audit import Finding
+    from lakehouse.pipeline.codecs import Formats
     from spark.decision import Decision
     from spark.write import Written
 
@@ -90,7 +90,7 @@ def replay(namespace: str, topic: Topic, systems: Systems, since: str, branch: s
         AuditFailed: The rows did not pass the audit that a batch has to pass.
         CommitConflict: Another writer published meanwhile.
     """
-    from assets.audit import AuditFailed
+    from lakehouse.pipeline.audit import AuditFailed
 
     topic = systems.catalog.current(namespace, topic)
     log, position = _ingested(namespace, topic, systems, in_place=branch is None)
@@ -125,7 +125,7 @@ def redrive(namespace: str, topic: Topic, systems: Systems) -> Redriven:
 
     Raises: UnclearState when a table with one row a key would need records that the log no longer has.
     """
-    from assets.codecs import BY_HAND, with_foreign_writers
+    from lakehouse.pipeline.codecs import BY_HAND, with_foreign_writers
     from spark import dead_letters
     from spark.decode import decode
 
@@ -162,7 +162,7 @@ def redrive(namespace: str, topic: Topic, systems: Systems) -> Redriven:
 
 def _formats(namespace: str, topic: Topic, systems: Systems) -> Formats:
     """What reads the topic's records. A schema that the table does not take, by policy, reads none of them."""
-    from assets.codecs import formats
+    from lakehouse.pipeline.codecs import formats
 
     known = formats(systems.schema_registry, topic)
     return fitting(systems.catalog, namespace, topic, known)[1] if topic.on_incompatible == "dead_letter" else known
@@ -204,7 +204,7 @@ def again(
 
     Raises: LakehouseError when records name more schemas than are looked up: one of them may be the newest of its key.
     """
-    from assets.codecs import BY_HAND, with_foreign_writers
+    from lakehouse.pipeline.codecs import BY_HAND, with_foreign_writers
     from spark.decode import decode
     from spark.records import read_range
 
@@ -244,8 +244,8 @@ def _publish(
         AuditFailed: The rows did not pass their audit, and no branch was asked for.
         UnclearState: Other records than those that were decided on are no rows, or the topic was recreated.
     """
-    from assets.audit import AuditFailed, Staged
-    from assets.examination import examine
+    from lakehouse.pipeline.audit import AuditFailed, Staged
+    from lakehouse.pipeline.examination import examine
     from spark import write
 
     catalog = systems.catalog

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assets import audit, quality
-from assets.audit import Finding, Staged
 from lakehouse.checks import RowCount
+from lakehouse.pipeline import audit, quality
+from lakehouse.pipeline.audit import Finding, Staged
 from lakehouse.topic import Topic
 from resources.catalog import Catalog
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-from assets.audit import Finding
-from assets.ingestion import Systems, read_log
-from assets.replay import Replayed, again
 from lakehouse import naming
 from lakehouse.batch import Batch, split
 from lakehouse.counts import Counts
+from lakehouse.pipeline.audit import Finding
+from lakehouse.pipeline.ingestion import Systems, read_log
+from lakehouse.pipeline.replay import Replayed, again
 from lakehouse.topic import Topic
 from lakehouse.words import counted
 
@@ -35,7 +35,7 @@ def rehearse(namespace: str, topic: Topic, systems: Systems, records: int) -> Re
     Parameters: `records` is the most offsets to take, from all partitions together.
     Raises: LakehouseError when the topic cannot be read or decoded, or a check does not fit.
     """
-    from assets.codecs import formats
+    from lakehouse.pipeline.codecs import formats
 
     topic = systems.catalog.current(namespace, topic)
     log = read_log(systems.kafka, topic.topic)

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from assets.bookmarks import bookmark_of, going_on, of_derived
 from lakehouse.batch import Batch, Positions, split
 from lakehouse.bookmark import Bookmark
 from lakehouse.config import Config
 from lakehouse.errors import ConfigError, LakehouseError, UnclearState
+from lakehouse.pipeline.bookmarks import bookmark_of, going_on, of_derived
 from lakehouse.topic import Derived, Topic
 from resources import bookmarks
 from resources.snapshots import last_batch
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame
 
-    from assets.ingestion import Systems
+    from lakehouse.pipeline.ingestion import Systems
 
 
 @dataclass(frozen=True)

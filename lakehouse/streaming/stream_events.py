@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from assets.ingestion import Published
-from assets.maintenance import Maintained
+from lakehouse.pipeline.ingestion import Published
+from lakehouse.pipeline.maintenance import Maintained
 from lakehouse.topic import Topic
 from resources.stream_group import Undivided
 

@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from getpass import getuser
 from typing import TYPE_CHECKING
 
-from assets import fingerprints
-from assets.staging import Staging
 from lakehouse import naming
 from lakehouse.batch import DECISION, TOKEN, Batch, Log, Positions
 from lakehouse.errors import LakehouseError, UnclearState
+from lakehouse.pipeline import fingerprints
+from lakehouse.pipeline.staging import Staging
 from lakehouse.topic import Topic
 from resources.catalog import CONTINUED, RECREATED
 from resources.kafka import Kafka
@@ -23,7 +23,7 @@ from resources.snapshots import batch_of, last_batch
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from assets.ingestion import Systems
+    from lakehouse.pipeline.ingestion import Systems
 
 
 OFFSETS = re.compile(r"\d+:\d+(,\d+:\d+)*")
@@ -115,8 +115,8 @@ def resume(systems: Systems, namespace: str, topic: Topic, where: str, reason: s
     Raises: LakehouseError when `where` is unclear, not in the log, or before what the table has; CommitConflict;
     SchemaError; Unreachable.
     """
-    from assets.codecs import formats
-    from assets.ingestion import ensure_table, read_log
+    from lakehouse.pipeline.codecs import formats
+    from lakehouse.pipeline.ingestion import ensure_table, read_log
 
     log = read_log(systems.kafka, topic.topic)
     topic = systems.catalog.current(namespace, topic)
@@ -163,8 +163,8 @@ def begin(systems: Systems, namespace: str, topic: Topic, log: Log) -> None:
 
     Raises: CommitConflict; SchemaError; Unreachable.
     """
-    from assets.codecs import formats
-    from assets.ingestion import ensure_table
+    from lakehouse.pipeline.codecs import formats
+    from lakehouse.pipeline.ingestion import ensure_table
 
     position = at(log, systems.kafka, topic.start)
     table = ensure_table(systems.catalog, namespace, topic, formats(systems.schema_registry, topic))

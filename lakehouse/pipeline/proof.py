@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from assets import letters
-from assets.ingestion import Systems, read_log
 from lakehouse import ledger, naming
 from lakehouse.batch import Batch, Log
 from lakehouse.ledger import Entry, Finding, Held, Range
+from lakehouse.pipeline import letters
+from lakehouse.pipeline.ingestion import Systems, read_log
 from lakehouse.sensitive import shown
 from lakehouse.topic import Topic
 from resources.catalog import Catalog
@@ -94,7 +94,7 @@ def _ask_log(
     letters: DataFrame | None,
 ) -> list[Finding]:
     """Whether records in the log have no outcome, as far as it goes back."""
-    from assets.codecs import formats
+    from lakehouse.pipeline.codecs import formats
     from spark.decode import decode
     from spark.ledger import logged, together, wrong_newest
     from spark.records import read_range

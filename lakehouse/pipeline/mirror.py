@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from assets import letters
-from assets.audit import Finding
-from assets.bookmarks import bookmark_of, has_messages, of_letters
 from lakehouse import arrow_values, naming
 from lakehouse.batch import Batch, Positions
 from lakehouse.bookmark import Bookmark
 from lakehouse.errors import UnclearState, reason, trace
+from lakehouse.pipeline import letters
+from lakehouse.pipeline.audit import Finding
+from lakehouse.pipeline.bookmarks import bookmark_of, has_messages, of_letters
 from lakehouse.topic import Topic
 from resources import bookmarks
 from resources.snapshots import last_batch
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.table import Table
 
-    from assets.ingestion import Systems
+    from lakehouse.pipeline.ingestion import Systems
 
 
 def mirrored(namespace: str, topic: Topic, systems: Systems) -> list[Finding]:

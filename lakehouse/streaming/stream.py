@@ -15,18 +15,17 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from queue import Empty, Queue
 
-from assets.derivation import derive
-from assets.failures import heals
-from assets.ingestion import Systems, ingest
-from assets.maintenance import keep_pace
-from assets.mirror import mirrored
-from assets.refusals import Refusals
-from assets.stream_events import Commit, Event, Healed, Served, SetAside, Tidied
 from lakehouse.batch import Positions
 from lakehouse.config import Config
-from lakehouse.errors import Paused
+from lakehouse.errors import Paused, heals
 from lakehouse.pacing import EVERY_SECONDS, LEAST_RECORDS, Turns, next_bound, pause
+from lakehouse.pipeline.derivation import derive
+from lakehouse.pipeline.ingestion import Systems, ingest
+from lakehouse.pipeline.maintenance import keep_pace
+from lakehouse.pipeline.mirror import mirrored
+from lakehouse.pipeline.refusals import Refusals
 from lakehouse.sensitive import unquoted
+from lakehouse.streaming.stream_events import Commit, Event, Healed, Served, SetAside, Tidied
 from lakehouse.topic import Derived, Existing, Topic
 from resources.kafka import Kafka
 from resources.pauses import require_unpaused

@@ -13,14 +13,14 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from assets import fingerprints, letters, quality
-from assets.position import begin, continue_beside
-from assets.refusals import Refusals, publish_unless_refused
-from assets.staging import Staging
 from lakehouse import sensitive
 from lakehouse.batch import TOKEN, Batch, Log, Positions, next_batch, split, until
 from lakehouse.columns import table_schema
 from lakehouse.errors import BadRecords, CommitConflict, DoesNotFit, Paused, UnclearState
+from lakehouse.pipeline import fingerprints, letters, quality
+from lakehouse.pipeline.position import begin, continue_beside
+from lakehouse.pipeline.refusals import Refusals, publish_unless_refused
+from lakehouse.pipeline.staging import Staging
 from lakehouse.topic import Topic
 from resources.build import another
 from resources.catalog import CONTINUED, Catalog
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
 
-    from assets.audit import Finding
-    from assets.codecs import Formats
     from lakehouse.counts import Counts
+    from lakehouse.pipeline.audit import Finding
+    from lakehouse.pipeline.codecs import Formats
     from spark.write import Written
 
 ATTEMPTS = 3
@@ -138,7 +138,7 @@ def _published(
     record alone as a dead letter."""
     from pyspark.errors import PySparkException
 
-    from assets.poison import before_poison
+    from lakehouse.pipeline.poison import before_poison
 
     run = _Run(namespace, topic, systems, batch, table)
     try:
@@ -210,7 +210,7 @@ def fitting(
 
     Raises: DoesNotFit; SchemaError; CommitConflict.
     """
-    from assets.codecs import before_newest
+    from lakehouse.pipeline.codecs import before_newest
 
     try:
         return ensure_table(catalog, namespace, topic, known, existing), known
@@ -249,7 +249,7 @@ class _Run:
     def __init__(
         self, namespace: str, topic: Topic, systems: Systems, batch: Batch, table: Table | None, poison: bool = False
     ):
-        from assets.codecs import formats
+        from lakehouse.pipeline.codecs import formats
 
         self.namespace, self.topic, self.catalog = namespace, topic, systems.catalog
         self.batch, self.table, self.poison = batch, table, poison
@@ -262,7 +262,7 @@ class _Run:
 
     def is_decodable_now(self) -> bool:
         """Whether all records that have to be decoded can be, as by a schema that was registered under any subject."""
-        from assets.codecs import BATCH, with_foreign_writers
+        from lakehouse.pipeline.codecs import BATCH, with_foreign_writers
         from spark.explain import first_faults
 
         known = self.formats
@@ -277,9 +277,9 @@ class _Run:
 
         Raises: AuditFailed; BadRecords; UnclearState; SchemaError; CommitConflict; Unreachable.
         """
-        from assets.audit import AuditFailed, Staged
-        from assets.codecs import BATCH, with_foreign_writers
-        from assets.examination import examine
+        from lakehouse.pipeline.audit import AuditFailed, Staged
+        from lakehouse.pipeline.codecs import BATCH, with_foreign_writers
+        from lakehouse.pipeline.examination import examine
 
         began = time.monotonic()
         table = self._table()
@@ -336,7 +336,7 @@ class _Run:
 
         Raises: PySparkException when they cannot be read, decoded or not; UnclearState when one record cannot.
         """
-        from assets.poison import unreadable
+        from lakehouse.pipeline.poison import unreadable
         from spark.decode import decode, is_decodable
         from spark.records import is_readable, read_range
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assets import quality
-from assets.audit import AuditFailed
 from lakehouse.checks import RowCount
 from lakehouse.errors import BadRecords
+from lakehouse.pipeline import quality
+from lakehouse.pipeline.audit import AuditFailed
 
 if TYPE_CHECKING:
-    from assets.ingestion import Published, _Run
+    from lakehouse.pipeline.ingestion import Published, _Run
 
 AGAIN_SECONDS = 3600.0
 """A refused batch is written again after so long in any case: a check may look at the time, or at tables that it does
