@@ -9,7 +9,7 @@ from assets.failures import explained
 from assets.step import asset_spec, step
 from lakehouse import naming
 from lakehouse.config import Config
-from lakehouse.pipeline.ingestion import SYSTEMS, Systems
+from lakehouse.pipeline.clients import CLIENTS, Clients
 from lakehouse.pipeline.replay import redrive
 from lakehouse.topic import Topic
 
@@ -26,11 +26,11 @@ def dead_letters_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         metadata={"dagster/table_name": f"{config.namespace}.{naming.dead_letter_table(group(entry))}"},
     )
 
-    @step(spec, pool=f"iceberg_{group(entry)}", resources=SYSTEMS)
+    @step(spec, pool=f"iceberg_{group(entry)}", resources=CLIENTS)
     def dead_letters(context: dg.AssetExecutionContext, clients: Any) -> dg.MaterializeResult:
         with explained(entry):
             topic = topic_of(entry, context)
-            done = redrive(config.namespace, topic, Systems.of(clients))
+            done = redrive(config.namespace, topic, Clients.of(clients))
         context.log.info(f"{done.tried:,} dead letters decoded again, {done.landed:,} are rows now")
         if done.landed:
             # What is downstream of the table follows the table's own materializations.

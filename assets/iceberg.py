@@ -17,7 +17,8 @@ from lakehouse.config import Config
 from lakehouse.counts import OUTCOMES
 from lakehouse.markdown import escaped
 from lakehouse.pipeline.audit import CONSERVATION, KEY_NOT_NULL, AuditFailed, Finding
-from lakehouse.pipeline.ingestion import SYSTEMS, Published, Systems, ingest
+from lakehouse.pipeline.clients import CLIENTS, Clients
+from lakehouse.pipeline.ingestion import Published, ingest
 from lakehouse.pipeline.maintenance import size
 from lakehouse.pipeline.mirror import CHECK as MIRRORED
 from lakehouse.pipeline.mirror import mirrored
@@ -72,14 +73,14 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     @step(
         spec,
         pool=f"iceberg_{group(entry)}",
-        resources=SYSTEMS,
+        resources=CLIENTS,
         check_specs=[*_audit_specs(key, entry), *declared_specs(key, entry)],
         config=Replay,
     )
     def iceberg_table(
         context: dg.AssetExecutionContext, clients: Any, config: Replay
     ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
-        systems = Systems.of(clients)
+        systems = Clients.of(clients)
         systems.spark.tell(context.log.info)
         published: list[Published] = []
         replayed: dict[str, object] = {}

@@ -11,8 +11,8 @@ from assets.freshness import idle_policy
 from assets.step import asset_spec, step
 from lakehouse.automation import on_upstream_change
 from lakehouse.config import Config
+from lakehouse.pipeline.clients import CLIENTS, Clients
 from lakehouse.pipeline.derivation import derive
-from lakehouse.pipeline.ingestion import SYSTEMS, Systems
 from lakehouse.topic import Datagen, Derived, Existing, Topic
 from resources.kafka import Offsets
 from resources.pauses import require_unpaused
@@ -34,7 +34,7 @@ def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition | dg.AssetS
     if isinstance(entry.source, Existing):
         return spec
 
-    @step(spec, pool=f"kafka_{group(entry)}", resources=SYSTEMS)
+    @step(spec, pool=f"kafka_{group(entry)}", resources=CLIENTS)
     def kafka_topic(context: dg.AssetExecutionContext, clients: Any) -> dg.MaterializeResult:
         metadata: dict[str, object] = {}
         with explained(entry, *_sources(config, entry)):
@@ -45,7 +45,7 @@ def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition | dg.AssetS
                 case Datagen(schema_file=file):
                     clients.schema_registry.register(entry.subject("value"), config.text(file))
                 case Derived(from_topic=source):
-                    produced = derive(config, entry, Systems.of(clients))
+                    produced = derive(config, entry, Clients.of(clients))
                     context.log.info(f"{entry.name}: {produced.messages:,} messages computed and produced")
                     metadata["messages"] = produced.messages
                     metadata["source_snapshot_id"] = str(produced.source_snapshot_id)

@@ -11,7 +11,7 @@ from assets.standing import Standing
 from assets.step import asset_spec, step
 from lakehouse import ledger, ledger_page
 from lakehouse.config import Config
-from lakehouse.pipeline.ingestion import SYSTEMS, Systems
+from lakehouse.pipeline.clients import CLIENTS, Clients
 from lakehouse.pipeline.proof import Proof, check, prove
 from lakehouse.topic import Topic
 
@@ -38,7 +38,7 @@ def ledger_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     @step(
         spec,
         pool=f"ledger_{group(entry)}",
-        resources=SYSTEMS,
+        resources=CLIENTS,
         check_specs=[
             dg.AssetCheckSpec("proven", asset=key, description="Rows and dead letters are what the commits counted.")
         ],
@@ -47,7 +47,7 @@ def ledger_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     def proven_ledger(context: dg.AssetExecutionContext, clients: Any, config: Depth) -> dg.MaterializeResult:
         with explained(entry):
             topic = topic_of(entry, context)
-            proof = prove(namespace, topic, Systems.of(clients), whole_log=config.whole_log)
+            proof = prove(namespace, topic, Clients.of(clients), whole_log=config.whole_log)
         said = ledger_page.summary(proof.entries, proof.findings)
         counts = ledger.totals(proof.entries)
         pages = {

@@ -11,7 +11,7 @@ from assets.freshness_sensor import IN_PROGRESS
 from assets.streaming import Streaming, chosen
 from assets.streaming_check import kafka_check
 from lakehouse.config import Config
-from lakehouse.pipeline.ingestion import SYSTEMS
+from lakehouse.pipeline.clients import CLIENTS
 from lakehouse.readers import configured
 
 JOB = "stream"
@@ -43,7 +43,7 @@ def stream_definitions(config: Config) -> dg.Definitions:
 
     # One slot for all: what the tables' own pools would hold for ever is kept apart by `continuous`, and where that is
     # not set, by the publication itself, which one of two writers loses.
-    needed = {*SYSTEMS, *(reader.resource for reader in configured(declared))}
+    needed = {*CLIENTS, *(reader.resource for reader in configured(declared))}
 
     @dg.op(name="take_topics", pool=JOB, required_resource_keys=needed)
     def take_topics(context: dg.OpExecutionContext, config: Streamed) -> None:

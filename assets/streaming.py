@@ -16,7 +16,7 @@ from assets.streaming_check import Verdicts
 from lakehouse.config import Config
 from lakehouse.errors import Paused
 from lakehouse.pipeline.audit import AuditFailed, Finding
-from lakehouse.pipeline.ingestion import Systems
+from lakehouse.pipeline.clients import Clients
 from lakehouse.streamed import KAFKA
 from lakehouse.streaming.followers import Noted, NotShown, Shown, followers
 from lakehouse.streaming.stream import Commit, Event, Healed, Served, SetAside, Stream, Tidied
@@ -63,7 +63,7 @@ class Streaming:
         once: bool = False,
         stopping: threading.Event | None = None,
     ):
-        own = Systems.of(systems)
+        own = Clients.of(systems)
         self.stream = Stream(config, topics, own, once=once, stopping=stopping)
         self._config, self._say = config, say
         self._failing: dict[str, list[str]] = {}

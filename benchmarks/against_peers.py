@@ -38,7 +38,7 @@ from lakehouse import config as configuration
 from lakehouse.local import stack as local_stack
 from lakehouse.local.environment import environment
 from lakehouse.local.home import Home
-from lakehouse.pipeline.ingestion import Systems
+from lakehouse.pipeline.clients import Clients
 from lakehouse.systems import connected
 from resources.catalog import PROPERTIES
 
@@ -80,7 +80,7 @@ def main() -> None:
 
 def _all(home: Home, folder: Path, records: int, only: list[str] | None) -> list[measure.Result]:
     with connected(configuration.load()) as found:
-        systems = Systems.of(found)
+        systems = Clients.of(found)
         catalog = found.catalog.iceberg()
         catalog.create_namespace_if_not_exists(NAMESPACE)
         stack = Stack(
@@ -113,7 +113,7 @@ def _all(home: Home, folder: Path, records: int, only: list[str] | None) -> list
         return results
 
 
-def _producer(systems: Systems, topic: str) -> Callable[[], None]:
+def _producer(systems: Clients, topic: str) -> Callable[[], None]:
     """Puts MORE records that the topic has had before into it."""
     from confluent_kafka import Consumer, TopicPartition
 

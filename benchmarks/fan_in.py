@@ -17,7 +17,8 @@ from typing import Any
 from lakehouse import config as configuration
 from lakehouse.config import Config
 from lakehouse.datagen import messages
-from lakehouse.pipeline.ingestion import Systems, ingest
+from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.ingestion import ingest
 from lakehouse.streaming.stream import WORKERS, Commit, Stream
 from lakehouse.systems import connected
 from lakehouse.topic import Topic
@@ -37,7 +38,7 @@ def main() -> None:
     arguments.add_argument("--workers", type=int, default=WORKERS)
     given = arguments.parse_args()
     with connected(configuration.load()) as found:
-        systems = Systems.of(found)
+        systems = Clients.of(found)
         topics = filled(systems, given.topics + WARM_UP + ALONE, given.records, given.partitions)
         warm, alone, rest = topics[:WARM_UP], topics[WARM_UP : WARM_UP + ALONE], topics[WARM_UP + ALONE :]
         together(warm, systems, given.workers)
@@ -68,7 +69,7 @@ def filled(systems: Any, count: int, records: int, partitions: int) -> list[Topi
     return topics
 
 
-def together(topics: list[Topic], systems: Systems, workers: int) -> tuple[float, int]:
+def together(topics: list[Topic], systems: Clients, workers: int) -> tuple[float, int]:
     """Seconds, and records, of one stream that ends when every topic is complete."""
     config = Config(namespace="fan_in", topics={topic.name: topic for topic in topics}, environments={})
     began = time.monotonic()

@@ -30,7 +30,8 @@ from lakehouse import config as configuration
 from lakehouse import naming
 from lakehouse.local import stack
 from lakehouse.local.home import Home
-from lakehouse.pipeline.ingestion import Systems, ingest
+from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.ingestion import ingest
 from lakehouse.systems import connected
 from lakehouse.topic import Topic
 from resources.kafka import Kafka
@@ -68,7 +69,7 @@ def main() -> None:
     given = arguments.parse_args()
     curves: list[Curve] = []
     with connected(configuration.load()) as found:
-        systems = Systems.of(found)
+        systems = Clients.of(found)
         if given.append:
             subjects = [Subject(systems, "append", rows) for rows in given.append]
             title = f"Append of {given.appended:,} records, by rows in the table"
@@ -125,7 +126,7 @@ class Curve:
 class Subject:
     """A table of so many rows and the topic that feeds it, of so many partitions."""
 
-    def __init__(self, systems: Systems, mode: str, rows: int, partitions: int = 6):
+    def __init__(self, systems: Clients, mode: str, rows: int, partitions: int = 6):
         self.systems, self.rows, self.partitions = systems, rows, partitions
         self.topic = Topic.model_validate({"name": f"bench_{mode}_{time.time_ns()}", "mode": mode, "key": "id"})
         self.namespace = "growth"

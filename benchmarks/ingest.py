@@ -21,7 +21,8 @@ from lakehouse import config as configuration
 from lakehouse import protobuf
 from lakehouse.batch import next_batch
 from lakehouse.datagen import messages
-from lakehouse.pipeline.ingestion import Systems, ingest, read_log
+from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.ingestion import ingest, read_log
 from lakehouse.schema import RegisteredSchema
 from lakehouse.systems import connected
 from lakehouse.topic import Topic
@@ -63,7 +64,7 @@ def main() -> None:
     arguments.add_argument("--format", choices=SCHEMAS, default="avro")
     given = arguments.parse_args()
     with connected(configuration.load()) as connected_systems:
-        systems = Systems(
+        systems = Clients(
             connected_systems.kafka,
             connected_systems.schema_registry,
             connected_systems.spark,
@@ -80,7 +81,7 @@ def main() -> None:
             print(f"{kind}: min {low:,.0f}, median {middle:,.0f}, max {high:,.0f} records/s")
 
 
-def fill(systems: Systems, records: int, format_: str) -> str:
+def fill(systems: Clients, records: int, format_: str) -> str:
     """A new topic with so many stock trades, of which DISTINCT differ."""
     topic = f"bench_{time.time_ns()}"
     schema = (configuration.PROJECT / "schemas/stock_trades.avsc").read_text()
@@ -108,7 +109,7 @@ def encoded(format_: str, text: str, avro: str, value: bytes) -> bytes:
     return value[:5] + b"\x00" + made(**record).SerializeToString()
 
 
-def read(systems: Systems, topic: str) -> float:
+def read(systems: Clients, topic: str) -> float:
     """Seconds to read every record and do nothing with it."""
     from spark.records import read_range
 
@@ -119,7 +120,7 @@ def read(systems: Systems, topic: str) -> float:
     return time.monotonic() - began
 
 
-def ingested(systems: Systems, topic: str, format_: str, number: int) -> float:
+def ingested(systems: Clients, topic: str, format_: str, number: int) -> float:
     """Seconds from nothing to a published, audited table."""
     began = time.monotonic()
     for _ in ingest(

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lakehouse import config as configuration
-from lakehouse.pipeline.ingestion import Systems
+from lakehouse.pipeline.clients import Clients
 from lakehouse.systems import connected
 
 sys.path.append(str(Path(__file__).parents[1] / "tests/faults"))
@@ -46,7 +46,7 @@ def main() -> None:
     table = Table("batch", *METHODS, "all", title=f"Requests to S3 for a batch of {RECORDS:,} records")
     with connected(configuration.load()) as found, Proxy(os.environ["AWS_ENDPOINT_URL_S3"], guard=counted) as proxy:
         catalog = found.catalog.model_copy(update={"s3_endpoint": proxy.address})
-        systems = Systems(found.kafka, found.schema_registry, found.spark, catalog)
+        systems = Clients(found.kafka, found.schema_registry, found.spark, catalog)
 
         def measure(name: str, subject: Subject, ids: Callable[[Subject], Iterable[int]], batches: int) -> None:
             for _ in range(batches):

@@ -20,8 +20,9 @@ from rich.table import Table
 
 from lakehouse import config as configuration
 from lakehouse.batch import next_batch
+from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.codecs import formats
-from lakehouse.pipeline.ingestion import Systems, ensure_table, read_log
+from lakehouse.pipeline.ingestion import ensure_table, read_log
 from lakehouse.systems import connected
 from lakehouse.topic import Topic
 from spark import write
@@ -39,7 +40,7 @@ def main() -> None:
     arguments.add_argument("--rounds", type=int, default=5)
     given = arguments.parse_args()
     with connected(configuration.load()) as found:
-        systems = Systems.of(found)
+        systems = Clients.of(found)
         stages = _stages(systems, fill(systems, given.records, "avro"))
         seconds: dict[str, list[float]] = {name: [] for name in stages}
         for _ in range(given.rounds + 1):
@@ -50,7 +51,7 @@ def main() -> None:
     _print({name: statistics.median(measured[1:]) for name, measured in seconds.items()}, given.records)
 
 
-def _stages(systems: Systems, name: str) -> dict[str, Callable[[], object]]:
+def _stages(systems: Clients, name: str) -> dict[str, Callable[[], object]]:
     topic = Topic(name=name, key=("userid",))
     spark = systems.spark.session(systems.catalog.spark_settings())
     found = formats(systems.schema_registry, topic)

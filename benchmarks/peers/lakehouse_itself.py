@@ -16,13 +16,14 @@ from peers.contender import NAMESPACE, PythonContender, Stack, Work, idle
 
 def work(stack: Stack) -> Work:
     """Ingestion, again and again."""
-    from lakehouse.pipeline.ingestion import Systems, ingest
+    from lakehouse.pipeline.clients import Clients
+    from lakehouse.pipeline.ingestion import ingest
 
     def keep_up(name: str, table: str, ended: Callable[[], bool]) -> None:
         metadata = {"columns": ["partition", "offset"]}
         topic = Topic.model_validate({"name": name, "table": table, "key": "userid", "metadata": metadata})
         with connected(configuration.load()) as found:
-            systems = Systems.of(found)
+            systems = Clients.of(found)
             while not ended():
                 if not sum(1 for _ in ingest(NAMESPACE, topic, systems)):
                     idle()

@@ -86,7 +86,7 @@ def rehearse(topics: tuple[str, ...], records: int, as_json: bool, junit: Path |
     Main and the position stay as they are. Exit codes are those of `lakehouse check`.
     """
     from lakehouse import config, gate
-    from lakehouse.pipeline.ingestion import Systems
+    from lakehouse.pipeline.clients import Clients
     from lakehouse.pipeline.rehearsal import rehearse
     from lakehouse.sensitive import unquoted
     from lakehouse.systems import connected
@@ -96,7 +96,7 @@ def rehearse(topics: tuple[str, ...], records: int, as_json: bool, junit: Path |
         known = config.load()
         chosen = [known.topic(name) for name in topics or known.by_spark]
         with connected(known) as r:
-            systems = Systems.of(r)
+            systems = Clients.of(r)
             for topic in chosen:
                 asset = f"iceberg/{topic.name}"
                 try:

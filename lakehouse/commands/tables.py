@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def ledger(topic: str, deep: bool, log: bool, as_json: bool) -> None:
     """Show what each commit took from TOPIC, and whether all of it adds up; exit code 1 when it does not."""
     from lakehouse import config, console, ledger_page
-    from lakehouse.pipeline.ingestion import Systems
+    from lakehouse.pipeline.clients import Clients
     from lakehouse.pipeline.proof import check, prove
     from lakehouse.systems import connected
 
@@ -30,7 +30,7 @@ def ledger(topic: str, deep: bool, log: bool, as_json: bool) -> None:
     found = declared.topic(topic)
     with connected(declared) as r, unquoted(found):
         if deep or log:
-            systems = Systems.of(r)
+            systems = Clients.of(r)
             proof = prove(declared.namespace, found, systems, whole_log=log)
         else:
             proof = check(r.catalog, declared.namespace, found)
@@ -159,12 +159,12 @@ def bookmark(topic: str, where: str, reason: str, dead_letters: bool) -> None:
     """
     from lakehouse import config
     from lakehouse.pipeline.bookmarks import decide
-    from lakehouse.pipeline.ingestion import Systems
+    from lakehouse.pipeline.clients import Clients
     from lakehouse.systems import connected
 
     declared = config.load()
     with connected(declared) as r:
-        systems = Systems.of(r)
+        systems = Clients.of(r)
         offsets = decide(declared, declared.topic(topic), systems, where, reason, letters=dead_letters)
     for partition, offset in sorted(offsets.items()):
         echo(f"partition {partition}: continues at {offset:,}")

@@ -18,7 +18,7 @@ from resources.transactions import begin, commit
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from lakehouse.pipeline.ingestion import Systems
+    from lakehouse.pipeline.clients import Clients
 
 
 def of_derived(topic: Topic) -> str:
@@ -49,7 +49,7 @@ def has_messages(kafka: Kafka, topic: str, of: Topic | None = None) -> bool:
 
 
 def going_on(
-    config: Config, topic: Topic, source: Topic, systems: Systems, table: Table, last: Batch
+    config: Config, topic: Topic, source: Topic, systems: Clients, table: Table, last: Batch
 ) -> Bookmark | None:
     """The bookmark that a derived topic continues from; None where it is to be derived from all rows.
 
@@ -102,7 +102,7 @@ def _remedy(topic: Topic) -> str:
     )
 
 
-def _is_into(found: Bookmark, topic: Topic, systems: Systems) -> bool:
+def _is_into(found: Bookmark, topic: Topic, systems: Clients) -> bool:
     return found.target_id == systems.kafka.describe([topic.topic])[topic.topic].topic_id
 
 
@@ -121,7 +121,7 @@ def _before(config: Config, source: Derived, catalog: Catalog) -> list[str]:
     return uuids
 
 
-def decide(config: Config, topic: Topic, systems: Systems, where: str, reason: str, *, letters: bool) -> Positions:
+def decide(config: Config, topic: Topic, systems: Clients, where: str, reason: str, *, letters: bool) -> Positions:
     """Set a bookmark, whatever it was: from there on, rows are derived, or dead letters produced.
 
     Args:

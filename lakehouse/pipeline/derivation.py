@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame
 
-    from lakehouse.pipeline.ingestion import Systems
+    from lakehouse.pipeline.clients import Clients
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Produced:
     lineage: Mapping[str, list[str]] = field(default_factory=dict)
 
 
-def derive(config: Config, topic: Topic, systems: Systems) -> Produced:
+def derive(config: Config, topic: Topic, systems: Clients) -> Produced:
     """Compute and produce what new rows of the source make of the topic: every group they touch, or each row once.
 
     Rows behind the bookmark that a redrive or a replay brought meanwhile are new, too. A table that was rolled back
@@ -114,7 +114,7 @@ def _late(
 
 
 def _steps(
-    config: Config, topic: Topic, systems: Systems, rows: DataFrame, late: DataFrame | None, rest: Batch
+    config: Config, topic: Topic, systems: Clients, rows: DataFrame, late: DataFrame | None, rest: Batch
 ) -> Iterator[tuple[pa.Table, Positions]]:
     """The messages for what is new, and where the bookmark is after them.
 
@@ -141,7 +141,7 @@ def _steps(
         rest = replace(rest, start=part.end)
 
 
-def _messages(config: Config, topic: Topic, systems: Systems, rows: DataFrame, new: DataFrame) -> pa.Table:
+def _messages(config: Config, topic: Topic, systems: Clients, rows: DataFrame, new: DataFrame) -> pa.Table:
     """The messages for new rows of the source, whose rows are `rows`."""
     from spark.derive import messages, own_columns, rows_of_touched_groups
 
@@ -156,7 +156,7 @@ def _messages(config: Config, topic: Topic, systems: Systems, rows: DataFrame, n
 
 
 def _registered(
-    config: Config, topic: Topic, systems: Systems, side: Literal["key", "value"], file: str, rows: DataFrame
+    config: Config, topic: Topic, systems: Clients, side: Literal["key", "value"], file: str, rows: DataFrame
 ) -> tuple[int, str]:
     """The registry's id of one side's schema, and the schema: that of the file, else one made from the rows."""
     from spark.avro_schema import avro_schema

@@ -8,27 +8,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakehouse import sensitive
 from lakehouse.batch import TOKEN, Batch, Log, Positions, next_batch, split, until
 from lakehouse.columns import table_schema
 from lakehouse.errors import BadRecords, CommitConflict, DoesNotFit, Paused, UnclearState
 from lakehouse.pipeline import fingerprints, letters, quality
+from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.position import begin, continue_beside
 from lakehouse.pipeline.refusals import Refusals, publish_unless_refused
 from lakehouse.pipeline.staging import Staging
 from lakehouse.topic import Topic
-from resources.build import another
 from resources.catalog import CONTINUED, Catalog
 from resources.kafka import Kafka
 from resources.pauses import pauses
-from resources.schema_registry import SchemaRegistry
 from resources.snapshots import last_batch
-from resources.spark import Spark
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -41,34 +38,6 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 3
 """How often a batch is tried when another writer publishes first."""
-
-
-SYSTEMS = ("kafka", "schema_registry", "spark", "catalog")
-"""The keys of the Dagster resources that ingestion takes."""
-
-
-@dataclass(frozen=True)
-class Systems:
-    """What ingestion talks to."""
-
-    kafka: Kafka
-    schema_registry: SchemaRegistry
-    spark: Spark
-    catalog: Catalog
-
-    @staticmethod
-    def of(clients: Any) -> Systems:
-        """Return those of the resources that are attributes of `clients` which ingestion takes."""
-        return Systems(**{name: getattr(clients, name) for name in SYSTEMS})
-
-    def apart(self) -> Systems:
-        """The same systems by connections, and a Spark session, of their own, which another thread may use."""
-        return Systems(another(self.kafka), another(self.schema_registry), self.spark.apart(), another(self.catalog))
-
-    def close(self) -> None:
-        """End the Spark session; its server may be what is gone."""
-        with suppress(Exception):
-            self.spark.close()
 
 
 @dataclass(frozen=True)
@@ -85,7 +54,7 @@ class Published:
     data_files: int
 
 
-def ingest(namespace: str, topic: Topic, systems: Systems, refusals: Refusals | None = None) -> Iterator[Published]:
+def ingest(namespace: str, topic: Topic, systems: Clients, refusals: Refusals | None = None) -> Iterator[Published]:
     """Publish everything up to the end of the topic as it is now, batch by batch.
 
     Parameters: `refusals` remembers batches that could not be published, for who tries again and again.
@@ -129,7 +98,7 @@ def ingest(namespace: str, topic: Topic, systems: Systems, refusals: Refusals | 
 def _published(
     namespace: str,
     topic: Topic,
-    systems: Systems,
+    systems: Clients,
     batch: Batch,
     table: Table | None,
     refusals: Refusals | None,
@@ -247,7 +216,7 @@ class _Run:
     """
 
     def __init__(
-        self, namespace: str, topic: Topic, systems: Systems, batch: Batch, table: Table | None, poison: bool = False
+        self, namespace: str, topic: Topic, systems: Clients, batch: Batch, table: Table | None, poison: bool = False
     ):
         from lakehouse.pipeline.codecs import formats
 

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.table import Table
 
-    from lakehouse.pipeline.ingestion import Systems
+    from lakehouse.pipeline.clients import Clients
 
 
-def mirrored(namespace: str, topic: Topic, systems: Systems) -> list[Finding]:
+def mirrored(namespace: str, topic: Topic, systems: Clients) -> list[Finding]:
     """Produce new dead letters, and say whether that went well: the table has them, and its readers must not wait.
 
     Returns: one finding; none for a topic without `dead_letter_topic`.
@@ -50,7 +50,7 @@ def mirrored(namespace: str, topic: Topic, systems: Systems) -> list[Finding]:
     return [Finding(CHECK, True, f"{count:,} new dead letters produced to {topic.dead_letter_topic}", severity="warn")]
 
 
-def mirror(namespace: str, topic: Topic, systems: Systems) -> int:
+def mirror(namespace: str, topic: Topic, systems: Clients) -> int:
     """Produce the dead letters that the bookmark has not passed; returns how many.
 
     A record is produced once, though it may be a dead letter again when its table starts over. The letters of a topic

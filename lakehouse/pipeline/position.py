@@ -23,7 +23,7 @@ from resources.snapshots import batch_of, last_batch
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from lakehouse.pipeline.ingestion import Systems
+    from lakehouse.pipeline.clients import Clients
 
 
 OFFSETS = re.compile(r"\d+:\d+(,\d+:\d+)*")
@@ -107,7 +107,7 @@ def _milliseconds(where: str) -> int:
     return int(time.timestamp() * 1000)
 
 
-def resume(systems: Systems, namespace: str, topic: Topic, where: str, reason: str) -> Batch:
+def resume(systems: Clients, namespace: str, topic: Topic, where: str, reason: str) -> Batch:
     """Decide where the next batch begins, whatever the table says; returns the position, `start` being the one before.
 
     Parameters: `where` as `at` takes it: partitions that it does not name stay where they are, while the topic is the
@@ -158,7 +158,7 @@ def newest_known(table: Table | None) -> Batch | None:
         return batch_of(tagged) if tagged else None
 
 
-def begin(systems: Systems, namespace: str, topic: Topic, log: Log) -> None:
+def begin(systems: Clients, namespace: str, topic: Topic, log: Log) -> None:
     """Make the table, and note in it where lakehouse.yaml has the first batch begin.
 
     Raises: CommitConflict; SchemaError; Unreachable.
@@ -171,7 +171,7 @@ def begin(systems: Systems, namespace: str, topic: Topic, log: Log) -> None:
     record(systems, namespace, topic, table, position, f"start: {topic.start}")
 
 
-def continue_beside(systems: Systems, namespace: str, topic: Topic, last: Batch, reason: str) -> None:
+def continue_beside(systems: Clients, namespace: str, topic: Topic, last: Batch, reason: str) -> None:
     """Close the table at the batch that is its last, and name the one that goes on.
 
     A writer that still holds a batch for the closed table finds its main moved, and starts over.
@@ -188,7 +188,7 @@ def continue_beside(systems: Systems, namespace: str, topic: Topic, last: Batch,
 
 
 def record(
-    systems: Systems,
+    systems: Clients,
     namespace: str,
     topic: Topic,
     table: Table,

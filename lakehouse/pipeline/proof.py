@@ -10,7 +10,8 @@ from lakehouse import ledger, naming
 from lakehouse.batch import Batch, Log
 from lakehouse.ledger import Entry, Finding, Held, Range
 from lakehouse.pipeline import letters
-from lakehouse.pipeline.ingestion import Systems, read_log
+from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.ingestion import read_log
 from lakehouse.sensitive import shown
 from lakehouse.topic import Topic
 from resources.catalog import Catalog
@@ -44,7 +45,7 @@ def check(catalog: Catalog, namespace: str, topic: Topic) -> Proof:
     return Proof(entries, ledger.findings(entries))
 
 
-def prove(namespace: str, topic: Topic, systems: Systems, *, whole_log: bool = False) -> Proof:
+def prove(namespace: str, topic: Topic, systems: Clients, *, whole_log: bool = False) -> Proof:
     """The ledger against the rows and dead letters there are, and against the log where some are missing.
 
     Parameters: `whole_log` asks the log about everything it still holds, which reads the topic once.
@@ -86,7 +87,7 @@ def prove(namespace: str, topic: Topic, systems: Systems, *, whole_log: bool = F
 
 def _ask_log(
     spark: SparkSession,
-    systems: Systems,
+    systems: Clients,
     topic: Topic,
     entries: Sequence[Entry],
     asked: Sequence[Range],

@@ -9,7 +9,8 @@ from lakehouse import naming
 from lakehouse.batch import Batch, split
 from lakehouse.counts import Counts
 from lakehouse.pipeline.audit import Finding
-from lakehouse.pipeline.ingestion import Systems, read_log
+from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.ingestion import read_log
 from lakehouse.pipeline.replay import Replayed, again
 from lakehouse.topic import Topic
 from lakehouse.words import counted
@@ -26,7 +27,7 @@ class Rehearsed:
     findings: list[Finding]
 
 
-def rehearse(namespace: str, topic: Topic, systems: Systems, records: int) -> Rehearsed:
+def rehearse(namespace: str, topic: Topic, systems: Clients, records: int) -> Rehearsed:
     """Take the newest records of a topic to a branch, check them there, and drop the branch.
 
     Main and the position stay as they are. Columns that the registry's newest schema adds are added to the table, as
@@ -66,7 +67,7 @@ def _decodes(topic: Topic, done: Replayed) -> Finding:
     return Finding(DECODES, not bad or topic.errors != "suspend", said, numbers)
 
 
-def _leave(namespace: str, topic: Topic, systems: Systems, branch: str, there: bool) -> None:
+def _leave(namespace: str, topic: Topic, systems: Clients, branch: str, there: bool) -> None:
     table = systems.catalog.load(namespace, topic.table)
     if table is None:
         return

@@ -16,7 +16,8 @@ from lakehouse.batch import REPLAY, REPLAYS, Batch, Log, Positions, next_batch, 
 from lakehouse.counts import Counts
 from lakehouse.errors import LakehouseError, UnclearState
 from lakehouse.pipeline import fingerprints, letters, quality
-from lakehouse.pipeline.ingestion import Systems, ensure_table, fitting, read_log, require_same_topic
+from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.ingestion import ensure_table, fitting, read_log, require_same_topic
 from lakehouse.pipeline.position import at, named
 from lakehouse.pipeline.staging import Staging
 from lakehouse.topic import Topic
@@ -73,7 +74,7 @@ class Redriven:
     landed: int
 
 
-def replay(namespace: str, topic: Topic, systems: Systems, since: str, branch: str | None = None) -> Replayed:
+def replay(namespace: str, topic: Topic, systems: Clients, since: str, branch: str | None = None) -> Replayed:
     """Read the log again from `since` up to the table's position, and replace the rows of those records.
 
     Args:
@@ -120,7 +121,7 @@ def _require_ingested(topic: Topic, start: Positions, position: Batch) -> None:
             )
 
 
-def redrive(namespace: str, topic: Topic, systems: Systems) -> Redriven:
+def redrive(namespace: str, topic: Topic, systems: Clients) -> Redriven:
     """Decode the table's dead letters again; those that decode become rows with their original offsets.
 
     Raises: UnclearState when a table with one row a key would need records that the log no longer has.
@@ -160,7 +161,7 @@ def redrive(namespace: str, topic: Topic, systems: Systems) -> Redriven:
     return Redriven(count, landing)
 
 
-def _formats(namespace: str, topic: Topic, systems: Systems) -> Formats:
+def _formats(namespace: str, topic: Topic, systems: Clients) -> Formats:
     """What reads the topic's records. A schema that the table does not take, by policy, reads none of them."""
     from lakehouse.pipeline.codecs import formats
 
@@ -168,7 +169,7 @@ def _formats(namespace: str, topic: Topic, systems: Systems) -> Formats:
     return fitting(systems.catalog, namespace, topic, known)[1] if topic.on_incompatible == "dead_letter" else known
 
 
-def _ingested(namespace: str, topic: Topic, systems: Systems, in_place: bool) -> tuple[Log, Batch]:
+def _ingested(namespace: str, topic: Topic, systems: Clients, in_place: bool) -> tuple[Log, Batch]:
     """The topic's log, and the table's position in it."""
     table = systems.catalog.load(namespace, topic.table)
     last = last_batch(table)
@@ -198,7 +199,7 @@ def _within(wanted: Batch, log: Log) -> Batch:
 
 
 def again(
-    namespace: str, topic: Topic, systems: Systems, known: Formats, wanted: Batch, branch: str | None
+    namespace: str, topic: Topic, systems: Clients, known: Formats, wanted: Batch, branch: str | None
 ) -> Replayed:
     """Write the rows of a range again, all of them in one publication; with a branch, to that and not to main.
 
@@ -233,7 +234,7 @@ def again(
 
 
 def _publish(
-    namespace: str, topic: Topic, systems: Systems, known: Formats, again: _Read, branch: str | None = None
+    namespace: str, topic: Topic, systems: Clients, known: Formats, again: _Read, branch: str | None = None
 ) -> tuple[Written, int, list[Finding]]:
     """Replace the rows of decoded records on a branch, and make it main unless the branch was asked for.
 

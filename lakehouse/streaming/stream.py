@@ -19,8 +19,9 @@ from lakehouse.batch import Positions
 from lakehouse.config import Config
 from lakehouse.errors import Paused, heals
 from lakehouse.pacing import EVERY_SECONDS, LEAST_RECORDS, Turns, next_bound, pause
+from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.derivation import derive
-from lakehouse.pipeline.ingestion import Systems, ingest
+from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.maintenance import keep_pace
 from lakehouse.pipeline.mirror import mirrored
 from lakehouse.pipeline.refusals import Refusals
@@ -72,7 +73,7 @@ class Stream:
         self,
         config: Config,
         topics: Iterable[Topic],
-        systems: Systems,
+        systems: Clients,
         *,
         once: bool = False,
         workers: int = WORKERS,
@@ -144,7 +145,7 @@ class Stream:
                 yield self._events.get(timeout=POLL_SECONDS)
 
     def _work(self) -> None:
-        systems: Systems | None = None
+        systems: Clients | None = None
         failures = 0
         while not self._stopping.is_set():
             try:
@@ -176,7 +177,7 @@ class Stream:
 
     def _keep_tidy(self) -> None:
         """Merge the small files of one table after another."""
-        systems: Systems | None = None
+        systems: Clients | None = None
         failures = 0
         while not self._stopping.is_set():
             with self._lock:
@@ -305,7 +306,7 @@ class Stream:
             waits = not self._polled or self._untidy or len(self._turns.row) < len(self.topics)
             return not waits and not any(map(self._is_ready, self.topics))
 
-    def _turn(self, name: str, systems: Systems) -> None:
+    def _turn(self, name: str, systems: Clients) -> None:
         """One bounded batch of a topic, and what belongs to it."""
         began, topic, namespace = time.monotonic(), self.topics[name], self.config.namespace
         with self._lock:
@@ -369,7 +370,7 @@ class Stream:
         topic = self.topics[name]
         return [topic, *([self.config.topic(topic.source.from_topic)] if isinstance(topic.source, Derived) else [])]
 
-    def _derive(self, topic: Topic, source: str, systems: Systems) -> None:
+    def _derive(self, topic: Topic, source: str, systems: Clients) -> None:
         """Compute a derived topic from what its source's table got since."""
         with self._lock:
             if not self._is_derivable(topic.name):

@@ -9,7 +9,8 @@ from pathlib import Path
 import dagster as dg
 
 from lakehouse.config import load
-from lakehouse.pipeline.ingestion import Systems, ingest
+from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.ingestion import ingest
 from resources.build import build_resources
 
 PAUSE_SECONDS = 0.2
@@ -22,7 +23,7 @@ def keep_ingesting(config_file: str, name: str) -> None:
     while True:
         with dg.build_resources(build_resources(config, "local")) as r:
             try:
-                for published in ingest(config.namespace, topic, Systems.of(r)):
+                for published in ingest(config.namespace, topic, Clients.of(r)):
                     report(published=published.counts.consumed)
             except Exception as error:
                 report(error=type(error).__name__, said=str(error)[:1000])

@@ -15,7 +15,7 @@ from pyiceberg.catalog import load_catalog
 from support import Stream
 
 from lakehouse import naming
-from lakehouse.pipeline.ingestion import Systems
+from lakehouse.pipeline.clients import Clients
 from resources.catalog import Catalog
 from resources.schema_registry import SchemaRegistry
 
@@ -49,7 +49,7 @@ class ProxiedStream(Stream):
         return [self.s3, self.registry]
 
     @property
-    def systems(self) -> Systems:
+    def systems(self) -> Clients:
         catalog = self.resources.catalog.model_copy(update={"s3_endpoint": self.s3.address})
         return replace(super().systems, catalog=catalog, schema_registry=SchemaRegistry(url=self.registry.address))
 
@@ -74,7 +74,7 @@ class GlueStream(Stream):
         return [self.glue]
 
     @property
-    def systems(self) -> Systems:
+    def systems(self) -> Clients:
         return replace(super().systems, catalog=self.catalog)
 
     def table(self, name: str | None = None) -> Any:

@@ -12,6 +12,7 @@ import dagster as dg
 
 from lakehouse.config import load
 from lakehouse.pipeline import derivation, ingestion
+from lakehouse.pipeline.clients import Clients
 from lakehouse.topic import Derived
 from resources.build import build_resources
 from resources.catalog import Catalog
@@ -63,7 +64,7 @@ def main(point: str, config_file: str, name: str) -> None:
     confluent_kafka.Producer = Producer
     around(Producer, "commit", "commit", point)
     with dg.build_resources(build_resources(config, "local")) as r:
-        systems = ingestion.Systems.of(r)
+        systems = Clients.of(r)
         if isinstance(topic.source, Derived):
             derivation.derive(config, topic, systems)
         else:

@@ -27,7 +27,8 @@ from forked import Forked, fork
 from pyiceberg.catalog import load_catalog
 
 from lakehouse.config import PROJECT, Config
-from lakehouse.pipeline.ingestion import Published, Systems, ingest
+from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.ingestion import Published, ingest
 from lakehouse.readers import reader_of
 from lakehouse.readers.reader import Registration
 from lakehouse.topic import Topic
@@ -107,9 +108,9 @@ class Stream:
         return Config(namespace=self.namespace, topics={self.name: self.topic}, environments={})
 
     @property
-    def systems(self) -> Systems:
+    def systems(self) -> Clients:
         r = self.resources
-        return Systems.of(r)
+        return Clients.of(r)
 
     def show(self, reader: str, **clients: Any) -> Registration:
         """Publish the table in a reader, with other clients than the resources where they are given."""

@@ -26,7 +26,8 @@ from lakehouse.errors import LakehouseError
 from lakehouse.local import environment, ports, process, spark
 from lakehouse.local import stack as local_stack
 from lakehouse.local.home import Home
-from lakehouse.pipeline.ingestion import Systems, ingest
+from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.ingestion import ingest
 from lakehouse.topic import Topic
 from resources.build import build_resources
 from resources.kafka import Kafka
@@ -72,7 +73,7 @@ def systems(home, ui):
     """The systems of the environment `local`, with a session of Spark apart from that of other tests."""
     with dg.build_resources(build_resources(load(PROJECT / "lakehouse.yaml"), "local")) as resolved:
         apart = resolved.spark.apart()
-        yield Systems(resolved.kafka, resolved.schema_registry, apart, resolved.catalog)
+        yield Clients(resolved.kafka, resolved.schema_registry, apart, resolved.catalog)
         apart.close()
 
 
@@ -107,7 +108,7 @@ def filled(systems, kafka, name):
 def ingested(systems, kafka, name):
     """The rows of a topic's table after one ingestion."""
     topic = filled(systems, kafka, name)
-    list(ingest("sasl", topic, Systems(kafka, systems.schema_registry, systems.spark, systems.catalog)))
+    list(ingest("sasl", topic, Clients(kafka, systems.schema_registry, systems.spark, systems.catalog)))
     return systems.catalog.load("sasl", topic.table).scan().to_arrow().num_rows
 
 

@@ -21,7 +21,8 @@ from lakehouse.cli import main
 from lakehouse.definitions import defs
 from lakehouse.errors import Paused
 from lakehouse.markdown import plain
-from lakehouse.pipeline.ingestion import Systems, ingest
+from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.ingestion import ingest
 from lakehouse.status import status
 from lakehouse.streaming import stream as streams
 from resources.build import build_resources
@@ -98,7 +99,7 @@ def run(*command):
 
 
 def taken(declared, systems, name):
-    given = Systems.of(systems)
+    given = Clients.of(systems)
     return list(ingest(declared.namespace, declared.topic(name), given))
 
 

@@ -14,7 +14,7 @@ from assets.streaming import Streaming
 from lakehouse.config import Config
 from lakehouse.errors import LakehouseError, Unreachable
 from lakehouse.markdown import plain
-from lakehouse.pipeline.ingestion import Systems
+from lakehouse.pipeline.clients import Clients
 from lakehouse.streaming.stream import Served, Stream
 from lakehouse.topic import Topic
 from resources.aws import Glue
@@ -176,7 +176,7 @@ def test_each_entry_of_a_shared_topic_is_served(tmp_path, once):
     topics = [Topic.model_validate({"name": name, "kafka_topic": "events", "record": f"shop.{name}"}) for name in NAMES]
     config = Config(namespace="shop", topics={topic.name: topic for topic in topics}, environments={})
     made = connected(tmp_path)
-    systems = Systems.of(made)
+    systems = Clients.of(made)
     stream = Stream(config, topics, systems, once=once)
     served = []
     for event in stream.run():

@@ -11,7 +11,7 @@ from lone_member import LoneMember
 from test_stream_without_kafka import Brokers, connected
 
 from lakehouse.config import Config
-from lakehouse.pipeline.ingestion import Systems
+from lakehouse.pipeline.clients import Clients
 from lakehouse.streaming import stream as streams
 from lakehouse.streaming.stream import Served, Stream
 from lakehouse.topic import Topic
@@ -54,7 +54,7 @@ def running(folder, servers, namespace, names=NAMES):
     config = Config(namespace=namespace, topics={topic.name: topic for topic in topics}, environments={})
     made = connected(folder)
     kafka = Grouped(bootstrap_servers=servers)
-    stream = Stream(config, topics, Systems(kafka, made.schema_registry, made.spark, made.catalog))
+    stream = Stream(config, topics, Clients(kafka, made.schema_registry, made.spark, made.catalog))
     events = []
 
     def run():

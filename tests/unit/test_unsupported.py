@@ -9,7 +9,8 @@ from confluent_kafka import Uuid
 from pyiceberg.catalog.sql import SqlCatalog
 
 from lakehouse.errors import UnclearState
-from lakehouse.pipeline.ingestion import Systems, ingest
+from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.ingestion import ingest
 from lakehouse.topic import Topic
 from resources.catalog import Catalog
 from resources.kafka import Kafka, Offsets, TopicDescription
@@ -42,7 +43,7 @@ def test_brokers_that_cannot_tell_a_recreated_topic_are_refused(lake):
     catalog = Catalog(type="sql", **lake)
     nowhere = "127.0.0.1:1"
     registry, spark = SchemaRegistry(url=f"http://{nowhere}"), Spark(remote=f"sc://{nowhere}")
-    systems = Systems(OldBrokers(bootstrap_servers=nowhere), registry, spark, catalog)
+    systems = Clients(OldBrokers(bootstrap_servers=nowhere), registry, spark, catalog)
 
     with pytest.raises(UnclearState, match="give topic 'orders' no id"):
         list(ingest("trading", Topic(name="orders"), systems))
