@@ -11,8 +11,8 @@ from urllib.parse import quote, urlencode
 
 import dagster as dg
 
-from lakehouse.errors import Unreachable
-from lakehouse.markdown import plain
+from lakehouse.core.errors import Unreachable
+from lakehouse.core.markdown import plain
 from resources.webhook import Webhook
 
 OFF = "No webhook is configured (`alerts` in lakehouse.yaml): no alerts are sent"

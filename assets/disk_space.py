@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 
 
 @dg.sensor(

@@ -7,10 +7,10 @@ import dagster as dg
 
 from assets.shown import as_table
 from assets.standing import Standing
-from lakehouse import naming
 from lakehouse.config import Config
-from lakehouse.lag import snapshots_behind
-from lakehouse.markdown import escaped
+from lakehouse.core import naming
+from lakehouse.core.lag import snapshots_behind
+from lakehouse.core.markdown import escaped
 from lakehouse.readers import configured
 from lakehouse.readers.freshness import Hop
 from lakehouse.readers.truth import Answer, differences

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import dagster as dg
 
-from lakehouse import naming
 from lakehouse.config import Config
-from lakehouse.errors import ConfigError
+from lakehouse.core import naming
+from lakehouse.core.errors import ConfigError
 from lakehouse.topic import Derived, Route, Topic
 
 

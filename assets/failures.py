@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from lakehouse.errors import HEALS, LakehouseError
+from lakehouse.core.errors import HEALS, LakehouseError
 from lakehouse.sensitive import unquoted
 from lakehouse.topic import Topic
 

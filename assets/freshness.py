@@ -8,7 +8,7 @@ import dagster as dg
 from assets.entry import topics_of
 from assets.standing import Standing
 from lakehouse.config import Config
-from lakehouse.markdown import escaped
+from lakehouse.core.markdown import escaped
 from lakehouse.readers.freshness import CHECK, NAMES, Hop, summary
 from lakehouse.readers.hops import measure, needs
 from lakehouse.topic import Topic

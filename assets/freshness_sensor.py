@@ -13,8 +13,8 @@ from dagster import AssetCheckEvaluation
 from assets.entry import partitions, topics_of
 from assets.freshness import numbers
 from lakehouse.config import Config
-from lakehouse.errors import ConfigError, LakehouseError
-from lakehouse.markdown import escaped
+from lakehouse.core.errors import ConfigError, LakehouseError
+from lakehouse.core.markdown import escaped
 from lakehouse.readers import configured
 from lakehouse.readers.freshness import CHECK, NAMES, Hop, first_stale, summary
 from lakehouse.readers.hops import hops_of, measure

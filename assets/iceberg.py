@@ -11,11 +11,11 @@ from assets.entry import code_links, group, topic_of
 from assets.failures import explained
 from assets.shown import as_table
 from assets.step import asset_spec, step
-from lakehouse import arrow_values
 from lakehouse.automation import unless_continuous
 from lakehouse.config import Config
-from lakehouse.counts import OUTCOMES
-from lakehouse.markdown import escaped
+from lakehouse.core import arrow_values
+from lakehouse.core.counts import OUTCOMES
+from lakehouse.core.markdown import escaped
 from lakehouse.pipeline.audit import CONSERVATION, KEY_NOT_NULL, AuditFailed, Finding
 from lakehouse.pipeline.clients import CLIENTS, Clients
 from lakehouse.pipeline.ingestion import Published, ingest

@@ -8,8 +8,8 @@ import dagster as dg
 from assets.entry import group, topic_of
 from assets.failures import explained
 from assets.step import asset_spec, step
-from lakehouse import naming
 from lakehouse.config import Config
+from lakehouse.core import naming
 from lakehouse.pipeline.maintenance import maintain
 from lakehouse.topic import Topic
 

@@ -5,7 +5,7 @@ import time
 import dagster as dg
 
 from lakehouse.config import Config
-from lakehouse.errors import ConfigError, Unreachable, reason, trace
+from lakehouse.core.errors import ConfigError, Unreachable, reason, trace
 from lakehouse.readers import configured
 from lakehouse.readers.freshness import NAMES
 from lakehouse.readers.lineage import Materialized, completed

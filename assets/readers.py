@@ -11,8 +11,8 @@ from assets.standing import Standing
 from assets.step import asset_spec, step
 from lakehouse.automation import unless_continuous
 from lakehouse.config import Config
-from lakehouse.lag import snapshots_behind
-from lakehouse.markdown import escaped
+from lakehouse.core.lag import snapshots_behind
+from lakehouse.core.markdown import escaped
 from lakehouse.readers.freshness import Hop
 from lakehouse.readers.reader import Reader, Registration
 from lakehouse.topic import Topic

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import dagster as dg
 from dagster import AssetCheckEvaluation
 
-from lakehouse.pacing import Turns, pause
+from lakehouse.core.pacing import Turns, pause
 
 APART_SECONDS = 30.0
 """How far apart a table's events of one system are, of those that come again and again: Dagster keeps them for good."""

@@ -8,7 +8,7 @@ import dagster as dg
 from assets.entry import partitions
 from assets.kafka import data_version, offset_metadata
 from lakehouse.config import Config
-from lakehouse.errors import reason, trace
+from lakehouse.core.errors import reason, trace
 from lakehouse.topic import Topic
 from resources.catalog import Catalog
 from resources.kafka import Kafka, Offsets

@@ -14,7 +14,7 @@ from assets.readers import metadata
 from assets.reporting import Reporter
 from assets.streaming_check import Verdicts
 from lakehouse.config import Config
-from lakehouse.errors import Paused
+from lakehouse.core.errors import Paused
 from lakehouse.pipeline.audit import AuditFailed, Finding
 from lakehouse.pipeline.clients import Clients
 from lakehouse.streamed import KAFKA

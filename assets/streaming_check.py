@@ -9,8 +9,8 @@ from dagster import AssetCheckEvaluation
 
 from assets.standing import Standing
 from lakehouse.automation import hourly
-from lakehouse.errors import heals, reason
-from lakehouse.markdown import escaped
+from lakehouse.core.errors import heals, reason
+from lakehouse.core.markdown import escaped
 from lakehouse.streamed import CHECK, KAFKA, failure
 from lakehouse.topic import Topic
 

@@ -14,7 +14,7 @@ from assets.iceberg import check_results, declared_specs, table_metadata
 from assets.step import asset_spec, step
 from lakehouse.automation import on_upstream_change
 from lakehouse.config import Config
-from lakehouse.errors import ConfigError, LakehouseError
+from lakehouse.core.errors import ConfigError, LakehouseError
 from lakehouse.pipeline import quality
 from lakehouse.topic import Metadata, Topic
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 
 FAILURES = {"SENSOR": 2, "SCHEDULE": 1}
 """So many failed ticks in a row are a failure: a sensor tries again in a minute, a schedule perhaps in a day."""

@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lakehouse import config as configuration
-from lakehouse import naming
+from lakehouse.core import naming
 from lakehouse.local import stack
 from lakehouse.local.home import Home
 from lakehouse.pipeline.clients import Clients

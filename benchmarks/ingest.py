@@ -18,12 +18,12 @@ from itertools import cycle, islice
 import fastavro
 
 from lakehouse import config as configuration
-from lakehouse import protobuf
-from lakehouse.batch import next_batch
+from lakehouse.core.batch import next_batch
 from lakehouse.datagen import messages
+from lakehouse.formats import protobuf
+from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest, read_log
-from lakehouse.schema import RegisteredSchema
 from lakehouse.systems import connected
 from lakehouse.topic import Topic
 from resources.kafka import Kafka

@@ -18,10 +18,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.local import stack
 from lakehouse.local.environment import environment
 from lakehouse.local.home import Home
-from lakehouse.schema import RegisteredSchema
 
 AVRO = ["string", "int", "double", {"type": "int", "logicalType": "date"}, {"type": "array", "items": "string"}]
 AVRO += [{"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}, ["null", "long"]]

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lakehouse import config as configuration
-from lakehouse.batch import next_batch
+from lakehouse.core.batch import next_batch
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.codecs import formats
 from lakehouse.pipeline.ingestion import ensure_table, read_log

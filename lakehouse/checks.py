@@ -14,8 +14,8 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from lakehouse import inconstant, naming
-from lakehouse.batch import Positions
+from lakehouse.core import inconstant, naming
+from lakehouse.core.batch import Positions
 from lakehouse.model import Model
 
 Severity = Literal["blocking", "warn", "quarantine"]

@@ -5,8 +5,8 @@ import sys
 import click
 
 from lakehouse.commands import deploy, pausing, pipeline, reading, stack, streaming, tables
-from lakehouse.errors import LakehouseError
-from lakehouse.terminal import print_traceback, visible
+from lakehouse.core.errors import LakehouseError
+from lakehouse.core.terminal import print_traceback, visible
 
 COMMANDS = (
     *(stack.demo, stack.up, stack.down, stack.ui, stack.run, stack.doctor),

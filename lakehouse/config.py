@@ -11,16 +11,17 @@ from typing import Any
 import yaml
 from pydantic import Field, ValidationError
 
-from lakehouse import config_faults, naming
-from lakehouse.bookmark import TOPIC as BOOKMARKS
+from lakehouse import config_faults
+from lakehouse.core import naming
+from lakehouse.core.bookmark import TOPIC as BOOKMARKS
+from lakehouse.core.errors import ConfigError
+from lakehouse.core.words import did_you_mean
 from lakehouse.deployment import Deployment
-from lakehouse.errors import ConfigError
 from lakehouse.locate import dotted, duplicate_keys, line_of
 from lakehouse.model import Model
 from lakehouse.setting import Setting, System
 from lakehouse.table_names import Taken
 from lakehouse.topic import Route, Topic
-from lakehouse.words import did_you_mean
 
 LOADER: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The one in C, where PyYAML has it: ten times faster."""

@@ -7,16 +7,18 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, get_args
 
-from lakehouse import avro, checks, layout, naming, sensitive
+from lakehouse import checks, sensitive
 from lakehouse.checks import CHECKS
-from lakehouse.errors import SchemaError
+from lakehouse.core import layout, naming
+from lakehouse.core.errors import SchemaError
+from lakehouse.core.words import did_you_mean
+from lakehouse.formats import avro
+from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.locate import Location
 from lakehouse.model import Model
-from lakehouse.schema import RegisteredSchema
 from lakehouse.setting import EnvRef
 from lakehouse.table_names import Taken
 from lakehouse.topic import REGISTERED, SCALARS, Datagen, Derived, Existing, Route, Topic
-from lakehouse.words import did_you_mean
 
 if TYPE_CHECKING:
     from lakehouse.config import Config

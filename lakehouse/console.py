@@ -11,10 +11,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from lakehouse import ledger_page
+from lakehouse.core.terminal import visible
 from lakehouse.readers import registered
 from lakehouse.readers.freshness import NAMES, Hop
 from lakehouse.status import TopicStatus
-from lakehouse.terminal import visible
 
 if TYPE_CHECKING:
     from lakehouse.gate import Outcome

@@ -16,7 +16,7 @@ from typing import Any
 import fastavro
 import rstr
 
-from lakehouse.errors import ConfigError
+from lakehouse.core.errors import ConfigError
 
 HINTS = ("options", "range", "regex", "iteration")
 

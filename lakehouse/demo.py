@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from lakehouse import config as configuration
 from lakehouse import console
 from lakehouse.config import Config
+from lakehouse.core.errors import LakehouseError
 from lakehouse.definitions import JOB
-from lakehouse.errors import LakehouseError
 from lakehouse.status import status
 from lakehouse.systems import connected
 from lakehouse.topic import Datagen, Topic

@@ -12,13 +12,13 @@ from xml.etree import ElementTree
 from assets.entry import partitions
 from lakehouse.checks import RowCount
 from lakehouse.config import Config
-from lakehouse.errors import reason, trace
-from lakehouse.markdown import plain
+from lakehouse.core.errors import reason, trace
+from lakehouse.core.markdown import plain
+from lakehouse.core.terminal import visible
 from lakehouse.pipeline import quality
 from lakehouse.pipeline.audit import Finding
 from lakehouse.sensitive import unquoted
 from lakehouse.streamed import CHECK as STREAMING
-from lakehouse.terminal import visible
 from lakehouse.topic import Topic
 
 _LOG = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """The ledger of a table: what each commit took from the topic, and whether all of it adds up.
 
-Every ingest commit says which offsets it holds (lakehouse.batch) and what became of the records in them (`Counts`).
+Every ingest commit says which offsets it has (lakehouse.core.batch) and what became of their records (`Counts`).
 Whatever was consumed is a row, a tombstone, superseded, deduplicated, filtered, a dead letter or skipped; the range of
 each commit begins where the one before ended. Pure functions; docs/ledger.md says what is proven and what is not.
 """
@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
-from lakehouse.batch import COUNTS, DECISION, PART, REPLAY, Batch, Log
-from lakehouse.counts import Counts
+from lakehouse.core.batch import COUNTS, DECISION, PART, REPLAY, Batch, Log
+from lakehouse.core.counts import Counts
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

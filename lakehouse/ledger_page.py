@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from lakehouse.counts import OUTCOMES
+from lakehouse.core.counts import OUTCOMES
 from lakehouse.ledger import Coverage, Entry, Finding, Held, Range, coverage, totals, unsound, verdict
 
 COUNTED = OUTCOMES

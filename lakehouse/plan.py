@@ -10,21 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakehouse import naming
-from lakehouse.columns import table_schema
 from lakehouse.config import Config
-from lakehouse.errors import ConfigError, LakehouseError, SchemaError
-from lakehouse.evolution import Change, changes
-from lakehouse.schema import RegisteredSchema, SchemaType, Shape
+from lakehouse.core import naming
+from lakehouse.core.errors import ConfigError, LakehouseError, SchemaError
+from lakehouse.formats.columns import table_schema
+from lakehouse.formats.evolution import Change, changes
+from lakehouse.formats.schema import RegisteredSchema, SchemaType, Shape
 from lakehouse.topic import Derived, Topic
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
 FORMATS: dict[str, tuple[SchemaType, str]] = {
-    ".avsc": ("AVRO", "lakehouse.avro"),
-    ".json": ("JSON", "lakehouse.json_schema"),
-    ".proto": ("PROTOBUF", "lakehouse.protobuf"),
+    ".avsc": ("AVRO", "lakehouse.formats.avro"),
+    ".json": ("JSON", "lakehouse.formats.json_schema"),
+    ".proto": ("PROTOBUF", "lakehouse.formats.protobuf"),
 }
 """Type and module of a schema file, by suffix."""
 
@@ -125,7 +125,7 @@ def registered(config: Config, topic: Topic, systems: Any) -> Plan:
     table = systems.catalog.load(config.namespace, topic.table)
     try:
         known = formats(systems.schema_registry, topic)
-        wanted = table_schema(topic, known.struct, known.key.shape.struct if known.key else None)
+        wanted = table_schema(topic.metadata.names, known.struct, known.key.shape.struct if known.key else None)
     except SchemaError as error:
         return Plan(config.namespace, topic.table, invalid=str(error))
     if table is None:
@@ -168,7 +168,7 @@ def as_table(shape: Shape, topic: Topic) -> Schema:
     from pyiceberg.types import NestedField, StringType, StructType
 
     key = [NestedField(1, name, StringType(), required=False) for name in topic.key]
-    return table_schema(topic, shape.struct, StructType(*key))
+    return table_schema(topic.metadata.names, shape.struct, StructType(*key))
 
 
 def readers(config: Config, topic: Topic, found: Sequence[Change]) -> Iterator[str]:

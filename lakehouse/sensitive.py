@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lakehouse import metadata
-from lakehouse.errors import ConfigError, LakehouseError, Unforeseen
-from lakehouse.words import did_you_mean
+from lakehouse.core import metadata
+from lakehouse.core.errors import ConfigError, LakehouseError, Unforeseen
+from lakehouse.core.words import did_you_mean
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionField
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.types import IcebergType, NestedField
 
-    from lakehouse.evolution import Path
+    from lakehouse.formats.evolution import Path
     from lakehouse.topic import Topic
 
 FORMER = "lakehouse.former-names"

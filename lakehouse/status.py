@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakehouse.config import Config
-from lakehouse.errors import reason, trace
+from lakehouse.core.errors import reason, trace
 from lakehouse.pipeline.ingestion import stored
 from lakehouse.readers.freshness import Hop
 from lakehouse.readers.hops import hops_of, measure

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakehouse.config import Config
-from lakehouse.markdown import plain
+from lakehouse.core.markdown import plain
 from lakehouse.pipeline.audit import CONSERVATION, KEY_NOT_NULL
 from lakehouse.readers import configured
 

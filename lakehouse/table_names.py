@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from lakehouse import naming
+from lakehouse.core import naming
 from lakehouse.topic import Topic
 
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError, WithJsonSchema
 
-from lakehouse import metadata, naming
 from lakehouse.checks import Check, RowCheck
-from lakehouse.errors import ConfigError
+from lakehouse.core import metadata, naming
+from lakehouse.core.errors import ConfigError
 from lakehouse.model import Model
 
 

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 from pydantic import Field
 
-from lakehouse.errors import LakehouseError, Unreachable
+from lakehouse.core.errors import LakehouseError, Unreachable
 
 if TYPE_CHECKING:
     from mypy_boto3_athena import AthenaClient

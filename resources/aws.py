@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import PrivateAttr
 
-from lakehouse.columns import glue_comment
-from lakehouse.errors import CommitConflict, UnclearState, Unreachable
+from lakehouse.core.errors import CommitConflict, UnclearState, Unreachable
+from lakehouse.formats.columns import glue_comment
 from resources import glue_errors
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
-from lakehouse.bookmark import TOPIC, Bookmark
-from lakehouse.errors import UnclearState
+from lakehouse.core.bookmark import TOPIC, Bookmark
+from lakehouse.core.errors import UnclearState
 from resources.transactions import Outgoing, settle
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import PrivateAttr
 
-from lakehouse import evolution, layout, naming, sensitive
-from lakehouse.batch import COUNTS, MAX_PROPERTY
-from lakehouse.errors import (
+from lakehouse import sensitive
+from lakehouse.core import layout, naming
+from lakehouse.core.batch import COUNTS, MAX_PROPERTY
+from lakehouse.core.errors import (
     CommitConflict,
     ConfigError,
     LakehouseError,
@@ -22,7 +23,8 @@ from lakehouse.errors import (
     UnclearState,
     Unreachable,
 )
-from lakehouse.schema import Shape
+from lakehouse.formats import evolution
+from lakehouse.formats.schema import Shape
 from lakehouse.topic import Topic
 from resources import glue_errors
 from resources.hidden import hidden

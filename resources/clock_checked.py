@@ -12,7 +12,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
-from lakehouse.errors import ClockSkew
+from lakehouse.core.errors import ClockSkew
 from resources.clocks import MAX_SKEW_SECONDS, now_ms, text
 from resources.glue_errors import refusals_explained
 

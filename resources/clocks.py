@@ -6,7 +6,7 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from lakehouse.errors import ClockSkew
+from lakehouse.core.errors import ClockSkew
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

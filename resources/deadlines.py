@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from lakehouse.errors import Stalled
+from lakehouse.core.errors import Stalled
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.proto import ExecutePlanResponse

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lakehouse.errors import LakehouseError, Refused, Unreachable
+from lakehouse.core.errors import LakehouseError, Refused, Unreachable
 
 if TYPE_CHECKING:
     from botocore.exceptions import BotoCoreError, ClientError

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from lakehouse.errors import LakehouseError, UnclearState, Unreachable
+from lakehouse.core.errors import LakehouseError, UnclearState, Unreachable
 from resources.election import TIMEOUT_SECONDS, electing, when_elected
 from resources.hidden import hidden
 from resources.jaas import jaas_config

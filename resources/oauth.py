@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import requests
 
-from lakehouse.errors import LakehouseError, Unreachable, without_credentials
+from lakehouse.core.errors import LakehouseError, Unreachable, without_credentials
 
 TIMEOUT_SECONDS = 10
 MARGIN_SECONDS = 30

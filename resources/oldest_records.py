@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 from resources.election import TIMEOUT_SECONDS
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from lakehouse.errors import Unreachable
+from lakehouse.core.errors import Unreachable
 from resources.hidden import hidden
 
 if TYPE_CHECKING:

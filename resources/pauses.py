@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from getpass import getuser
 
-from lakehouse.errors import LakehouseError, Paused
+from lakehouse.core.errors import LakehouseError, Paused
 from resources.catalog import Catalog
 
 PREFIX = "pause."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lakehouse.errors import Unreachable
+from lakehouse.core.errors import Unreachable
 from resources.kafka import Kafka, Offsets
 
 

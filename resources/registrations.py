@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakehouse.errors import UnclearState
+from lakehouse.core.errors import UnclearState
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -19,7 +19,14 @@ import dagster as dg
 import requests
 from pydantic import Field, PrivateAttr
 
-from lakehouse.errors import CommitConflict, ConfigError, LakehouseError, UnclearState, Unreachable, without_credentials
+from lakehouse.core.errors import (
+    CommitConflict,
+    ConfigError,
+    LakehouseError,
+    UnclearState,
+    Unreachable,
+    without_credentials,
+)
 from resources.hidden import hidden
 from resources.oauth import ClientCredentials
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, ClassVar
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from lakehouse.budget import MAX_DEPTH, MAX_REFERENCES, require_characters
-from lakehouse.errors import LakehouseError, SchemaError, Unreachable
-from lakehouse.schema import RegisteredSchema, SchemaType
+from lakehouse.core.errors import LakehouseError, SchemaError, Unreachable
+from lakehouse.formats.budget import MAX_DEPTH, MAX_REFERENCES, require_characters
+from lakehouse.formats.schema import RegisteredSchema, SchemaType
 from resources.hidden import hidden
 from resources.secret import values
 

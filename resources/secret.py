@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 
 from lakehouse.cloud.secrets import Secrets
-from lakehouse.errors import ConfigError
+from lakehouse.core.errors import ConfigError
 
 FRESH_SECONDS = 300
 """Read again after this long, so that long-lived processes find a rotated key. The old one goes on for days."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from lakehouse import naming
-from lakehouse.errors import LakehouseError, Unreachable
+from lakehouse.core import naming
+from lakehouse.core.errors import LakehouseError, Unreachable
 from resources import snowflake_integrations as integrations
 from resources import snowflake_sql as sql
 from resources.secret import values

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from enum import StrEnum
 
-from lakehouse.naming import snowflake_identifier as identifier
+from lakehouse.core.naming import snowflake_identifier as identifier
 from resources.snowflake_sql import commented, literal
 
 REFRESH_SECONDS = 30

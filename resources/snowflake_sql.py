@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal
 
-from lakehouse.naming import snowflake_identifier as identifier
+from lakehouse.core.naming import snowflake_identifier as identifier
 
 
 def literal(text: str) -> str:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from lakehouse.errors import ClockSkew, Stalled, Unreachable
+from lakehouse.core.errors import ClockSkew, Stalled, Unreachable
 from resources.clocks import require_clock_of
 from resources.hidden import hidden
 from resources.spark_logs import silence_failed_queries

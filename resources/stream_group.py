@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from lakehouse.errors import LakehouseError, Unreachable
+from lakehouse.core.errors import LakehouseError, Unreachable
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, TopicPartition

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakehouse.errors import LakehouseError, Unreachable
+from lakehouse.core.errors import LakehouseError, Unreachable
 from resources.election import POLL_SECONDS
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import dagster as dg
 from pydantic import Field
 
-from lakehouse.errors import Unreachable
+from lakehouse.core.errors import Unreachable
 from resources.hidden import hidden
 
 TIMEOUT_SECONDS = 10

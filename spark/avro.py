@@ -11,10 +11,10 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
-from lakehouse.avro_columns import columns
-from lakehouse.avro_explain import explain
-from lakehouse.avro_resolution import schemas
-from lakehouse.avro_types import Type
+from lakehouse.formats.avro_columns import columns
+from lakehouse.formats.avro_explain import explain
+from lakehouse.formats.avro_resolution import schemas
+from lakehouse.formats.avro_types import Type
 from spark.avro_unions import without_spare
 from spark.conditions import none_of
 from spark.decode import FRAME_BYTES, Codec
@@ -35,7 +35,7 @@ class AvroCodec(Codec):
     its bytes do, where Avro would not mind, does not find them.
 
     Parameters: `writers` are the types that records were written with, by registry id; `reader` is the type that all of
-    them are read as (lakehouse.avro_resolution).
+    them are read as (lakehouse.formats.avro_resolution).
     """
 
     writers: Mapping[int, Type]

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from lakehouse.errors import SchemaError
+from lakehouse.core.errors import SchemaError
 
 PLAIN: dict[type[T.DataType], Any] = {
     T.BooleanType: "boolean",

@@ -1,12 +1,12 @@
-"""Unions of which Spark reads one branch more than there is (lakehouse.avro_resolution), without it."""
+"""Unions of which Spark reads one branch more than there is (lakehouse.formats.avro_resolution), without it."""
 
 from __future__ import annotations
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from lakehouse.avro_resolution import has_spare
-from lakehouse.avro_types import Type
+from lakehouse.formats.avro_resolution import has_spare
+from lakehouse.formats.avro_types import Type
 
 
 def without_spare(value: Column, place: Type) -> Column:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse import naming
-from lakehouse.batch import PART, Batch, Positions
+from lakehouse.core import naming
+from lakehouse.core.batch import PART, Batch, Positions
 from lakehouse.topic import Topic
 from spark.conditions import some
 from spark.decision import Decision, digest

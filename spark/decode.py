@@ -305,7 +305,7 @@ def _is_good(struct: str) -> Column:
 
 
 def _metadata() -> dict[str, Column]:
-    """The metadata columns by their internal names (lakehouse.metadata)."""
+    """The metadata columns by their internal names (lakehouse.core.metadata)."""
     type_ = F.col("timestampType")
     return {
         "kafka_topic": F.col("topic"),

@@ -10,10 +10,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
 
-from lakehouse import metadata, naming
-from lakehouse.avro import field_names
-from lakehouse.batch import Positions
-from lakehouse.errors import ConfigError
+from lakehouse.core import metadata, naming
+from lakehouse.core.batch import Positions
+from lakehouse.core.errors import ConfigError
+from lakehouse.formats.avro import field_names
 from spark.decoded import PREFIX
 from spark.records import is_new
 from spark.spans import SPANNED, bound, literal

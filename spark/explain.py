@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse import naming
+from lakehouse.core import naming
 from spark.decode import FRAME_BYTES, REASONS, Codec, Decoding
 from spark.decoded import record
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from lakehouse.avro_resolution import LONG_DIGITS
+from lakehouse.formats.avro_resolution import LONG_DIGITS
 from spark.conditions import some
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lakehouse.json_explain import DATE, MOMENT, explain
-from lakehouse.json_schema import Field
+from lakehouse.formats.json_explain import DATE, MOMENT, explain
+from lakehouse.formats.json_schema import Field
 from spark.conditions import none_of, some
 from spark.decode import FRAME_BYTES, Codec
 from spark.json_values import converted

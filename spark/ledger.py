@@ -8,7 +8,7 @@ from functools import reduce
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from lakehouse import naming
+from lakehouse.core import naming
 from lakehouse.ledger import NAMED, Held, Logged, Range
 from spark.decoded import record
 

@@ -9,7 +9,7 @@ from contextlib import redirect_stdout
 
 from pyspark.sql import DataFrame
 
-from lakehouse import naming
+from lakehouse.core import naming
 
 SCANNED = re.compile(r"BatchScan [^\[\n]*\[([^\]\n]*)\]")
 """The columns that a plan reads of an Iceberg table: Spark reads none that the result does not need."""

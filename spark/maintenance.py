@@ -11,7 +11,7 @@ from datetime import datetime
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse import naming
+from lakehouse.core import naming
 
 
 def compact(spark: SparkSession, namespace: str, table: str, target_bytes: int, small_bytes: int) -> Row:

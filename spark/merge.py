@@ -15,7 +15,7 @@ from operator import and_
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
-from lakehouse import naming
+from lakehouse.core import naming
 from spark.decoded import PREFIX, record
 from spark.spans import SPANNED, bound, literal
 

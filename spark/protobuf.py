@@ -13,11 +13,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lakehouse import protobuf
-from lakehouse.protobuf import Field
-from lakehouse.protobuf_explain import FIRST_SECOND, LAST_SECOND, explain
-from lakehouse.protobuf_versions import fits, partners
-from lakehouse.schema import RegisteredSchema
+from lakehouse.formats import protobuf
+from lakehouse.formats.protobuf import Field
+from lakehouse.formats.protobuf_explain import FIRST_SECOND, LAST_SECOND, explain
+from lakehouse.formats.protobuf_versions import fits, partners
+from lakehouse.formats.schema import RegisteredSchema
 from spark.decode import FRAME_BYTES, Codec
 from spark.protobuf_wire import NONE, doubts, is_doubtful, message_class, plain
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.protobuf import JSON, Field
-from lakehouse.protobuf_explain import FIXED
+from lakehouse.formats.protobuf import JSON, Field
+from lakehouse.formats.protobuf_explain import FIXED
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor

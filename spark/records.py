@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.batch import Batch, Positions
+from lakehouse.core.batch import Batch, Positions
 from spark.conditions import some
 
 READ = {

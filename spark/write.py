@@ -10,10 +10,10 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lakehouse import naming
-from lakehouse.batch import PART
-from lakehouse.counts import Counts
-from lakehouse.errors import Unreachable
+from lakehouse.core import naming
+from lakehouse.core.batch import PART
+from lakehouse.core.counts import Counts
+from lakehouse.core.errors import Unreachable
 from spark import merge
 from spark.decision import Decision, digest
 from spark.decode import Mode

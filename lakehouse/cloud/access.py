@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.cloud.names import Names
 from lakehouse.cloud.secrets import Secrets
-from lakehouse.errors import ConfigError, LakehouseError, Unreachable
+from lakehouse.core.errors import ConfigError, LakehouseError, Unreachable
 from resources.confluent import URL
 
 if TYPE_CHECKING:

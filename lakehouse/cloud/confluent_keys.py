@@ -20,7 +20,7 @@ from lakehouse.cloud.confluent.keys import KeyStep
 from lakehouse.cloud.perform import all_found, with_step
 from lakehouse.cloud.secrets import CURRENT, PENDING, PREVIOUS
 from lakehouse.cloud.step import Step
-from lakehouse.errors import UnclearState
+from lakehouse.core.errors import UnclearState
 from resources.confluent.plane import Key
 from resources.confluent.waiting import REAL, Clock
 

@@ -8,7 +8,6 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
-from lakehouse.bookmark import TOPIC as BOOKMARKS
 from lakehouse.cloud.confluent.access import AccountStep, AclsStep, Role, RolesStep
 from lakehouse.cloud.confluent.flink import ComputePoolStep, FlinkTopicStep, StatementStep, table_made
 from lakehouse.cloud.confluent.foundation import ClusterStep, EnvironmentStep, SchemaRegistryStep
@@ -27,6 +26,7 @@ from lakehouse.cloud.names import ACCOUNTS, Names
 from lakehouse.cloud.secrets import Secrets
 from lakehouse.cloud.step import Step
 from lakehouse.config import Config
+from lakehouse.core.bookmark import TOPIC as BOOKMARKS
 from lakehouse.deployment import Deployment
 from lakehouse.topic import Datagen, Derived, Existing, Topic
 from resources.confluent.waiting import REAL, Clock

@@ -9,8 +9,8 @@ from lakehouse.cloud.access import Access
 from lakehouse.cloud.aws.actions import needed
 from lakehouse.cloud.aws.service import Aws
 from lakehouse.config import Config
-from lakehouse.errors import LakehouseError
-from lakehouse.finding import Finding
+from lakehouse.core.errors import LakehouseError
+from lakehouse.core.finding import Finding
 
 SERVICES = ("s3", "glue", "athena", "secretsmanager")
 """What a region has to have."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lakehouse.cloud.step import Found, Step
-from lakehouse.errors import LakehouseError, UnclearState
+from lakehouse.core.errors import LakehouseError, UnclearState
 from resources.confluent.errors import Unsure
 
 Verb = Literal["create", "change", "keep", "delete", "absent", "unknown"]

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from lakehouse.errors import ConfigError
+from lakehouse.core.errors import ConfigError
 
 Policy = dict[str, Any]
 """A policy document, as `json.dumps` takes it."""

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.cloud.names import TAG
-from lakehouse.errors import CommitConflict, LakehouseError, UnclearState, Unreachable
+from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState, Unreachable
 
 if TYPE_CHECKING:
     from mypy_boto3_secretsmanager import SecretsManagerClient

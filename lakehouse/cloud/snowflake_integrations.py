@@ -10,7 +10,7 @@ from lakehouse.cloud.snowflake_objects import Entrance, Principal, described, di
 from lakehouse.cloud.snowflake_session import Administrator
 from lakehouse.cloud.snowflake_verified import Verification, Verified
 from lakehouse.cloud.step import Found, Step
-from lakehouse.errors import ConfigError
+from lakehouse.core.errors import ConfigError
 from resources import snowflake_integrations as integrations
 from resources import snowflake_sql as sql
 from resources.oauth import ClientCredentials

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.cloud.key_pair import KeyPair
 from lakehouse.cloud.secrets import CURRENT, PENDING, PREVIOUS, Secrets, Version
-from lakehouse.errors import LakehouseError, UnclearState, Unreachable
+from lakehouse.core.errors import LakehouseError, UnclearState, Unreachable
 from resources import snowflake_sql as sql
 from resources.snowflake_sql import KeySlot
 

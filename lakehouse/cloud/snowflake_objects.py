@@ -9,7 +9,7 @@ from typing import Any
 
 from lakehouse.cloud.snowflake_session import Administrator, Row
 from lakehouse.cloud.step import Found, Step
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 from resources import snowflake_sql as sql
 
 

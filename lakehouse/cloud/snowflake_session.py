@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.cloud.names import TAG
-from lakehouse.errors import LakehouseError, UnclearState, Unreachable
+from lakehouse.core.errors import LakehouseError, UnclearState, Unreachable
 from resources import snowflake_sql as sql
 from resources.confluent.errors import Unsure
 from resources.snowflake_integrations import redacted

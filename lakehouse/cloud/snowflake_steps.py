@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakehouse import naming
 from lakehouse.cloud import snowflake_keys
 from lakehouse.cloud.names import Names
 from lakehouse.cloud.secrets import Secrets
@@ -23,6 +22,7 @@ from lakehouse.cloud.snowflake_tables import IcebergTables, Source
 from lakehouse.cloud.snowflake_verified import Verified
 from lakehouse.cloud.step import Found, Step
 from lakehouse.config import Config
+from lakehouse.core import naming
 from lakehouse.deployment import Deployment
 from lakehouse.topic import Topic
 from resources import snowflake_integrations as integrations

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lakehouse.cloud.snowflake_session import Administrator
 from lakehouse.cloud.step import Found, Step
-from lakehouse.errors import UnclearState
+from lakehouse.core.errors import UnclearState
 from resources import snowflake_sql as sql
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakehouse.cloud.access import ADMIN_SECRET, Access
-from lakehouse.errors import ConfigError, LakehouseError
+from lakehouse.core.errors import ConfigError, LakehouseError
 from resources.confluent import URL
 
 if TYPE_CHECKING:

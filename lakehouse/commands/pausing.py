@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from lakehouse.errors import LakehouseError
-from lakehouse.terminal import echo
+from lakehouse.core.errors import LakehouseError
+from lakehouse.core.terminal import echo
 
 
 @click.command(short_help="Stop taking one topic, until it is unpaused.")

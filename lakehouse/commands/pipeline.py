@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from lakehouse.errors import LakehouseError
-from lakehouse.terminal import echo
+from lakehouse.core.errors import LakehouseError
+from lakehouse.core.terminal import echo
 
 if TYPE_CHECKING:
     from lakehouse.gate import Outcome

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from lakehouse.core.terminal import echo
 from lakehouse.query.engines import ENGINES
-from lakehouse.terminal import echo
 
 
 @click.command(short_help="Show servers, and how far each topic has come.")

@@ -41,7 +41,7 @@ def ui(open_it: bool) -> None:
     """
     import webbrowser
 
-    from lakehouse.errors import LakehouseError
+    from lakehouse.core.errors import LakehouseError
     from lakehouse.local import ui_login
     from lakehouse.local.context import LOOPBACK
     from lakehouse.local.credentials import Credentials

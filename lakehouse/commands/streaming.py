@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from lakehouse.terminal import echo
+from lakehouse.core.terminal import echo
 
 
 @click.command(short_help="Take what comes, on and on.")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lakehouse.core.terminal import echo
 from lakehouse.sensitive import unquoted
-from lakehouse.terminal import echo
 
 if TYPE_CHECKING:
     from lakehouse.config import Config

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from lakehouse.config import PROJECT, config_path
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 from lakehouse.local import guard, inherited, probe, ui_login
 from lakehouse.local.context import Context
 from lakehouse.local.home import Home, write_atomically

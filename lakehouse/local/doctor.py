@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable, Iterator
 
 from lakehouse import config
-from lakehouse.errors import LakehouseError
-from lakehouse.finding import Finding
+from lakehouse.core.errors import LakehouseError
+from lakehouse.core.finding import Finding
 from lakehouse.local import jars, ports, process, stack, strangers
 from lakehouse.local.home import NEEDED_BYTES, Home
 from lakehouse.local.java import java

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 from lakehouse.local import aws, dagster, kafka, ports, s3
 from lakehouse.local.context import LOOPBACK, Context
 from lakehouse.local.credentials import Credentials

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 
 VARIABLE = "LAKEHOUSE_ALLOWED_HOSTS"
 """Names the hosts of tunnels and port forwardings: `host` or `host:port` as in the browser's address, by commas."""

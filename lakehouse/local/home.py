@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lakehouse.config import PROJECT
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 
 NEEDED_BYTES = 2 * 1024**3
 """Free disk space below which nothing is started: Kafka and S3 must not meet a full disk in the middle of a write."""

@@ -8,7 +8,7 @@ import shutil
 import uuid
 from pathlib import Path
 
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 from lakehouse.local import jars
 from lakehouse.local.context import LOOPBACK, Context
 from lakehouse.local.credentials import Credentials

@@ -21,7 +21,7 @@ from threading import Event
 
 import psutil
 
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 from lakehouse.local import inherited, jars, logs
 from lakehouse.local.home import Home
 

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
 
-from lakehouse.finding import Finding
+from lakehouse.core.finding import Finding
 from lakehouse.local import stack, strangers, ui_login
 from lakehouse.local.credentials import Credentials
 from lakehouse.local.home import Home

@@ -13,7 +13,7 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from lakehouse.config import PROJECT, config_path
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 from lakehouse.local import aws, dagster, inherited, jars, kafka, ports, process, registry, s3, snowflake_server, spark
 from lakehouse.local.context import Context
 from lakehouse.local.environment import context as context_of

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from lakehouse import naming
-from lakehouse.batch import PART, Positions
 from lakehouse.checks import Severity
-from lakehouse.errors import CommitConflict, LakehouseError
+from lakehouse.core import naming
+from lakehouse.core.batch import PART, Positions
+from lakehouse.core.errors import CommitConflict, LakehouseError
 from lakehouse.topic import Topic
 from resources.snapshots import history
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
     from pyspark.sql import SparkSession
 
-    from lakehouse.counts import Counts
+    from lakehouse.core.counts import Counts
     from spark.checks import Result
 
 CONSERVATION = "conservation"

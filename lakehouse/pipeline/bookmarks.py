@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakehouse.batch import REPLAYS, Batch, Positions
-from lakehouse.bookmark import Bookmark
 from lakehouse.config import Config
-from lakehouse.errors import LakehouseError, UnclearState
+from lakehouse.core.batch import REPLAYS, Batch, Positions
+from lakehouse.core.bookmark import Bookmark
+from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.topic import Derived, Topic
 from resources import bookmarks
 from resources.catalog import CONTINUED, RECREATED, Catalog

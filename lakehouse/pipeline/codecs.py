@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from lakehouse import avro, checks, json_schema, protobuf, record_types
-from lakehouse.budget import MAX_CHARACTERS
-from lakehouse.errors import SchemaError
-from lakehouse.schema import RegisteredSchema, SchemaType, Shape
+from lakehouse import checks
+from lakehouse.core.errors import SchemaError
+from lakehouse.formats import avro, json_schema, protobuf, record_types
+from lakehouse.formats.budget import MAX_CHARACTERS
+from lakehouse.formats.schema import RegisteredSchema, SchemaType, Shape
 from lakehouse.topic import REGISTERED, Format, Topic
 from resources.schema_registry import SchemaRegistry
 

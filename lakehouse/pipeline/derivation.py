@@ -1,6 +1,6 @@
 """A derived topic: what new rows of a published table change, produced to Kafka in one transaction with the bookmark.
 
-The bookmark (lakehouse/bookmark.py) is a message of a compacted topic: it commits with the messages or not at all.
+The bookmark (lakehouse/core/bookmark.py) is a message of a compacted topic: it commits with the messages or not at all.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from lakehouse.batch import Batch, Positions, split
-from lakehouse.bookmark import Bookmark
 from lakehouse.config import Config
-from lakehouse.errors import ConfigError, LakehouseError, UnclearState
+from lakehouse.core.batch import Batch, Positions, split
+from lakehouse.core.bookmark import Bookmark
+from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState
 from lakehouse.pipeline.bookmarks import bookmark_of, going_on, of_derived
 from lakehouse.topic import Derived, Topic
 from resources import bookmarks

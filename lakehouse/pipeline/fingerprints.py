@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from lakehouse.batch import MAX_PROPERTY
-from lakehouse.errors import UnclearState
+from lakehouse.core.batch import MAX_PROPERTY
+from lakehouse.core.errors import UnclearState
 from lakehouse.topic import Topic
 
 if TYPE_CHECKING:

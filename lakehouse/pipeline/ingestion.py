@@ -13,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakehouse import sensitive
-from lakehouse.batch import TOKEN, Batch, Log, Positions, next_batch, split, until
-from lakehouse.columns import table_schema
-from lakehouse.errors import BadRecords, CommitConflict, DoesNotFit, Paused, UnclearState
+from lakehouse.core.batch import TOKEN, Batch, Log, Positions, next_batch, split, until
+from lakehouse.core.errors import BadRecords, CommitConflict, DoesNotFit, Paused, UnclearState
+from lakehouse.formats.columns import table_schema
 from lakehouse.pipeline import fingerprints, letters, quality
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.position import begin, continue_beside
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakehouse.counts import Counts
+    from lakehouse.core.counts import Counts
     from lakehouse.pipeline.audit import Finding
     from lakehouse.pipeline.codecs import Formats
     from spark.write import Written
@@ -165,7 +165,7 @@ def ensure_table(
     of it; CommitConflict.
     """
     key = formats.key.shape.struct if formats.key else None
-    schema = table_schema(topic, formats.struct, key)
+    schema = table_schema(topic.metadata.names, formats.struct, key)
     table = catalog.ensure_table(namespace, topic.table, schema, formats.former, existing)
     catalog.arrange(table, topic.partition_by, topic.sort_by)
     sensitive.check(topic, table)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from lakehouse import naming
-from lakehouse.errors import ConfigError
+from lakehouse.core import naming
+from lakehouse.core.errors import ConfigError
 from lakehouse.topic import Topic
 from resources.catalog import Catalog, published_table
 from resources.snapshots import commits, snapshots_of

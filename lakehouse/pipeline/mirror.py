@@ -1,6 +1,6 @@
 """Dead letters as messages of a topic, beside their table: each once, with the record's own key, value and headers.
 
-The bookmark (lakehouse/bookmark.py) commits in one Kafka transaction with the messages.
+The bookmark (lakehouse/core/bookmark.py) commits in one Kafka transaction with the messages.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lakehouse import arrow_values, naming
-from lakehouse.batch import Batch, Positions
-from lakehouse.bookmark import Bookmark
-from lakehouse.errors import UnclearState, reason, trace
+from lakehouse.core import arrow_values, naming
+from lakehouse.core.batch import Batch, Positions
+from lakehouse.core.bookmark import Bookmark
+from lakehouse.core.errors import UnclearState, reason, trace
 from lakehouse.pipeline import letters
 from lakehouse.pipeline.audit import Finding
 from lakehouse.pipeline.bookmarks import bookmark_of, has_messages, of_letters

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lakehouse.batch import Batch, split
-from lakehouse.errors import UnclearState
+from lakehouse.core.batch import Batch, split
+from lakehouse.core.errors import UnclearState
 from lakehouse.topic import Topic
 
 

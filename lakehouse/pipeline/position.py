@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from getpass import getuser
 from typing import TYPE_CHECKING
 
-from lakehouse import naming
-from lakehouse.batch import DECISION, TOKEN, Batch, Log, Positions
-from lakehouse.errors import LakehouseError, UnclearState
+from lakehouse.core import naming
+from lakehouse.core.batch import DECISION, TOKEN, Batch, Log, Positions
+from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.pipeline import fingerprints
 from lakehouse.pipeline.staging import Staging
 from lakehouse.topic import Topic

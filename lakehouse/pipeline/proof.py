@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lakehouse import ledger, naming
-from lakehouse.batch import Batch, Log
+from lakehouse import ledger
+from lakehouse.core import naming
+from lakehouse.core.batch import Batch, Log
 from lakehouse.ledger import Entry, Finding, Held, Range
 from lakehouse.pipeline import letters
 from lakehouse.pipeline.clients import Clients

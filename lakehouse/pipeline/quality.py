@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from lakehouse import checks, naming
-from lakehouse.batch import Positions
+from lakehouse import checks
 from lakehouse.checks import LONGEST_HISTORY, Check, Query, References, RowCount, Scope
-from lakehouse.errors import LakehouseError
+from lakehouse.core import naming
+from lakehouse.core.batch import Positions
+from lakehouse.core.errors import LakehouseError
 from lakehouse.pipeline.audit import Finding
 from lakehouse.sensitive import shown
 from lakehouse.topic import Topic

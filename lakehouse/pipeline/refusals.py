@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakehouse.checks import RowCount
-from lakehouse.errors import BadRecords
+from lakehouse.core.errors import BadRecords
 from lakehouse.pipeline import quality
 from lakehouse.pipeline.audit import AuditFailed
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-from lakehouse import naming
-from lakehouse.batch import Batch, split
-from lakehouse.counts import Counts
+from lakehouse.core import naming
+from lakehouse.core.batch import Batch, split
+from lakehouse.core.counts import Counts
+from lakehouse.core.words import counted
 from lakehouse.pipeline.audit import Finding
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import read_log
 from lakehouse.pipeline.replay import Replayed, again
 from lakehouse.topic import Topic
-from lakehouse.words import counted
 
 DECODES = "decodes"
 """The name of what a rehearsal finds besides the topic's checks."""

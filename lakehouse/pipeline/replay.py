@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lakehouse import naming
-from lakehouse.batch import REPLAY, REPLAYS, Batch, Log, Positions, next_batch, split
-from lakehouse.counts import Counts
-from lakehouse.errors import LakehouseError, UnclearState
+from lakehouse.core import naming
+from lakehouse.core.batch import REPLAY, REPLAYS, Batch, Log, Positions, next_batch, split
+from lakehouse.core.counts import Counts
+from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.pipeline import fingerprints, letters, quality
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ensure_table, fitting, read_log, require_same_topic

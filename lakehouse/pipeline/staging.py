@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakehouse import naming
-from lakehouse.errors import CommitConflict, LakehouseError
+from lakehouse.core import naming
+from lakehouse.core.errors import CommitConflict, LakehouseError
 from resources.catalog import Catalog
 
 if TYPE_CHECKING:

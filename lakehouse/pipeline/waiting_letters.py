@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from lakehouse import naming
+from lakehouse.core import naming
 from lakehouse.topic import Topic
 from resources.catalog import Catalog
 

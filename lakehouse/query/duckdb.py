@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from lakehouse.errors import LakehouseError
-from lakehouse.naming import snowflake_identifier as identifier
+from lakehouse.core.errors import LakehouseError
+from lakehouse.core.naming import snowflake_identifier as identifier
 from lakehouse.query import tables
 from lakehouse.query.result import Result
 

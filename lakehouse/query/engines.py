@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lakehouse import naming
-from lakehouse.errors import LakehouseError
+from lakehouse.core import naming
+from lakehouse.core.errors import LakehouseError
 from lakehouse.query import duckdb, scan
 from lakehouse.query.result import Result
 

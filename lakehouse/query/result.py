@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,7 +34,7 @@ class Result:
     @classmethod
     def of_arrow(cls, table: pa.Table) -> Result:
         """The same rows; two columns may have one name."""
-        from lakehouse.arrow_values import pylist
+        from lakehouse.core.arrow_values import pylist
 
         values = [pylist(column) for column in table.columns]
         return cls(table.column_names, list(zip(*values, strict=True)))

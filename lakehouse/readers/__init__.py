@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from lakehouse.config import Config
-from lakehouse.errors import ConfigError
+from lakehouse.core.errors import ConfigError
 from lakehouse.readers.glue import GlueReader
 from lakehouse.readers.reader import Reader, Registration
 from lakehouse.readers.rest_catalog import RestCatalogReader

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lakehouse.lag import Behind, Lag
+from lakehouse.core.lag import Behind, Lag
 from lakehouse.readers import registered
 
 MOST_NAMED = 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.errors import UnclearState
+from lakehouse.core.errors import UnclearState
 from lakehouse.readers.metadata_pointer import MetadataPointer, Pointer
 from lakehouse.topic import Topic
 

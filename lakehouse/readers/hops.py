@@ -7,10 +7,10 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from lakehouse.batch import next_batch
 from lakehouse.config import Config
-from lakehouse.errors import LakehouseError, reason, trace
-from lakehouse.lag import Behind, Lag, lag, pending, snapshots_behind
+from lakehouse.core.batch import next_batch
+from lakehouse.core.errors import LakehouseError, reason, trace
+from lakehouse.core.lag import Behind, Lag, lag, pending, snapshots_behind
 from lakehouse.pipeline.ingestion import read_log, stored
 from lakehouse.readers import configured, reader_of
 from lakehouse.readers.freshness import Hop

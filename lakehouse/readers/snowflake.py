@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from lakehouse import naming
-from lakehouse.errors import LakehouseError
+from lakehouse.core import naming
+from lakehouse.core.errors import LakehouseError
 from lakehouse.readers.reader import Publish, Reader, Registration
 from lakehouse.topic import Topic
 

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.config import Config
-from lakehouse.errors import heals
-from lakehouse.pacing import Turns, pause
+from lakehouse.core.errors import heals
+from lakehouse.core.pacing import Turns, pause
 from lakehouse.readers import configured
 from lakehouse.readers.reader import Publish, Reader, Registration
 from lakehouse.topic import Topic

@@ -15,10 +15,10 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from queue import Empty, Queue
 
-from lakehouse.batch import Positions
 from lakehouse.config import Config
-from lakehouse.errors import Paused, heals
-from lakehouse.pacing import EVERY_SECONDS, LEAST_RECORDS, Turns, next_bound, pause
+from lakehouse.core.batch import Positions
+from lakehouse.core.errors import Paused, heals
+from lakehouse.core.pacing import EVERY_SECONDS, LEAST_RECORDS, Turns, next_bound, pause
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.derivation import derive
 from lakehouse.pipeline.ingestion import ingest

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 
 TEXT_LIMIT = 300
 """Characters of an answer that is not JSON which go into a message."""

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import requests
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
-from lakehouse.errors import UnclearState, Unreachable, without_credentials
+from lakehouse.core.errors import UnclearState, Unreachable, without_credentials
 from resources.confluent.errors import Complaint, ConfluentError, Gone, Limited, Unsure, complaint, explained
 from resources.confluent.waiting import REAL, Clock
 

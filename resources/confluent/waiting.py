@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from lakehouse.errors import Unreachable
+from lakehouse.core.errors import Unreachable
 from resources.confluent.errors import ConfluentError, Refused, Unsure
 
 FAILED = frozenset({"FAILED", "FAILING"})

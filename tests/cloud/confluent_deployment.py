@@ -22,8 +22,8 @@ from lakehouse.cloud.perform import Action, create, delete, plan
 from lakehouse.cloud.secrets import Secrets
 from lakehouse.cloud.step import Step
 from lakehouse.config import Config
+from lakehouse.core.errors import Unreachable
 from lakehouse.deployment import Deployment
-from lakehouse.errors import Unreachable
 from resources.confluent.errors import Unsure
 from resources.confluent_cloud import ConfluentCloud
 

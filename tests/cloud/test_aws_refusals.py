@@ -10,7 +10,7 @@ from sleepless import Sleepless
 from lakehouse.cloud.aws.service import Aws
 from lakehouse.cloud.perform import create, delete, plan
 from lakehouse.config import Config
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 from lakehouse.topic import Topic
 
 pytest_plugins = ["aws_fixtures"]

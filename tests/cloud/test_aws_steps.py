@@ -12,7 +12,7 @@ from lakehouse.cloud import policies
 from lakehouse.cloud.names import TAG
 from lakehouse.cloud.perform import create, delete, plan, plan_deletion
 from lakehouse.config import Config
-from lakehouse.errors import LakehouseError, UnclearState
+from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.topic import Topic
 
 OURS = [{"Key": TAG, "Value": "prod"}]

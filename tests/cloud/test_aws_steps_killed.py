@@ -9,7 +9,7 @@ from botocore.httpsession import URLLib3Session
 
 from lakehouse.cloud.perform import create, delete, plan
 from lakehouse.config import Config
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 from lakehouse.topic import Topic
 
 pytest_plugins = ["aws_fixtures"]

@@ -11,7 +11,7 @@ from confluent_deployment import REGION, Ending, Lake
 
 from lakehouse.cloud.confluent_keys import Rotated, rotate
 from lakehouse.cloud.perform import plan
-from lakehouse.errors import UnclearState
+from lakehouse.core.errors import UnclearState
 from resources.confluent import plane
 from resources.confluent.waiting import TimedOut
 

@@ -13,7 +13,7 @@ from confluent_state import ORGANIZATION
 
 from lakehouse.cloud.confluent_keys import rotate
 from lakehouse.cloud.perform import all_found, plan, plan_deletion
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 from resources.confluent.kafka import Acl
 
 pytest_plugins = ["confluent_fixtures", "confluent_lakes"]

@@ -10,7 +10,7 @@ import pytest
 from confluent_deployment import LARGE, REGION, SMALL, Lake, account, inventory, left, verbs
 
 from lakehouse.cloud.perform import plan
-from lakehouse.errors import LakehouseError, UnclearState
+from lakehouse.core.errors import LakehouseError, UnclearState
 from resources.confluent.api_keys import Scope
 from resources.confluent.waiting import Failed
 

@@ -14,7 +14,7 @@ from proxy import GLUE_STALE, Answer, Proxy, Request
 from pyiceberg.catalog import load_catalog
 from support import Stream
 
-from lakehouse import naming
+from lakehouse.core import naming
 from lakehouse.pipeline.clients import Clients
 from resources.catalog import Catalog
 from resources.schema_registry import SchemaRegistry

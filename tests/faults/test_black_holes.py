@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
 from pyiceberg.catalog.sql import SqlCatalog
 
-from lakehouse.errors import Unreachable
+from lakehouse.core.errors import Unreachable
 from resources import secret
 from resources.athena import Athena
 from resources.aws import Glue

@@ -10,7 +10,7 @@ from proxied import GlueStream, proxied
 from proxy import GLUE_ERROR, GLUE_STALE, Fault
 from pyspark.errors import PySparkException
 
-from lakehouse.errors import Refused, Unreachable
+from lakehouse.core.errors import Refused, Unreachable
 from lakehouse.pipeline.maintenance import maintain
 
 GLUE_TIMEOUT = b'{"__type": "OperationTimeoutException", "Message": "The operation timed out."}'

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from moments import attempt, once_before
 from support import TRADES, Stream, admin, consume, framed, recreate, trade
 
-from lakehouse.errors import UnclearState
+from lakehouse.core.errors import UnclearState
 from lakehouse.local import process
 from lakehouse.local import stack as local_stack
 from lakehouse.readers.hops import measure

@@ -8,7 +8,7 @@ import pytest
 from moments import LOGGED, attempt
 from support import TRADES, Stream, framed, register, trade
 
-from lakehouse.errors import SchemaError
+from lakehouse.core.errors import SchemaError
 from lakehouse.local import process
 from lakehouse.local import stack as local_stack
 

@@ -9,7 +9,7 @@ from proxied import ProxiedStream, proxied
 from proxy import REGISTRY_ERROR, S3_ERROR, S3_SLOW_DOWN, Fault
 from support import TRADES, framed, register, trade
 
-from lakehouse.errors import UnclearState, Unreachable
+from lakehouse.core.errors import UnclearState, Unreachable
 from lakehouse.pipeline.position import resume
 from resources.snapshots import last_batch
 

@@ -10,7 +10,7 @@ import pytest
 from moments import attempt, once_before
 from support import TRADES, Stream, framed, trade
 
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 from lakehouse.pipeline import audit
 from resources.catalog import Catalog
 from spark import write

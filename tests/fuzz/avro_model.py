@@ -15,7 +15,7 @@ from cells import in_order
 from hypothesis import strategies as st
 from model import HOSTILE, METADATA_NAMES, Case, Record, Type, Value, refusal_of, rows_of, worst
 
-from lakehouse.schema import RegisteredSchema
+from lakehouse.formats.schema import RegisteredSchema
 
 NOT_VALID = (
     "a logical type that is not valid, such as a `decimal` without precision, of more scale than precision, or of more "

@@ -12,7 +12,7 @@ from cells import Column
 from hypothesis import strategies as st
 from model import METADATA_NAMES, Case, Pair, Record, Type, Value, refusal_of, rows_of, worst
 
-from lakehouse.schema import RegisteredSchema
+from lakehouse.formats.schema import RegisteredSchema
 
 EXACT = {("int", "long"), ("int", "double"), ("float", "double")}
 """Promotions that lose nothing."""

@@ -14,8 +14,8 @@ from pyiceberg import types as iceberg
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 
-from lakehouse import evolution
-from lakehouse.errors import DoesNotFit, LakehouseError
+from lakehouse.core.errors import DoesNotFit, LakehouseError
+from lakehouse.formats import evolution
 
 COUNTS: Counter[str] = Counter()
 """Cases and records by outcome."""

@@ -16,10 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lakehouse.columns import table_schema
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
+from lakehouse.formats.columns import table_schema
+from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline import codecs
-from lakehouse.schema import RegisteredSchema
 from lakehouse.topic import Topic
 from spark.decode import decode
 from spark.decoded import record
@@ -102,7 +102,7 @@ def columns(case: Case) -> tuple[codecs.Formats, Schema]:
     settings = {"name": "fuzz", "value_format": case.format, "record": case.record, **case.settings}
     topic = Topic.model_validate(settings)
     known = codecs.formats(Versions(case.versions), topic)
-    return known, table_schema(topic, known.struct, None)
+    return known, table_schema(topic.metadata.names, known.struct, None)
 
 
 def _packed(rows: DataFrame, table: Schema, number: int) -> DataFrame:

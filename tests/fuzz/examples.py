@@ -15,7 +15,7 @@ from cells import Column
 from model import Case, Record
 from protobuf_messages import message_class
 
-from lakehouse.schema import RegisteredSchema
+from lakehouse.formats.schema import RegisteredSchema
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from cells import JsonText, in_order
 from hypothesis import strategies as st
 from model import HOSTILE, METADATA_NAMES, Case, Record, Type, Value, refusal_of, rows_of, worst
 
-from lakehouse.schema import RegisteredSchema
+from lakehouse.formats.schema import RegisteredSchema
 
 TEXT = st.text(max_size=12)
 NAMES = st.one_of(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from json_model import ANYTHING, NAMES, SCALARS, Draft, Members, Spelled, dumped, types
 from model import METADATA_NAMES, Case, Pair, Record, Type, Value, rows_of, worst
 
-from lakehouse.schema import RegisteredSchema
+from lakehouse.formats.schema import RegisteredSchema
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from cells import Column
 from hypothesis import strategies as st
 
-from lakehouse.schema import RegisteredSchema
+from lakehouse.formats.schema import RegisteredSchema
 
 Fate = Literal["row", "either", "letter"]
 """What a record must become: a row with exactly the expected cells, a dead letter, or either of them."""

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from model import HOSTILE, METADATA_NAMES, Case, Record, Type, Value, refusal_of, rows_of
 from protobuf_messages import message_class
 
-from lakehouse.schema import RegisteredSchema
+from lakehouse.formats.schema import RegisteredSchema
 
 NAMES = st.one_of(
     st.sampled_from([name for name in HOSTILE if name.isascii()]),

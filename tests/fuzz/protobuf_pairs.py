@@ -13,7 +13,7 @@ from model import METADATA_NAMES, Case, Pair, Record
 from protobuf_messages import message_class
 from protobuf_model import KNOWN, NAMES, SCALARS, cells, filled, imports_of, json_name, row_of
 
-from lakehouse.schema import RegisteredSchema
+from lakehouse.formats.schema import RegisteredSchema
 
 WIDER = {("int", "long"), ("int", "decimal(20, 0)"), ("long", "decimal(20, 0)"), ("float", "double")}
 """Changes of a field's type of which every value has a cell in the newer column."""

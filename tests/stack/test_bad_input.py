@@ -9,7 +9,7 @@ from support import TRADES, Stream, admin, consume, framed, registry, trade
 
 from assets.iceberg import table_asset
 from lakehouse.config import PROJECT, load
-from lakehouse.errors import BadRecords, DoesNotFit, UnclearState
+from lakehouse.core.errors import BadRecords, DoesNotFit, UnclearState
 from lakehouse.pipeline import codecs
 from lakehouse.pipeline.mirror import mirror
 from lakehouse.pipeline.position import resume

@@ -12,8 +12,8 @@ from test_browser import log_in, page, token  # noqa: F401
 
 from assets.shown import as_table
 from lakehouse.config import PROJECT, load
+from lakehouse.core.markdown import escaped
 from lakehouse.definitions import defs
-from lakehouse.markdown import escaped
 from resources.build import build_resources
 
 IMAGE = "![](/canary-image)"

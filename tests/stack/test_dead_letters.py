@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from support import CHEAP, TRADES, Stream, framed, recreate, trade, with_checks
 
-from lakehouse.errors import UnclearState
+from lakehouse.core.errors import UnclearState
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.letters import may_hold
 from lakehouse.pipeline.replay import Redriven, redrive

@@ -6,7 +6,7 @@ from support import TRADES, Stream, framed, trade
 
 from assets.topic import topic_definitions
 from lakehouse.config import PROJECT, load
-from lakehouse.errors import BadRecords, ConfigError
+from lakehouse.core.errors import BadRecords, ConfigError
 from lakehouse.pipeline.audit import AuditFailed
 from lakehouse.pipeline.replay import redrive, replay
 from lakehouse.topic import Topic

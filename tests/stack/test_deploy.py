@@ -25,7 +25,7 @@ from lakehouse.cloud.access import Access
 from lakehouse.cloud.rotation import Policy, rotate
 from lakehouse.cloud.settings import settings
 from lakehouse.cloud.step import Step
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 from resources.snowflake import Snowflake
 
 pytest_plugins = ["clouds", "failing"]

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 from support import Stream, framed, register, registry
 
-from lakehouse.errors import DoesNotFit
+from lakehouse.core.errors import DoesNotFit
 from lakehouse.pipeline.replay import Redriven, redrive, replay
 
 

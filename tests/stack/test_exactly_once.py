@@ -7,8 +7,8 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from support import TRADES, Stream, admin, framed, recreate, trade
 
-from lakehouse.batch import TOKEN
-from lakehouse.errors import CommitConflict, UnclearState, Unreachable
+from lakehouse.core.batch import TOKEN
+from lakehouse.core.errors import CommitConflict, UnclearState, Unreachable
 from resources.kafka import Kafka
 from resources.schema_registry import SchemaRegistry
 from resources.spark import Spark

@@ -7,7 +7,7 @@ import pytest
 from registry_server import RegistryServer
 from support import TRADES, Stream, framed, trade
 
-from lakehouse.errors import BadRecords, LakehouseError, Unreachable
+from lakehouse.core.errors import BadRecords, LakehouseError, Unreachable
 from lakehouse.pipeline.replay import Redriven, redrive, replay
 from resources import schema_registry
 from resources.schema_registry import SchemaRegistry

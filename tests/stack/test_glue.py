@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from support import Stream, in_order
 
-from lakehouse.errors import CommitConflict, UnclearState
+from lakehouse.core.errors import CommitConflict, UnclearState
 from resources.aws import Glue
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from support import METADATA, TRADES, Stream, framed, in_order, register, trade
 
-from lakehouse.errors import SchemaError
+from lakehouse.core.errors import SchemaError
 
 
 def tokens(stream):

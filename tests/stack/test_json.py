@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference
 from support import Stream, registry
 
-from lakehouse.errors import SchemaError
+from lakehouse.core.errors import SchemaError
 
 ADDRESS = {"type": "object", "properties": {"street": {"type": "string"}, "no": {"type": "integer"}}}
 EVERYTHING = {

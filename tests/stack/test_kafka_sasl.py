@@ -22,7 +22,7 @@ from pyspark.errors import PySparkException
 from support import TRADES, framed, trade
 
 from lakehouse.config import PROJECT, load
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 from lakehouse.local import environment, ports, process, spark
 from lakehouse.local import stack as local_stack
 from lakehouse.local.home import Home

@@ -17,9 +17,9 @@ from support import TRADES, Stream, admin, framed, recreate, trade
 from assets.ledger import ledger_asset, ledger_check
 from assets.standing import standing_checks
 from lakehouse import ledger
-from lakehouse.batch import TOKEN
 from lakehouse.cli import main
 from lakehouse.config import PROJECT, load
+from lakehouse.core.batch import TOKEN
 from lakehouse.ledger import COUNTS, DECISION, REPLAY, Range, totals
 from lakehouse.pipeline.proof import check, prove
 from resources.build import build_resources

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from support import Stream
 
-from lakehouse.errors import ConfigError
+from lakehouse.core.errors import ConfigError
 from lakehouse.pipeline import ingestion
 from lakehouse.pipeline.maintenance import maintain, size
 from resources.snapshots import live_rows

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from lakehouse import naming
+from lakehouse.core import naming
 from spark import merge
 from spark.decoded import PREFIX
 

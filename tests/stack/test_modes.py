@@ -5,7 +5,7 @@ import json
 import pytest
 from support import TRADES, Stream, framed, register, registry, trade
 
-from lakehouse.errors import SchemaError
+from lakehouse.core.errors import SchemaError
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.streaming.stream import Commit
 from lakehouse.streaming.stream import Stream as Running

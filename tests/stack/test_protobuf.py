@@ -10,7 +10,7 @@ from google.protobuf import json_format
 from protobuf_messages import EVERYTHING, SHARED, message_class
 from support import Stream, registry
 
-from lakehouse.errors import SchemaError
+from lakehouse.core.errors import SchemaError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -14,8 +14,8 @@ from support import Stream
 
 from lakehouse.cli import main
 from lakehouse.config import PROJECT, load
+from lakehouse.core.naming import snowflake_identifier
 from lakehouse.definitions import defs
-from lakehouse.naming import snowflake_identifier
 from resources.rest_catalog import RestCatalog
 
 pytest_plugins = ["rest_fixtures"]

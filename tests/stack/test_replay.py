@@ -7,8 +7,8 @@ import pytest
 from confluent_kafka import TopicPartition
 from support import TRADES, Stream, admin, framed, recreate, register, trade
 
-from lakehouse import naming
-from lakehouse.errors import BadRecords, LakehouseError, UnclearState
+from lakehouse.core import naming
+from lakehouse.core.errors import BadRecords, LakehouseError, UnclearState
 from lakehouse.pipeline.audit import AuditFailed
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.position import resume

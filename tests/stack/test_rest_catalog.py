@@ -13,7 +13,7 @@ from support import Stream, in_order
 
 from assets.freshness_sensor import freshness_sensor
 from assets.readers import reader_asset, reader_check
-from lakehouse.errors import LakehouseError, UnclearState, Unreachable
+from lakehouse.core.errors import LakehouseError, UnclearState, Unreachable
 from lakehouse.readers import reader_of
 from lakehouse.readers.hops import hops_of
 from lakehouse.status import status

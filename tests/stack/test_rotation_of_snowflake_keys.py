@@ -17,7 +17,7 @@ from rotated_users import Case, Killed, Wire, secrets_manager
 from snowflake_fixtures import key_pair
 
 from lakehouse.cloud.snowflake_keys import install, retire, rotate
-from lakehouse.errors import LakehouseError, UnclearState
+from lakehouse.core.errors import LakehouseError, UnclearState
 from resources.snowflake_sql import KeySlot
 
 pytest_plugins = ["snowflake_fixtures", "rotated_users"]

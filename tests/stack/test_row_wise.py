@@ -10,9 +10,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from support import CHEAP, TRADES, Stream, admin, consume, framed, recreate, trade, with_checks
 
-from lakehouse.bookmark import TOPIC
 from lakehouse.config import PROJECT, load
-from lakehouse.errors import LakehouseError, UnclearState
+from lakehouse.core.bookmark import TOPIC
+from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.pipeline.bookmarks import decide
 from lakehouse.pipeline.derivation import derive
 from lakehouse.pipeline.ingestion import ingest

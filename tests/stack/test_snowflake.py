@@ -13,7 +13,7 @@ import pytest
 from pyiceberg.expressions import LessThan
 from snowflake_fixtures import BIG, TRADES, Lake, Server, trades
 
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 
 pytest_plugins = ["snowflake_fixtures"]
 pytestmark = pytest.mark.stack

@@ -14,7 +14,7 @@ import pytest
 from snowflake.connector.errors import DatabaseError
 from snowflake_fixtures import BIG, Lake, Server, key_pair, trades
 
-from lakehouse.errors import LakehouseError, Unreachable
+from lakehouse.core.errors import LakehouseError, Unreachable
 
 pytest_plugins = ["snowflake_fixtures"]
 pytestmark = pytest.mark.stack

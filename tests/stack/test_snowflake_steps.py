@@ -14,7 +14,7 @@ from snowflake_fixtures import trades
 
 from lakehouse.cloud.perform import create, delete, plan, plan_deletion
 from lakehouse.cloud.policies import snowflake_trust
-from lakehouse.errors import LakehouseError, UnclearState
+from lakehouse.core.errors import LakehouseError, UnclearState
 from resources.confluent.waiting import Clock, TimedOut
 
 pytest_plugins = ["snowflake_fixtures", "rotated_users", "snowflake_deployments"]

@@ -12,7 +12,7 @@ from rotated_users import Killed, Wire
 from snowflake_deployments import Deployed, change, quiet, service_session
 
 from lakehouse.cloud.perform import create, delete, plan
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 
 pytest_plugins = ["snowflake_fixtures", "rotated_users", "snowflake_deployments"]
 pytestmark = pytest.mark.stack

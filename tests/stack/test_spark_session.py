@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from support import CHEAP, Stream, with_checks
 
-from lakehouse.errors import ClockSkew
+from lakehouse.core.errors import ClockSkew
 from lakehouse.pipeline.replay import redrive
 from resources.kafka import Kafka
 

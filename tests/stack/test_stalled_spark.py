@@ -9,7 +9,7 @@ import pytest
 from support import Stream
 from test_stream import running, until
 
-from lakehouse.errors import Stalled, Unreachable
+from lakehouse.core.errors import Stalled, Unreachable
 from lakehouse.local import process
 from lakehouse.streaming import stream as streams
 from lakehouse.streaming.stream import Commit, SetAside

@@ -24,9 +24,9 @@ from support import Stream, admin, consume
 from assets.failures import HEALS
 from assets.streaming import Streaming, chosen
 from assets.topic import topic_definitions
-from lakehouse import naming
 from lakehouse.config import PROJECT, Config, load
-from lakehouse.errors import BadRecords, heals
+from lakehouse.core import naming
+from lakehouse.core.errors import BadRecords, heals
 from lakehouse.pipeline.maintenance import keep_pace
 from lakehouse.pipeline.position import resume
 from lakehouse.streaming import stream as streams

@@ -14,7 +14,7 @@ from support import Stream
 from assets.alerts import alert_failed_checks
 from assets.streaming import Streaming
 from lakehouse.cli import main
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 from lakehouse.local.environment import environment
 from resources.snowflake import Snowflake
 from resources.webhook import Webhook

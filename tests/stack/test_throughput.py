@@ -6,7 +6,7 @@ from itertools import cycle, islice
 
 from support import TRADES, Stream, framed, trade
 
-from lakehouse.batch import next_batch
+from lakehouse.core.batch import next_batch
 from lakehouse.pipeline.ingestion import ingest, read_log
 from spark.records import read_range
 

@@ -5,7 +5,7 @@ from contextlib import nullcontext
 import pytest
 from support import TRADES, Stream, framed, trade
 
-from lakehouse.errors import UnclearState
+from lakehouse.core.errors import UnclearState
 from lakehouse.pipeline import audit, ingestion
 from lakehouse.pipeline.audit import AuditFailed
 from resources.catalog import Catalog

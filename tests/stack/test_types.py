@@ -95,7 +95,7 @@ def everything(n):
 
 
 def as_a_column(row):
-    """The oracle's values in the shapes that columns have: see the rules in lakehouse/avro_columns.py."""
+    """The oracle's values in the shapes that columns have: see the rules in lakehouse/formats/avro_columns.py."""
     either = row["int_or_text"]
     members = {"member0": either if isinstance(either, int) else None}
     members["member1"] = either if isinstance(either, str) else None

@@ -11,8 +11,8 @@ from confluent_kafka.schema_registry import Schema
 from protobuf_messages import message_class
 from support import Stream, framed, registry
 
+from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.codecs import TYPES, side
-from lakehouse.schema import RegisteredSchema
 from spark.decode import Decoding, decode
 from spark.decoded import own, record
 

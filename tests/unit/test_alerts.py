@@ -12,7 +12,7 @@ from assets import alerts
 from assets.alerts import OFF, RESTARTED, alert_failed_checks, alert_failed_runs
 from assets.failures import explained
 from lakehouse import config as configuration
-from lakehouse.errors import ConfigError, LakehouseError, Unreachable
+from lakehouse.core.errors import ConfigError, LakehouseError, Unreachable
 from resources.build import build_resources
 from resources.webhook import SECTION_CHARACTERS, Webhook
 

@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from assets.iceberg import table_metadata
-from lakehouse.arrow_values import pylist
+from lakehouse.core.arrow_values import pylist
 from lakehouse.query.result import Result
 from lakehouse.topic import Topic
 

@@ -11,7 +11,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 from proxy import Proxy
 
-from lakehouse.errors import LakehouseError, Unreachable
+from lakehouse.core.errors import LakehouseError, Unreachable
 from lakehouse.query.engines import ENGINES
 from resources.athena import Athena
 

@@ -4,16 +4,16 @@ import json
 
 import pytest
 
-from lakehouse import avro
-from lakehouse.columns import table_schema
-from lakehouse.errors import SchemaError
-from lakehouse.schema import RegisteredSchema
+from lakehouse.core.errors import SchemaError
+from lakehouse.formats import avro
+from lakehouse.formats.columns import table_schema
+from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.topic import Topic
 
 
 def columns(schema):
     """The columns of a table for records of a schema."""
-    return table_schema(Topic(), avro.shape([RegisteredSchema(0, schema)]).struct, None)
+    return table_schema(Topic().metadata.names, avro.shape([RegisteredSchema(0, schema)]).struct, None)
 
 
 NAMED = {"type": "record", "name": "Inner", "fields": [{"name": "y", "type": "int"}]}

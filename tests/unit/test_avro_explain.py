@@ -11,8 +11,8 @@ from decimal import Decimal
 import fastavro
 import pytest
 
+from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.codecs import side
-from lakehouse.schema import RegisteredSchema
 
 
 def record(**fields):

@@ -6,7 +6,7 @@ import fastavro
 import pytest
 from pyspark.sql import types as T
 
-from lakehouse.errors import SchemaError
+from lakehouse.core.errors import SchemaError
 from spark.avro_schema import avro_schema
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lakehouse.batch import Batch, Log, next_batch, split, until
-from lakehouse.errors import UnclearState
+from lakehouse.core.batch import Batch, Log, next_batch, split, until
+from lakehouse.core.errors import UnclearState
 
 
 def log(start, end, topic_id="id", cluster_id="c"):

@@ -13,8 +13,8 @@ from assets.sensors import topic_offsets_sensor
 from assets.streaming import chosen
 from lakehouse import console
 from lakehouse.config import Config
-from lakehouse.errors import LakehouseError, UnclearState, Unreachable
-from lakehouse.markdown import plain
+from lakehouse.core.errors import LakehouseError, UnclearState, Unreachable
+from lakehouse.core.markdown import plain
 from lakehouse.status import status
 from lakehouse.topic import Route, Topic
 from resources.catalog import Catalog

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from lakehouse.errors import ClockSkew
+from lakehouse.core.errors import ClockSkew
 from resources.catalog import Catalog
 
 ROWS = pa.table({"a": pa.array([1, 2], pa.int64())})

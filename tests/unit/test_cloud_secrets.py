@@ -14,7 +14,7 @@ from moto import mock_aws
 from lakehouse.cloud.key_pair import KeyPair
 from lakehouse.cloud.names import TAG
 from lakehouse.cloud.secrets import PENDING, PREVIOUS, SecretJson, Secrets
-from lakehouse.errors import CommitConflict, UnclearState, Unreachable
+from lakehouse.core.errors import CommitConflict, UnclearState, Unreachable
 from resources.snowflake_sql import KeySlot
 
 NAME = "/lakehouse/test"

@@ -6,7 +6,7 @@ import pytest
 
 from lakehouse.cloud.perform import create, delete, plan, plan_deletion, survey
 from lakehouse.cloud.step import Step
-from lakehouse.errors import LakehouseError, UnclearState
+from lakehouse.core.errors import LakehouseError, UnclearState
 from resources.confluent.errors import Unsure
 
 

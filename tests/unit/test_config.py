@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lakehouse import config
-from lakehouse.errors import ConfigError
+from lakehouse.core.errors import ConfigError
 
 ENVIRONMENTS = "environments: {local: {}}\n"
 CHECKED = "  a:\n    checks: {c: {type: "

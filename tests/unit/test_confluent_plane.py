@@ -11,7 +11,7 @@ import pytest
 from confluent_server import ADMIN, ConfluentServer, Fault
 from sleepless import Sleepless
 
-from lakehouse.errors import UnclearState, Unreachable
+from lakehouse.core.errors import UnclearState, Unreachable
 from resources.confluent import URL
 from resources.confluent.api_keys import Scope
 from resources.confluent.errors import Conflict, ConfluentError, Gone, Limited, Refused, Rejected, Unsure

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sleepless import Sleepless
 
-from lakehouse.errors import Unreachable
+from lakehouse.core.errors import Unreachable
 from resources.confluent.errors import Refused, Unsure
 from resources.confluent.waiting import Failed, TimedOut, wait, wait_accepted, wait_gone, wait_there, when_allowed
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from lakehouse.batch import PART, REPLAY, TOKEN, Batch
-from lakehouse.counts import Counts
-from lakehouse.errors import CommitConflict
+from lakehouse.core.batch import PART, REPLAY, TOKEN, Batch
+from lakehouse.core.counts import Counts
+from lakehouse.core.errors import CommitConflict
 from lakehouse.pipeline.audit import CONSERVATION, Staged
 from lakehouse.pipeline.examination import examine
 from lakehouse.topic import Topic

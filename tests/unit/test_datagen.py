@@ -9,8 +9,8 @@ import fastavro
 import pytest
 
 from lakehouse.config import PROJECT
+from lakehouse.core.errors import ConfigError
 from lakehouse.datagen import messages, records
-from lakehouse.errors import ConfigError
 
 TRADES = (PROJECT / "schemas/stock_trades.avsc").read_text()
 USERS = (PROJECT / "schemas/users.avsc").read_text()

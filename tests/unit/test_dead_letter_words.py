@@ -1,7 +1,7 @@
 """What people are told of records that are no rows."""
 
 from lakehouse.config import PROJECT
-from lakehouse.errors import BadRecords
+from lakehouse.core.errors import BadRecords
 from spark import dead_letters
 from spark.decode import REASONS
 

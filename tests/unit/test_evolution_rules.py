@@ -24,9 +24,9 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from lakehouse import avro, evolution, json_schema, protobuf
-from lakehouse.errors import SchemaError
-from lakehouse.schema import RegisteredSchema, Shape
+from lakehouse.core.errors import SchemaError
+from lakehouse.formats import avro, evolution, json_schema, protobuf
+from lakehouse.formats.schema import RegisteredSchema, Shape
 from resources.catalog import Catalog
 
 INT, LONG, TEXT = IntegerType(), LongType(), StringType()

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from lakehouse.batch import PART, TOKEN, Batch
-from lakehouse.errors import UnclearState, Unreachable
+from lakehouse.core.batch import PART, TOKEN, Batch
+from lakehouse.core.errors import UnclearState, Unreachable
 from lakehouse.pipeline.maintenance import oldest_kept
 from lakehouse.topic import Topic
 from resources.snapshots import commits, last_batch, snapshots_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakehouse.lag import Behind, Lag
+from lakehouse.core.lag import Behind, Lag
 from lakehouse.readers.freshness import Hop, first_stale, summary
 
 

@@ -15,10 +15,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType, StructType
 
-from lakehouse.batch import COUNTS, TOKEN, Batch
-from lakehouse.columns import table_schema
-from lakehouse.counts import Counts
-from lakehouse.errors import Refused, Unreachable
+from lakehouse.core.batch import COUNTS, TOKEN, Batch
+from lakehouse.core.counts import Counts
+from lakehouse.core.errors import Refused, Unreachable
+from lakehouse.formats.columns import table_schema
 from lakehouse.topic import Topic
 from resources.aws import Glue
 from resources.catalog import Catalog
@@ -72,7 +72,7 @@ def in_glue(name):
 def test_long_and_broken_descriptions_fit(aws, tmp_path, kind):
     (tmp_path / "warehouse").mkdir()
     struct = StructType(NestedField(1, "price", StringType(), required=False, doc=DOC))
-    schema = table_schema(Topic(name="orders"), struct, None)
+    schema = table_schema(Topic(name="orders").metadata.names, struct, None)
     with mock_aws():
         catalog = Catalog(type="glue", warehouse=f"file://{tmp_path}/warehouse", region="us-east-1")
         if kind == "catalog":

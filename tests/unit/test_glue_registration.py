@@ -8,8 +8,8 @@ import pytest
 from moto import mock_aws
 from pyiceberg.catalog import load_catalog
 
-from lakehouse.batch import TOKEN, Batch
-from lakehouse.errors import UnclearState
+from lakehouse.core.batch import TOKEN, Batch
+from lakehouse.core.errors import UnclearState
 from lakehouse.readers import reader_of
 from lakehouse.topic import Topic
 from resources.aws import Glue

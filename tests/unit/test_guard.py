@@ -5,7 +5,7 @@ from io import BytesIO
 
 import pytest
 
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 from lakehouse.local import guard
 from lakehouse.local.guard import Hosts, Rule
 

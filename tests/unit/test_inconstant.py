@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakehouse.inconstant import found
+from lakehouse.core.inconstant import found
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from lakehouse.errors import SchemaError
-from lakehouse.json_schema import reader, shape
-from lakehouse.schema import RegisteredSchema
+from lakehouse.core.errors import SchemaError
+from lakehouse.formats.json_schema import reader, shape
+from lakehouse.formats.schema import RegisteredSchema
 
 INTEGER, STRING = {"type": "integer"}, {"type": "string"}
 ADDRESS = {"type": "object", "properties": {"street": STRING, "no": INTEGER}}

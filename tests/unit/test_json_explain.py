@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from lakehouse.json_schema import reader
-from lakehouse.schema import RegisteredSchema
+from lakehouse.formats.json_schema import reader
+from lakehouse.formats.schema import RegisteredSchema
 from spark.json import JsonCodec
 
 INTEGER = {"type": "integer"}

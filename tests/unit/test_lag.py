@@ -2,8 +2,8 @@
 
 import pytest
 
-from lakehouse.errors import LakehouseError
-from lakehouse.lag import Behind, Lag, lag, pending, snapshots_behind
+from lakehouse.core.errors import LakehouseError
+from lakehouse.core.lag import Behind, Lag, lag, pending, snapshots_behind
 
 
 def test_what_waits_is_what_is_past_the_position():

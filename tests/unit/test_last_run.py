@@ -3,7 +3,7 @@
 import dagster as dg
 
 from assets.failures import explained
-from lakehouse.errors import BadRecords
+from lakehouse.core.errors import BadRecords
 from lakehouse.last_run import failure, failures
 
 GARBAGE = BadRecords("payments", 1, [(2, 378, "The value is not in the Confluent wire format")])

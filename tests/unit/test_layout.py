@@ -4,7 +4,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
-from lakehouse.errors import SchemaError
+from lakehouse.core.errors import SchemaError
 from resources.catalog import Catalog
 
 SCHEMA = Schema(

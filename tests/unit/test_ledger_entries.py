@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 import pytest
 
 from lakehouse import ledger_page
-from lakehouse.batch import Batch
-from lakehouse.counts import Counts
-from lakehouse.errors import UnclearState
+from lakehouse.core.batch import Batch
+from lakehouse.core.counts import Counts
+from lakehouse.core.errors import UnclearState
 from lakehouse.ledger import (
     Entry,
     Held,

@@ -13,7 +13,7 @@ import dagster as dg
 import pytest
 
 from assets.disk_space import disk_space
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 from lakehouse.local import home as home_module
 from lakehouse.local import ports, show, stack
 from lakehouse.local.credentials import Credentials

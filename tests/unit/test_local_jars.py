@@ -11,7 +11,7 @@ from importlib.metadata import version
 
 import pytest
 
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 from lakehouse.local import jars
 
 

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from lakehouse.config import PROJECT
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 from lakehouse.local import inherited, process
 from lakehouse.local.home import Home
 from lakehouse.local.java import java

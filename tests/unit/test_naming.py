@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakehouse import naming
+from lakehouse.core import naming
 
 
 @pytest.mark.parametrize(("topic", "table"), [("Orders", "orders"), ("a.b-c_d", "a_b_c_d"), ("x1", "x1")])

@@ -3,7 +3,7 @@
 import pytest
 from listener import Listener
 
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 from resources.oauth import ClientCredentials
 
 

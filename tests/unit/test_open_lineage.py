@@ -8,7 +8,7 @@ from listener import Listener, Received
 
 from assets.open_lineage import OFF, lineage_sensor
 from lakehouse import config as configuration
-from lakehouse.errors import Unreachable
+from lakehouse.core.errors import Unreachable
 from resources.aws import Glue
 from resources.catalog import Catalog
 from resources.kafka import Kafka

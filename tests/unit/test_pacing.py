@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from lakehouse.pacing import EVERY_SECONDS, LEAST_RECORDS, TARGET_SECONDS, Turns, next_bound, pause
+from lakehouse.core.pacing import EVERY_SECONDS, LEAST_RECORDS, TARGET_SECONDS, Turns, next_bound, pause
 
 MOST = 1_000_000
 

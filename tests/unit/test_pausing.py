@@ -18,9 +18,9 @@ from assets.topic import topic_definitions
 from lakehouse import config as configuration
 from lakehouse import console
 from lakehouse.cli import main
+from lakehouse.core.errors import Paused
+from lakehouse.core.markdown import plain
 from lakehouse.definitions import defs
-from lakehouse.errors import Paused
-from lakehouse.markdown import plain
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.status import status

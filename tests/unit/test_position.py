@@ -2,8 +2,8 @@
 
 import pytest
 
-from lakehouse.batch import Log
-from lakehouse.errors import LakehouseError
+from lakehouse.core.batch import Log
+from lakehouse.core.errors import LakehouseError
 from lakehouse.pipeline.position import at
 from resources.kafka import Kafka
 

@@ -7,10 +7,10 @@ import json
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-from lakehouse import protobuf, protobuf_compiler
-from lakehouse.budget import MAX_CHARACTERS
-from lakehouse.errors import SchemaError
-from lakehouse.schema import RegisteredSchema
+from lakehouse.core.errors import SchemaError
+from lakehouse.formats import protobuf, protobuf_compiler
+from lakehouse.formats.budget import MAX_CHARACTERS
+from lakehouse.formats.schema import RegisteredSchema
 
 ORDER = 'syntax = "proto3"; message Order { int64 id = 1; }'
 MODULES = [

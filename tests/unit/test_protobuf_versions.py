@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 from protobuf_messages import message_class
 
-from lakehouse.errors import SchemaError
+from lakehouse.core.errors import SchemaError
+from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.codecs import side
-from lakehouse.schema import RegisteredSchema
 from spark.protobuf import decoded
 
 

@@ -9,8 +9,8 @@ import pytest
 from google.protobuf import json_format
 from protobuf_messages import message_class
 
+from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.codecs import side
-from lakehouse.schema import RegisteredSchema
 from spark.protobuf import decoded
 
 ORDER = """syntax = "proto3"; import "google/protobuf/timestamp.proto"; message M {

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 from lakehouse.query.engines import ENGINES
 from resources.catalog import Catalog
 

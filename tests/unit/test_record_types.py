@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from lakehouse import record_types
-from lakehouse.schema import RegisteredSchema
+from lakehouse.formats import record_types
+from lakehouse.formats.schema import RegisteredSchema
 
 
 def avro(name, **attributes):

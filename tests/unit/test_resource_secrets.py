@@ -15,7 +15,7 @@ from moto import mock_aws
 from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
 
 import resources
-from lakehouse.errors import ConfigError, LakehouseError
+from lakehouse.core.errors import ConfigError, LakehouseError
 from resources import secret
 from resources.build import SYSTEMS
 from resources.confluent_cloud import ConfluentCloud

@@ -3,7 +3,7 @@
 import pytest
 
 from lakehouse import config
-from lakehouse.errors import ConfigError
+from lakehouse.core.errors import ConfigError
 from lakehouse.topic import Topic
 
 ROUTES = r"""
@@ -90,7 +90,7 @@ def test_a_routed_topic_whose_table_is_anothers_is_a_fault_and_no_other_is(tmp_p
 def test_a_new_topic_takes_no_place_of_one_that_is_routed_to_the_same_table(tmp_path):
     loaded = load(tmp_path, EVERYTHING % "stop")
     assert [topic.name for topic in loaded.routed(["shop.b"])] == ["shop.b"]
-    # Which of the two the table is of, its position says: lakehouse.batch refuses the other's records.
+    # Which of the two the table is of, its position says: lakehouse.core.batch refuses the other's records.
     assert [topic.name for topic in loaded.routed(["shop.b", "Shop-b"])] == ["Shop-b", "shop.b"]
 
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from lakehouse import avro, json_schema, protobuf
-from lakehouse.budget import MAX_CHARACTERS, MAX_DEPTH, MAX_FIELDS, MAX_JSON_NESTING, MAX_NESTING
-from lakehouse.columns import table_schema
-from lakehouse.errors import SchemaError
-from lakehouse.schema import RegisteredSchema
+from lakehouse.core.errors import SchemaError
+from lakehouse.formats import avro, json_schema, protobuf
+from lakehouse.formats.budget import MAX_CHARACTERS, MAX_DEPTH, MAX_FIELDS, MAX_JSON_NESTING, MAX_NESTING
+from lakehouse.formats.columns import table_schema
+from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.topic import Topic
 
 LEVELS = 30
@@ -159,9 +159,9 @@ def test_the_size_of_a_schema_counts_its_references(read):
 def test_columns_nest_as_deep_as_spark_reads_them():
     with pytest.raises(SchemaError, match="levels of columns within columns"):
         json_schema.shape([RegisteredSchema(1, json_chain(MAX_JSON_NESTING + 1), "JSON")])
-    assert table_schema(Topic(), avro.shape([avro_chain(MAX_NESTING)]).struct, None)
+    assert table_schema(Topic().metadata.names, avro.shape([avro_chain(MAX_NESTING)]).struct, None)
     with pytest.raises(SchemaError, match="levels of columns within columns"):
-        table_schema(Topic(), avro.shape([avro_chain(MAX_NESTING + 1)]).struct, None)
+        table_schema(Topic().metadata.names, avro.shape([avro_chain(MAX_NESTING + 1)]).struct, None)
 
 
 def test_a_wide_schema_is_a_table():
@@ -202,9 +202,9 @@ def test_key_and_value_together_have_one_budget():
         avro.shape([RegisteredSchema(1, json.dumps(avro_record("R", **{f"{x}{i}": "string" for i in range(1_500)})))])
         for x in "vk"
     )
-    assert len(table_schema(Topic(), value.struct, None).fields) == 1_504
+    assert len(table_schema(Topic().metadata.names, value.struct, None).fields) == 1_504
     with pytest.raises(SchemaError, match=FIELDS):
-        table_schema(Topic(), value.struct, key.struct)
+        table_schema(Topic().metadata.names, value.struct, key.struct)
 
 
 @pytest.mark.parametrize(

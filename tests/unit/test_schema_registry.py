@@ -5,8 +5,8 @@ import time
 import pytest
 from registry_server import RegistryServer
 
-from lakehouse.budget import MAX_CHARACTERS, MAX_REFERENCES
-from lakehouse.errors import SchemaError, Unreachable
+from lakehouse.core.errors import SchemaError, Unreachable
+from lakehouse.formats.budget import MAX_CHARACTERS, MAX_REFERENCES
 from lakehouse.pipeline.codecs import formats
 from lakehouse.topic import Topic
 from resources import schema_registry

@@ -9,7 +9,7 @@ from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType
 from assets.failures import explained
 from assets.iceberg import table_metadata
 from lakehouse import sensitive
-from lakehouse.errors import ConfigError, Unforeseen
+from lakehouse.core.errors import ConfigError, Unforeseen
 from lakehouse.pipeline.ingestion import ensure_table
 from lakehouse.topic import Topic
 from resources.catalog import Catalog

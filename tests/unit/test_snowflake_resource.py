@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 from resources.snowflake import Snowflake
 
 

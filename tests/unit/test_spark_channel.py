@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing
 import grpc
 import pytest
 
-from lakehouse.errors import Unreachable
+from lakehouse.core.errors import Unreachable
 from lakehouse.local import ports, reserved
 from resources.spark import Spark
 

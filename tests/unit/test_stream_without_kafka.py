@@ -12,8 +12,8 @@ from lone_member import LoneMember
 from assets import streaming_check
 from assets.streaming import Streaming
 from lakehouse.config import Config
-from lakehouse.errors import LakehouseError, Unreachable
-from lakehouse.markdown import plain
+from lakehouse.core.errors import LakehouseError, Unreachable
+from lakehouse.core.markdown import plain
 from lakehouse.pipeline.clients import Clients
 from lakehouse.streaming.stream import Served, Stream
 from lakehouse.topic import Topic

@@ -6,8 +6,8 @@ import pytest
 from assets.streaming_check import HOLDS, Verdicts, streaming_check
 from assets.topic import topic_definitions
 from lakehouse.config import Config
-from lakehouse.errors import BadRecords, UnclearState, Unreachable
-from lakehouse.markdown import plain
+from lakehouse.core.errors import BadRecords, UnclearState, Unreachable
+from lakehouse.core.markdown import plain
 from lakehouse.streamed import CHECK, failure, failures
 from lakehouse.topic import Topic
 

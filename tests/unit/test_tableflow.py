@@ -4,8 +4,8 @@ import dagster as dg
 import pytest
 
 from lakehouse import config as configuration
+from lakehouse.core.errors import ConfigError
 from lakehouse.definitions import defs
-from lakehouse.errors import ConfigError
 
 
 @pytest.fixture

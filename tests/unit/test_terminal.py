@@ -10,12 +10,12 @@ import pytest
 from rich.console import Console
 
 from lakehouse import console
+from lakehouse.core.terminal import visible
 from lakehouse.gate import Outcome
 from lakehouse.ledger import Finding
 from lakehouse.query.result import Result
 from lakehouse.readers.freshness import Hop
 from lakehouse.status import TopicStatus
-from lakehouse.terminal import visible
 
 ATTACK = "\x1b]52;c;cm0gLXJmIH4=\x07 \x1b[2J \x9b8m \u202egnp.exe\u2066 \r\x08 [red]x[/red]"
 ACTING = [c for c in ATTACK if not c.isprintable()]
@@ -78,8 +78,8 @@ def test_nothing_that_a_check_or_a_ledger_quotes_acts():
 COMMAND = """
 import click
 from lakehouse.cli import main
-from lakehouse.errors import LakehouseError
-from lakehouse.terminal import echo
+from lakehouse.core.errors import LakehouseError
+from lakehouse.core.terminal import echo
 
 @main.command()
 @click.argument("how")

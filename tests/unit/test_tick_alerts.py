@@ -30,8 +30,8 @@ from listener import OK, Listener
 from assets import heartbeat as heartbeats
 from assets.heartbeat import heartbeat
 from assets.tick_alerts import alert_failed_ticks
+from lakehouse.core.errors import LakehouseError, Unreachable
 from lakehouse.definitions import defs
-from lakehouse.errors import LakehouseError, Unreachable
 from resources.webhook import Webhook
 
 SECRET = "ping/a-secret"

@@ -7,7 +7,7 @@ import pytest
 
 from lakehouse.cloud import policies
 from lakehouse.cloud.policies import Deployment, Tables
-from lakehouse.errors import ConfigError
+from lakehouse.core.errors import ConfigError
 
 ACCOUNT, REGION, BUCKET = "123456789012", "us-east-1", "lake-production"
 DEPLOYMENT = Deployment(ACCOUNT, REGION, BUCKET)

@@ -13,9 +13,9 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, Kafk
 
 from assets.standing import Standing, standing_checks
 from lakehouse import console
-from lakehouse.batch import TOKEN, Batch
-from lakehouse.bookmark import TOPIC, Bookmark
 from lakehouse.config import Config
+from lakehouse.core.batch import TOKEN, Batch
+from lakehouse.core.bookmark import TOPIC, Bookmark
 from lakehouse.readers.hops import measure
 from lakehouse.status import status
 from lakehouse.topic import Topic

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Uuid
 from pyiceberg.catalog.sql import SqlCatalog
 
-from lakehouse.errors import UnclearState
+from lakehouse.core.errors import UnclearState
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.topic import Topic

@@ -9,7 +9,7 @@ import dagster as dg
 from assets.alerts import alert_failed_checks, alert_failed_runs
 from assets.heartbeat import heartbeat
 from assets.tick_alerts import alert_failed_ticks
-from lakehouse.errors import UnclearState, Unreachable
+from lakehouse.core.errors import UnclearState, Unreachable
 from resources.webhook import Webhook
 
 RUNNING = dg.DefaultSensorStatus.RUNNING

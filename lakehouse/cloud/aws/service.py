@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.cloud.aws.actions import actions
-from lakehouse.errors import LakehouseError, Unreachable
+from lakehouse.core.errors import LakehouseError, Unreachable
 from resources.confluent.errors import Unsure
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 from lakehouse.cloud.aws.service import Aws, AwsError, Service
 from lakehouse.cloud.names import TAG, Names
 from lakehouse.cloud.step import Found, Step
-from lakehouse.errors import UnclearState
+from lakehouse.core.errors import UnclearState
 from resources.confluent.errors import Unsure
 from resources.confluent.waiting import REAL, Clock
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakehouse.cloud.secrets import CURRENT, PENDING, PREVIOUS, RECOVERY_DAYS, SecretJson, Secrets, Version
-from lakehouse.errors import UnclearState
+from lakehouse.core.errors import UnclearState
 from resources.confluent.api_keys import ApiKey, ApiKeys, Scope
 from resources.confluent.plane import Key
 from resources.confluent.waiting import Clock, wait_accepted

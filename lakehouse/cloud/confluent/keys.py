@@ -11,7 +11,7 @@ from lakehouse.cloud.confluent.account_key import AccountKey, JoinedLayout, Layo
 from lakehouse.cloud.names import Names
 from lakehouse.cloud.secrets import CURRENT, PENDING, Secrets
 from lakehouse.cloud.step import Found, Step
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 from resources.confluent.api_keys import Scope
 from resources.confluent.flink import Region
 from resources.confluent.plane import Key

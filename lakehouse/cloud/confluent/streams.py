@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lakehouse.cloud.confluent.access import GRANTED_SECONDS, MANAGER_KEY
 from lakehouse.cloud.step import Found, Step
-from lakehouse.errors import UnclearState
+from lakehouse.core.errors import UnclearState
 from resources.confluent.connectors import READY, Connector
 from resources.confluent.kafka import Topic, Topics
 from resources.confluent.waiting import REAL, Clock, wait, wait_gone, wait_there, when_allowed

@@ -11,7 +11,7 @@ from lakehouse.cloud.confluent.foundation import LISTED_SECONDS
 from lakehouse.cloud.confluent.streams import REGISTRY_KEY
 from lakehouse.cloud.names import Names
 from lakehouse.cloud.step import Found, Step
-from lakehouse.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError
 from resources.confluent.tableflow import (
     CatalogIntegration,
     CatalogIntegrations,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakehouse.errors import LakehouseError, Unreachable
+from lakehouse.core.errors import LakehouseError, Unreachable
 from lakehouse.local.snowflake.account import ADMIN_USER
 from resources import snowflake_sql as sql
 

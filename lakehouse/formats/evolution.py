@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from lakehouse import json_text, naming
-from lakehouse.errors import DoesNotFit
-from lakehouse.schema import BRANCH, Shape
+from lakehouse.core import naming
+from lakehouse.core.errors import DoesNotFit
+from lakehouse.formats import json_text
+from lakehouse.formats.schema import BRANCH, Shape
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 
-from lakehouse.errors import UnclearState
+from lakehouse.core.errors import UnclearState
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from lakehouse.avro_columns import is_long
-from lakehouse.avro_types import MAX_PRECISION, Field, Type, digits, partners
+from lakehouse.formats.avro_columns import is_long
+from lakehouse.formats.avro_types import MAX_PRECISION, Field, Type, digits, partners
 
 LONG_DIGITS, LONG_BYTES = 18, 8
 """Up to so many digits a decimal is a long in Spark (org.apache.spark.sql.types.Decimal), which has so many bytes."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urljoin
 
-from lakehouse.budget import Budget
-from lakehouse.errors import SchemaError
+from lakehouse.core.errors import SchemaError
+from lakehouse.formats.budget import Budget
 
 REFERENCES_STAND_ALONE = re.compile(r"draft-0[3-7]\b")
 """Drafts, by their `$schema`, in which a `$ref` makes validators ignore the keywords beside it."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from datetime import date, datetime
 from typing import Any
 
-from lakehouse.json_schema import Field
+from lakehouse.formats.json_schema import Field
 
 MOST_LEVELS, MOST_DIGITS = 1000, 1000
 """Values within values, and characters of a number, that the parser reads (Jackson, StreamReadConstraints)."""

@@ -6,8 +6,8 @@ avro_resolution gives Spark. No message contains a value.
 
 from __future__ import annotations
 
-from lakehouse.avro_resolution import described, fault, read_by, target
-from lakehouse.avro_types import Field, Type
+from lakehouse.formats.avro_resolution import described, fault, read_by, target
+from lakehouse.formats.avro_types import Field, Type
 
 INT_BYTES, LONG_BYTES = 5, 10
 """The most bytes of a number (Avro specification, Primitive Types; Protocol Buffers, variable-length zig-zag)."""

@@ -10,8 +10,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lakehouse.json_schema import Field as JsonField
-    from lakehouse.protobuf import Field as ProtobufField
+    from lakehouse.formats.json_schema import Field as JsonField
+    from lakehouse.formats.protobuf import Field as ProtobufField
 
 MARK = "JSON text"
 _MARKED = re.compile(rf"{MARK}(?: in (?P<path>[a-z.]+))?(?:: |$)")

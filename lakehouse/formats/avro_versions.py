@@ -6,8 +6,8 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from lakehouse.avro_types import Field, Type, partners, union
-from lakehouse.errors import SchemaError
+from lakehouse.core.errors import SchemaError
+from lakehouse.formats.avro_types import Field, Type, partners, union
 
 
 def merged(new: Type, old: Type) -> Type:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
-from lakehouse.batch import Positions
-from lakehouse.errors import UnclearState
+from lakehouse.core.batch import Positions
+from lakehouse.core.errors import UnclearState
 
 TOPIC = "lakehouse.bookmarks"
 """The compacted topic that holds them."""

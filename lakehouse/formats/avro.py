@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from lakehouse.avro_columns import columns
-from lakehouse.avro_types import Type, parse, require_bounded
-from lakehouse.avro_versions import merged
-from lakehouse.errors import SchemaError
-from lakehouse.schema import RegisteredSchema, Shape
+from lakehouse.core.errors import SchemaError
+from lakehouse.formats.avro_columns import columns
+from lakehouse.formats.avro_types import Type, parse, require_bounded
+from lakehouse.formats.avro_versions import merged
+from lakehouse.formats.schema import RegisteredSchema, Shape
 
 
 def shape(schemas: Sequence[RegisteredSchema]) -> Shape:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import traceback
 
-from lakehouse.words import counted
+from lakehouse.core.words import counted
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s@]*@|(?<=token=)[^;&\s'\"]+", re.IGNORECASE)
 """User information of a URL, and a token in its parameters."""

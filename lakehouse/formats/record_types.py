@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from lakehouse import protobuf
-from lakehouse.errors import SchemaError
-from lakehouse.schema import RegisteredSchema
+from lakehouse.core.errors import SchemaError
+from lakehouse.formats import protobuf
+from lakehouse.formats.schema import RegisteredSchema
 
 
 def names(schema: RegisteredSchema) -> tuple[str, ...]:

@@ -5,25 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.budget import MAX_NESTING, Budget, require_nesting
-from lakehouse.errors import SchemaError
-from lakehouse.metadata import COMMENTS, internal
+from lakehouse.core.errors import SchemaError
+from lakehouse.core.metadata import COMMENTS, internal
+from lakehouse.formats.budget import MAX_NESTING, Budget, require_nesting
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.types import IcebergType, NestedField, StructType
 
-    from lakehouse.topic import Topic
-
 
 COMMENT_BYTES, CUT = 255, "…"
 
 
-def table_schema(topic: Topic, value: StructType, key: StructType | None) -> Schema:
-    """The schema of a topic's table, every column optional, with fresh field ids.
+def table_schema(metadata: Mapping[str, str], value: StructType, key: StructType | None) -> Schema:
+    """Return the schema of a topic's table, every column optional, with fresh field ids.
 
-    Parameters: `value` and `key` are the columns of the two sides of a message; where both have one, it is the value's.
-    Raises: SchemaError when two columns have one name (upper and lower case are one), or there are too many.
+    Args:
+        metadata: The names of the metadata columns in the table by their internal ones.
+        value: The columns of message values.
+        key: The columns of message keys. A column that both have is the value's.
+
+    Raises:
+        SchemaError: Two columns have one name (upper and lower case are one), or there are too many.
     """
     from pyiceberg.schema import Schema, assign_fresh_schema_ids
     from pyiceberg.types import NestedField
@@ -34,7 +37,7 @@ def table_schema(topic: Topic, value: StructType, key: StructType | None) -> Sch
     Budget("combined key and value").spend_field(assign_fresh_schema_ids(Schema(*fields)).highest_field_id)
     types = _metadata_types()
     for name, comment in COMMENTS.items():
-        if table_name := topic.metadata.names.get(internal(name)):
+        if table_name := metadata.get(internal(name)):
             fields.append(NestedField(1, table_name, types[name], required=False, doc=comment))
     distinct(fields)
     fields = [field.model_copy(update={"doc": glue_comment(field.doc)}) for field in fields]

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from lakehouse.errors import UnclearState
+from lakehouse.core.errors import UnclearState
 
 TOKEN = "lakehouse.batch"  # noqa: S105 (a property's name)
 """The snapshot summary property that holds a Batch as JSON."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.errors import SchemaError
+from lakehouse.core.errors import SchemaError
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema

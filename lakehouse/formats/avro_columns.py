@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-from lakehouse.avro_types import MAX_PRECISION, Type
-from lakehouse.columns import distinct
-from lakehouse.errors import SchemaError
-from lakehouse.schema import BRANCH, Shape
+from lakehouse.core.errors import SchemaError
+from lakehouse.formats.avro_types import MAX_PRECISION, Type
+from lakehouse.formats.columns import distinct
+from lakehouse.formats.schema import BRANCH, Shape
 
 if TYPE_CHECKING:
     from pyiceberg.types import IcebergType, StructType

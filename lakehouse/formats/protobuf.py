@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
-from lakehouse import json_text
-from lakehouse.budget import Budget, require_characters, require_fields
-from lakehouse.columns import distinct
-from lakehouse.errors import SchemaError
-from lakehouse.protobuf_compiler import compile_sources, require_plain_names
-from lakehouse.protobuf_versions import merged
-from lakehouse.schema import RegisteredSchema, Shape
+from lakehouse.core.errors import SchemaError
+from lakehouse.formats import json_text
+from lakehouse.formats.budget import Budget, require_characters, require_fields
+from lakehouse.formats.columns import distinct
+from lakehouse.formats.protobuf_compiler import compile_sources, require_plain_names
+from lakehouse.formats.protobuf_versions import merged
+from lakehouse.formats.schema import RegisteredSchema, Shape
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -60,7 +60,7 @@ def shape(schemas: Sequence[RegisteredSchema], record: str = "") -> Shape:
     """The columns of a message, by the versions of its schema, oldest first.
 
     The newest version says what there is; fields of older ones follow, since records of old writers may have them. A
-    number that had another name is a rename (lakehouse.protobuf_versions).
+    number that had another name is a rename (lakehouse.formats.protobuf_versions).
 
     Parameters: `record` is the message's full name; without, it is the first of the file.
     Raises: SchemaError for what is no message, is recursive, or does not compile.

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from lakehouse import json_text
-from lakehouse.budget import MAX_JSON_NESTING, Budget, nesting, require_fields, require_json, require_nesting
-from lakehouse.columns import distinct
-from lakehouse.errors import SchemaError
-from lakehouse.json_parts import CHOICES, Documents, Part, branches, types
-from lakehouse.schema import RegisteredSchema, Shape
+from lakehouse.core.errors import SchemaError
+from lakehouse.formats import json_text
+from lakehouse.formats.budget import MAX_JSON_NESTING, Budget, nesting, require_fields, require_json, require_nesting
+from lakehouse.formats.columns import distinct
+from lakehouse.formats.json_parts import CHOICES, Documents, Part, branches, types
+from lakehouse.formats.schema import RegisteredSchema, Shape
 
 if TYPE_CHECKING:
     from pyiceberg.types import IcebergType, StructType

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakehouse.errors import SchemaError
+from lakehouse.core.errors import SchemaError
 
 if TYPE_CHECKING:
-    from lakehouse.protobuf import Field
+    from lakehouse.formats.protobuf import Field
 
 WIDER = {("int", "long"), ("int", "decimal"), ("long", "decimal"), ("float", "double")}
 """Kinds whose values all fit another kind, as (from, to)."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lakehouse.batch import Positions
-from lakehouse.errors import LakehouseError
-from lakehouse.words import counted
+from lakehouse.core.batch import Positions
+from lakehouse.core.errors import LakehouseError
+from lakehouse.core.words import counted
 
 AHEAD_SECONDS = 5
 """By so much the clocks of a producer and of this machine may differ before it matters."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from lakehouse.budget import MAX_DEPTH, Budget, require_json
-from lakehouse.errors import SchemaError
-from lakehouse.schema import RegisteredSchema
+from lakehouse.core.errors import SchemaError
+from lakehouse.formats.budget import MAX_DEPTH, Budget, require_json
+from lakehouse.formats.schema import RegisteredSchema
 
 MAX_BRANCHES = 64
 """Branches of a union."""

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.protobuf import Field
-from lakehouse.protobuf_versions import fits, partners
+from lakehouse.formats.protobuf import Field
+from lakehouse.formats.protobuf_versions import fits, partners
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from lakehouse.errors import SchemaError
+from lakehouse.core.errors import SchemaError
 
 MAX_CHARACTERS = 1_000_000
 """Of a schema's text together with its references."""
