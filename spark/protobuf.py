@@ -250,10 +250,12 @@ def _struct(array: pa.Array, written: tuple[Field, ...], wanted: tuple[Field, ..
     children = []
     for field in wanted:
         own = there.get(field.name)
-        if own is None:
+        place = array.type.get_field_index(own.name) if own else -1
+        # A field of an absent message has its default in the array.
+        if own is None or (not fits(own, field) and _holds_nothing(array.drop_null().field(place))):
             children.append(pa.nulls(len(array), _arrow_type(field)))
         else:
-            children.append(_converted(array.field(array.type.get_field_index(own.name)), own, field))
+            children.append(_converted(array.field(place), own, field))
     return pa.StructArray.from_arrays(children, fields=list(_struct_type(wanted)), mask=array.is_null())
 
 

@@ -117,7 +117,10 @@ def pairs(draw) -> Pair:
                 row = _reread(row, old, new)
             else:
                 row |= {f.name: NOTHING for f in old if not _named(new, f) and f.number not in _numbers(new)}
-            fate = "letter" if faults or UNREADABLE in row.values() else "row"
+                # A struct has the fields of both messages.
+                row |= {f.name: UNFORESEEN for f in new if row[f.name] and any(_are_messages(o, f) for o in old)}
+            fate = "either" if version == 0 and UNFORESEEN in row.values() else "row"
+            fate = "letter" if faults or UNREADABLE in row.values() else fate
             data = struct.pack(">bI", 0, version + 1) + b"\0" + message.SerializeToString()
             rows.append(Record(data, NESTED[nested][1](row), fate))
         records.append(rows)
@@ -148,12 +151,21 @@ def _within(nested: str, row: dict[str, Any]) -> dict[str, Any]:
 
 
 UNREADABLE = object()
+UNFORESEEN = AnyOf(())
 NOTHING = AnyOf((None, []))
 """What a column holds of a message that has no such field."""
 
 
 def _named(fields_: list[Field], field: Field) -> bool:
     return any(other.name.lower() == field.name.lower() for other in fields_)
+
+
+def _are_messages(old: Field, new: Field) -> bool:
+    """Whether one field is of two message types, whose fields correspond by their numbers."""
+    one, other = (field.column[1] if field.label == "repeated " else field.column for field in (old, new))
+    if old.column == new.column or (old.label == "repeated ") != (new.label == "repeated "):
+        return False
+    return one[0] == other[0] == "struct" and (old.number == new.number or old.name == new.name)
 
 
 def _numbers(fields_: list[Field]) -> set[int]:
@@ -181,6 +193,8 @@ def _reread(row: dict[str, Any], old: list[Field], new: list[Field]) -> dict[str
 def _converted(value: Any, old: Field, new: Field) -> Any:
     if old.column == new.column:
         return value
+    if _are_messages(old, new):
+        return UNFORESEEN
     if (old.column, new.column) not in WIDER:
         return UNREADABLE
     return Decimal(value) if new.column == "decimal(20, 0)" and value is not None else value

@@ -64,6 +64,8 @@ def test_values_that_would_be_lost_or_become_another_fields_are_refused(older, n
     [
         ("optional string a = 2;", "int32 a = 2;", "x"),
         ("N a = 2;", "int32 a = 2;", {"b": "x"}),
+        ("N a = 2;", "P a = 2;", {"b": "x"}),
+        ("repeated N a = 2;", "repeated P a = 2;", [{"b": "x"}]),
         ("N a = 2;", "repeated N a = 2;", {"b": "x"}),
         ("repeated N a = 2;", "N a = 2;", [{"b": "x"}]),
         ("repeated string a = 2;", "repeated N a = 2;", ["x"]),
@@ -75,7 +77,7 @@ def test_values_that_would_be_lost_or_become_another_fields_are_refused(older, n
 def test_a_field_whose_type_changes_is_a_row_where_old_writers_have_nothing_in_it(older, newer, value, path):
     def text(field):
         rest = f"message O {{ {field} }} O n = 3;" if path else field
-        return f"message M {{ int32 id = 1; message N {{ string b = 1; }} {rest} }}"
+        return f"message M {{ int32 id = 1; message N {{ string b = 1; }} message P {{ N b = 1; }} {rest} }}"
 
     def message(held):
         return {"id": 1} | ({path: held} if path else held)
