@@ -184,7 +184,7 @@ def _unknown_sensitive(config: Config, topic: Topic) -> Iterator[str]:
             files, form = [topic.value_schema_file] if topic.value_schema_file else [], "json_schema"
     if not files or not all((config.root / file).is_file() for file in files):
         return
-    shape = importlib.import_module(f"lakehouse.{form}").shape
+    shape = importlib.import_module(f"lakehouse.formats.{form}").shape
     try:
         shapes = [shape([RegisteredSchema(0, config.text(file))]) for file in files]
     except (ValueError, SchemaError):
