@@ -72,7 +72,7 @@ def _stages(systems: Clients, name: str) -> dict[str, Callable[[], object]]:
     def write_branch() -> None:
         branch = f"stage_{uuid.uuid4().hex[:8]}"
         write.create_branch(spark, NAMESPACE, topic.table, branch)
-        write.append(decode(records(), how), write.Target(NAMESPACE, topic.table, branch, {}, topic.metadata.names))
+        write.append(decode(records(), how), write.Target(NAMESPACE, topic.table, branch, {}))
 
     return {
         "read as Spark does unasked": read_untuned,
