@@ -39,29 +39,33 @@ def engines_check(config: Config, topic: Topic) -> Standing:
         }
         # After the answers: what they show may have been published while they were asked.
         history = commits(published_table(clients.catalog, config.namespace, current.table))
-        said, answers = [], []
+        problems, answers = [], []
         for hop, answer in asked.items():
             behind = snapshots_behind(history, answer.snapshot_id, int(time.time() * 1000))
             shown = Hop(topic.name, hop, topic.max_lag_seconds, behind, answer.snapshot_id)
             if not shown.fresh:
-                said.append(shown.said)
+                problems.append(shown.said)
             if behind is not None:
                 reference = _in_spark(config, current, answer, clients)
-                said += differences(reference, answer)
+                problems += differences(reference, answer)
                 answers.append(reference)
             answers.append(answer)
         return dg.AssetCheckResult(
             check_name=AGREE,
             asset_key=[asset_of(config), topic.name],
-            passed=not said,
-            description=escaped("; ".join(said))
+            passed=not problems,
+            description=escaped("; ".join(problems))
             or f"{answers[-1].rows:,} rows and {len(answers[-1].sums)} sums are the same everywhere",
             metadata={"answers": _page(answers)},
         )
 
     engines = ", ".join(reader.engine for reader in readers)
-    said = f"Spark and the readers ({engines}) have the same rows and sums in the snapshot that each shows."
-    return Standing(AGREE, said, frozenset({"catalog", "spark", *(reader.resource for reader in readers)}), agree)
+    description = (
+        f"Spark and the readers ({engines}) return the same row counts and sums for the snapshot each exposes."
+    )
+    return Standing(
+        AGREE, description, frozenset({"catalog", "spark", *(reader.resource for reader in readers)}), agree
+    )
 
 
 def asset_of(config: Config) -> str:

@@ -28,8 +28,8 @@ def freshness_check(config: Config, entry: Topic, hop: str) -> Standing:
             metadata=numbers(entry, found),
         )
 
-    said = f"{NAMES[hop]}: nothing has waited longer than {entry.max_lag_seconds:,} s."
-    return Standing(CHECK, said, needs(hop), fresh)
+    description = f"{NAMES[hop]}: nothing has waited longer than {entry.max_lag_seconds:,} s."
+    return Standing(CHECK, description, needs(hop), fresh)
 
 
 def numbers(entry: Topic, found: list[Hop]) -> dict[str, Any]:

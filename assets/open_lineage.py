@@ -30,8 +30,8 @@ def lineage_sensor(config: Config) -> dg.SensorDefinition:
     def open_lineage(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         log, server = context.instance.event_log_storage, context.resources.open_lineage
         if not (context.cursor and server.url):
-            said = "Begins at the end of the event log" if server.url else OFF
-            return dg.SensorResult(skip_reason=said, cursor=str(log.get_maximum_record_id() or 0))
+            reason_to_skip = "Starts at the end of the event log" if server.url else OFF
+            return dg.SensorResult(skip_reason=reason_to_skip, cursor=str(log.get_maximum_record_id() or 0))
         delivered, sent, until = int(context.cursor), 0, time.monotonic() + MOST_SECONDS
         events = log.get_logs_for_all_runs_by_log_id(delivered, dg.DagsterEventType.ASSET_MATERIALIZATION, MOST_EVENTS)
         for storage_id, entry in events.items():

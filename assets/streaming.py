@@ -24,8 +24,8 @@ from lakehouse.topic import Topic
 from resources.stream_group import Undivided
 
 END_SECONDS = 30
-"""What readers get to show the last commits in, and then Dagster to be told. What they miss, the next stream or run
-shows."""
+"""The time in which readers publish the last commits when a stream ends, and then the same time for the events of
+Dagster. The next stream or run publishes what is left."""
 
 MOST_NAMED = 10
 """Topics that the first line of the log names."""

@@ -1,7 +1,7 @@
 """Which columns hold JSON text, as their comments record it.
 
 A column of text and one of JSON text have the same type in Iceberg, but the text `abc` is `abc` in one and `"abc"` in
-the other. Rows of both in one column could not be told apart, so that a table must know which of them it has.
+the other. Rows with either encoding could not be distinguished, so that each column records which of them it uses.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def test_validate_materialize_check_and_status_of_a_reader_that_is_plugged_in(st
     location, _ = json.loads((tmp_path / f"{stream.namespace}.{stream.topic.table}.json").read_text())
     assert location == stream.table().metadata_location
     assert checks.keys() == {"fresh", "points_at_published_snapshot"}
-    assert all(passed and "newest published snapshot" in said for passed, said in checks.values()), checks
+    assert all(passed and "newest published snapshot" in description for passed, description in checks.values()), checks
     assert "Iceberg → Shelf" in run("-m", "lakehouse.cli", "status")
 
     stream.produce_trades(range(20, 30))
