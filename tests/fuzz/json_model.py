@@ -207,17 +207,24 @@ SCALARS = _scalars()
 
 
 @st.composite
-def types(draw, draft: Draft, depth: int) -> Type:
-    """Any type; in `nullable` ones null is a value."""
+def types(draw, draft: Draft, depth: int, optional: bool = False) -> Type:
+    """Generate any type; null is a value of the nullable ones.
+
+    Args:
+        draw: Hypothesis' function.
+        draft: The schema that the type becomes part of.
+        depth: How many levels of lists, maps and objects the type may have.
+        optional: Whether the type stands in a conditional branch, where no property is required at any level.
+    """
     kind = draw(st.sampled_from(["scalar"] * 4 + ["null"] + ["array", "map", "object"] * (depth > 0)))
     match kind:
         case "null":
-            inner = draw(types(draft, depth))
+            inner = draw(types(draft, depth, optional))
             schema = draw(st.sampled_from(_nullable(inner.schema)))
             values = st.one_of(st.just(Value(None, None)), inner.values)
             return Type(NULLABLE, schema, inner.column, values, (inner,))
         case "array":
-            items = draw(types(draft, depth - 1))
+            items = draw(types(draft, depth - 1, optional))
             values = st.lists(items.values, max_size=3).map(
                 lambda found: Value([v.sent for v in found], [v.cell for v in found], worst(found))
             )
@@ -226,15 +233,15 @@ def types(draw, draft: Draft, depth: int) -> Type:
                 return Type(ANYTHING, {"type": "array"}, "string", _json_values(st.lists(ANY_JSON, max_size=3)))
             return Type("`array` of one item schema", schema, ("list", items.column), values, (items,))
         case "map":
-            items = draw(types(draft, depth - 1))
+            items = draw(types(draft, depth - 1, optional))
             if items.schema is True:
-                return draw(types(draft, depth))
+                return draw(types(draft, depth, optional))
             entries = st.lists(st.tuples(TEXT, items.values), max_size=3)
             schema = {"type": "object", "additionalProperties": draft.placed(items.schema)}
             row = "object with `additionalProperties: <schema>` and no `properties`"
             return Type(row, schema, ("map", "string", items.column), entries.map(_map), (items,))
         case "object":
-            return draw(objects(draft, depth - 1, draw(st.integers(1, 4))))
+            return draw(objects(draft, depth - 1, draw(st.integers(1, 4)), optional))
     return draw(st.sampled_from(SCALARS))
 
 
@@ -262,17 +269,18 @@ def _map(entries: list[tuple[str, Value]]) -> Value:
 
 
 @st.composite
-def objects(draw, draft: Draft, depth: int, wanted: int) -> Type:
+def objects(draw, draft: Draft, depth: int, wanted: int, optional: bool = False) -> Type:
     """Objects whose properties stand in one schema, or in several that it is composed of."""
     names = (
         [f"c{i}" for i in range(wanted)]
         if wanted > 10
         else draw(st.lists(NAMES, min_size=wanted, max_size=wanted, unique_by=str.casefold))
     )
-    fields = {name: draw(types(draft, depth)) for name in names}
     composition = draw(st.sampled_from(["plain", "plain", "allOf", "conditional", "single"]))
     own = draw(st.integers(1, wanted)) if composition != "plain" else wanted
     first, others = names[:own], names[own:]
+    conditional = others if composition == "conditional" else []
+    fields = {name: draw(types(draft, depth, optional or name in conditional)) for name in names}
     able = first if composition == "conditional" else names
     required = draw(st.lists(st.sampled_from(able), unique=True, max_size=wanted)) if draw(st.booleans()) else []
     schema: dict[str, Any] = {"properties": {name: draft.placed(fields[name].schema) for name in first}}
@@ -299,7 +307,7 @@ def objects(draw, draft: Draft, depth: int, wanted: int) -> Type:
             conditions += [{"dependentSchemas": {first[0]: more}}, {"dependencies": {first[0]: more}}]
             schema |= draw(st.sampled_from(conditions))
     column = ("struct", tuple((name, type_.column) for name, type_ in fields.items()))
-    values = _object_values(fields, set(required))
+    values = _object_values(fields, set() if optional else set(required))
     return Type("object with `properties`", schema, column, values, tuple(fields.values()))
 
 
