@@ -53,8 +53,7 @@ def query(sql: str, engine: str, output: str) -> None:
       lakehouse query "SELECT * FROM trading.users LIMIT 10"
       lakehouse query "SELECT * FROM trading.users LIMIT 10" --engine duckdb --output csv
 
-    DuckDB and pyiceberg run here and read the catalog's tables: DuckDB whole, pyiceberg only the columns and rows of a
-    SELECT … FROM … WHERE … LIMIT. Snowflake and Athena show what was last published to them.
+    DuckDB runs here and reads the catalog's tables whole. Snowflake and Athena show what was last published to them.
     """
     from lakehouse import config, console
     from lakehouse.systems import connected

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.naming import snowflake_identifier as identifier
-from lakehouse.query import tables
 from lakehouse.query.result import Result
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from resources.catalog import Catalog
 
 
 def query(statement: str, systems: Any) -> Result:
@@ -26,7 +30,7 @@ def query(statement: str, systems: Any) -> Result:
         try:
             connection.execute("SET TimeZone = 'UTC'")
             for number, (namespace, name) in enumerate(sorted(_named(connection, statement))):
-                rows = tables.load(systems.catalog, namespace, name).scan().to_arrow()
+                rows = _load(systems.catalog, namespace, name).scan().to_arrow()
                 connection.register(f"arrow_{number}", rows)
                 connection.execute(f"CREATE SCHEMA IF NOT EXISTS {identifier(namespace)}")
                 view = identifier(namespace, name)
@@ -34,6 +38,20 @@ def query(statement: str, systems: Any) -> Result:
             return Result.of_arrow(connection.sql(statement).to_arrow_table())
         except duckdb.Error as error:
             raise LakehouseError(f"DuckDB refused the statement. Correct it and ask again. It said: {error}") from error
+
+
+def _load(catalog: Catalog, namespace: str, name: str) -> Table:
+    """Load a table as the catalog has it now.
+
+    Raises: LakehouseError when there is none; Unreachable.
+    """
+    table = catalog.load(namespace, name)
+    if table is None:
+        raise LakehouseError(
+            f"The catalog has no table {namespace}.{name}. Nothing was run. `lakehouse status` shows the topics; each "
+            f"is a table of the namespace in lakehouse.yaml"
+        )
+    return table
 
 
 def _named(connection: Any, statement: str) -> set[tuple[str, str]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from lakehouse.core import naming
 from lakehouse.core.errors import LakehouseError
-from lakehouse.query import duckdb, scan
+from lakehouse.query import duckdb
 from lakehouse.query.result import Result
 
 
@@ -48,6 +48,5 @@ ENGINES: dict[str, Callable[[str, Any], Result]] = {
     "athena": in_athena,
     "duckdb": duckdb.query,
     "spark": in_spark,
-    "pyiceberg": scan.query,
 }
 """What asks each engine. Parameters: the statement, and the environment's resources as attributes."""

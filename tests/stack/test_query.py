@@ -38,7 +38,7 @@ SALES = [
     },
 ]
 COLUMNS = "id, price, sold_at, raw, note, ratio"
-ENGINES = ("snowflake", "duckdb", "spark", "pyiceberg")
+ENGINES = ("snowflake", "duckdb", "spark")
 
 
 @pytest.fixture(scope="module")
