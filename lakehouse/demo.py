@@ -12,6 +12,7 @@ from lakehouse import config as configuration
 from lakehouse import console
 from lakehouse.config import Config
 from lakehouse.core.errors import LakehouseError
+from lakehouse.core.polling import poll
 from lakehouse.definitions import JOB
 from lakehouse.status import status
 from lakehouse.systems import connected
@@ -19,6 +20,7 @@ from lakehouse.topic import Datagen, Topic
 
 FILL_SECONDS = 120
 RUN_SECONDS = 900
+POLL_SECONDS = 0.5
 
 RESULT = """
 SELECT TRADE_TIMESTAMP, USERID, SIDE, SYMBOL, TRADE_COUNT, QUANTITY, PRICE, TOTAL_PRICE
@@ -74,25 +76,27 @@ def _await_records(config: Config, systems: Any) -> None:
     """Wait until the generator has produced the initial records, saying how far it is."""
     topics = [topic for topic in config.topics.values() if isinstance(topic.source, Datagen)]
     wanted = {topic.topic: topic.source.initial_records for topic in topics}
-    deadline = time.monotonic() + FILL_SECONDS
-    pause = threading.Event()
+
+    def count() -> dict[str, int]:
+        there = systems.kafka.describe(list(wanted))
+        counts = {
+            topic: sum(o.end - o.start for o in offsets.values())
+            for topic, offsets in systems.kafka.offsets(list(there)).items()
+        }
+        shown.update(", ".join(f"{topic}: {n:,} records" for topic, n in counts.items()) or "waiting for records")
+        return counts
+
+    def suffice(counts: dict[str, int]) -> bool:
+        return all(counts.get(topic, 0) >= n for topic, n in wanted.items())
+
     with console.console.status("waiting for records") as shown:
-        while time.monotonic() < deadline:
-            there = systems.kafka.describe(list(wanted))
-            held = {
-                topic: sum(o.end - o.start for o in offsets.values())
-                for topic, offsets in systems.kafka.offsets(list(there)).items()
-            }
-            shown.update(", ".join(f"{topic}: {n:,} records" for topic, n in held.items()) or "waiting for records")
-            if all(held.get(topic, 0) >= n for topic, n in wanted.items()):
-                said = (f"{t.topic}: {held[t.topic]:,} records{_keyed(t)}" for t in topics)
-                console.console.print("\n".join(said))
-                return
-            pause.wait(0.5)
-    raise LakehouseError(
-        f"The generator produced {held} in {FILL_SECONDS} s and should have produced {wanted}. "
-        f"See datagen's log (`lakehouse status` names it)"
-    )
+        counts = poll(count, until=suffice, pause=POLL_SECONDS, deadline_seconds=FILL_SECONDS)
+    if not suffice(counts):
+        raise LakehouseError(
+            f"The generator produced {counts} in {FILL_SECONDS} s and should have produced {wanted}. "
+            f"See datagen's log (`lakehouse status` names it)"
+        )
+    console.console.print("\n".join(f"{t.topic}: {counts[t.topic]:,} records{_keyed(t)}" for t in topics))
 
 
 def _keyed(topic: Topic) -> str:
@@ -119,20 +123,22 @@ def _follow(run_id: str) -> None:
 
     url = f"{os.environ['LAKEHOUSE_UI_URL']}/runs/{run_id}"
     console.console.print(f"run {url}")
+    cursor = None
     with dg.DagsterInstance.get() as instance:
-        cursor, deadline, pause = None, time.monotonic() + RUN_SECONDS, threading.Event()
-        while time.monotonic() < deadline:
+
+        def finished_run() -> dg.DagsterRun | None:
+            nonlocal cursor
             page = instance.get_records_for_run(run_id, cursor=cursor)
             cursor = page.cursor
             for record in page.records:
-                if said := _said(record.event_log_entry):
-                    console.console.print(said)
+                if line := _said(record.event_log_entry):
+                    console.console.print(line)
             run = instance.get_run_by_id(run_id)
-            if run is not None and run.is_finished and not page.records:
-                break
-            pause.wait(0.5)
-        else:
-            raise LakehouseError(f"The run did not finish in {RUN_SECONDS} s; see {url}")
+            return run if run is not None and run.is_finished and not page.records else None
+
+        run = poll(finished_run, pause=POLL_SECONDS, deadline_seconds=RUN_SECONDS)
+    if run is None:
+        raise LakehouseError(f"The run did not finish in {RUN_SECONDS} s; see {url}")
     if not run.is_success:
         raise LakehouseError(f"The run ended as {run.status.value}: an asset or a blocking check failed (see above)")
 

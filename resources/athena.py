@@ -7,7 +7,6 @@ way boto3 takes them.
 from __future__ import annotations
 
 import datetime as dt
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -18,13 +17,14 @@ import dagster as dg
 from pydantic import Field
 
 from lakehouse.core.errors import LakehouseError, Unreachable
+from lakehouse.core.polling import doubling, poll
 
 if TYPE_CHECKING:
     from mypy_boto3_athena import AthenaClient
 
 TIMEOUT_SECONDS = 10
-FIRST_POLL_SECONDS, LONGEST_POLL_SECONDS = 0.1, 2.0
-"""The time between two looks at a query doubles from one to the other: Athena throttles who asks too often."""
+PAUSE = doubling(first_seconds=0.1, longest_seconds=2.0)
+"""Between two looks at a query: Athena throttles who asks too often."""
 
 
 class Athena(dg.ConfigurableResource):
@@ -82,23 +82,24 @@ class Athena(dg.ConfigurableResource):
 
         Raises: LakehouseError when it did not, or not in time.
         """
-        deadline, wait = time.monotonic() + self.deadline_seconds, FIRST_POLL_SECONDS
-        while True:
-            execution = athena.get_query_execution(QueryExecutionId=id_)["QueryExecution"]
-            state = execution["Status"]["State"]
-            if state == "SUCCEEDED":
+        execution = poll(
+            lambda: athena.get_query_execution(QueryExecutionId=id_)["QueryExecution"],
+            until=lambda execution: execution["Status"]["State"] in ("SUCCEEDED", "FAILED", "CANCELLED"),
+            pause=PAUSE,
+            deadline_seconds=self.deadline_seconds,
+        )
+        match execution["Status"]["State"]:
+            case "SUCCEEDED":
                 return execution
-            if state in ("FAILED", "CANCELLED"):
-                said = execution["Status"].get("StateChangeReason", "no reason given")
-                raise LakehouseError(f"Athena ended query {id_} as {state}: {said}. Correct the SQL and ask again")
-            if time.monotonic() > deadline:
+            case "FAILED" | "CANCELLED" as state:
+                reason = execution["Status"].get("StateChangeReason", "no reason given")
+                raise LakehouseError(f"Athena ended query {id_} as {state}: {reason}. Correct the SQL and ask again")
+            case state:
                 athena.stop_query_execution(QueryExecutionId=id_)
                 raise LakehouseError(
                     f"Athena query {id_} was {state} after {self.deadline_seconds} s, and was cancelled. Ask for less, "
                     f"or set a longer `deadline_seconds` for athena in lakehouse.yaml"
                 )
-            time.sleep(wait)
-            wait = min(wait * 2, LONGEST_POLL_SECONDS)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

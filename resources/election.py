@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import TypeVar
+
+from lakehouse.core.polling import retry
 
 TIMEOUT_SECONDS = 10
 POLL_SECONDS = 0.05
@@ -33,11 +34,7 @@ def when_elected(ask: Callable[[], Answer]) -> Answer:
     """
     from confluent_kafka import KafkaException
 
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while True:
-        try:
-            return ask()
-        except KafkaException as error:
-            if error.args[0].code() not in electing() or time.monotonic() > deadline:
-                raise
-            time.sleep(POLL_SECONDS)
+    def is_electing(error: BaseException) -> bool:
+        return isinstance(error, KafkaException) and error.args[0].code() in electing()
+
+    return retry(ask, when=is_electing, pause=POLL_SECONDS, deadline_seconds=TIMEOUT_SECONDS)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakehouse.core.errors import LakehouseError, Unreachable
+from lakehouse.core.polling import poll
 from resources.election import POLL_SECONDS
 
 if TYPE_CHECKING:
@@ -139,10 +140,10 @@ def settle(kafka: Kafka, topic: str, partition: int | None = None) -> None:
     """
     written = kafka.offsets([topic], committed=False)[topic]
     awaited = written if partition is None else [partition]
-    deadline = time.monotonic() + SETTLE_SECONDS
-    while time.monotonic() < deadline:
-        seen = kafka.offsets([topic])[topic]
-        if all(seen[p].end >= written[p].end for p in awaited):
-            return
-        time.sleep(POLL_SECONDS)
-    raise Unreachable("Kafka", kafka.servers, f"open transactions on topic '{topic}'", "commit not visible")
+
+    def is_visible() -> bool:
+        offsets = kafka.offsets([topic])[topic]
+        return all(offsets[p].end >= written[p].end for p in awaited)
+
+    if not poll(is_visible, pause=POLL_SECONDS, deadline_seconds=SETTLE_SECONDS):
+        raise Unreachable("Kafka", kafka.servers, f"open transactions on topic '{topic}'", "commit not visible")

@@ -14,8 +14,8 @@ from lakehouse.cloud.aws.workgroup import Workgroup
 from lakehouse.cloud.names import Names
 from lakehouse.cloud.step import Step
 from lakehouse.config import Config
+from lakehouse.core.polling import REAL, Clock
 from lakehouse.deployment import Deployment
-from resources.confluent.waiting import REAL, Clock
 
 if TYPE_CHECKING:
     import boto3

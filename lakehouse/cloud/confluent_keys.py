@@ -21,8 +21,8 @@ from lakehouse.cloud.perform import all_found, with_step
 from lakehouse.cloud.secrets import CURRENT, PENDING, PREVIOUS
 from lakehouse.cloud.step import Step
 from lakehouse.core.errors import UnclearState
+from lakehouse.core.polling import REAL, Clock
 from resources.confluent.plane import Key
-from resources.confluent.waiting import REAL, Clock
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,9 @@ from lakehouse.cloud.secrets import Secrets
 from lakehouse.cloud.step import Step
 from lakehouse.config import Config
 from lakehouse.core.bookmark import TOPIC as BOOKMARKS
+from lakehouse.core.polling import REAL, Clock
 from lakehouse.deployment import Deployment
 from lakehouse.topic import Datagen, Derived, Existing, Topic
-from resources.confluent.waiting import REAL, Clock
 from resources.confluent_cloud import ConfluentCloud
 
 FLINK_ROLES = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lakehouse.cloud import confluent_keys, snowflake_keys
 from lakehouse.cloud.snowflake_steps import Key
 from lakehouse.cloud.step import Step
-from resources.confluent.waiting import REAL, Clock
+from lakehouse.core.polling import REAL, Clock
 
 GRACE_DAYS = 1.0
 """A replaced key goes on for so long: longer than any run (Dagster ends one after two hours)."""

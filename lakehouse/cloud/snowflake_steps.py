@@ -23,12 +23,12 @@ from lakehouse.cloud.snowflake_verified import Verified
 from lakehouse.cloud.step import Found, Step
 from lakehouse.config import Config
 from lakehouse.core import naming
+from lakehouse.core.polling import REAL, Clock
 from lakehouse.deployment import Deployment
 from lakehouse.topic import Topic
 from resources import snowflake_integrations as integrations
 from resources import snowflake_sql as sql
 from resources.aws import Glue
-from resources.confluent.waiting import REAL, Clock
 from resources.rest_catalog import RestCatalog
 
 if TYPE_CHECKING:

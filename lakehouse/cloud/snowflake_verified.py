@@ -8,7 +8,8 @@ from typing import Any
 
 from lakehouse.cloud.snowflake_session import Administrator
 from lakehouse.cloud.step import Found, Step
-from resources.confluent.waiting import REAL, Clock, wait
+from lakehouse.core.polling import REAL, Clock
+from resources.confluent.waiting import wait
 
 VERIFIED_WITHIN_SECONDS = 120
 """IAM tells its own servers of a new role within seconds, mostly; AWS promises no time."""

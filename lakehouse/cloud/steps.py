@@ -10,7 +10,7 @@ from lakehouse.cloud.confluent_steps import confluent_steps
 from lakehouse.cloud.snowflake_steps import snowflake_steps
 from lakehouse.cloud.step import Step
 from lakehouse.config import Config
-from resources.confluent.waiting import REAL, Clock
+from lakehouse.core.polling import REAL, Clock
 
 
 def deployment_steps(config: Config, access: Access, clock: Clock = REAL) -> list[Step]:

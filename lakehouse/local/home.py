@@ -9,7 +9,6 @@ import os
 import shutil
 import stat
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from lakehouse.config import PROJECT
 from lakehouse.core.errors import LakehouseError
+from lakehouse.core.polling import retry
 
 NEEDED_BYTES = 2 * 1024**3
 """Free disk space below which nothing is started: Kafka and S3 must not meet a full disk in the middle of a write."""
@@ -160,15 +160,15 @@ def hold(path: Path, busy: Callable[[str], str], seconds: float = 0) -> Iterator
             raise
         raise LakehouseError(f"The lock {path} is a symbolic link. Nothing was started. Remove it") from error
     with os.fdopen(handle, "r+") as lock:
-        deadline = time.monotonic() + seconds
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as error:
-                if time.monotonic() >= deadline:
-                    raise LakehouseError(busy(f"process {lock.read().strip() or 'unknown'}")) from error
-            time.sleep(0.1)
+        try:
+            retry(
+                lambda: fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB),
+                when=lambda error: isinstance(error, BlockingIOError),
+                pause=0.1,
+                deadline_seconds=seconds,
+            )
+        except BlockingIOError as error:
+            raise LakehouseError(busy(f"process {lock.read().strip() or 'unknown'}")) from error
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()

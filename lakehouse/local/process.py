@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +21,7 @@ from threading import Event
 import psutil
 
 from lakehouse.core.errors import LakehouseError
+from lakehouse.core.polling import Clock, poll
 from lakehouse.local import inherited, jars, logs
 from lakehouse.local.home import Home
 
@@ -209,15 +209,21 @@ def wait_until_ready(server: Server, process: psutil.Process, home: Home, cancel
     Parameters: the server, the process that it is, its state folder, and an event that ends the wait early.
     Raises: LakehouseError when it ended, did not become ready in time, or the wait was cancelled.
     """
-    deadline = time.monotonic() + server.seconds
-    while not (_listens(process, set(server.ports.values())) and server.ready()):
+
+    def is_ready() -> bool:
+        if _listens(process, set(server.ports.values())) and server.ready():
+            return True
         if not is_alive(process):
             raise LakehouseError(f"{server.name} ended while it started. {last_words(home.log(server.name))}")
-        if time.monotonic() > deadline:
-            said = last_words(home.log(server.name))
-            raise LakehouseError(f"{server.name} was not ready after {server.seconds:.0f} s. {said}")
-        if cancelled.wait(POLL_SECONDS):
+        if cancelled.is_set():
             raise LakehouseError(f"{server.name} was given up because another server failed")
+        return False
+
+    clock = Clock(sleep=cancelled.wait)
+    if not poll(is_ready, pause=POLL_SECONDS, deadline_seconds=server.seconds, clock=clock):
+        raise LakehouseError(
+            f"{server.name} was not ready after {server.seconds:.0f} s. {last_words(home.log(server.name))}"
+        )
 
 
 def is_alive(process: psutil.Process) -> bool:
@@ -251,9 +257,7 @@ def stop(name: str, home: Home) -> None:
                 send(process)
             except psutil.NoSuchProcess:
                 continue
-        deadline = time.monotonic() + seconds
-        while any(map(is_alive, processes)) and time.monotonic() < deadline:
-            time.sleep(POLL_SECONDS)
+        poll(lambda: not any(map(is_alive, processes)), pause=POLL_SECONDS, deadline_seconds=seconds)
 
     signal(psutil.Process.terminate, STOP_SECONDS)
     signal(psutil.Process.kill, 5)

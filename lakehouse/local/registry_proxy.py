@@ -13,13 +13,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterable, Mapping
 
 import httpcore2
 import psutil
 import uvicorn
 
+from lakehouse.core.polling import poll
 from lakehouse.local import guard
 from lakehouse.local.body import Malformed, TooLarge, read
 from lakehouse.local.context import LOOPBACK
@@ -116,13 +116,16 @@ async def _fail(scope: Mapping, send: Send, status: int, problem: str) -> None:
 
 def _port_of(registry: subprocess.Popen) -> int:
     """Wait until the registry listens and return its port; leave with its status when it ends instead."""
-    while registry.poll() is None:
+
+    def listening_port() -> int | None:
+        if registry.poll() is not None:
+            sys.exit(registry.returncode)
         with contextlib.suppress(psutil.Error):  # it may just have ended
-            for socket in psutil.Process(registry.pid).net_connections("tcp"):
-                if socket.status == psutil.CONN_LISTEN:
-                    return socket.laddr.port
-        time.sleep(POLL_SECONDS)
-    sys.exit(registry.returncode)
+            sockets = psutil.Process(registry.pid).net_connections("tcp")
+            return next((socket.laddr.port for socket in sockets if socket.status == psutil.CONN_LISTEN), None)
+        return None
+
+    return poll(listening_port, pause=POLL_SECONDS)
 
 
 def main() -> None:

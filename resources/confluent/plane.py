@@ -8,18 +8,19 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import requests
+from tenacity import RetryCallState
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 from lakehouse.core.errors import UnclearState, Unreachable, without_credentials
+from lakehouse.core.polling import REAL, Clock, doubling, retry
 from resources.confluent.errors import Complaint, ConfluentError, Gone, Limited, Unsure, complaint, explained
-from resources.confluent.waiting import REAL, Clock
 
 CONNECT_SECONDS, READ_SECONDS = 10, 60
 DEADLINE_SECONDS = 120
 """For one call with all its repetitions. Confluent's windows of rate limits are of a minute."""
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1, 30
-"""Between repetitions, doubling: as Confluent's own Terraform provider does."""
+"""Between repetitions where the plane names no pause, doubling: as Confluent's own Terraform provider does."""
 
 TOO_MANY = 429
 BROKEN = (500, 502, 503, 504)
@@ -33,6 +34,19 @@ class Key:
 
     id: str
     secret: str = field(repr=False)
+
+
+class _Unanswered(Exception):
+    """An attempt that got no answer, or one that asks for patience."""
+
+    def __init__(self, problem: str, retry_after: str = ""):
+        super().__init__(problem)
+        self.problem, self.retry_after = problem, retry_after
+
+
+def _pause(state: RetryCallState) -> float:
+    asked = state.outcome.exception().retry_after
+    return max(1, int(asked)) if asked.isdigit() else doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)(state)
 
 
 @dataclass(frozen=True)
@@ -61,30 +75,38 @@ class Plane:
         self, method: str, path: str, query: Mapping[str, Any] | None, body: Any = None, listing: bool = False
     ) -> Any:
         named = f"{self.name}: {method} {without_credentials(self.url).rstrip('/')}{path}"
-        began, pause, acted = self.clock.now(), FIRST_PAUSE_SECONDS, False
-        while True:
-            asked_pause = ""
+        may_have_acted = False
+
+        def attempt() -> Any:
+            nonlocal may_have_acted
             try:
                 answer = self._send(method, path, query, body)
             except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError) as error:
-                problem, acted = type(error).__name__, acted or not _never_arrived(error)
+                may_have_acted |= not _never_arrived(error)
+                raise _Unanswered(type(error).__name__) from error
             except requests.RequestException as error:
                 raise self._unreachable(type(error).__name__) from error
-            else:
-                if answer.status_code < 300:
-                    return self._json(named, answer)
-                said = self._said(answer)
-                if answer.status_code != TOO_MANY and answer.status_code not in BROKEN:
-                    raise explained(named, method, path, self.key.id, answer.status_code, said, listing)
-                problem, acted = f"{answer.status_code} {said}".strip(), acted or answer.status_code != TOO_MANY
-                asked_pause = answer.headers.get("Retry-After", "")
-            if acted and method == "POST":
-                raise self._unsure(named, problem)
-            seconds = max(1, int(asked_pause)) if asked_pause.isdigit() else pause
-            if self.clock.now() - began + seconds > self.deadline_seconds:
-                raise self._given_up(named, method, problem, acted)
-            self.clock.sleep(seconds)
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            if answer.status_code < 300:
+                return self._json(named, answer)
+            said = self._said(answer)
+            if answer.status_code != TOO_MANY and answer.status_code not in BROKEN:
+                raise explained(named, method, path, self.key.id, answer.status_code, said, listing)
+            may_have_acted |= answer.status_code != TOO_MANY
+            raise _Unanswered(f"{answer.status_code} {said}".strip(), answer.headers.get("Retry-After", ""))
+
+        def is_safe_to_repeat(error: BaseException) -> bool:
+            return isinstance(error, _Unanswered) and not (may_have_acted and method == "POST")
+
+        try:
+            return retry(
+                attempt,
+                when=is_safe_to_repeat,
+                pause=_pause,
+                deadline_seconds=self.deadline_seconds,
+                clock=self.clock,
+            )
+        except _Unanswered as error:
+            raise self._given_up(named, method, error.problem, may_have_acted) from error
 
     def items(self, path: str, query: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
         """All items of a list, page after page.
@@ -155,9 +177,12 @@ class Plane:
         text = answer.text.replace(self.key.secret, "…") if self.key.secret else answer.text
         return complaint(answer.headers.get("Content-Type", ""), text)
 
-    def _given_up(self, named: str, method: str, problem: str, acted: bool) -> Exception:
-        if acted and method != "GET":
-            return self._unsure(named, problem)
+    def _given_up(self, named: str, method: str, problem: str, may_have_acted: bool) -> Exception:
+        if may_have_acted and method != "GET":
+            return Unsure(
+                f"{named} got no clear answer ({problem}): it may have been carried out or not. Run the command"
+                f" again: it looks up what there is first"
+            )
         if problem.startswith(str(TOO_MANY)):
             return Limited(
                 f"{named} was refused for {self.deadline_seconds:.0f} seconds because of too many calls ({problem})."
@@ -168,12 +193,6 @@ class Plane:
     def _unreachable(self, problem: str) -> Unreachable:
         return Unreachable(
             self.name, self.url, "the address and the network, or https://status.confluent.cloud", problem
-        )
-
-    def _unsure(self, named: str, problem: str) -> Unsure:
-        return Unsure(
-            f"{named} got no clear answer ({problem}): it may have been carried out or not. Run the command"
-            f" again: it looks up what there is first"
         )
 
 

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from lakehouse.core.errors import Unreachable
+from lakehouse.core.polling import REAL, Clock, poll, retry
 from resources.confluent.errors import ConfluentError, Refused, Unsure
 
 FAILED = frozenset({"FAILED", "FAILING"})
 EVERY_SECONDS = 10.0
-
-
-@dataclass(frozen=True)
-class Clock:
-    """Seconds that only go up, and how to let some pass."""
-
-    now: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
-
-
-REAL = Clock()
 
 
 class Failed(ConfluentError):
@@ -133,15 +121,15 @@ def when_allowed(
 
     Raises: Refused, as it is at the deadline, and whatever else `do` raises.
     """
-    began = clock.now()
-    while True:
-        try:
-            return do()
-        except Refused as error:
-            if clock.now() - began + every_seconds > deadline_seconds:
-                error.add_note(f"{what} was tried for {deadline_seconds:.0f} seconds")
-                raise
-        clock.sleep(every_seconds)
+
+    def is_refused(error: BaseException) -> bool:
+        return isinstance(error, Refused)
+
+    try:
+        return retry(do, when=is_refused, pause=every_seconds, deadline_seconds=deadline_seconds, clock=clock)
+    except Refused as error:
+        error.add_note(f"{what} was tried for {deadline_seconds:.0f} seconds")
+        raise
 
 
 def wait_accepted(
@@ -183,17 +171,22 @@ def _until(
     clock: Clock,
 ) -> None:
     """Ask what is missing until nothing is. An outage in between is no reason to give up what goes on without us."""
-    began = clock.now()
-    while True:
+
+    def missing_or_outage() -> str | None:
         try:
-            last = missing()
+            return missing()
         except Unreachable as error:
-            last = str(error)
-        if last is None:
-            return
-        if clock.now() - began + every_seconds > deadline_seconds:
-            raise TimedOut(
-                f"{what} is {state} after {deadline_seconds:.0f} seconds; last seen: {last}. It was left as it is and"
-                f" may still come. Run this again to go on waiting"
-            )
-        clock.sleep(every_seconds)
+            return str(error)
+
+    last = poll(
+        missing_or_outage,
+        until=lambda missing: missing is None,
+        pause=every_seconds,
+        deadline_seconds=deadline_seconds,
+        clock=clock,
+    )
+    if last is not None:
+        raise TimedOut(
+            f"{what} is {state} after {deadline_seconds:.0f} seconds; last seen: {last}. It was left as it is and may"
+            f" still come. Run this again to go on waiting"
+        )

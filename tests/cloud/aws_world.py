@@ -22,8 +22,8 @@ from lakehouse.cloud.names import Names
 from lakehouse.cloud.secrets import SecretJson, Secrets
 from lakehouse.cloud.step import Found, Step
 from lakehouse.config import Config
+from lakehouse.core.polling import REAL, Clock
 from lakehouse.deployment import Deployment
-from resources.confluent.waiting import REAL, Clock
 
 ACCOUNT, VENDOR, REGION = "123456789012", "211111111111", "eu-west-1"
 READING = ("Get", "List", "Head", "Describe")

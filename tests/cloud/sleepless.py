@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from resources.confluent.waiting import Clock
+from lakehouse.core.polling import Clock
 
 
 class Sleepless:

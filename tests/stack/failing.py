@@ -26,8 +26,8 @@ from snowflake.connector import time_util
 from snowflake.connector.vendored import requests as snowflake_requests
 from snowflake_deployments import change
 
+from lakehouse.core.polling import REAL
 from resources.confluent.plane import Plane
-from resources.confluent.waiting import REAL
 
 KINDS = ("403", "500", "time-out", "malformed")
 

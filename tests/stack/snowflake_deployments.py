@@ -27,9 +27,9 @@ from lakehouse.cloud.secrets import Secrets
 from lakehouse.cloud.snowflake_steps import snowflake_steps
 from lakehouse.cloud.step import Found, Step
 from lakehouse.config import Config
+from lakehouse.core.polling import REAL, Clock
 from lakehouse.deployment import Deployment
 from lakehouse.topic import Topic
-from resources.confluent.waiting import REAL, Clock
 from resources.rest_catalog import RestCatalog
 
 ACCOUNT = "123456789012"

@@ -10,7 +10,8 @@ from snowflake_deployments import Deployed, quiet, service_session
 
 from lakehouse.cloud.perform import create, delete, plan
 from lakehouse.core.errors import LakehouseError
-from resources.confluent.waiting import Clock, TimedOut
+from lakehouse.core.polling import Clock
+from resources.confluent.waiting import TimedOut
 from resources.rest_catalog import RestCatalog
 
 pytest_plugins = ["snowflake_fixtures", "snowflake_deployments", "rest_fixtures"]

@@ -15,7 +15,8 @@ from snowflake_fixtures import trades
 from lakehouse.cloud.perform import create, delete, plan, plan_deletion
 from lakehouse.cloud.policies import snowflake_trust
 from lakehouse.core.errors import LakehouseError, UnclearState
-from resources.confluent.waiting import Clock, TimedOut
+from lakehouse.core.polling import Clock
+from resources.confluent.waiting import TimedOut
 
 pytest_plugins = ["snowflake_fixtures", "rotated_users", "snowflake_deployments"]
 pytestmark = pytest.mark.stack

@@ -10,8 +10,8 @@ from lakehouse.cloud.aws.service import Aws, AwsError, Service
 from lakehouse.cloud.names import TAG, Names
 from lakehouse.cloud.step import Found, Step
 from lakehouse.core.errors import UnclearState
+from lakehouse.core.polling import REAL, Clock
 from resources.confluent.errors import Unsure
-from resources.confluent.waiting import REAL, Clock
 
 GONE_SECONDS, EVERY_SECONDS = 120.0, 2.0
 """How long a deletion is waited for, and between looks."""

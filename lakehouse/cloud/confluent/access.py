@@ -8,10 +8,11 @@ from lakehouse.cloud.confluent.foundation import LISTED_SECONDS
 from lakehouse.cloud.names import Names
 from lakehouse.cloud.secrets import Secrets
 from lakehouse.cloud.step import Found, Step
+from lakehouse.core.polling import REAL, Clock
 from resources.confluent.errors import Conflict, Unsure
 from resources.confluent.kafka import Acl, Acls
 from resources.confluent.organization import RoleBinding, ServiceAccount
-from resources.confluent.waiting import REAL, Clock, wait_there, when_allowed
+from resources.confluent.waiting import wait_there, when_allowed
 from resources.confluent_cloud import ConfluentCloud
 
 GRANTED_SECONDS = 180

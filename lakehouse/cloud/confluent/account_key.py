@@ -12,9 +12,10 @@ from typing import Any
 
 from lakehouse.cloud.secrets import CURRENT, PENDING, PREVIOUS, RECOVERY_DAYS, SecretJson, Secrets, Version
 from lakehouse.core.errors import UnclearState
+from lakehouse.core.polling import Clock
 from resources.confluent.api_keys import ApiKey, ApiKeys, Scope
 from resources.confluent.plane import Key
-from resources.confluent.waiting import Clock, wait_accepted
+from resources.confluent.waiting import wait_accepted
 
 KNOWN_SECONDS = 20 * 60
 """Until a plane knows a new key."""

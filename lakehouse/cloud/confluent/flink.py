@@ -13,9 +13,10 @@ from lakehouse.cloud.confluent.keys import flink_region
 from lakehouse.cloud.confluent.streams import TOPIC_SECONDS, TopicStep
 from lakehouse.cloud.names import Names
 from lakehouse.cloud.step import Found, Step
+from lakehouse.core.polling import REAL, Clock
 from resources.confluent.flink import READY, ComputePool, Statement, Statements
 from resources.confluent.kafka import Topic
-from resources.confluent.waiting import FAILED, REAL, Clock, wait, wait_gone, wait_there, when_allowed
+from resources.confluent.waiting import FAILED, wait, wait_gone, wait_there, when_allowed
 from resources.confluent_cloud import ConfluentCloud
 
 POOL_SECONDS = 60 * 60

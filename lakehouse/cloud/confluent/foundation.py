@@ -7,9 +7,10 @@ from typing import ClassVar
 
 from lakehouse.cloud.names import Names
 from lakehouse.cloud.step import Found, Step
+from lakehouse.core.polling import REAL, Clock
 from resources.confluent.clusters import READY, Cluster, SchemaRegistryCluster
 from resources.confluent.organization import Environment
-from resources.confluent.waiting import REAL, Clock, wait, wait_gone, wait_there
+from resources.confluent.waiting import wait, wait_gone, wait_there
 from resources.confluent_cloud import ConfluentCloud
 
 MINUTE = 60

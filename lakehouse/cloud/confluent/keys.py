@@ -12,10 +12,10 @@ from lakehouse.cloud.names import Names
 from lakehouse.cloud.secrets import CURRENT, PENDING, Secrets
 from lakehouse.cloud.step import Found, Step
 from lakehouse.core.errors import LakehouseError
+from lakehouse.core.polling import REAL, Clock
 from resources.confluent.api_keys import Scope
 from resources.confluent.flink import Region
 from resources.confluent.plane import Key
-from resources.confluent.waiting import REAL, Clock
 from resources.confluent_cloud import ConfluentCloud
 
 REGISTRY = "schema.registry"

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from lakehouse.cloud.confluent.access import GRANTED_SECONDS, MANAGER_KEY
 from lakehouse.cloud.step import Found, Step
 from lakehouse.core.errors import UnclearState
+from lakehouse.core.polling import REAL, Clock
 from resources.confluent.connectors import READY, Connector
 from resources.confluent.kafka import Topic, Topics
-from resources.confluent.waiting import REAL, Clock, wait, wait_gone, wait_there, when_allowed
+from resources.confluent.waiting import wait, wait_gone, wait_there, when_allowed
 from resources.confluent_cloud import ConfluentCloud
 
 TOPIC_SECONDS = 5 * 60

@@ -12,6 +12,7 @@ from lakehouse.cloud.confluent.streams import REGISTRY_KEY
 from lakehouse.cloud.names import Names
 from lakehouse.cloud.step import Found, Step
 from lakehouse.core.errors import LakehouseError
+from lakehouse.core.polling import REAL, Clock
 from resources.confluent.tableflow import (
     CatalogIntegration,
     CatalogIntegrations,
@@ -19,7 +20,7 @@ from resources.confluent.tableflow import (
     TableflowTopic,
     TableflowTopics,
 )
-from resources.confluent.waiting import REAL, Clock, wait, wait_gone, wait_there, when_allowed
+from resources.confluent.waiting import wait, wait_gone, wait_there, when_allowed
 from resources.confluent_cloud import ConfluentCloud
 
 TABLE_SECONDS = 60 * 60
