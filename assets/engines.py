@@ -11,6 +11,7 @@ from lakehouse.config import Config
 from lakehouse.core import naming
 from lakehouse.core.lag import snapshots_behind
 from lakehouse.core.markdown import escaped
+from lakehouse.core.sql import SPARK
 from lakehouse.readers import configured
 from lakehouse.readers.freshness import Hop
 from lakehouse.readers.truth import Answer, differences
@@ -75,7 +76,7 @@ def asset_of(config: Config) -> str:
 
 def _in_spark(config: Config, topic: Topic, answer: Answer, systems: Any) -> Answer:
     """The reference: what the engine that wrote the table says of the snapshot that another answered for."""
-    quoted = {column: naming.spark_identifier(column) for column in answer.scales}
+    quoted = {column: SPARK.identifier(column) for column in answer.scales}
     sums = "".join(f", SUM(CAST({quoted[column]} AS DECIMAL(38,{n})))" for column, n in answer.scales.items())
     table = f"{naming.spark_table(config.namespace, topic.table)} VERSION AS OF {answer.snapshot_id}"
     row = systems.spark.session(systems.catalog.spark_settings()).sql(f"SELECT COUNT(*){sums} FROM {table}").first()  # noqa: S608 (all quoted)

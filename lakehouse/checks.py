@@ -14,12 +14,15 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from lakehouse.core import inconstant, naming
+from lakehouse.core import inconstant
 from lakehouse.core.batch import Positions
+from lakehouse.core.sql import SPARK
 from lakehouse.model import Model
 
 Severity = Literal["blocking", "warn", "quarantine"]
 Value = bool | int | float | str
+
+_name, _literal = SPARK.identifier, SPARK.literal
 
 
 class _Check(Model):
@@ -291,16 +294,3 @@ def _texts(check: Check) -> Iterator[str]:
 
 def _before(since: Positions, partition: str, offset: str) -> str:
     return " OR ".join(f"({partition} = {p} AND {offset} < {o})" for p, o in sorted(since.items()))
-
-
-def _name(*parts: str) -> str:
-    return naming.spark_identifier(*parts)
-
-
-def _literal(value: Value) -> str:
-    """A value in Spark SQL (Spark SQL, Literals: a backslash and a quote are escaped by a backslash)."""
-    if isinstance(value, bool):
-        return str(value).upper()
-    if isinstance(value, str):
-        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    return repr(value)

@@ -9,8 +9,7 @@ import re
 from collections.abc import Sequence
 from enum import StrEnum
 
-from lakehouse.core.naming import snowflake_identifier as identifier
-from resources.snowflake_sql import commented, literal
+from resources.snowflake_sql import commented, identifier, literal
 
 REFRESH_SECONDS = 30
 """Between two looks at the catalog, for tables with AUTO_REFRESH. Snowflake takes no less, and no other by itself."""

@@ -10,12 +10,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal
 
-from lakehouse.core.naming import snowflake_identifier as identifier
+from lakehouse.core.sql import SNOWFLAKE
 
-
-def literal(text: str) -> str:
-    """A string literal: quotes are doubled, and so are back-slashes, which start escape sequences."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+identifier, literal = SNOWFLAKE.identifier, SNOWFLAKE.literal
 
 
 def commented(comment: str) -> str:

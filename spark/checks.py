@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 
 from lakehouse import checks
 from lakehouse.checks import Check, RowCheck, RowCount, Scope, SetCheck
-from lakehouse.core import naming
 from lakehouse.core.errors import ConfigError
+from lakehouse.core.sql import SPARK
 from spark.decoded import record
 
 SAMPLE = 5
@@ -93,6 +93,6 @@ def _sample(spark: SparkSession, sql: str, columns: list[str]) -> list[dict[str,
 
 def first(rows: DataFrame, columns: list[str]) -> list[dict[str, Any]]:
     """The first rows in the order of those columns, as text by column."""
-    text = [F.col(naming.spark_identifier(column)).cast("string").alias(column) for column in columns]
-    order = [F.col(naming.spark_identifier(column)) for column in columns[:2]]
+    text = [F.col(SPARK.identifier(column)).cast("string").alias(column) for column in columns]
+    order = [F.col(SPARK.identifier(column)) for column in columns[:2]]
     return [row.asDict() for row in rows.orderBy(*order).limit(SAMPLE).select(*text).collect()]

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.core import naming
 from lakehouse.core.batch import PART, Batch, Positions
+from lakehouse.core.sql import SPARK
 from lakehouse.topic import Topic
 from spark.conditions import some
 from spark.decision import Decision, digest
@@ -207,7 +208,7 @@ def staying(tried: DataFrame) -> tuple[int, Decision]:
 
 def mark(tried: DataFrame, namespace: str, table: str, topic_id: str) -> None:
     """Note one more attempt at each letter, and for those that landed, that they are rows now."""
-    letter = naming.spark_identifier(table)
+    letter = SPARK.identifier(table)
     source = f"{letter}.`source_record`"
     same = (
         (F.col(f"{letter}.topic_id") == topic_id)

@@ -13,6 +13,7 @@ from pyspark.sql.avro.functions import to_avro
 from lakehouse.core import metadata, naming
 from lakehouse.core.batch import Positions
 from lakehouse.core.errors import ConfigError
+from lakehouse.core.sql import SPARK
 from lakehouse.formats.avro import field_names
 from spark.decoded import PREFIX
 from spark.records import is_new
@@ -37,7 +38,7 @@ def published(spark: SparkSession, namespace: str, table: str, snapshot_id: int,
 
 def rows_of_touched_groups(source: DataFrame, new: DataFrame, group_by: tuple[str, ...]) -> DataFrame:
     """All rows of each group in which at least one row is new."""
-    column = {c: F.col(naming.spark_identifier(c)) for c in group_by}
+    column = {c: F.col(SPARK.identifier(c)) for c in group_by}
     touched = new.select(*[column[c].alias(f"{PREFIX}{c}") for c in group_by]).distinct()
     # The span of what is touched prunes files by their statistics before any row is compared.
     types = {field.name: field.dataType for field in new.schema if isinstance(field.dataType, SPANNED)}
@@ -49,7 +50,7 @@ def rows_of_touched_groups(source: DataFrame, new: DataFrame, group_by: tuple[st
         if low is not None:
             ends = (literal(value, types[name]) for value in (low, high))
             source = source.filter(column[name].isNull() | column[name].between(*ends))
-    pairs = [(column[c], F.col(naming.spark_identifier(f"{PREFIX}{c}"))) for c in group_by]
+    pairs = [(column[c], F.col(SPARK.identifier(f"{PREFIX}{c}"))) for c in group_by]
     same_group = reduce(lambda a, b: a & b, [ours.eqNullSafe(theirs) for ours, theirs in pairs])
     return source.join(touched, same_group, "leftsemi")
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse.core import naming
+from lakehouse.core.sql import SPARK
 from spark.decode import FRAME_BYTES, REASONS, Codec, Decoding
 from spark.decoded import record
 
@@ -64,7 +64,7 @@ def first_faults(
 def _missing(how: Decoding) -> Column:
     """The first key column that is null, where the reason is that one is; else null."""
     null = [
-        F.when(F.col(naming.spark_identifier(name)).isNull(), F.lit(f"key column '{name}' is null"))
+        F.when(F.col(SPARK.identifier(name)).isNull(), F.lit(f"key column '{name}' is null"))
         for name in how.key_columns
     ]
     return F.when(record("reason") == OF_KEY, F.coalesce(*null)) if null else F.lit(None).cast("string")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from lakehouse.core import naming
+from lakehouse.core.sql import SPARK
 from lakehouse.formats.json_schema import Field
 
 LAST = """transform(array(array_sort(transform(map_keys({m}), (k, i) -> named_struct('k', k, 'i', -i)))), s ->
@@ -34,8 +34,8 @@ def _sql(value: str, field: Field, level: int) -> str:
         case "text":
             return f"if(is_variant_null({value}), NULL, to_json({value}))"
         case "struct":
-            parts = ((part, f"{value}.{naming.spark_identifier(part.name)}") for part in field.fields)
-            members = (f"{_literal(part.name)}, {_sql(of, part, level + 1)}" for part, of in parts)
+            parts = ((part, f"{value}.{SPARK.identifier(part.name)}") for part in field.fields)
+            members = (f"{SPARK.literal(part.name)}, {_sql(of, part, level + 1)}" for part, of in parts)
             return f"if({value} IS NULL, NULL, named_struct({', '.join(members)}))"
         case "list":
             return f"transform({value}, {item} -> {_sql(item, field.fields[0], level + 1)})"
@@ -44,11 +44,6 @@ def _sql(value: str, field: Field, level: int) -> str:
     if not _is_converted(field.fields[0]):
         return once
     return f"transform_values({once}, (k{level}, {item}) -> {_sql(item, field.fields[0], level + 1)})"
-
-
-def _literal(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def _is_converted(field: Field) -> bool:

@@ -8,7 +8,7 @@ from functools import reduce
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from lakehouse.core import naming
+from lakehouse.core.sql import SPARK
 from lakehouse.ledger import NAMED, Held, Logged, Range
 from spark.decoded import record
 
@@ -24,8 +24,8 @@ def places(table: DataFrame, names: Mapping[str, str], key: Sequence[str] = ()) 
         names: The table's names of metadata columns, by their internal ones.
         key: The names of the columns.
     """
-    place = [F.col(naming.spark_identifier(names[name])).alias(name) for name in PLACE]
-    columns = [F.col(naming.spark_identifier(name)) for name in key]
+    place = [F.col(SPARK.identifier(names[name])).alias(name) for name in PLACE]
+    columns = [F.col(SPARK.identifier(name)) for name in key]
     return table.select(*place, *([F.struct(*columns).alias("key")] if key else []))
 
 
@@ -109,7 +109,7 @@ def wrong_newest(
         record("partition").alias("kafka_partition"),
         record("offset").alias("kafka_offset"),
         record("tombstone").alias("tombstone"),
-        F.struct(*(F.col(naming.spark_identifier(name)) for name in key)).alias("key"),
+        F.struct(*(F.col(SPARK.identifier(name)) for name in key)).alias("key"),
     )
     if letters is not None:
         good = good.join(letters.select(*PLACE).distinct(), PLACE, "left_anti")

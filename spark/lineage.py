@@ -9,7 +9,7 @@ from contextlib import redirect_stdout
 
 from pyspark.sql import DataFrame
 
-from lakehouse.core import naming
+from lakehouse.core.sql import SPARK
 
 SCANNED = re.compile(r"BatchScan [^\[\n]*\[([^\]\n]*)\]")
 """The columns that a plan reads of an Iceberg table: Spark reads none that the result does not need."""
@@ -22,7 +22,7 @@ def columns_read(result: DataFrame, source: Collection[str]) -> dict[str, list[s
 
     Parameters: `source` are the columns of the table that the result is made from.
     """
-    return {column: _read(result.select(naming.spark_identifier(column)), source) for column in result.columns}
+    return {column: _read(result.select(SPARK.identifier(column)), source) for column in result.columns}
 
 
 def _read(result: DataFrame, source: Collection[str]) -> list[str]:

@@ -12,6 +12,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.core import naming
+from lakehouse.core.sql import SPARK
 
 
 def compact(spark: SparkSession, namespace: str, table: str, target_bytes: int, small_bytes: int) -> Row:
@@ -63,7 +64,7 @@ def remove_orphans(spark: SparkSession, catalog: str, namespace: str, table: str
 def delete_rows(spark: SparkSession, namespace: str, table: str, column: str, older_than: datetime) -> bool:
     """Delete rows whose time is before; returns whether there were any."""
     path = naming.spark_table(namespace, table)
-    before = f"{naming.spark_identifier(column)} < {_moment(older_than)}"
+    before = f"{SPARK.identifier(column)} < {_moment(older_than)}"
     if spark.table(path).filter(F.expr(before)).limit(1).count() == 0:
         return False
     spark.sql(f"DELETE FROM {path} WHERE {before}")  # noqa: S608 (both quoted)
@@ -78,14 +79,13 @@ def _call(spark: SparkSession, procedure: str, namespace: str, table: str, *argu
 
 def _statement(procedure: str, namespace: str, table: str, *arguments: str, catalog: str = naming.CATALOG) -> str:
     # The procedures parse the name they are given as an identifier of their catalog.
-    name = naming.spark_identifier(namespace, table).replace("'", "''")
-    given = ", ".join((f"table => '{name}'", *arguments))
+    name = SPARK.literal(SPARK.identifier(namespace, table))
+    given = ", ".join((f"table => {name}", *arguments))
     return f"CALL {catalog}.system.{procedure}({given})"
 
 
 def _map(options: dict[str, object]) -> str:
-    pairs = ", ".join(f"'{key}', '{value}'" for key, value in options.items())
-    return f"map({pairs})"
+    return f"map({', '.join(SPARK.literal(str(text)) for pair in options.items() for text in pair)})"
 
 
 def _moment(time: datetime) -> str:

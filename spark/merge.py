@@ -15,7 +15,7 @@ from operator import and_
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
-from lakehouse.core import naming
+from lakehouse.core.sql import SPARK
 from spark.decoded import PREFIX, record
 from spark.spans import SPANNED, bound, literal
 
@@ -96,4 +96,4 @@ def _in_span(rows: DataFrame, table: str, key: tuple[str, ...]) -> Column:
 
 
 def _column(*path: str) -> Column:
-    return F.col(naming.spark_identifier(*path))
+    return F.col(SPARK.identifier(*path))

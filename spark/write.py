@@ -14,6 +14,7 @@ from lakehouse.core import naming
 from lakehouse.core.batch import PART
 from lakehouse.core.counts import Counts
 from lakehouse.core.errors import Unreachable
+from lakehouse.core.sql import SPARK
 from spark import merge
 from spark.decision import Decision, digest
 from spark.decode import Mode
@@ -75,7 +76,7 @@ class Target:
 def create_branch(spark: SparkSession, namespace: str, table: str, branch: str) -> None:
     """A branch at main's head; on a table without snapshots, at an empty one."""
     target = naming.spark_table(namespace, table)
-    spark.sql(f"ALTER TABLE {target} CREATE BRANCH {naming.spark_identifier(branch)}")
+    spark.sql(f"ALTER TABLE {target} CREATE BRANCH {SPARK.identifier(branch)}")
 
 
 def rows(decoded: DataFrame, target: Target, mode: Mode, key: tuple[str, ...], *, empty: bool) -> Written:
@@ -159,7 +160,7 @@ def _one_a_key(good: DataFrame, key: tuple[str, ...], choose: Callable[[Column, 
 
 def _quoted(columns: Iterable[str]) -> list[Column]:
     """Columns by names that may have points in them."""
-    return [F.col(naming.spark_identifier(name)) for name in columns]
+    return [F.col(SPARK.identifier(name)) for name in columns]
 
 
 def _reported(observation: Observation) -> Mapping[str, int]:
@@ -202,7 +203,7 @@ def _table_rows(rows: DataFrame, target: Target, *extra: Column) -> DataFrame:
     """The table's columns in the table's types; a column that the newest schema dropped is null from now on."""
     there, columns = {field.name: field.dataType for field in rows.schema}, []
     for field in rows.sparkSession.table(target.path).schema:
-        value = F.col(naming.spark_identifier(field.name))
+        value = F.col(SPARK.identifier(field.name))
         value = _as_type(value, there[field.name], field.dataType) if field.name in there else _null(field.dataType)
         columns.append(value.alias(field.name))
     return rows.select(*columns, *extra)

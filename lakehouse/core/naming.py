@@ -1,4 +1,4 @@
-"""One rule from a Kafka topic to the names of everything made from it, and quoting for each dialect that sees them.
+"""One rule from a Kafka topic to the names of everything made from it.
 
 Kafka names are wider than table names (letters, digits, `.`, `_`, `-`, up to 249 characters, case-sensitive), so the
 rule folds them; lakehouse.table_names refuses two topics that fold to the same name.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import uuid
+
+from lakehouse.core.sql import SPARK
 
 CATALOG = "lake"
 """The name of the Iceberg catalog, the same in Spark and in pyiceberg (a SQL catalog stores it with every table)."""
@@ -70,22 +72,12 @@ def is_abandoned(branch: str, now: float) -> bool:
     return found is not None and int(found[1]) < now - REHEARSAL_SECONDS
 
 
-def spark_identifier(*parts: str) -> str:
-    """`("lake", "ns", "t")` → `` `lake`.`ns`.`t` `` (Spark SQL, Identifiers: a back-tick doubles itself)."""
-    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
-
-
 def spark_table(namespace: str, table: str, *, branch: str | None = None) -> str:
     """A table, or one branch of it, as Spark addresses it (Iceberg, Branching and tagging: `branch_<name>`)."""
     parts = [CATALOG, namespace, table] + ([f"branch_{branch}"] if branch else [])
-    return spark_identifier(*parts)
+    return SPARK.identifier(*parts)
 
 
 def snowflake_name(name: str) -> str:
     """Snowflake folds unquoted names to upper case; the project's objects are upper case, so both spellings work."""
     return name.upper()
-
-
-def snowflake_identifier(*parts: str) -> str:
-    """`("DB", "S", "T")` → `"DB"."S"."T"` (Snowflake, Identifier requirements: a double quote doubles itself)."""
-    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)

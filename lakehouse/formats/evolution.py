@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from lakehouse.core import naming
 from lakehouse.core.errors import DoesNotFit
+from lakehouse.core.sql import SPARK
 from lakehouse.formats import json_text
 from lakehouse.formats.schema import BRANCH, Shape
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Path = tuple[str, ...]
 """A column's names from the top; a list's elements are `element`, a map's values `value`."""
+
+_sql = SPARK.identifier
 
 Rule = Literal[
     "OPTIONAL_FIELD_ADDED",
@@ -268,15 +270,8 @@ def _short(type_: IcebergType) -> str:
     return str(type_) if type_.is_primitive else type(type_).__name__.removesuffix("Type").lower()
 
 
-def _sql(*path: str) -> str:
-    return naming.spark_identifier(*path)
-
-
 def _comment(doc: str | None) -> str:
-    if not doc:
-        return ""
-    escaped = doc.replace("\\", "\\\\").replace("'", "\\'")
-    return f" COMMENT '{escaped}'"
+    return f" COMMENT {SPARK.literal(doc)}" if doc else ""
 
 
 def _spark_type(type_: IcebergType) -> str:

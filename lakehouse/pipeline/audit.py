@@ -12,6 +12,7 @@ from lakehouse.checks import Severity
 from lakehouse.core import naming
 from lakehouse.core.batch import PART, Positions
 from lakehouse.core.errors import CommitConflict, LakehouseError
+from lakehouse.core.sql import SPARK
 from lakehouse.topic import Topic
 from resources.snapshots import history
 
@@ -221,7 +222,7 @@ def _key_not_null(spark: SparkSession, namespace: str, topic: Topic, table: Tabl
     if topic.key and _may_hold_nulls(table, branch, topic.key):
         any_null = F.lit(False)
         for column in topic.key:
-            any_null |= F.col(naming.spark_identifier(column)).isNull()
+            any_null |= F.col(SPARK.identifier(column)).isNull()
         nulls = spark.table(naming.spark_table(namespace, topic.table, branch=branch)).filter(any_null).count()
     if topic.key and not nulls:
         _WITHOUT_NULLS[table.metadata.table_uuid, topic.key] = table.metadata.refs[branch].snapshot_id

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.core.errors import LakehouseError
-from lakehouse.core.naming import snowflake_identifier as identifier
+from lakehouse.core.sql import DUCKDB
 from lakehouse.query.result import Result
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def query(statement: str, systems: Any) -> Result:
             for number, (namespace, name) in enumerate(sorted(_named(connection, statement))):
                 rows = _load(systems.catalog, namespace, name).scan().to_arrow()
                 connection.register(f"arrow_{number}", rows)
-                connection.execute(f"CREATE SCHEMA IF NOT EXISTS {identifier(namespace)}")
-                view = identifier(namespace, name)
+                connection.execute(f"CREATE SCHEMA IF NOT EXISTS {DUCKDB.identifier(namespace)}")
+                view = DUCKDB.identifier(namespace, name)
                 connection.execute(f"CREATE VIEW {view} AS SELECT * FROM memory.main.arrow_{number}")  # noqa: S608 (the name is quoted, the number is ours)
             return Result.of_arrow(connection.sql(statement).to_arrow_table())
         except duckdb.Error as error:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse import sensitive
 from lakehouse.core.errors import LakehouseError
+from lakehouse.core.sql import DUCKDB
 from lakehouse.readers.truth import Answer, summed
 from lakehouse.topic import Topic
 
@@ -26,7 +27,7 @@ def answer(engine: str, namespace: str, topic: Topic, metadata_location: str, cl
     columns = scales(namespace, topic, table, clients)
     # Without a column to sum, any: rows are counted.
     stream = table.scan(selected_fields=tuple(columns) or (table.schema().fields[0].name,)).to_arrow_batch_reader()
-    sums = "".join(f', SUM("{_doubled(column)}"::DECIMAL(38,{scale}))' for column, scale in columns.items())
+    sums = "".join(f", SUM({DUCKDB.identifier(column)}::DECIMAL(38,{scale}))" for column, scale in columns.items())
     with duckdb.connect() as connection:
         connection.register("stream", stream)
         row = connection.execute(f"SELECT COUNT(*){sums} FROM stream").fetchone()  # noqa: S608 (all quoted)
@@ -65,8 +66,3 @@ def scales(namespace: str, topic: Topic, served: Table, clients: Any) -> dict[st
         return {}
     allowed = sensitive.shown(topic, table, served.schema())
     return {column: scale for column, scale in summed(served.schema()).items() if column in allowed}
-
-
-def _doubled(name: str) -> str:
-    """Return a name for use between double quotes (DuckDB, Keywords and identifiers)."""
-    return name.replace('"', '""')

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.core import naming
 from lakehouse.core.errors import LakehouseError
+from lakehouse.core.sql import SNOWFLAKE
 from lakehouse.readers.reader import Publish, Reader, Registration
 from lakehouse.topic import Topic
 
@@ -85,12 +86,12 @@ class SnowflakeReader(Reader):
         from lakehouse.readers.truth import Answer
 
         parts = (clients.snowflake.database, namespace, topic.table)
-        name = naming.snowflake_identifier(*map(naming.snowflake_name, parts))
+        name = SNOWFLAKE.identifier(*map(naming.snowflake_name, parts))
         for _ in range(ATTEMPTS):
             before = self.require(namespace, topic, clients)
             table, snapshot_id = served(self.label, topic, before.metadata_location, clients)
             columns = scales(namespace, topic, table, clients)
-            quoted = {column: naming.snowflake_identifier(naming.snowflake_name(column)) for column in columns}
+            quoted = {column: SNOWFLAKE.identifier(naming.snowflake_name(column)) for column in columns}
             sums = "".join(f", SUM({quoted[column]}::NUMBER(38,{scale}))" for column, scale in columns.items())
             _, [row] = clients.snowflake.query(f"SELECT COUNT(*){sums} FROM {name}")  # noqa: S608 (all quoted)
             after = self.current(namespace, topic, clients)

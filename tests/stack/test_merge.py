@@ -9,6 +9,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from lakehouse.core import naming
+from lakehouse.core.sql import SPARK
 from spark import merge
 from spark.decoded import PREFIX
 
@@ -24,7 +25,7 @@ class Branch:
         self.name = f"t{uuid.uuid4().hex[:10]}"
         self.table = naming.spark_table(NAMESPACE, self.name)
         self.target = naming.spark_table(NAMESPACE, self.name, branch="staged")
-        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {naming.spark_identifier(naming.CATALOG, NAMESPACE)}")
+        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {SPARK.identifier(naming.CATALOG, NAMESPACE)}")
         modes = ", ".join(f"'write.{kind}.mode' = 'merge-on-read'" for kind in ("merge", "delete", "update"))
         spark.sql(
             f"CREATE TABLE {self.table} ({columns}) USING iceberg TBLPROPERTIES ('format-version' = '2', {modes})"

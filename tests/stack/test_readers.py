@@ -14,7 +14,7 @@ from support import Stream
 
 from lakehouse.cli import main
 from lakehouse.config import PROJECT, load
-from lakehouse.core.naming import snowflake_identifier
+from lakehouse.core.sql import SNOWFLAKE
 from lakehouse.definitions import defs
 from resources.rest_catalog import RestCatalog
 
@@ -95,7 +95,7 @@ def test_statements_in_snowflake_say_what_the_oracle_says(block, trades, polaris
         block = block.replace(theirs, ours)
 
     with stream.resources.snowflake.connect() as connection, connection.cursor() as cursor:
-        cursor.execute(f"USE SCHEMA {snowflake_identifier(namespace.upper())}")
+        cursor.execute(f"USE SCHEMA {SNOWFLAKE.identifier(namespace.upper())}")
         rows = [cursor.execute(statement).fetchall() for statement in block.split(";") if statement.strip()]
 
     assert rows[-1] == [(count, total)]

@@ -4,9 +4,11 @@ import time
 from dataclasses import replace
 
 import pytest
+from hostile import HOSTILE
 from support import CHEAP, Stream, with_checks
 
 from lakehouse.core.errors import ClockSkew
+from lakehouse.core.sql import SPARK
 from lakehouse.pipeline.replay import redrive
 from resources.kafka import Kafka
 
@@ -27,6 +29,13 @@ def test_a_password_in_the_options_of_the_kafka_source_is_in_no_plan(resources):
     session = resources.spark.session({})
     [(plan,)] = session.sql("EXPLAIN EXTENDED SELECT {line} AS said", line=line).collect()
     assert 'username="KEY"' in plan and CANARY not in plan
+
+
+def test_spark_reads_back_quoted_names_and_texts(resources):
+    columns = ", ".join(f"{SPARK.literal(text)} AS {SPARK.identifier(text)}" for text in HOSTILE)
+    frame = resources.spark.session({}).sql(f"SELECT {columns}")
+    assert frame.columns == HOSTILE
+    assert list(frame.select(*map(SPARK.identifier, HOSTILE)).first()) == HOSTILE
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(90, "ahead of Spark's"), (-90, "behind Spark's")])

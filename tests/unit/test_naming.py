@@ -1,4 +1,4 @@
-"""Names and their quoting."""
+"""Names that are made from a topic's."""
 
 import pytest
 
@@ -31,7 +31,5 @@ def test_what_kafka_refuses_is_refused(name):
     assert not naming.is_topic_name(name)
 
 
-def test_identifiers_cannot_break_out_of_their_quotes():
-    assert naming.spark_identifier("a`b", "c") == "`a``b`.`c`"
-    assert naming.snowflake_identifier('a"b', "c") == '"a""b"."c"'
+def test_a_branch_of_a_table_is_addressed_by_a_part_of_its_own():
     assert naming.spark_table("n", "t", branch="b") == "`lake`.`n`.`t`.`branch_b`"

@@ -11,9 +11,9 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
+from lakehouse.core.sql import SNOWFLAKE
 from lakehouse.local.snowflake import errors, grants, storage, tables
 from lakehouse.local.snowflake.account import Entity
-from lakehouse.local.snowflake.iceberg import quote
 from lakehouse.local.snowflake.session import Result, Session, like, status
 from lakehouse.local.snowflake.statements import (
     Alter,
@@ -98,11 +98,11 @@ def _create(session: Session, statement: Create) -> Result:
         options = storage.with_external_ids(account, name[0], options)
     elif kind in ("DATABASE", "SCHEMA"):
         # A database that was dropped is there yet, without schemas: sessions may have it open.
-        session.run(f"CREATE {kind} IF NOT EXISTS {quote(*name)}")
+        session.run(f"CREATE {kind} IF NOT EXISTS {SNOWFLAKE.identifier(*name)}")
     account.add(Entity(kind, name, owner=session.role, options=options))
     if kind == "DATABASE":
         account.add(Entity("SCHEMA", (*name, "PUBLIC"), owner=session.role))
-        session.run(f"CREATE SCHEMA IF NOT EXISTS {quote(*name, 'PUBLIC')}")
+        session.run(f"CREATE SCHEMA IF NOT EXISTS {SNOWFLAKE.identifier(*name, 'PUBLIC')}")
     return status(f"{label} {name[-1]} successfully created.")
 
 
@@ -125,11 +125,11 @@ def _drop(session: Session, statement: Drop) -> Result:
     if statement.kind in ("EXTERNAL VOLUME", "CATALOG INTEGRATION"):
         tables.require_unused(session.account, entity)
     if statement.kind == "SCHEMA":
-        session.run(f"DROP SCHEMA {quote(*entity.name)} CASCADE")
+        session.run(f"DROP SCHEMA {SNOWFLAKE.identifier(*entity.name)} CASCADE")
     if statement.kind == "DATABASE":
         for schema in session.account.all("SCHEMA"):
             if schema.name[:1] == entity.name:
-                session.run(f"DROP SCHEMA {quote(*schema.name)} CASCADE")
+                session.run(f"DROP SCHEMA {SNOWFLAKE.identifier(*schema.name)} CASCADE")
     session.account.remove(entity)
     return status(f"{entity.name[-1]} successfully dropped.")
 

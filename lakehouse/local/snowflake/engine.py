@@ -22,6 +22,7 @@ from snowflake.connector.cursor import DictCursor
 from snowflake.connector.errors import ProgrammingError
 from sqlglot import Expr, exp
 
+from lakehouse.core.sql import DUCKDB
 from lakehouse.local.snowflake import commands, context, errors, rights, tables
 from lakehouse.local.snowflake.account import Account
 from lakehouse.local.snowflake.iceberg import Lake
@@ -49,10 +50,10 @@ class Instance(FakeSnow):
         self.account, self.lake = account, lake
         self.results_cache = RecentResults()
         self.duck_conn.execute(f"SET GLOBAL memory_limit = '{MEMORY_LIMIT}'")
-        self.duck_conn.execute(f"SET GLOBAL temp_directory = '{_literal(folder / 'spill')}'")
+        self.duck_conn.execute(f"SET GLOBAL temp_directory = {DUCKDB.literal(str(folder / 'spill'))}")
         self.duck_conn.execute("SET GLOBAL preserve_insertion_order = false")
         # DuckDB's own functions (read_csv, COPY, INSTALL ...) must not reach beyond the data.
-        self.duck_conn.execute(f"SET GLOBAL allowed_directories = ['{_literal(folder)}']")
+        self.duck_conn.execute(f"SET GLOBAL allowed_directories = [{DUCKDB.literal(str(folder))}]")
         self.duck_conn.execute("SET GLOBAL enable_external_access = false")
         fakesnow.transforms.numeric_agg_implicit_cast = keep_numbers
 
@@ -167,7 +168,3 @@ def _select(result: Result) -> Expr:
 
 def _constant(value: Any) -> Expr:
     return exp.cast(exp.null(), "text") if value is None else exp.convert(value)
-
-
-def _literal(path: Path) -> str:
-    return str(path).replace("'", "''")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from duckdb import DuckDBPyConnection
 
+from lakehouse.core.sql import DUCKDB
 from lakehouse.local.snowflake import errors
 from lakehouse.local.snowflake.tokens import Name
 
@@ -166,12 +167,12 @@ def copy(table: Table, duckdb: DuckDBPyConnection, target: Name, held: Copied | 
     names = [field.name.upper() for field in fields]
     if twice := {name for name in names if names.count(name) > 1}:
         raise errors.failed(f"Column names differ in case only, and Snowflake has one case: {sorted(twice)}")
-    columns = ", ".join(f"{_value(field)} AS {quote(field.name.upper())}" for field in fields)
+    columns = ", ".join(f"{_value(field)} AS {DUCKDB.identifier(field.name.upper())}" for field in fields)
     if held and held.schema_id == table.schema().schema_id and _only_appended(table, held.snapshot_id):
-        statement = f"INSERT INTO {quote(*target)}"
+        statement = f"INSERT INTO {DUCKDB.identifier(*target)}"
         scan = table.incremental_append_scan(from_snapshot_id_exclusive=held.snapshot_id)
     else:
-        statement, scan = f"CREATE OR REPLACE TABLE {quote(*target)} AS", table.scan()
+        statement, scan = f"CREATE OR REPLACE TABLE {DUCKDB.identifier(*target)} AS", table.scan()
     try:
         duckdb.register("iceberg_rows", scan.to_arrow_batch_reader())
         duckdb.execute(f"{statement} SELECT {columns} FROM iceberg_rows")  # noqa: S608 (quoted above from the table's own columns)
@@ -196,11 +197,6 @@ def _only_appended(table: Table, since: int | None) -> bool:
     return False
 
 
-def quote(*parts: str) -> str:
-    """A quoted name, in DuckDB's dialect and in Snowflake's."""
-    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
-
-
 def _value(field: NestedField) -> str:
     """The expression that gives a column the DuckDB type which fakesnow shows as Snowflake's for it.
 
@@ -208,7 +204,7 @@ def _value(field: NestedField) -> str:
     """
     from pyiceberg import types
 
-    name = quote(field.name)
+    name = DUCKDB.identifier(field.name)
     match field.field_type:
         case types.StructType() | types.ListType() | types.MapType():
             return f"to_json({name})"

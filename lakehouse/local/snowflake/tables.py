@@ -6,6 +6,7 @@ import json
 import time
 from typing import Any
 
+from lakehouse.core.sql import DUCKDB
 from lakehouse.local.snowflake import errors, iceberg, storage
 from lakehouse.local.snowflake.account import Account, Entity, IcebergTable
 from lakehouse.local.snowflake.session import Result, Session, like, status
@@ -112,7 +113,7 @@ def drop(session: Session, statement: Drop) -> Result:
             return status(f"Drop statement executed successfully ({name[-1]} already dropped).")
         table = _owned(session, name)
         with session.duckdb as duckdb:
-            duckdb.execute(f"DROP TABLE {iceberg.quote(*name)}")
+            duckdb.execute(f"DROP TABLE {DUCKDB.identifier(*name)}")
         account.remove(table)
     return status(f"{name[-1]} successfully dropped.")
 

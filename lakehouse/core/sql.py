@@ -1,0 +1,40 @@
+"""Quote names and values in the SQL of each engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How an engine writes identifiers and string literals.
+
+    Attributes:
+        mark: Encloses an identifier; doubled within it.
+        escapes: What stands for a character within a string literal.
+    """
+
+    mark: str
+    escapes: dict[str, str]
+
+    def identifier(self, *parts: str) -> str:
+        """Quote a name of one or more parts: `("lake", "ns", "t")` → `"lake"."ns"."t"`."""
+        return ".".join(f"{self.mark}{part.replace(self.mark, self.mark * 2)}{self.mark}" for part in parts)
+
+    def literal(self, value: str | bool | int | float) -> str:
+        """Write a value as a literal."""
+        if isinstance(value, bool):
+            return str(value).upper()
+        if isinstance(value, str):
+            return f"'{value.translate(str.maketrans(self.escapes))}'"
+        return repr(value)
+
+
+SPARK = Dialect("`", {"\\": "\\\\", "'": "\\'"})
+"""Spark SQL, Identifiers and Literals."""
+
+SNOWFLAKE = Dialect('"', {"\\": "\\\\", "'": "''"})
+"""Snowflake, Identifier requirements and String & binary data types."""
+
+DUCKDB = Dialect('"', {"'": "''"})
+"""DuckDB, Keywords and identifiers, and Text types: a backslash stands for itself."""
