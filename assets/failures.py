@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from lakehouse.core.errors import HEALS, LakehouseError
+from lakehouse.core.errors import LakehouseError, is_transient, translate
 from lakehouse.sensitive import unquoted
 from lakehouse.topic import Topic
 
@@ -22,8 +22,9 @@ def explained(*topics: Topic) -> Iterator[None]:
     Args:
         topics: Those that the work is about. Where one has sensitive columns, no text passes that nobody foresaw.
     """
-    try:
-        with unquoted(*topics):
-            yield
-    except LakehouseError as error:
-        raise dg.Failure(str(error), allow_retries=isinstance(error, HEALS)) from error
+    with translate({LakehouseError: _failure}), unquoted(*topics):
+        yield
+
+
+def _failure(error: LakehouseError) -> dg.Failure:
+    return dg.Failure(str(error), allow_retries=is_transient(error))

@@ -105,7 +105,7 @@ class Reporter:
                 if self._ending.is_set():
                     self._say(said)
                     return False
-                seconds = pause(failures, heals=True)
+                seconds = pause(failures, transient=True)
                 self._say(f"{said}. It is told again in {seconds:.0f} s")
                 self._ending.wait(seconds)
             else:

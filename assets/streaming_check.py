@@ -9,7 +9,7 @@ from dagster import AssetCheckEvaluation
 
 from assets.standing import Standing
 from lakehouse.automation import hourly
-from lakehouse.core.errors import heals, reason
+from lakehouse.core.errors import is_transient, reason
 from lakehouse.core.markdown import escaped
 from lakehouse.streamed import CHECK, KAFKA, failure
 from lakehouse.topic import Topic
@@ -62,7 +62,7 @@ class Verdicts:
         known, now = self._known(asset), self._clock()
         fault = known.faults.setdefault(part, _Fault(now))
         fault.reason = reason(error)
-        fault.is_reported = fault.is_reported or not heals(error) or now - fault.since >= PATIENCE_SECONDS
+        fault.is_reported = fault.is_reported or not is_transient(error) or now - fault.since >= PATIENCE_SECONDS
         failing = {part for part, fault in known.faults.items() if fault.is_reported}
         if failing and (failing != known.reported or now - known.at >= REPEAT_SECONDS):
             self._publish(asset, known, failing)

@@ -7,8 +7,7 @@ way boto3 takes them.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -16,7 +15,7 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 from pydantic import Field
 
-from lakehouse.core.errors import LakehouseError, Unreachable
+from lakehouse.core.errors import LakehouseError, Unreachable, translate
 from lakehouse.core.polling import doubling, poll
 
 if TYPE_CHECKING:
@@ -101,21 +100,22 @@ class Athena(dg.ConfigurableResource):
                     f"or set a longer `deadline_seconds` for athena in lakehouse.yaml"
                 )
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explained(self) -> AbstractContextManager[None]:
         from botocore.exceptions import BotoCoreError, ClientError
 
-        try:
-            yield
-        except ClientError as error:
-            code, said = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
-            raise LakehouseError(
-                f"Athena in {self.region} refused workgroup {self.workgroup} ({code}: {said}). No result was fetched. "
-                f"Check the SQL, the workgroup, its output location, and the rights to Athena, Glue and S3"
-            ) from error
-        except BotoCoreError as error:
+        def refused(error: ClientError) -> LakehouseError:
+            code, message = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
+            return LakehouseError(
+                f"Athena in {self.region} refused workgroup {self.workgroup} ({code}: {message})",
+                "No result was fetched",
+                "Check the SQL, the workgroup, its output location, and the rights to Athena, Glue and S3",
+            )
+
+        def unreachable(error: BotoCoreError) -> Unreachable:
             check = "AWS_ENDPOINT_URL, the AWS credentials and the region"
-            raise Unreachable("Athena", f"region {self.region}", check, error) from error
+            return Unreachable("Athena", f"region {self.region}", check, error)
+
+        return translate({ClientError: refused, BotoCoreError: unreachable})
 
 
 def value_of(type_: str, value: str | None) -> Any:

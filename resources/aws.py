@@ -8,15 +8,16 @@ Format: Apache Iceberg, AWS integrations, "Glue Catalog": a Glue table whose par
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import PrivateAttr
 
-from lakehouse.core.errors import CommitConflict, UnclearState, Unreachable
+from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState, Unreachable, translate
 from lakehouse.formats.columns import glue_comment
 from resources import glue_errors
 
@@ -162,24 +163,22 @@ class Glue(dg.ConfigurableResource):
             raise CommitConflict(f"Somebody else changed {database}.{table} in Glue at the same time. Run it again")
         return now
 
-    @contextmanager
-    def _explained(self, *table: str) -> Iterator[None]:
+    def _explained(self, *table: str) -> AbstractContextManager[None]:
         from botocore.exceptions import BotoCoreError, ClientError
 
-        try:
-            yield
-        except ClientError as error:
+        def answered(error: ClientError) -> LakehouseError | None:
             code = error.response["Error"]["Code"]
             if table and code in STALE:
-                raise CommitConflict(
+                return CommitConflict(
                     f"Somebody else changed {'.'.join(table)} in Glue since it was read ({code}). Nothing was changed; "
                     f"run it again"
-                ) from error
+                )
             if code in ("AlreadyExistsException", "EntityNotFoundException"):
-                raise
-            raise glue_errors.explained(error, self.region) from error
-        except BotoCoreError as error:
-            raise glue_errors.explained(error, self.region) from error
+                return None
+            return glue_errors.error_of(error, self.region)
+
+        unanswered = partial(glue_errors.error_of, region=self.region)
+        return translate({ClientError: answered, BotoCoreError: unanswered})
 
 
 def glue_columns(schema: Schema) -> list[dict[str, Any]]:

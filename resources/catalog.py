@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -22,6 +22,7 @@ from lakehouse.core.errors import (
     SchemaError,
     UnclearState,
     Unreachable,
+    translate,
 )
 from lakehouse.formats import evolution
 from lakehouse.formats.schema import Shape
@@ -148,21 +149,22 @@ class Catalog(dg.ConfigurableResource):
             except NoSuchTableError:
                 return None
 
-    @contextmanager
-    def explained(self) -> Iterator[None]:
+    def explained(self) -> AbstractContextManager[None]:
         """What the clients raise when nobody answers, as Unreachable."""
         from botocore.exceptions import BotoCoreError, ClientError
         from sqlalchemy.exc import OperationalError
 
-        try:
-            yield
-        except (ClientError, BotoCoreError) as error:
-            raise glue_errors.explained(error, self.region) from error
-        except OperationalError as error:
+        def glue(error: ClientError | BotoCoreError) -> LakehouseError:
+            return glue_errors.error_of(error, self.region)
+
+        def database(error: OperationalError) -> Unreachable:
             check = "that its file is there and no other program locks it, or its server is up (`lakehouse status`)"
-            raise Unreachable("The catalog's database", _address(self.uri or ""), check, error.orig) from error
-        except OSError as error:
-            raise Unreachable("S3", self.s3_endpoint or "AWS", "the endpoint and the AWS credentials", error) from error
+            return Unreachable("The catalog's database", _address(self.uri or ""), check, error.orig)
+
+        def s3(error: OSError) -> Unreachable:
+            return Unreachable("S3", self.s3_endpoint or "AWS", "the endpoint and the AWS credentials", error)
+
+        return translate({ClientError: glue, BotoCoreError: glue, OperationalError: database, OSError: s3})
 
     def ensure_table(
         self,

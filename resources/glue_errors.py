@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from lakehouse.core.errors import LakehouseError, Refused, Unreachable
+from lakehouse.core.errors import LakehouseError, Refused, Unreachable, translate
 
 if TYPE_CHECKING:
     from botocore.exceptions import BotoCoreError, ClientError
@@ -36,25 +35,20 @@ def is_permanent(error: ClientError) -> bool:
     return error.response["Error"]["Code"] in PERMANENT
 
 
-def explained(error: ClientError | BotoCoreError, region: str | None) -> LakehouseError:
-    """What an error of a Glue client means for the caller."""
+def error_of(error: ClientError | BotoCoreError, region: str | None) -> LakehouseError:
+    """Return what an error of a Glue client means for the caller."""
     from botocore.exceptions import ClientError
 
     where = f"region {region}" if region else "AWS"
     if isinstance(error, ClientError) and is_permanent(error):
-        said = error.response["Error"]
-        return Refused("AWS Glue", where, f"{error.operation_name}: {said['Code']}: {said.get('Message', '')}", CHECK)
+        answer = error.response["Error"]
+        refusal = f"{error.operation_name}: {answer['Code']}: {answer.get('Message', '')}"
+        return Refused("AWS Glue", where, refusal, CHECK)
     return Unreachable("AWS Glue", where, CHECK, error)
 
 
-@contextmanager
-def refusals_explained(region: str | None) -> Iterator[None]:
+def refusals_explained(region: str | None) -> AbstractContextManager[None]:
     """Raise Refused for a permanent error; let any other pass, since the request may have been executed."""
     from botocore.exceptions import ClientError
 
-    try:
-        yield
-    except ClientError as error:
-        if is_permanent(error):
-            raise explained(error, region) from error
-        raise
+    return translate({ClientError: lambda error: error_of(error, region) if is_permanent(error) else None})

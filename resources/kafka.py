@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from lakehouse.core.errors import LakehouseError, UnclearState, Unreachable
+from lakehouse.core.errors import LakehouseError, UnclearState, Unreachable, translate
 from resources.election import TIMEOUT_SECONDS, electing, when_elected
 from resources.hidden import hidden
 from resources.jaas import jaas_config
@@ -21,7 +21,7 @@ from resources.oldest_records import timestamps
 from resources.secret import values
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Producer
+    from confluent_kafka import Consumer, KafkaException, Producer
     from confluent_kafka.admin import AdminClient
 
 _LOG = logging.getLogger("lakehouse.librdkafka")
@@ -362,10 +362,14 @@ class Kafka(dg.ConfigurableResource):
             logger=_LOG,
         )
 
-    @contextmanager
-    def explained(self) -> Iterator[None]:
-        """What librdkafka says when nobody answers, as Unreachable; and what a broker refuses, as LakehouseError."""
-        from confluent_kafka import KafkaError, KafkaException
+    def explained(self) -> AbstractContextManager[None]:
+        """Raise Unreachable where no broker answers, and LakehouseError for what one refuses."""
+        from confluent_kafka import KafkaException
+
+        return translate({KafkaException: self._error})
+
+    def _error(self, error: KafkaException) -> LakehouseError | None:
+        from confluent_kafka import KafkaError
 
         silent = (
             KafkaError._TRANSPORT,
@@ -381,19 +385,14 @@ class Kafka(dg.ConfigurableResource):
             KafkaError.GROUP_AUTHORIZATION_FAILED,
             KafkaError.CLUSTER_AUTHORIZATION_FAILED,
         )
-        try:
-            yield
-        except KafkaException as error:
-            cause = error.args[0]
-            if cause.code() == KafkaError._FENCED:
-                raise UnclearState(
-                    "A newer process took over this producer; its transaction stands, not this one"
-                ) from error
-            if cause.code() in silent:
-                check = "that the broker is up (`lakehouse status`), the address, and the API key"
-                raise Unreachable("Kafka", self.servers, check, cause.str()) from error
-            if cause.code() in refused:
-                raise LakehouseError(
-                    f"Kafka at {self.servers} refuses: {cause.str()}. Nothing was changed. Grant it to the API key"
-                ) from error
-            raise
+        cause = error.args[0]
+        if cause.code() == KafkaError._FENCED:
+            return UnclearState("A newer process took over this producer; its transaction stands, not this one")
+        if cause.code() in silent:
+            check = "that the broker is up (`lakehouse status`), the address, and the API key"
+            return Unreachable("Kafka", self.servers, check, cause.str())
+        if cause.code() in refused:
+            return LakehouseError(
+                f"Kafka at {self.servers} refuses: {cause.str()}. Nothing was changed. Grant it to the API key"
+            )
+        return None

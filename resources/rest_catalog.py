@@ -62,8 +62,9 @@ class HalfReplaced(Unreachable):
         """Parameters: the table, the catalog's address, and what came between."""
         LakehouseError.__init__(
             self,
-            f"{name} was dropped from the REST catalog to be registered anew, and that did not end: readers there may "
-            f"find no table until it is published again. Its files are all there. What came between: {cause}",
+            f"{name} was dropped from the REST catalog to be registered anew, and that did not end: {cause}",
+            "Its files are all there, but readers there may find no table until it is published again",
+            "Run it again: the table is registered then",
         )
         self.system, self.where = SYSTEM, without_credentials(where)
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, ClassVar
 
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from lakehouse.core.errors import LakehouseError, SchemaError, Unreachable
+from lakehouse.core.errors import LakehouseError, SchemaError, Unreachable, translate
 from lakehouse.formats.budget import MAX_DEPTH, MAX_REFERENCES, require_characters
 from lakehouse.formats.schema import RegisteredSchema, SchemaType
 from resources.hidden import hidden
@@ -210,13 +209,12 @@ class SchemaRegistry(dg.ConfigurableResource):
             check = "its load and rate limits"
             raise Unreachable("The schema registry", self.address, check, "it answers too slowly")
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explained(self) -> AbstractContextManager[None]:
         from confluent_kafka.schema_registry import SchemaRegistryError
         from httpx2 import HTTPError
 
-        try:
-            yield
-        except (SchemaRegistryError, HTTPError) as error:
+        def unreachable(error: Exception) -> Unreachable:
             check = "that the registry is up (`lakehouse status`), its URL, and the API key"
-            raise Unreachable("The schema registry", self.address, check, error) from error
+            return Unreachable("The schema registry", self.address, check, error)
+
+        return translate(dict.fromkeys((SchemaRegistryError, HTTPError), unreachable))

@@ -150,7 +150,7 @@ class Spark(dg.ConfigurableResource):
             if session is not None:
                 # Otherwise the end of the process waits for this server once more.
                 session.client.close()
-            cause = error.problem if isinstance(error, Stalled) else error
+            cause = error.symptom if isinstance(error, Stalled) else error
             raise Unreachable("Spark Connect", where, check, cause) from error
 
     def _channel(self) -> Channel:

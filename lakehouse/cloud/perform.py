@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lakehouse.cloud.step import Found, Step
-from lakehouse.core.errors import LakehouseError, UnclearState
-from resources.confluent.errors import Unsure
+from lakehouse.core.errors import LakehouseError, OutcomeUnknownError, UnclearState
 
 Verb = Literal["create", "change", "keep", "delete", "absent", "unknown"]
 
@@ -168,7 +167,7 @@ def _ensure(step: Step, found: dict[str, Any], tell: Tell) -> None:
 def _made(step: Step, needed: Found) -> Any:
     try:
         return step.create(needed)
-    except Unsure:
+    except OutcomeUnknownError:
         # The answer was lost: making it again, before looking, could make two.
         it = step.find(needed)
         if it is None:

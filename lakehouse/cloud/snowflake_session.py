@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.cloud.names import TAG
-from lakehouse.core.errors import LakehouseError, UnclearState, Unreachable
+from lakehouse.core.errors import LakehouseError, OutcomeUnknownError, UnclearState, Unreachable
 from resources import snowflake_sql as sql
-from resources.confluent.errors import Unsure
 from resources.snowflake_integrations import redacted
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ class Administrator:
     def change(self, statement: str) -> None:
         """Run a statement that changes something.
 
-        Raises: LakehouseError when Snowflake refuses; Unsure when the answer was lost.
+        Raises: LakehouseError when Snowflake refuses; OutcomeUnknownError when the answer was lost.
         """
         from snowflake.connector.errors import OperationalError
 
@@ -67,7 +66,7 @@ class Administrator:
         # The connector's error has the statement: where that holds a secret, it is no cause to be told.
         cause = error if shown == statement else None
         if isinstance(error, OperationalError):
-            raise Unsure(
+            raise OutcomeUnknownError(
                 f"Snowflake at {self.account} gave no answer ({redacted(error.msg or '')}), so it may have carried "
                 f"this out or not: {shown} Run it again, which looks first"
             ) from cause

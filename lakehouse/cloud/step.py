@@ -43,7 +43,7 @@ class Step(ABC):
     def create(self, found: Found) -> Any:
         """Make it, and return it as `find` does. It need not be ready.
 
-        Raises: LakehouseError when it is refused; Unsure when it may have been made; Unreachable.
+        Raises: LakehouseError when it is refused; OutcomeUnknownError when it may have been made; Unreachable.
         """
 
     def settle(self, found: Found, it: Any) -> Any:

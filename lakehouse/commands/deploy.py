@@ -6,12 +6,13 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from lakehouse.cloud.access import ADMIN_SECRET, Access
-from lakehouse.core.errors import ConfigError, LakehouseError
+from lakehouse.core.errors import ConfigError, LakehouseError, translate
 from resources.confluent import URL
 
 if TYPE_CHECKING:
@@ -252,18 +253,13 @@ def _tell(action: Action) -> None:
         click.echo(f"{SIGNS[action.verb]} {action.step.what} {took}")
 
 
-class _explained:
-    """Adds the step to an error's sentence, and with --debug where it came from."""
+def _explained(debug: bool) -> AbstractContextManager[None]:
+    """Add the step to an error's message and, with --debug, print where it came from."""
 
-    def __init__(self, debug: bool):
-        self.debug = debug
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if not isinstance(error, LakehouseError):
-            return
-        if self.debug:
+    def failure(error: LakehouseError) -> click.ClickException:
+        if debug:
             click.echo("".join(traceback.format_exception(error)), err=True)
         notes = " ".join(getattr(error, "__notes__", ()))
-        raise click.ClickException(f"{error}\n{notes}" if notes else str(error)) from None
+        return click.ClickException(f"{error}\n{notes}" if notes else str(error))
+
+    return translate({LakehouseError: failure})

@@ -1,9 +1,12 @@
-"""What can go wrong, as types. Each message says what was found, what was left untouched and what to do about it."""
+"""What can go wrong, as types. Each message has the problem, its effect on data, and the remedy."""
 
 from __future__ import annotations
 
 import re
 import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 from lakehouse.core.words import counted
 
@@ -19,6 +22,25 @@ def without_credentials(text: object) -> str:
 class LakehouseError(Exception):
     """The root of every error this project raises on purpose; the command line prints it without a traceback."""
 
+    def __init__(self, problem: str, effect: str = "", remedy: str = ""):
+        """Compose the message.
+
+        Args:
+            problem: What is wrong; the whole message where it has no parts.
+            effect: What was changed, and what was left as it is.
+            remedy: What to do about it, with a command where one exists.
+        """
+        super().__init__(". ".join(filter(None, (problem, effect, remedy))))
+        self.problem, self.effect, self.remedy = problem, effect, remedy
+
+
+class TransientError(LakehouseError):
+    """It may pass by itself: the same work may be tried again later."""
+
+
+class OutcomeUnknownError(LakehouseError):
+    """The answer to a change was lost: it may have been made or not. Look it up before asking again."""
+
 
 class ConfigError(LakehouseError):
     """lakehouse.yaml (or what it points to) cannot be used: names file, line, key and remedy."""
@@ -32,7 +54,7 @@ class DoesNotFit(SchemaError):
     """The newest schema would change the table in a way that its rows or readers cannot take."""
 
 
-class Unreachable(LakehouseError):
+class Unreachable(TransientError):
     """A system does not answer."""
 
     def __init__(self, system: str, where: str, check: str, cause: object = None):
@@ -46,44 +68,46 @@ class Unreachable(LakehouseError):
         """
         where = without_credentials(where)
         reported = f": {without_credentials(cause)}" if cause else ""
-        super().__init__(f"{system} does not answer at {where}{reported}. Nothing was changed. Check {check}")
+        super().__init__(f"{system} does not answer at {where}{reported}", "Nothing was changed", f"Check {check}")
         self.system, self.where = system, where
 
 
 class Refused(LakehouseError):
     """A system answers that it does not do what it was asked: the same request is refused again."""
 
-    def __init__(self, system: str, where: str, said: str, check: str):
+    def __init__(self, system: str, where: str, refusal: str, check: str):
         """Compose the message, without the credentials that it may quote.
 
         Args:
             system: Name of the system.
             where: Address that was asked.
-            said: The request and what the system said of it.
+            refusal: The request and what the system answered to it.
             check: What the reader should check where a right may be missing.
         """
         super().__init__(
-            f"{system} ({where}) refused {without_credentials(said)}. Nothing was changed. Correct what it names, or "
-            f"check {check}"
+            f"{system} ({where}) refused {without_credentials(refusal)}",
+            "Nothing was changed",
+            f"Correct what it names, or check {check}",
         )
 
 
-class Stalled(LakehouseError):
+class Stalled(TransientError):
     """A system took work and stopped making progress, or stopped answering; the work was given up."""
 
-    def __init__(self, system: str, where: str, problem: str):
+    def __init__(self, system: str, where: str, symptom: str):
         """
         Args:
             system: The system's name.
             where: The address, never with credentials.
-            problem: What it did not do, and for how long.
+            symptom: What it did not do, and for how long.
         """
         super().__init__(
-            f"{system} at {where} {problem}. The operation was cancelled, and nothing that it had not committed is "
-            f"kept. Check that the server is up and has executors (`lakehouse status`, its log), then run it again; "
-            f"if the work is legitimate, raise 'stall_seconds' of that system in lakehouse.yaml"
+            f"{system} at {where} {symptom}",
+            "The operation was cancelled, and nothing that it had not committed is kept",
+            "Check that the server is up and has executors (`lakehouse status`, its log), then run it again; if the "
+            "work is legitimate, raise 'stall_seconds' of that system in lakehouse.yaml",
         )
-        self.system, self.where, self.problem = system, where, problem
+        self.system, self.where, self.symptom = system, where, symptom
 
 
 class UnclearState(LakehouseError):
@@ -93,13 +117,15 @@ class UnclearState(LakehouseError):
 class Paused(LakehouseError):
     """Somebody paused the topic."""
 
-    def __init__(self, topic: str, said: str):
+    def __init__(self, topic: str, state: str):
         """
         Args:
             topic: The entry of lakehouse.yaml.
-            said: Since when, by whom and why, as words.
+            state: Since when, by whom and why it is paused.
         """
-        super().__init__(f"Topic '{topic}' is {said}. Nothing was taken. Continue with `lakehouse unpause {topic}`")
+        super().__init__(
+            f"Topic '{topic}' is {state}", "Nothing was taken", f"Continue with `lakehouse unpause {topic}`"
+        )
 
 
 class BadRecords(LakehouseError):
@@ -113,14 +139,15 @@ class BadRecords(LakehouseError):
         places: dict[str, list[str]] = {}
         for partition, offset, reason in first:
             places.setdefault(reason, []).append(f"partition {partition} offset {offset}")
-        named = "; ".join(f"{', '.join(found)}: {reason}" for reason, found in places.items())
+        named = "; ".join(f"{', '.join(records)}: {reason}" for reason, records in places.items())
         more = f", and {count - len(first):,} more" if count > len(first) else ""
         super().__init__(
-            f"{counted(count, 'record')} of '{topic}' cannot be decoded ({named}{more}). Nothing of the batch was "
-            f"published, and the position is as before. If the reason can be mended, as by registering a schema, mend "
-            f"it and run again. Otherwise set 'errors: log', which keeps such records as dead letters (`lakehouse "
-            f"redrive` decodes them again later), or 'errors: skip' to drop them, on the topic in lakehouse.yaml, "
-            f"reload and run again (docs/checks.md, When a record cannot be decoded); and mend the producer"
+            f"{counted(count, 'record')} of '{topic}' cannot be decoded ({named}{more})",
+            "Nothing of the batch was published, and the position is as before",
+            "If the reason can be mended, as by registering a schema, mend it and run again. Otherwise set "
+            "'errors: log', which keeps such records as dead letters (`lakehouse redrive` decodes them again later), "
+            "or 'errors: skip' to drop them, on the topic in lakehouse.yaml, reload and run again (docs/checks.md, "
+            "When a record cannot be decoded); and mend the producer",
         )
 
 
@@ -136,28 +163,30 @@ class Unforeseen(LakehouseError):
         named = getattr(error, "getCondition", lambda: None)()
         what = f"{type(error).__name__} {named}" if named else type(error).__name__
         super().__init__(
-            f"Work on topic '{topic}' ended with {what}. Its text is not shown, since it may quote values of columns "
-            f"that are sensitive; what was published before stays. Run it again; if it fails again, look into it with "
-            f"a copy of the topic without such values"
+            f"Work on topic '{topic}' ended with {what}",
+            "Its text is not shown, since it may quote values of columns that are sensitive; what was published before "
+            "stays",
+            "Run it again; if it fails again, look into it with a copy of the topic without such values",
         )
 
 
-class CommitConflict(LakehouseError):
+class CommitConflict(TransientError):
     """Another writer published first: this batch was not published and may be tried again from the new offsets."""
 
 
 class ClockSkew(LakehouseError):
     """The clocks of machines that write to a table differ: a commit would fail, or make the table unreadable."""
 
-    def __init__(self, shows: str, effect: str):
+    def __init__(self, shows: str, danger: str):
         """
         Args:
             shows: What this machine's clock shows, and by how much that differs from what.
-            effect: Why nothing is committed so.
+            danger: Why nothing is committed so.
         """
         super().__init__(
-            f"This machine's clock shows {shows}. Nothing was committed, because {effect}. Synchronize the clocks of "
-            f"all machines that write (`timedatectl`, `chronyc tracking`) and run it again"
+            f"This machine's clock shows {shows}",
+            f"Nothing was committed, because {danger}",
+            "Synchronize the clocks of all machines that write (`timedatectl`, `chronyc tracking`) and run it again",
         )
 
 
@@ -177,9 +206,22 @@ def trace(error: BaseException) -> str:
     return f"{type(error).__name__}:\n{''.join(traceback.format_tb(error.__traceback__))}"
 
 
-HEALS = (Unreachable, Stalled, CommitConflict, Unforeseen)
+def is_transient(error: Exception) -> bool:
+    """Return whether trying again may succeed: the error may pass by itself, or nobody foresaw it."""
+    return isinstance(error, TransientError | Unforeseen) or not isinstance(error, LakehouseError)
 
 
-def heals(error: Exception) -> bool:
-    """Return whether trying again may succeed: a system is not reachable, or nobody foresaw what happened."""
-    return isinstance(error, HEALS) or not isinstance(error, LakehouseError)
+@contextmanager
+def translate(errors: Mapping[type[Exception], Callable[[Any], Exception | None]]) -> Iterator[None]:
+    """Raise errors of this project in place of those of a client.
+
+    Args:
+        errors: By type of the client's error, most special first, what makes ours of it; None lets it pass.
+    """
+    try:
+        yield
+    except tuple(errors) as error:
+        make = next(make for type_, make in errors.items() if isinstance(error, type_))
+        if (translated := make(error)) is None:
+            raise
+        raise translated from error

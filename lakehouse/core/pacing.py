@@ -35,12 +35,12 @@ def next_bound(bound: int, taken: int, seconds: float, most: int) -> int:
     return min(max(bound, LEAST_RECORDS), most)
 
 
-def pause(failures: int, heals: bool) -> float:
+def pause(failures: int, transient: bool) -> float:
     """Seconds until a topic is tried again: doubled with each failure in a row.
 
-    Parameters: `heals` says that a system is waited for, and that nobody has to mend anything.
+    Parameters: `transient` says that a system is waited for, and that nobody has to change anything.
     """
-    return min(FIRST_PAUSE_SECONDS * 2 ** min(failures - 1, 20), LONGEST_PAUSE_SECONDS[heals])
+    return min(FIRST_PAUSE_SECONDS * 2 ** min(failures - 1, 20), LONGEST_PAUSE_SECONDS[transient])
 
 
 @dataclass

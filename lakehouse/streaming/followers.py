@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.config import Config
-from lakehouse.core.errors import heals
+from lakehouse.core.errors import is_transient
 from lakehouse.core.pacing import Turns, pause
 from lakehouse.readers import configured
 from lakehouse.readers.reader import Publish, Reader, Registration
@@ -118,7 +118,7 @@ class Follower:
         except Exception as error:
             with self._changed:
                 self._failures[topic.name] += 1
-                seconds = pause(self._failures[topic.name], heals(error))
+                seconds = pause(self._failures[topic.name], is_transient(error))
                 self._turns.give_back(topic.name, time.monotonic() + seconds)
                 if not self._ending:
                     self._waiting.setdefault(topic.name, noted)

@@ -17,7 +17,7 @@ from queue import Empty, Queue
 
 from lakehouse.config import Config
 from lakehouse.core.batch import Positions
-from lakehouse.core.errors import Paused, heals
+from lakehouse.core.errors import Paused, is_transient
 from lakehouse.core.pacing import EVERY_SECONDS, LEAST_RECORDS, Turns, next_bound, pause
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.derivation import derive
@@ -153,9 +153,9 @@ class Stream:
                 name = self._next(systems.kafka)
             except Exception as error:
                 failures += 1
-                self._events.put(SetAside("", error, pause(failures, heals=True)))
+                self._events.put(SetAside("", error, pause(failures, transient=True)))
                 systems = systems.close() if systems else None
-                self._stopping.wait(pause(failures, heals=True))
+                self._stopping.wait(pause(failures, transient=True))
                 continue
             if failures:
                 self._events.put(Healed("", failures))
@@ -195,7 +195,7 @@ class Stream:
                 failures, event = 0, Tidied(name, done)
             except Exception as error:
                 failures += 1
-                event = SetAside(name, error, pause(failures, heals=True), tidying=True)
+                event = SetAside(name, error, pause(failures, transient=True), tidying=True)
                 systems = systems.close() if systems else None
             with self._lock:
                 self._untidy.popleft()
@@ -392,8 +392,8 @@ class Stream:
                 seconds = PAUSED_SECONDS
             else:
                 failures = self._failures[name] = self._failures.get(name, 0) + 1
-                seconds = pause(failures, heals(error))
-            if self.once and (not heals(error) or self._failures.get(name) == ATTEMPTS):
+                seconds = pause(failures, is_transient(error))
+            if self.once and (not is_transient(error) or self._failures.get(name) == ATTEMPTS):
                 self.errors[name] = error
             self._give_back(name, time.monotonic() + seconds)
         if not is_known:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from lakehouse.core.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError, TransientError
 
 TEXT_LIMIT = 300
 """Characters of an answer that is not JSON which go into a message."""
@@ -54,12 +54,8 @@ class Rejected(ConfluentError):
     """What was sent is not acceptable."""
 
 
-class Limited(ConfluentError):
+class Limited(ConfluentError, TransientError):
     """Too many calls: still so at the deadline."""
-
-
-class Unsure(ConfluentError):
-    """The answer to a change was lost: it may have been made or not. Look it up before asking again."""
 
 
 @dataclass(frozen=True)
@@ -99,33 +95,36 @@ def _json_complaint(said: dict[str, Any]) -> Complaint:
     return Complaint(str(code), str(inner.get("message") or ""))
 
 
-def explained(
-    call: str, method: str, path: str, key: str, status: int, said: Complaint, listing: bool
-) -> ConfluentError:
+def refusal(call: str, method: str, path: str, key: str, status: int, said: Complaint, listing: bool) -> ConfluentError:
     """The error that a refusal is.
 
     Parameters: `call` names plane, method and address; `path` is without the plane's address; `key` is the id of the
     key that was used; `status` is HTTP's; `listing` says that a list was asked for, where a 403 does not mean gone.
     """
     answer = f"{status} {said}".strip()
-    unchanged = "" if method == "GET" else " Nothing was changed."
+    effect = "" if method == "GET" else "Nothing was changed"
     if status == 401 or "invalid api key" in str(said).lower():
         return Refused(
-            f"{call} does not know the key {key} ({answer}).{unchanged} Check that it is a key of this plane, that it"
-            f" was not deleted, and that a new one had its minutes to spread"
+            f"{call} does not know the key {key} ({answer})",
+            effect,
+            "Check that it is a key of this plane, that it was not deleted, and that a new one had its minutes to"
+            " spread",
         )
     if status == 404 or (status == 403 and method in ("GET", "DELETE") and not listing):
-        return Gone(f"{call} found nothing there, or nothing that key {key} may see ({answer}).{unchanged}")
+        return Gone(f"{call} found nothing there, or nothing that key {key} may see ({answer})", effect)
     if status == 403:
         role = next(role for prefix, role in ROLES if path.startswith(prefix))
         return Refused(
-            f"{call} refused the key {key} ({answer}).{unchanged} Grant the key's owner the role {role}, unless"
-            f" what the call is about was deleted"
+            f"{call} refused the key {key} ({answer})",
+            effect,
+            f"Grant the key's owner the role {role}, unless what the call is about was deleted",
         )
     if status == 409 or (said.code == TOPIC_ERROR and re.search("already exists|marked for deletion", said.detail)):
         return Conflict(
-            f"{call} conflicts with what is there ({answer}).{unchanged} Look up what has the name, or what uses it"
+            f"{call} conflicts with what is there ({answer})", effect, "Look up what has the name, or what uses it"
         )
     if status in (400, 402, 422):
-        return Rejected(f"{call} did not accept what was sent ({answer}).{unchanged} Correct it and run it again")
-    return ConfluentError(f"{call} gave an answer that is not understood ({answer}). Look up what it changed, if any")
+        return Rejected(f"{call} did not accept what was sent ({answer})", effect, "Correct it and run it again")
+    return ConfluentError(
+        f"{call} gave an answer that is not understood ({answer})", remedy="Look up what it changed, if any"
+    )

@@ -11,9 +11,9 @@ import requests
 from tenacity import RetryCallState
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
-from lakehouse.core.errors import UnclearState, Unreachable, without_credentials
+from lakehouse.core.errors import OutcomeUnknownError, UnclearState, Unreachable, without_credentials
 from lakehouse.core.polling import REAL, Clock, doubling, retry
-from resources.confluent.errors import Complaint, ConfluentError, Gone, Limited, Unsure, complaint, explained
+from resources.confluent.errors import Complaint, ConfluentError, Gone, Limited, complaint, refusal
 
 CONNECT_SECONDS, READ_SECONDS = 10, 60
 DEADLINE_SECONDS = 120
@@ -66,8 +66,8 @@ class Plane:
 
         Parameters: `path` below the plane's address; values of None are left out of `query`; `body` is sent as JSON.
         Returns: the JSON of the answer, or None if it has no body.
-        Raises: Gone, Refused, Conflict, Rejected, Limited; Unsure when a change may have been made or not; Unreachable
-        when a question got no answer in time.
+        Raises: Gone, Refused, Conflict, Rejected, Limited; OutcomeUnknownError when a change may have been made or not;
+        Unreachable when a question got no answer in time.
         """
         return self._call(method, path, query, body)
 
@@ -90,7 +90,7 @@ class Plane:
                 return self._json(named, answer)
             said = self._said(answer)
             if answer.status_code != TOO_MANY and answer.status_code not in BROKEN:
-                raise explained(named, method, path, self.key.id, answer.status_code, said, listing)
+                raise refusal(named, method, path, self.key.id, answer.status_code, said, listing)
             may_have_acted |= answer.status_code != TOO_MANY
             raise _Unanswered(f"{answer.status_code} {said}".strip(), answer.headers.get("Retry-After", ""))
 
@@ -179,9 +179,10 @@ class Plane:
 
     def _given_up(self, named: str, method: str, problem: str, may_have_acted: bool) -> Exception:
         if may_have_acted and method != "GET":
-            return Unsure(
-                f"{named} got no clear answer ({problem}): it may have been carried out or not. Run the command"
-                f" again: it looks up what there is first"
+            return OutcomeUnknownError(
+                f"{named} got no clear answer ({problem})",
+                "It may have been carried out or not",
+                "Run the command again: it looks up what there is first",
             )
         if problem.startswith(str(TOO_MANY)):
             return Limited(

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from lakehouse.core.errors import Unreachable
 from lakehouse.core.polling import REAL, Clock, poll, retry
-from resources.confluent.errors import ConfluentError, Refused, Unsure
+from resources.confluent.errors import ConfluentError, Refused
 
 FAILED = frozenset({"FAILED", "FAILING"})
 EVERY_SECONDS = 10.0
@@ -151,8 +151,6 @@ def wait_accepted(
         nonlocal taken
         try:
             ask()
-        except Unsure:
-            raise
         except ConfluentError as error:
             taken = 0
             return str(error)

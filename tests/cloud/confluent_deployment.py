@@ -22,9 +22,8 @@ from lakehouse.cloud.perform import Action, create, delete, plan
 from lakehouse.cloud.secrets import Secrets
 from lakehouse.cloud.step import Step
 from lakehouse.config import Config
-from lakehouse.core.errors import Unreachable
+from lakehouse.core.errors import OutcomeUnknownError, Unreachable
 from lakehouse.deployment import Deployment
-from resources.confluent.errors import Unsure
 from resources.confluent_cloud import ConfluentCloud
 
 TRIES = 500
@@ -211,7 +210,7 @@ class Ending:
 
     def again_and_again(self, do: Callable[[], Any]) -> None:
         """As somebody does who runs a command until it comes to its end."""
-        ends = (Unsure, Unreachable) if self.lost else (Killed,)
+        ends = (OutcomeUnknownError, Unreachable) if self.lost else (Killed,)
         for _ in range(TRIES):
             try:
                 return do()

@@ -21,12 +21,11 @@ from proxied import ProxiedStream, proxied
 from proxy import REGISTRY_ERROR, S3_SLOW_DOWN, Fault
 from support import Stream, admin, consume
 
-from assets.failures import HEALS
 from assets.streaming import Streaming, chosen
 from assets.topic import topic_definitions
 from lakehouse.config import PROJECT, Config, load
 from lakehouse.core import naming
-from lakehouse.core.errors import BadRecords, heals
+from lakehouse.core.errors import BadRecords, TransientError, Unforeseen, is_transient
 from lakehouse.pipeline.maintenance import keep_pace
 from lakehouse.pipeline.position import resume
 from lakehouse.streaming import stream as streams
@@ -105,7 +104,7 @@ def test_topics_take_turns_and_a_bad_record_stops_only_its_own(resources):
     aside = [event for event in events if isinstance(event, SetAside)]
     assert [event.topic for event in aside if isinstance(event.error, BadRecords)] == [bad.name]
     # Nothing else may stop a topic but a system that is waited for.
-    assert all(isinstance(event.error, (BadRecords, *HEALS)) for event in aside), aside
+    assert all(isinstance(event.error, BadRecords | TransientError | Unforeseen) for event in aside), aside
     for one in (busy, calm):
         assert one.rows() == one.expected_rows()
         oracle.judge(one)
@@ -187,7 +186,7 @@ def test_two_streams_and_a_run_of_the_same_topics_publish_each_record_once(resou
     # Only the run could take a batch from a stream: the streams take none from each other.
     aside = {event.topic for event in (*first, *second) if isinstance(event, SetAside)}
     assert aside <= {both[0].name}
-    assert all(heals(event.error) for event in (*first, *second) if isinstance(event, SetAside))
+    assert all(is_transient(event.error) for event in (*first, *second) if isinstance(event, SetAside))
     by_stream = [{event.topic.name for event in events if isinstance(event, Commit)} for events in (first, second)]
     assert not by_stream[0] & by_stream[1]
 

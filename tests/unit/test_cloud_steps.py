@@ -6,8 +6,7 @@ import pytest
 
 from lakehouse.cloud.perform import create, delete, plan, plan_deletion, survey
 from lakehouse.cloud.step import Step
-from lakehouse.core.errors import LakehouseError, UnclearState
-from resources.confluent.errors import Unsure
+from lakehouse.core.errors import LakehouseError, OutcomeUnknownError, UnclearState
 
 
 class Killed(Exception):
@@ -197,7 +196,7 @@ def test_delete_leaves_what_holds_something_foreign_and_says_so(cloud):
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("error", [Killed, Unsure, LakehouseError])
+@pytest.mark.parametrize("error", [Killed, OutcomeUnknownError, LakehouseError])
 def test_ended_at_any_change_and_begun_again_it_ends_as_if_nothing_had_happened(moment, error):
     def walk(cloud):
         steps = [

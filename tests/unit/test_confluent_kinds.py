@@ -10,9 +10,10 @@ import pytest
 from confluent_server import ConfluentServer, Fault
 from sleepless import Sleepless
 
+from lakehouse.core.errors import OutcomeUnknownError
 from resources.confluent.api_keys import Scope
 from resources.confluent.clusters import Cluster
-from resources.confluent.errors import Conflict, ConfluentError, Gone, Refused, Rejected, Unsure
+from resources.confluent.errors import Conflict, ConfluentError, Gone, Refused, Rejected
 from resources.confluent.kafka import Acl
 from resources.confluent.organization import Environment, ServiceAccount
 from resources.confluent.plane import Key
@@ -273,7 +274,7 @@ def test_look_up_first_and_a_lost_answer_makes_nothing_twice(
 
     fault = Fault(nth=nth, on=lambda method, path: method == "POST", cut=cut)
     vendor.faults = [fault]
-    with contextlib.suppress(Unsure):
+    with contextlib.suppress(OutcomeUnknownError):
         set_up()
     set_up()
     state = vendor.state

@@ -11,10 +11,10 @@ import pytest
 from confluent_server import ADMIN, ConfluentServer, Fault
 from sleepless import Sleepless
 
-from lakehouse.core.errors import UnclearState, Unreachable
+from lakehouse.core.errors import OutcomeUnknownError, UnclearState, Unreachable
 from resources.confluent import URL
 from resources.confluent.api_keys import Scope
-from resources.confluent.errors import Conflict, ConfluentError, Gone, Limited, Refused, Rejected, Unsure
+from resources.confluent.errors import Conflict, ConfluentError, Gone, Limited, Refused, Rejected
 from resources.confluent.organization import Environments, ServiceAccounts
 from resources.confluent.plane import Key, Plane
 from resources.confluent_cloud import ConfluentCloud
@@ -67,7 +67,7 @@ def test_a_question_whose_answer_is_lost_is_asked_again(plane: Plane, vendor: Co
 @pytest.mark.parametrize(("cut", "made"), [("before", 0), ("after", 1)])
 def test_a_post_whose_answer_is_lost_is_not_sent_again(plane: Plane, vendor: ConfluentServer, cut: str, made: int):
     vendor.faults = [Fault(cut=cut)]
-    with pytest.raises(Unsure, match="may have been carried out or not"):
+    with pytest.raises(OutcomeUnknownError, match="may have been carried out or not"):
         Environments(plane).create("lake")
     assert vendor.calls == [("POST", ENVIRONMENTS)]
     assert len(vendor.state.environments) == made
@@ -77,7 +77,7 @@ def test_a_post_whose_answer_is_lost_is_not_sent_again(plane: Plane, vendor: Con
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
 def test_a_post_to_a_broken_plane_is_not_sent_again(plane: Plane, vendor: ConfluentServer, status: int):
     vendor.faults = [Fault(answer=answer(status))]
-    with pytest.raises(Unsure):
+    with pytest.raises(OutcomeUnknownError):
         Environments(plane).create("lake")
     assert len(vendor.calls) == 1
 
@@ -108,7 +108,7 @@ def test_a_delete_whose_answer_is_lost_is_sent_again(plane: Plane, vendor: Confl
 
 def test_a_change_without_an_answer_until_the_deadline_is_unsure(plane: Plane, vendor: ConfluentServer):
     vendor.faults = [Fault(times=100, cut="before")]
-    with pytest.raises(Unsure):
+    with pytest.raises(OutcomeUnknownError):
         plane.call("DELETE", f"{ENVIRONMENTS}/env-1")
 
 
@@ -229,6 +229,6 @@ def test_no_message_and_no_repr_shows_a_secret(vendor: ConfluentServer, confluen
     vendor.faults = [Fault(answer=answer(400, f"you sent {secret}")), Fault(nth=2, cut="before", times=100)]
     with pytest.raises(Rejected) as rejected:
         plane.call("POST", ENVIRONMENTS, body=BODY)
-    with pytest.raises(Unsure) as unsure:
+    with pytest.raises(OutcomeUnknownError) as unsure:
         plane.call("POST", ENVIRONMENTS, body=BODY)
     assert secret not in f"{rejected.value} {unsure.value}"

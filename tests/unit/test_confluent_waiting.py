@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from sleepless import Sleepless
 
-from lakehouse.core.errors import Unreachable
-from resources.confluent.errors import Refused, Unsure
+from lakehouse.core.errors import OutcomeUnknownError, Unreachable
+from resources.confluent.errors import Refused
 from resources.confluent.waiting import Failed, TimedOut, wait, wait_accepted, wait_gone, wait_there, when_allowed
 
 pytest_plugins = ["confluent_fixtures"]
@@ -100,8 +100,8 @@ def test_a_key_must_be_taken_twice_in_a_row(sleepless: Sleepless):
 
 
 def test_a_change_of_unknown_outcome_is_not_a_refusal(sleepless: Sleepless):
-    with pytest.raises(Unsure):
-        wait_accepted("key", looks(Unsure("lost")), deadline_seconds=60, clock=sleepless.clock)
+    with pytest.raises(OutcomeUnknownError):
+        wait_accepted("key", looks(OutcomeUnknownError("lost")), deadline_seconds=60, clock=sleepless.clock)
 
 
 def test_it_looks_until_it_is_there(sleepless: Sleepless):
@@ -118,5 +118,5 @@ def test_what_is_refused_is_tried_until_it_is_allowed(sleepless: Sleepless):
     with pytest.raises(Refused) as refused:
         when_allowed("it", looks(no), deadline_seconds=60, clock=sleepless.clock)
     assert set(refused.value.__notes__) == {"it was tried for 60 seconds"}
-    with pytest.raises(Unsure):
-        when_allowed("it", looks(Unsure("lost"), "MADE"), deadline_seconds=60, clock=sleepless.clock)
+    with pytest.raises(OutcomeUnknownError):
+        when_allowed("it", looks(OutcomeUnknownError("lost"), "MADE"), deadline_seconds=60, clock=sleepless.clock)

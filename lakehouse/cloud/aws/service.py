@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.cloud.aws.actions import actions
-from lakehouse.core.errors import LakehouseError, Unreachable
-from resources.confluent.errors import Unsure
+from lakehouse.core.errors import LakehouseError, OutcomeUnknownError, Unreachable, translate
 
 if TYPE_CHECKING:
     import boto3
@@ -90,10 +90,11 @@ class Service:
 
         A creation may come back refused because of what it made itself: botocore repeats calls whose answers were lost.
 
-        Raises: Absent; AwsError when it is refused; Unsure when it may have made something or not; LakehouseError when
-        the answer to another change was lost; Unreachable.
+        Raises: Absent; AwsError when it is refused; OutcomeUnknownError when it may have made something or not;
+        LakehouseError when the answer to another change was lost; Unreachable.
         """
-        return self._explained(method, lambda: getattr(self._client, method)(**parameters))
+        with self._explained(method):
+            return getattr(self._client, method)(**parameters)
 
     def find(self, method: str, **parameters: Any) -> dict[str, Any] | None:
         """As `call`, but None when what it is about is not there."""
@@ -108,7 +109,11 @@ class Service:
         Raises: as `call`.
         """
         pages = iter(self._client.get_paginator(method).paginate(**parameters))
-        while (page := self._explained(method, lambda: next(pages, None))) is not None:
+        while True:
+            with self._explained(method):
+                page = next(pages, None)
+            if page is None:
+                return
             yield from page.get(key, ())
 
     def wait(self, waiter: str, **parameters: Any) -> None:
@@ -126,30 +131,32 @@ class Service:
                 f"AWS {self.name} made {asked}, but does not show it ({error}). It was left as it is. Run this again"
             ) from error
 
-    def _explained(self, method: str, do: Any) -> Any:
+    def _explained(self, method: str) -> AbstractContextManager[None]:
         from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
         from botocore.parsers import ResponseParserError
 
-        try:
-            return do()
-        except ClientError as error:
-            if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400) >= 500:
-                raise self._unanswered(method, error) from error
-            raise self._refused(error) from error
-        except (ConnectionError, HTTPClientError, ResponseParserError) as error:
-            raise self._unanswered(method, type(error).__name__) from error
-        except BotoCoreError as error:
-            raise LakehouseError(
+        def answered(error: ClientError) -> LakehouseError:
+            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
+            return self._unanswered(method, error) if status >= 500 else self._refused(error)
+
+        def unanswered(error: Exception) -> LakehouseError:
+            return self._unanswered(method, type(error).__name__)
+
+        def not_asked(error: BotoCoreError) -> LakehouseError:
+            return LakehouseError(
                 f"AWS {self.name} could not be asked ({error}). Nothing was changed. Check AWS_PROFILE and the AWS "
                 f"credentials: `aws sts get-caller-identity`"
-            ) from error
+            )
+
+        lost = dict.fromkeys((ConnectionError, HTTPClientError, ResponseParserError), unanswered)
+        return translate({ClientError: answered, **lost, BotoCoreError: not_asked})
 
     def _unanswered(self, method: str, cause: object) -> LakehouseError:
         where = f"region {self.region}"
         if method.startswith(READING):
             return Unreachable(f"AWS {self.name}", where, "AWS_ENDPOINT_URL, the network and AWS's health", cause)
         # Only a creation must not be repeated unseen.
-        kind = Unsure if method.startswith("create_") else LakehouseError
+        kind = OutcomeUnknownError if method.startswith("create_") else LakehouseError
         return kind(
             f"AWS {self.name} did not answer {method} in {where} ({cause}). It may have been done or not. Run this "
             f"again: it looks first"

@@ -9,9 +9,8 @@ from typing import Any
 from lakehouse.cloud.aws.service import Aws, AwsError, Service
 from lakehouse.cloud.names import TAG, Names
 from lakehouse.cloud.step import Found, Step
-from lakehouse.core.errors import UnclearState
+from lakehouse.core.errors import OutcomeUnknownError, UnclearState
 from lakehouse.core.polling import REAL, Clock
-from resources.confluent.errors import Unsure
 
 GONE_SECONDS, EVERY_SECONDS = 120.0, 2.0
 """How long a deletion is waited for, and between looks."""
@@ -53,7 +52,7 @@ class AwsStep(Step):
         whose answer was lost, and is then refused for what it made."""
         try:
             make()
-        except (AwsError, Unsure):
+        except (AwsError, OutcomeUnknownError):
             it = self.find(found)
             if it is None:
                 raise

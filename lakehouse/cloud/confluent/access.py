@@ -8,8 +8,9 @@ from lakehouse.cloud.confluent.foundation import LISTED_SECONDS
 from lakehouse.cloud.names import Names
 from lakehouse.cloud.secrets import Secrets
 from lakehouse.cloud.step import Found, Step
+from lakehouse.core.errors import OutcomeUnknownError
 from lakehouse.core.polling import REAL, Clock
-from resources.confluent.errors import Conflict, Unsure
+from resources.confluent.errors import Conflict
 from resources.confluent.kafka import Acl, Acls
 from resources.confluent.organization import RoleBinding, ServiceAccount
 from resources.confluent.waiting import wait_there, when_allowed
@@ -130,7 +131,7 @@ class RolesStep(Step):
         for role, crn in self._missing(found, it):
             try:
                 bindings.create(account.principal, role, crn)
-            except (Conflict, Unsure):
+            except (Conflict, OutcomeUnknownError):
                 # It is there, or may be: `settle` looks. The others are to be made all the same.
                 continue
         return it
@@ -203,7 +204,7 @@ class AclsStep(Step):
     def _create(self, acls: Acls, acl: Acl) -> None:
         try:
             when_allowed(self.what, lambda: acls.create(acl), deadline_seconds=GRANTED_SECONDS, clock=self.clock)
-        except Unsure:
+        except OutcomeUnknownError:
             # It may be there: `settle` looks. The others are to be made all the same.
             return
 
