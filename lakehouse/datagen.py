@@ -17,6 +17,7 @@ import fastavro
 import rstr
 
 from lakehouse.core.errors import ConfigError
+from lakehouse.core.framing import frame
 
 HINTS = ("options", "range", "regex", "iteration")
 
@@ -35,10 +36,10 @@ def records(schema: str, seed: int | None = None) -> Iterator[dict[str, Any]]:
 def messages(schema: str, schema_id: int, key: str, seed: int | None = None) -> Iterator[tuple[bytes, bytes]]:
     """Endless (key, value) messages: the key field as UTF-8, the record as Avro in the Confluent wire format."""
     parsed = fastavro.parse_schema(json.loads(schema))
-    frame = b"\x00" + schema_id.to_bytes(4, "big")
+    prefix = frame(schema_id)
     for record in records(schema, seed):
         body = io.BytesIO()
-        body.write(frame)
+        body.write(prefix)
         fastavro.schemaless_writer(body, parsed, record)
         yield str(record[key]).encode(), body.getvalue()
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import reduce
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
+from lakehouse.core.framing import FRAME_BYTES, schema_id
 from lakehouse.formats.avro_columns import columns
 from lakehouse.formats.avro_explain import explain
 from lakehouse.formats.avro_resolution import schemas
 from lakehouse.formats.avro_types import Type
+from spark import framing
 from spark.avro_unions import without_spare
 from spark.conditions import none_of
-from spark.decode import FRAME_BYTES, Codec
+from spark.decode import Codec
 from spark.fitting import misfits
 
 ENDING = secrets.token_bytes(8)
@@ -46,7 +47,7 @@ class AvroCodec(Codec):
         return [field.name for field in self.reader.fields]
 
     def decode(self, data: Column) -> Column:
-        body = F.concat(F.substring(data, F.lit(FRAME_BYTES + 1), F.octet_length(data)), F.lit(ENDING))
+        body = F.concat(framing.body(data), F.lit(ENDING))
 
         def read(id_: int) -> Column:
             found = schemas(self.writers[id_], self.reader, END, len(ENDING))
@@ -57,7 +58,7 @@ class AvroCodec(Codec):
             options = {"mode": "PERMISSIVE", "avroSchema": wanted, "datetimeRebaseMode": "CORRECTED"}
             return from_avro(bytes_, written, options)
 
-        return self._by_writer(data, read)
+        return framing.by_schema_id(data, self.writers, read)
 
     def finished(self, struct: Column) -> Column:
         found = without_spare(struct, self.reader)
@@ -66,17 +67,12 @@ class AvroCodec(Codec):
         return F.struct(found.alias("row"), none_of([~F.coalesce(whole, F.lit(False)), *faults]).alias("good"))
 
     def explain(self, data: bytes) -> str | None:
-        writer = self.writers.get(int.from_bytes(data[1:FRAME_BYTES], "big")) if len(data) >= FRAME_BYTES else None
-        return None if writer is None or data[:1] != b"\x00" else explain(data, FRAME_BYTES, writer, self.reader)
+        writer = self.writers.get(schema_id(data))
+        return explain(data, FRAME_BYTES, writer, self.reader) if writer is not None else None
 
     def schema_id(self, data: Column) -> Column:
-        return self._by_writer(data, F.lit)
+        return framing.by_schema_id(data, self.writers, F.lit)
 
     def framed(self, data: Column) -> Column:
         # A record of no fields, as a version of the schema may have been, has no bytes.
-        return (F.octet_length(data) >= FRAME_BYTES) & (F.substring(data, 1, 1) == F.lit(b"\x00"))
-
-    def _by_writer(self, data: Column, then) -> Column:
-        frame = F.substring(data, 1, FRAME_BYTES)
-        branches = [(frame == F.lit(b"\x00" + id_.to_bytes(4, "big")), then(id_)) for id_ in sorted(self.writers)]
-        return reduce(lambda chain, branch: chain.when(*branch), branches, F)
+        return framing.is_framed(data, may_be_empty=True)

@@ -17,6 +17,7 @@ from lakehouse.core import naming
 from lakehouse.core.batch import PART, Batch, Positions
 from lakehouse.core.sql import SPARK
 from lakehouse.topic import Topic
+from spark import framing
 from spark.conditions import some
 from spark.decision import Decision, digest
 from spark.decode import REASONS, Decoding
@@ -235,9 +236,8 @@ def _columns(how: Decoding, namespace: str, topic: Topic, topic_id: str) -> list
     details = F.create_map(
         F.lit("bytes"), F.octet_length(value).cast("string"), F.lit("check"), record("check").cast("string")
     )
-    framed = (F.octet_length(value) >= 5) & (F.substring(value, 1, 1) == F.lit(b"\x00"))
     codes = F.create_map(*[F.lit(part) for code in CODES.items() for part in code])
-    named = F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).try_cast("int")
+    named = F.conv(F.hex(framing.id_bytes(value)), 16, 10).try_cast("int")
     return [
         F.current_timestamp().alias("error_timestamp"),
         codes[reason].alias("error_code"),
@@ -251,7 +251,7 @@ def _columns(how: Decoding, namespace: str, topic: Topic, topic_id: str) -> list
         F.lit(namespace).alias("affected_database"),
         F.lit(topic.table).alias("affected_name"),
         source_record.alias("source_record"),
-        F.when(framed, named).alias("schema_id"),
+        F.when(framing.is_framed(value, may_be_empty=True), named).alias("schema_id"),
         F.lit(1).alias("attempts"),
         F.lit(None).cast("timestamp").alias("redriven_timestamp"),
         F.lit(topic_id).alias("topic_id"),

@@ -15,9 +15,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
+from spark import framing
 from spark.decoded import PREFIX, record
-
-FRAME_BYTES = 5
 
 Mode = Literal["append", "dedup", "upsert", "debezium"]
 
@@ -140,7 +139,7 @@ def decode(records: DataFrame, how: Decoding) -> DataFrame:
     filtered = rows.filtered
     if how.several:
         filtered |= F.coalesce(how.value.other(data), F.lit(False))
-        filtered |= how.value.framed(data) & _names_one_of(how.others, data)
+        filtered |= how.value.framed(data) & framing.names_one_of(how.others, data)
     others = list(rows.faults)
     if how.key:
         others.append((F.col("key").isNotNull() & ~_is_good("k"), "bad_key"))
@@ -280,9 +279,9 @@ def _value_faults(how: Decoding, data: Column) -> list[tuple[Column, str]]:
     schema_id, undecoded = F.col("schema_id"), ~_is_good("v")
     unknown = [(schema_id.isNull(), "unknown_schema")] if how.registered else []
     if how.absent is not None:
-        unknown.insert(0, (schema_id.isNull() & ~_names_one_of(how.absent | how.others, data), "schema_limit"))
+        unknown.insert(0, (schema_id.isNull() & ~framing.names_one_of(how.absent | how.others, data), "schema_limit"))
     if how.others:
-        unknown.insert(0, (_names_one_of(how.others, data), "other_type"))
+        unknown.insert(0, (framing.names_one_of(how.others, data), "other_type"))
     unfit = [(schema_id.isin(*how.unfit) & undecoded, "unfit_schema")] if how.unfit else []
     return [
         (data.isNull(), "null_value"),
@@ -291,13 +290,6 @@ def _value_faults(how: Decoding, data: Column) -> list[tuple[Column, str]]:
         *unfit,
         (undecoded, "undecodable"),
     ]
-
-
-def _names_one_of(ids: Collection[int], data: Column) -> Column:
-    """Whether a framed value names one of the schema ids."""
-    if not ids:
-        return F.lit(False)
-    return F.substring(data, 2, 4).isin([id_.to_bytes(4, "big") for id_ in sorted(ids)])
 
 
 def _is_good(struct: str) -> Column:
@@ -332,9 +324,8 @@ def foreign_schema_ids(
         side: the side of the records. A key that is not of its format is one of an unknown schema, too.
     """
     data, reason = record(side), {"key": "bad_key", "value": "unknown_schema"}[side]
-    framed = (F.octet_length(data) > FRAME_BYTES) & (F.substring(data, 1, 1) == F.lit(b"\x00"))
-    unknown = decoded.filter((record("reason") == reason) & framed & ~_names_one_of(known, data))
-    counted = unknown.groupBy(F.substring(data, 2, 4).alias("frame")).count()
-    # The frame makes the choice among equals, and so the decision about a record, the same each time.
-    first = counted.orderBy(F.col("count").desc(), "frame").limit(most).select("frame")
-    return [int.from_bytes(row["frame"], "big") for row in first.collect()]
+    is_unknown = (record("reason") == reason) & framing.is_framed(data) & ~framing.names_one_of(known, data)
+    counted = decoded.filter(is_unknown).groupBy(framing.id_bytes(data).alias("id")).count()
+    # The id makes the choice among equals, and so the decision about a record, the same each time.
+    first = counted.orderBy(F.col("count").desc(), "id").limit(most).select("id")
+    return [int.from_bytes(row["id"], "big") for row in first.collect()]

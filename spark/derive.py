@@ -13,6 +13,7 @@ from pyspark.sql.avro.functions import to_avro
 from lakehouse.core import metadata, naming
 from lakehouse.core.batch import Positions
 from lakehouse.core.errors import ConfigError
+from lakehouse.core.framing import frame
 from lakehouse.core.sql import SPARK
 from lakehouse.formats.avro import field_names
 from spark.decoded import PREFIX
@@ -83,5 +84,4 @@ def messages(result: DataFrame, key: tuple[int, str] | None, value: tuple[int, s
 
 
 def _encode(id_: int, schema: str) -> Column:
-    frame = b"\x00" + id_.to_bytes(4, "big")
-    return F.concat(F.lit(frame), to_avro(F.struct(*field_names(schema)), schema))
+    return F.concat(F.lit(frame(id_)), to_avro(F.struct(*field_names(schema)), schema))

@@ -11,8 +11,9 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from lakehouse.core.framing import schema_id
 from lakehouse.core.sql import SPARK
-from spark.decode import FRAME_BYTES, REASONS, Codec, Decoding
+from spark.decode import REASONS, Codec, Decoding
 from spark.decoded import record
 
 OF_VALUE, OF_KEY = ("undecodable", "unfit_schema"), "bad_key"
@@ -86,7 +87,7 @@ def _explained(
 ) -> str | None:
     try:
         if reason in OF_SCHEMA and value is not None:
-            return f"schema id {int.from_bytes(value[1:FRAME_BYTES], 'big')}"
+            return f"schema id {schema_id(value)}"
         if reason in OF_VALUE and value is not None:
             return value_codec.explain(value)
         if reason == OF_KEY and key is not None and key_codec:

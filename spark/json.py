@@ -5,16 +5,17 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import reduce
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from lakehouse.core.framing import FRAME_BYTES, schema_id
 from lakehouse.formats.json_explain import DATE, MOMENT, explain
 from lakehouse.formats.json_schema import Field
+from spark import framing
 from spark.conditions import none_of, some
-from spark.decode import FRAME_BYTES, Codec
+from spark.decode import Codec
 from spark.json_values import converted
 
 OPTIONS = {
@@ -67,7 +68,7 @@ class JsonCodec(Codec):
         return [field.name for field in self.fields]
 
     def decode(self, data: Column) -> Column:
-        body = data if self.writers is None else F.substring(data, F.lit(FRAME_BYTES + 1), F.octet_length(data))
+        body = data if self.writers is None else framing.body(data)
         text = F.try_validate_utf8(body.cast("string"))
         parsed = F.when(~_has_lone_surrogate(text), _parsed(text, self.fields))
         return F.struct(parsed.alias("parsed"), *(doubt.alias("doubt") for doubt in self._doubt(text)))
@@ -98,22 +99,15 @@ class JsonCodec(Codec):
     def schema_id(self, data: Column) -> Column:
         if not self.writers:
             return F.lit(None).cast("int")
-        frame = F.substring(data, 1, FRAME_BYTES)
-        known = [(frame == F.lit(b"\x00" + id_.to_bytes(4, "big")), F.lit(id_)) for id_ in sorted(self.writers)]
-        return reduce(lambda chain, branch: chain.when(*branch), known, F)
+        return framing.by_schema_id(data, self.writers, F.lit)
 
     def framed(self, data: Column) -> Column:
-        if self.writers is None:
-            return F.lit(True)
-        return (F.octet_length(data) > FRAME_BYTES) & (F.substring(data, 1, 1) == F.lit(b"\x00"))
+        return F.lit(True) if self.writers is None else framing.is_framed(data)
 
     def explain(self, data: bytes) -> str | None:
-        start = 0
-        if self.writers is not None:
-            start = FRAME_BYTES
-            if data[:1] != b"\x00" or int.from_bytes(data[1:start], "big") not in self.writers:
-                return None
-        return explain(data, start, self.fields)
+        if self.writers is None:
+            return explain(data, 0, self.fields)
+        return explain(data, FRAME_BYTES, self.fields) if schema_id(data) in self.writers else None
 
 
 def _has_lone_surrogate(text: Column) -> Column:

@@ -13,12 +13,14 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from lakehouse.core.framing import FRAME_BYTES, frame, schema_id
 from lakehouse.formats import protobuf
 from lakehouse.formats.protobuf import Field
 from lakehouse.formats.protobuf_explain import FIRST_SECOND, LAST_SECOND, explain
 from lakehouse.formats.protobuf_versions import fits, partners
 from lakehouse.formats.schema import RegisteredSchema
-from spark.decode import FRAME_BYTES, Codec
+from spark import framing
+from spark.decode import Codec
 from spark.protobuf_wire import NONE, doubts, is_doubtful, message_class, plain
 
 if TYPE_CHECKING:
@@ -49,20 +51,18 @@ class ProtobufCodec(Codec):
         return F.arrow_udf(self._decoder(), self._type)(self.schema_id(data), body)
 
     def schema_id(self, data: Column) -> Column:
-        frame = F.substring(data, 1, FRAME_BYTES)
-        known = [(frame == F.lit(b"\x00" + id_.to_bytes(4, "big")), F.lit(id_)) for id_ in sorted(self.writers)]
-        return reduce(lambda chain, branch: chain.when(*branch), known, F)
+        return framing.by_schema_id(data, self.writers, F.lit)
 
     def framed(self, data: Column) -> Column:
-        return (F.octet_length(data) > FRAME_BYTES) & (F.substring(data, 1, 1) == F.lit(b"\x00"))
+        return framing.is_framed(data)
 
     def other(self, data: Column) -> Column:
         """Whether a message is of another type than this table's, though of a known schema."""
         return self._by_writer(data, lambda _: F.lit(False)).isNull() & self.schema_id(data).isNotNull()
 
     def explain(self, data: bytes) -> str | None:
-        id_ = int.from_bytes(data[1:FRAME_BYTES], "big")
-        if data[:1] != b"\x00" or len(data) <= FRAME_BYTES or id_ not in self.writers:
+        id_ = schema_id(data)
+        if id_ not in self.writers or len(data) == FRAME_BYTES:
             return None
         start = FRAME_BYTES + len(self._index[id_])
         if data[FRAME_BYTES:start] != self._index[id_]:
@@ -90,7 +90,7 @@ class ProtobufCodec(Codec):
     def _by_writer(self, data: Column, then: Callable[[int], Column]) -> Column:
         branches = []
         for id_ in sorted(self.writers):
-            head = b"\x00" + id_.to_bytes(4, "big") + self._index[id_]
+            head = frame(id_) + self._index[id_]
             branches.append((F.substring(data, 1, len(head)) == F.lit(head), then(id_)))
         return reduce(lambda chain, branch: chain.when(*branch), branches, F)
 
