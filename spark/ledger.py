@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from lakehouse.core import naming
-from lakehouse.ledger import NAMED, Held, Logged, Range
+from lakehouse.core.ledger import NAMED, Held, Logged, Range
 from spark.decoded import record
 
 PLACE = ["kafka_partition", "kafka_offset"]

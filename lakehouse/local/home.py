@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from lakehouse.config import PROJECT
+from lakehouse.config.loader import PROJECT
 from lakehouse.core.errors import LakehouseError
 
 NEEDED_BYTES = 2 * 1024**3

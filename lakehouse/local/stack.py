@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
-from lakehouse.config import PROJECT, config_path
+from lakehouse.config.loader import PROJECT, config_path
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local import aws, dagster, inherited, jars, kafka, ports, process, registry, s3, snowflake_server, spark
 from lakehouse.local.context import Context

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakehouse import sensitive
+from lakehouse.config import sensitive
+from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.readers.truth import Answer, summed
-from lakehouse.topic import Topic
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -11,19 +11,19 @@ import yaml
 from click.testing import CliRunner
 from lone_member import LoneMember
 
-from assets.freshness_sensor import freshness_sensor
-from assets.sensors import topic_offsets_sensor
-from assets.streaming import Streaming
+from assets.sensors.freshness_sensor import freshness_sensor
+from assets.sensors.topic_offsets import topic_offsets_sensor
+from assets.streaming.service import Streaming
 from assets.topic import topic_definitions
-from lakehouse import config as configuration
-from lakehouse import console
-from lakehouse.cli import main
+from lakehouse.cli import console
+from lakehouse.cli.main import main
+from lakehouse.cli.status import status
+from lakehouse.config import loader
 from lakehouse.core.errors import Paused
 from lakehouse.core.markdown import plain
 from lakehouse.definitions import defs
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
-from lakehouse.status import status
 from lakehouse.streaming import stream as streams
 from resources.build import build_resources
 from resources.catalog import Catalog
@@ -77,7 +77,7 @@ def declared(tmp_path, monkeypatch):
     monkeypatch.setenv("LAKEHOUSE_CONFIG", str(file))
     monkeypatch.setenv("LAKEHOUSE_ENV", "here")
     monkeypatch.setattr(Brokers, "end", 0)
-    return configuration.load()
+    return loader.load()
 
 
 @pytest.fixture
