@@ -73,10 +73,10 @@ def standing(config: Config, names: Collection[str], there: Collection[str]) -> 
             if key not in reported:
                 yield Outcome(asset, key.name, "not run", _reason(failures.get(check.op.name)))
                 continue
-            found = reported[key]
-            warns = found.severity == dg.AssetCheckSeverity.WARN
-            verdict: Verdict = "passed" if found.passed else "warned" if warns else "failed"
-            yield Outcome(asset, key.name, verdict, plain(found.description or ""))
+            evaluation = reported[key]
+            warns = evaluation.severity == dg.AssetCheckSeverity.WARN
+            verdict: Verdict = "passed" if evaluation.passed else "warned" if warns else "failed"
+            yield Outcome(asset, key.name, verdict, plain(evaluation.description or ""))
 
 
 def _reason(failure: Any) -> str:
@@ -134,7 +134,7 @@ def as_junit(outcomes: Sequence[Outcome]) -> str:
     count = {verdict: str(sum(o.verdict == verdict for o in outcomes)) for verdict in ("failed", "not run")}
     numbers = {"tests": str(len(outcomes)), "failures": count["failed"], "errors": count["not run"]}
     suites = ElementTree.Element("testsuites")
-    suite = ElementTree.SubElement(suites, "testsuite", name="lakehouse check", **numbers)
+    suite = ElementTree.SubElement(suites, "testsuite", {"name": "lakehouse check", **numbers})
     for outcome in outcomes:
         case = ElementTree.SubElement(suite, "testcase", classname=outcome.asset, name=outcome.check)
         kind = {"failed": "failure", "not run": "error"}.get(outcome.verdict)

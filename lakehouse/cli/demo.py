@@ -72,8 +72,8 @@ def demo(once: bool) -> None:
 
 def _await_records(config: Config, systems: Any) -> None:
     """Wait until the generator has produced the initial records, saying how far it is."""
-    topics = [topic for topic in config.topics.values() if isinstance(topic.source, Datagen)]
-    wanted = {topic.topic: topic.source.initial_records for topic in topics}
+    generated = [(topic, topic.source) for topic in config.topics.values() if isinstance(topic.source, Datagen)]
+    wanted = {topic.topic: source.initial_records for topic, source in generated}
     deadline = time.monotonic() + FILL_SECONDS
     pause = threading.Event()
     with console.console.status("waiting for records") as shown:
@@ -85,7 +85,7 @@ def _await_records(config: Config, systems: Any) -> None:
             }
             shown.update(", ".join(f"{topic}: {n:,} records" for topic, n in held.items()) or "waiting for records")
             if all(held.get(topic, 0) >= n for topic, n in wanted.items()):
-                said = (f"{t.topic}: {held[t.topic]:,} records{_keyed(t)}" for t in topics)
+                said = (f"{t.topic}: {held[t.topic]:,} records{_keyed(t)}" for t, _ in generated)
                 console.console.print("\n".join(said))
                 return
             pause.wait(0.5)
@@ -175,4 +175,5 @@ def _show_result(config: Config, systems: Any) -> None:
     console.console.print(f"{trades:,} trades in {groups:,} groups, {pennies / 100:,.2f} dollars in all")
     flagged = config.topic("flagged_stock_trades")
     table = f"{config.namespace}.{flagged.table}"
-    console.console.print(console.rows(*systems.snowflake.query(FLAGS.format(table=table)), title=flagged.name))
+    columns, values = systems.snowflake.query(FLAGS.format(table=table))
+    console.console.print(console.rows(columns, values, title=flagged.name))

@@ -39,7 +39,7 @@ class _Commands(click.Group):
         except LakehouseError as error:
             raise click.ClickException(visible(str(error))) from error
         except click.ClickException as error:
-            error.message = visible(error.message)
+            vars(error)["message"] = visible(error.message)
             raise
 
 

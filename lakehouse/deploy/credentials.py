@@ -121,8 +121,13 @@ class Administrator:
         """As the connection's own."""
         return self._connection.cursor()
 
+    @property
+    def account(self) -> str:
+        """The identifier of the account, as the connection has it."""
+        return self._connection.account
+
     def __getattr__(self, name: str) -> Any:
-        """Where the connection goes: account, host, port."""
+        """Where the connection goes: host, port."""
         return getattr(self._connection, name)
 
     def close(self) -> None:

@@ -100,7 +100,8 @@ def _confluent(access: Access, config: Config) -> Iterator[Finding]:
 def _snowflake(access: Access, config: Config) -> Iterator[Finding]:
     try:
         with access.administrator.cursor() as cursor:
-            user, role, account = cursor.execute("SELECT CURRENT_USER(), CURRENT_ROLE(), CURRENT_ACCOUNT()").fetchone()
+            cursor.execute("SELECT CURRENT_USER(), CURRENT_ROLE(), CURRENT_ACCOUNT()")
+            [(user, role, account)] = cursor.fetchall()
         yield Finding("Snowflake", True, f"administrator {user} with role {role} in account {account}")
     except LakehouseError as error:
         remedy = f"Put the administrator's key pair into the secret '{access.admin_secret}' as docs/cloud.md says"

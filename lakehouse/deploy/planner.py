@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -55,7 +56,8 @@ def survey(steps: Sequence[Step]) -> Iterator[Action]:
             action = Action(step, "unknown", closed.get(cloud) or f"comes after {', '.join(before)}")
         else:
             try:
-                action = with_step(step, lambda step=step: _intended(step, found))
+                with naming_step(step):
+                    action = _intended(step, found)
             except UnclearState:
                 raise
             except LakehouseError as error:
@@ -75,7 +77,8 @@ def create(steps: Sequence[Step], tell: Tell) -> Found:
     """
     found: dict[str, Any] = {}
     for step in checked(steps):
-        with_step(step, lambda step=step: _ensure(step, found, tell))
+        with naming_step(step):
+            _ensure(step, found, tell)
     return found
 
 
@@ -92,14 +95,16 @@ def ensure(steps: Sequence[Step], name: str, tell: Tell) -> Any:
         for before in step.needs:
             if before not in found:
                 look(before)
-        found[needed] = with_step(step, lambda: step.find(_needed(step, found)))
+        with naming_step(step):
+            found[needed] = step.find(_needed(step, found))
         if found[needed] is None:
             raise LakehouseError(f"{step.what} is not there yet. Nothing was changed. Materialize it first")
 
     for before in by_name[name].needs:
         if before not in found:
             look(before)
-    with_step(by_name[name], lambda: _ensure(by_name[name], found, tell))
+    with naming_step(by_name[name]):
+        _ensure(by_name[name], found, tell)
     return found[name]
 
 
@@ -126,7 +131,8 @@ def delete(steps: Sequence[Step], tell: Tell, *, delete_data: bool) -> None:
         tell(action)
         if action.verb == "delete":
             began = time.monotonic()
-            with_step(step, lambda step=step: step.delete(_needed(step, found), found[step.name]))
+            with naming_step(step):
+                step.delete(_needed(step, found), found[step.name])
             tell(Action(step, "delete", action.why, time.monotonic() - began))
 
 
@@ -143,10 +149,11 @@ def checked(steps: Sequence[Step]) -> Sequence[Step]:
     return steps
 
 
-def with_step(step: Step, do: Callable[[], Any]) -> Any:
-    """Do it; an error then says which step it was of."""
+@contextmanager
+def naming_step(step: Step) -> Iterator[None]:
+    """Add the step to errors as a note."""
     try:
-        return do()
+        yield
     except LakehouseError as error:
         error.add_note(f"Step: {step.name} ({step.what})")
         raise
@@ -196,7 +203,8 @@ def all_found(steps: Iterable[Step]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for step in steps:
         if all(name in found for name in step.lives_in):
-            it = with_step(step, lambda step=step: step.find(_needed(step, found)))
+            with naming_step(step):
+                it = step.find(_needed(step, found))
             if it is not None:
                 found[step.name] = it
     return found

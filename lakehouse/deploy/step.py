@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 Found = Mapping[str, Any]
 """What is there, as `find` gave it, by the name of its step."""
@@ -17,14 +17,26 @@ Found = Mapping[str, Any]
 class Step(ABC):
     """One thing of a deployment. A subclass is a frozen dataclass with the clients and names that it needs."""
 
-    name: str
-    """Unique in the deployment: `confluent/cluster`, or `confluent/topic/stock_trades`."""
-    what: str
-    """The thing as people call it: `Kafka cluster 'lakehouse-production'`."""
-    needs: tuple[str, ...] = ()
-    """Names of the steps whose things must be there first. Only these are in `found`."""
-    holds_data: ClassVar[bool] = False
-    """Whether deleting it deletes what cannot be made again; `delete` keeps it unless it is told otherwise."""
+    if TYPE_CHECKING:
+        # Read only; a subclass has a field, a class variable or a property of the name.
+        @property
+        def name(self) -> str:
+            """Unique in the deployment: `confluent/cluster`, or `confluent/topic/stock_trades`."""
+
+        @property
+        def what(self) -> str:
+            """The thing as people call it: `Kafka cluster 'lakehouse-production'`."""
+
+        @property
+        def needs(self) -> tuple[str, ...]:
+            """Names of the steps whose things must be there first. Only these are in `found`."""
+
+        @property
+        def holds_data(self) -> bool:
+            """Whether deleting it deletes what cannot be made again; `delete` keeps it unless it is told otherwise."""
+    else:
+        needs = ()
+        holds_data = False
 
     @property
     def lives_in(self) -> tuple[str, ...]:

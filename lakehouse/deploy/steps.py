@@ -44,7 +44,8 @@ def ordered(steps: Sequence[Step]) -> list[Step]:
 
     Raises: ValueError when a need is in no step, or steps need each other.
     """
-    rest, done, names = list(steps), [], set()
+    rest, done = list(steps), list[Step]()
+    names: set[str] = set()
     while rest:
         step = next((step for step in rest if names.issuperset(step.needs)), None)
         if step is None:

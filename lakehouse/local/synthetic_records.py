@@ -56,8 +56,8 @@ def _generator(field: str, type_: Any, chance: random.Random) -> Callable[[], An
         case {"regex": pattern} if kind == "string":
             generator = rstr.Rstr(chance)
             return lambda: generator.xeger(pattern)
-        case {"iteration": {"start": start, **rest}} if kind in ("int", "long"):
-            numbers = count(start, rest.get("step", 1))
+        case {"iteration": {"start": int(start)} as iteration} if kind in ("int", "long"):
+            numbers = count(start, iteration.get("step", 1))
             return lambda: next(numbers)
     if kind == "boolean":
         return lambda: chance.random() < 0.5

@@ -7,6 +7,7 @@ deletion comes to it last.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from lakehouse.deploy.aws.service import AwsError
@@ -60,7 +61,7 @@ class KeptSecrets(AwsStep):
         for name in it:
             wait_gone(
                 f"secret '{name}'",
-                lambda name=name: self._described(name),
+                partial(self._described, name),
                 deadline_seconds=GONE_SECONDS,
                 every_seconds=EVERY_SECONDS,
                 clock=self.clock,

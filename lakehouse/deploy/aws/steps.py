@@ -30,7 +30,6 @@ def aws_steps(
     Parameters: `clock` is the time by which deletions are waited for.
     """
     aws = Aws(session, names.region)
-    spark = {"config": config, "principals": deployment.spark_principals}
     steps: list[Step] = [
         KeptSecrets(aws, names, clock),
         Bucket(aws, names, clock),
@@ -38,7 +37,10 @@ def aws_steps(
         Workgroup(aws, names, clock),
     ]
     if deployment.spark_principals:
-        steps += [kind(aws, names, clock, **spark) for kind in (WriterRole, MaintenanceRole, ReaderRole)]
+        steps += [
+            kind(aws, names, clock, config=config, principals=deployment.spark_principals)
+            for kind in (WriterRole, MaintenanceRole, ReaderRole)
+        ]
     if has_tableflow(config):
         steps.append(ConfluentRole(aws, names, clock))
     return [*steps, SnowflakeRole(aws, names, clock, config=config)]

@@ -64,7 +64,7 @@ class Workgroup(AwsStep):
         self.service("athena").call(
             "update_work_group", WorkGroup=self.names.workgroup, ConfigurationUpdates=updates, State="ENABLED"
         )
-        return self.find(found)
+        return {**it, **(self.find(found) or {})}
 
     def delete(self, found: Found, it: dict[str, Any]) -> None:
         """Delete it with its history and named queries."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from lakehouse.deploy.confluent.access import GRANTED_SECONDS
@@ -141,7 +142,7 @@ class StatementStep(Step):
             statements.delete(each.name)
             wait_gone(
                 f"Flink statement '{each.name}'",
-                lambda name=each.name: statements.find(name),
+                partial(statements.find, each.name),
                 deadline_seconds=STATEMENT_SECONDS,
                 clock=self.clock,
             )

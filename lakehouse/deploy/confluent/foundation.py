@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.step import Found, Step
 from resources.confluent.clusters import READY, Cluster, SchemaRegistryCluster
+from resources.confluent.flink import ComputePool
 from resources.confluent.organization import Environment
+from resources.confluent.tableflow import ProviderIntegration
 from resources.confluent.waiting import REAL, Clock, wait, wait_gone, wait_there
 from resources.confluent_cloud import ConfluentCloud
 
@@ -50,7 +53,7 @@ class EnvironmentStep(Step):
 
     def kept(self, found: Found, it: Environment) -> str:
         clusters = self.cloud.clusters(it.id).list()
-        others = {
+        others: dict[str, Sequence[Cluster | ComputePool | ProviderIntegration]] = {
             "cluster": clusters,
             "compute pool": self.cloud.compute_pools(it.id).list(),
             "provider integration": self.cloud.provider_integrations(it.id).list(),

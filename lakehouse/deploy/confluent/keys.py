@@ -77,7 +77,8 @@ class KeyStep(Step):
     def differences(self, found: Found, it: Key) -> list[str]:
         kept = self.account_key(found)
         differences = [f"API key {stray.id} is in no secret" for stray in kept.strays()]
-        if kept.version(CURRENT).value != kept.layout.write(it):
+        current = kept.version(CURRENT)
+        if current is None or current.value != kept.layout.write(it):
             differences.append("what the secret says beside the key is out of date")
         return differences
 

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from lakehouse.core.errors import UnclearState
 from lakehouse.deploy.confluent.account_key import AccountKey
 from lakehouse.deploy.confluent.keys import KeyStep
-from lakehouse.deploy.planner import all_found, with_step
+from lakehouse.deploy.planner import all_found, naming_step
 from lakehouse.deploy.step import Step
 from resources.confluent.plane import Key
 from resources.confluent.waiting import REAL, Clock
@@ -67,7 +67,8 @@ def rotate(
                     f"which makes it anew"
                 )
             kept = step.account_key(found)
-            rotated.append(with_step(step, lambda step=step, kept=kept: rule.apply(step.name, kept)))
+            with naming_step(step):
+                rotated.append(rule.apply(step.name, kept))
     return rotated
 
 
@@ -82,6 +83,7 @@ class _Rule:
     def apply(self, step: str, kept: AccountKey) -> Rotated:
         kept.delete_strays()
         current = kept.version(CURRENT)
+        assert current is not None and current.created_at is not None, "the step that was found reads this version"
         expendable = self._expendable(kept)
         deleted = expendable if self.now() >= current.created_at + self.grace else []
         for key_id in deleted:

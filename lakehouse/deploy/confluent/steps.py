@@ -98,7 +98,8 @@ class _Declared:
         yield self.permissions()
 
     def permissions(self) -> Step:
-        roles, on = self.roles, ("confluent/cluster", "confluent/schema_registry")
+        roles = self.roles
+        on: tuple[str, ...] = ("confluent/cluster", "confluent/schema_registry")
         if self.tables:
             roles, on = roles | {"app_manager": (*roles["app_manager"], ASSIGNER)}, (*on, INTEGRATION)
         return PermissionsStep(self.cloud, tuple(self.purposes), roles, self.allowed, on)
@@ -108,9 +109,10 @@ class _Declared:
         for given, sql in self.deployment.flink.items():
             yield StatementStep(self.cloud, self.names, given, sql, fillers, self.clock)
         for topic in self.topics:
-            if given := self.made.get(topic.topic):
+            maker = self.made.get(topic.topic)
+            if maker:
                 yield FlinkTopicStep(
-                    self.cloud, topic.name, topic.topic, topic.partitions, clock=self.clock, statement=statement(given)
+                    self.cloud, topic.name, topic.topic, topic.partitions, clock=self.clock, statement=statement(maker)
                 )
 
     def tableflow_steps(self) -> Iterator[Step]:
@@ -143,7 +145,7 @@ class _Declared:
                 each.partitions,
                 isinstance(each.source, Existing),
                 self.clock,
-                each.retention.records and _milliseconds(each.retention.records),
+                _milliseconds(each.retention.records) if each.retention.records else None,
             )
             for each in self.topics
             if each.topic not in self.made
@@ -209,9 +211,9 @@ class _Declared:
             # It is made by whoever writes the first bookmark.
             for role in ("DeveloperManage", "DeveloperRead", "DeveloperWrite"):
                 yield Role(role, f"{{kafka}}/topic={BOOKMARKS}")
-        for topic in derived:
+        for each in derived:
             for side in ("key", "value"):
-                yield Role("DeveloperWrite", f"{{registry}}/subject={topic.subject(side)}")
+                yield Role("DeveloperWrite", f"{{registry}}/subject={each.subject(side)}")
 
     @cached_property
     def allowed(self) -> dict[str, tuple[tuple[str, str, str], ...]]:

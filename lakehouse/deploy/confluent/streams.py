@@ -73,6 +73,7 @@ class TopicStep(Step):
         return [] if kept_ms == self.retention_ms else [f"retention.ms is {kept_ms} instead of {self.retention_ms}"]
 
     def change(self, found: Found, it: Topic) -> Topic:
+        assert self.retention_ms is not None, "no retention is declared, so that none differs"
         self._topics(found).set_retention(self.topic, self.retention_ms)
         return it
 

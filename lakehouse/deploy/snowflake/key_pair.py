@@ -42,8 +42,11 @@ class KeyPair:
         Raises: ValueError when something is missing or is not what it should be; the message has no values.
         """
         values = secret.reveal()
+        found: KeyPair | None
         try:
             key = serialization.load_pem_private_key(values["private_key"].encode(), password=None)
+            if not isinstance(key, rsa.RSAPrivateKey):
+                raise ValueError("another kind of key")
             found = cls(
                 account=values["account"],
                 user=values["user"],
@@ -54,7 +57,7 @@ class KeyPair:
             )
         except (KeyError, TypeError, ValueError):
             found = None
-        if found is None or not isinstance(found.private_key, rsa.RSAPrivateKey) or found.created_at.tzinfo is None:
+        if found is None or found.created_at.tzinfo is None:
             raise ValueError("not account, user, role, private_key (PEM of an RSA key), created_at and slot")
         return found
 

@@ -14,16 +14,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakehouse.core.errors import LakehouseError, UnclearState, Unreachable
 from lakehouse.deploy.snowflake.key_pair import KeyPair
+from lakehouse.deploy.snowflake.session import Session
 from resources import snowflake_sql as sql
 from resources.secrets_manager import CURRENT, PENDING, PREVIOUS, Secrets, Version
 from resources.snowflake_sql import KeySlot
-
-if TYPE_CHECKING:
-    from snowflake.connector import SnowflakeConnection
 
 LOGIN_TIMEOUT_SECONDS = 10
 NETWORK_TIMEOUT_SECONDS = 60
@@ -41,7 +39,7 @@ class ServiceUser:
     secret: str
     """Name of the secret."""
     secrets: Secrets
-    administrator: SnowflakeConnection = field(repr=False)
+    administrator: Session = field(repr=False)
     """An open session of a role that owns the user (docs: sql-reference/sql/alter-user)."""
     address: Mapping[str, Any] = field(default_factory=dict)
     """The connector's host, port and protocol, if they are not the account's own."""

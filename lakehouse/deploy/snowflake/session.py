@@ -6,7 +6,7 @@ import contextlib
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lakehouse.core.errors import LakehouseError, UnclearState, Unreachable
 from resources import snowflake_sql as sql
@@ -15,7 +15,7 @@ from resources.secrets_manager import TAG
 from resources.snowflake_integrations import redacted
 
 if TYPE_CHECKING:
-    from snowflake.connector import SnowflakeConnection
+    from snowflake.connector.cursor import SnowflakeCursor
     from snowflake.connector.errors import Error
 
 Row = dict[str, Any]
@@ -24,11 +24,22 @@ LOGGERS = ("connection", "cursor", "errors", "network")
 """Of the connector: those that quote statements, `network` at level ERROR when nothing answers."""
 
 
+class Session(Protocol):
+    """A session of the connector, or one that connects when it is first used."""
+
+    @property
+    def account(self) -> str:
+        """The account identifier."""
+
+    def cursor(self) -> SnowflakeCursor:
+        """Open a cursor, as PEP 249 has it."""
+
+
 @dataclass(frozen=True)
 class Administrator:
     """An open session whose role may make what a deployment needs: ACCOUNTADMIN, or one that was granted as much."""
 
-    session: SnowflakeConnection = field(repr=False)
+    session: Session = field(repr=False)
     deployment: str
 
     @property

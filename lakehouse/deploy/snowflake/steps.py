@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from lakehouse.config.deployment import Deployment
 from lakehouse.config.loader import Config
@@ -20,7 +21,7 @@ from lakehouse.deploy.snowflake.grants import Grants, membership, ownership, pri
 from lakehouse.deploy.snowflake.integrations import REFRESH, Integration, RestIntegration, RestVerified
 from lakehouse.deploy.snowflake.keys import Keys, ServiceUser
 from lakehouse.deploy.snowflake.objects import GivenWarehouse, Holder, Object, Volume
-from lakehouse.deploy.snowflake.session import Administrator
+from lakehouse.deploy.snowflake.session import Administrator, Session
 from lakehouse.deploy.snowflake.tables import IcebergTables, Source
 from lakehouse.deploy.snowflake.verification import Verified
 from lakehouse.deploy.step import Found, Step
@@ -30,9 +31,6 @@ from resources.aws import Glue
 from resources.confluent.waiting import REAL, Clock
 from resources.rest_catalog import RestCatalog
 from resources.secrets_manager import Secrets
-
-if TYPE_CHECKING:
-    from snowflake.connector import SnowflakeConnection
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class Key(Step):
 
 
 def snowflake_steps(
-    administrator: SnowflakeConnection,
+    administrator: Session,
     secrets: Secrets,
     names: Names,
     config: Config,
@@ -237,35 +235,34 @@ def _tables(
     glue, schema = Glue(region=names.region, catalog_id=names.account), naming.snowflake_name(config.namespace)
     # Not the verifications, though they come before: whoever cannot be let in any more can be taken away.
     on_glue = ("snowflake/schema", "snowflake/volume", "snowflake/integration")
-    own = {
-        "administrator": admin,
-        "database": names.snowflake("DATABASE"),
-        "role": names.snowflake("ROLE"),
-        "warehouse": warehouse,
-        "volume": names.snowflake("VOLUME"),
-    }
-    of_glue = own | {
-        "schema": schema,
-        "integration": names.snowflake("GLUE"),
-        "is_registered": lambda database, table: glue.registration(database, table) is not None,
-    }
+    tables = partial(
+        IcebergTables,
+        administrator=admin,
+        database=names.snowflake("DATABASE"),
+        role=names.snowflake("ROLE"),
+        warehouse=warehouse,
+        volume=names.snowflake("VOLUME"),
+    )
+    glue_tables = partial(
+        tables,
+        schema=schema,
+        integration=names.snowflake("GLUE"),
+        is_registered=lambda database, table: glue.registration(database, table) is not None,
+    )
     topics = config.topics.values()
     of_spark = tuple(_source(each, each.table) for each in topics if each.engine == "spark")
     of_tableflow = tuple(_source(each, each.topic) for each in topics if each.engine == "tableflow")
-    yield IcebergTables(
-        "snowflake/tables", sources=of_spark, namespace=lambda found: config.namespace, needs=on_glue, **of_glue
-    )
+    yield glue_tables("snowflake/tables", sources=of_spark, namespace=lambda found: config.namespace, needs=on_glue)
     if of_tableflow:
         cluster = "confluent/cluster"
-        yield IcebergTables(
+        yield glue_tables(
             "snowflake/tableflow_tables",
             sources=of_tableflow,
             namespace=lambda found: found[cluster].id,
             needs=(*on_glue, cluster),
-            **of_glue,
         )
     if rest_catalog:
-        yield IcebergTables(
+        yield tables(
             "snowflake/rest_tables",
             sources=of_spark,
             namespace=lambda found: config.namespace,
@@ -273,7 +270,6 @@ def _tables(
             schema=_rest(schema),
             integration=names.snowflake("REST"),
             is_registered=lambda namespace, table: rest_catalog().registered(namespace, table) is not None,
-            **own,
         )
 
 
@@ -286,6 +282,9 @@ def _rest(schema: str) -> str:
     return f"{schema}_REST"
 
 
-def _address(session: SnowflakeConnection) -> dict[str, Any]:
-    # The connector tells its protocol nowhere else.
-    return {"host": session.host, "port": session.port, "protocol": session._protocol}
+ADDRESS = {"host": "host", "port": "port", "protocol": "_protocol"}
+"""Attributes of the connector's sessions; there is no public one for the protocol."""
+
+
+def _address(session: Session) -> dict[str, Any]:
+    return {name: getattr(session, attribute) for name, attribute in ADDRESS.items()}
