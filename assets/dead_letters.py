@@ -7,11 +7,11 @@ import dagster as dg
 from assets.entry import group, topic_of
 from assets.failures import explained
 from assets.step import asset_spec, step
-from lakehouse.config import Config
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
 from lakehouse.core import naming
 from lakehouse.pipeline.clients import CLIENTS, Clients
 from lakehouse.pipeline.replay import redrive
-from lakehouse.topic import Topic
 
 
 def dead_letters_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:

@@ -5,12 +5,12 @@ import re
 import dagster as dg
 
 from assets.failures import RETRY, explained
-from lakehouse.cloud import perform
-from lakehouse.cloud.access import Access
-from lakehouse.cloud.rotation import Policy, rotate
-from lakehouse.cloud.step import Step
-from lakehouse.cloud.steps import deployment_steps
-from lakehouse.config import Config
+from lakehouse.config.loader import Config
+from lakehouse.deploy import planner
+from lakehouse.deploy.credentials import Access
+from lakehouse.deploy.rotation import Policy, rotate
+from lakehouse.deploy.step import Step
+from lakehouse.deploy.steps import deployment_steps
 from resources.build import opener
 
 JOB = "deployment"
@@ -67,10 +67,10 @@ def _asset(steps: list[Step], step: Step, access: Access) -> dg.AssetsDefinition
 
     @dg.multi_asset(name=spec.key.to_python_identifier(), specs=[spec], pool="deployment")
     def ensure(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        done: list[perform.Action] = []
+        done: list[planner.Action] = []
         with explained():
             access.check_account()
-            perform.ensure(steps, step.name, done.append)
+            planner.ensure(steps, step.name, done.append)
         last = done[-1]
         context.log.info(f"{step.what}: {last.verb}, {last.why}")
         return dg.MaterializeResult(metadata={"done": last.verb, "why": last.why, "seconds": last.seconds or 0.0})

@@ -7,7 +7,8 @@ import dagster as dg
 
 from assets.shown import as_table
 from assets.standing import Standing
-from lakehouse.config import Config
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
 from lakehouse.core import naming
 from lakehouse.core.lag import snapshots_behind
 from lakehouse.core.markdown import escaped
@@ -15,7 +16,6 @@ from lakehouse.core.sql import SPARK
 from lakehouse.readers import configured
 from lakehouse.readers.freshness import Hop
 from lakehouse.readers.truth import Answer, differences
-from lakehouse.topic import Topic
 from resources.catalog import published_table
 from resources.snapshots import commits
 

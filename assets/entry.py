@@ -9,10 +9,10 @@ from pathlib import Path
 
 import dagster as dg
 
-from lakehouse.config import Config
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Derived, Route, Topic
 from lakehouse.core import naming
 from lakehouse.core.errors import ConfigError
-from lakehouse.topic import Derived, Route, Topic
 
 
 def partitions(entry: Topic) -> dg.DynamicPartitionsDefinition | None:

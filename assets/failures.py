@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import dagster as dg
 
+from lakehouse.config.sensitive import unquoted
+from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError, is_transient, translate
-from lakehouse.sensitive import unquoted
-from lakehouse.topic import Topic
 
 RETRY = dg.RetryPolicy(max_retries=3, delay=5, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
 """For systems that come back. What cannot heal by itself is raised with `allow_retries=False`."""

@@ -7,11 +7,11 @@ import dagster as dg
 
 from assets.entry import topics_of
 from assets.standing import Standing
-from lakehouse.config import Config
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
 from lakehouse.core.markdown import escaped
 from lakehouse.readers.freshness import CHECK, NAMES, Hop, summary
 from lakehouse.readers.hops import measure, needs
-from lakehouse.topic import Topic
 
 
 def freshness_check(config: Config, entry: Topic, hop: str) -> Standing:

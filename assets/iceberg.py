@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
+from assets.automation import unless_continuous
 from assets.entry import code_links, group, topic_of
 from assets.failures import explained
 from assets.shown import as_table
 from assets.step import asset_spec, step
-from lakehouse.automation import unless_continuous
-from lakehouse.config import Config
+from lakehouse.config.loader import Config
+from lakehouse.config.sensitive import hidden_ids, shown
+from lakehouse.config.topic import Topic
 from lakehouse.core import arrow_values
 from lakehouse.core.counts import OUTCOMES
 from lakehouse.core.markdown import escaped
@@ -23,8 +25,6 @@ from lakehouse.pipeline.maintenance import size
 from lakehouse.pipeline.mirror import CHECK as MIRRORED
 from lakehouse.pipeline.mirror import mirrored
 from lakehouse.pipeline.replay import replay
-from lakehouse.sensitive import hidden_ids, shown
-from lakehouse.topic import Topic
 from resources.pauses import require_unpaused
 from resources.snapshots import live_rows
 

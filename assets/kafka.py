@@ -5,15 +5,15 @@ from typing import Any
 
 import dagster as dg
 
+from assets.automation import on_upstream_change
 from assets.entry import code_links, group
 from assets.failures import explained
 from assets.freshness import idle_policy
 from assets.step import asset_spec, step
-from lakehouse.automation import on_upstream_change
-from lakehouse.config import Config
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Datagen, Derived, Existing, Topic
 from lakehouse.pipeline.clients import CLIENTS, Clients
 from lakehouse.pipeline.derivation import derive
-from lakehouse.topic import Datagen, Derived, Existing, Topic
 from resources.kafka import Offsets
 from resources.pauses import require_unpaused
 

@@ -9,11 +9,12 @@ from assets.failures import explained
 from assets.shown import as_table
 from assets.standing import Standing
 from assets.step import asset_spec, step
-from lakehouse import ledger, ledger_page
-from lakehouse.config import Config
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
+from lakehouse.core.ledger import totals
+from lakehouse.pipeline import ledger_page
 from lakehouse.pipeline.clients import CLIENTS, Clients
 from lakehouse.pipeline.proof import Proof, check, prove
-from lakehouse.topic import Topic
 
 
 class Depth(dg.Config):
@@ -49,7 +50,7 @@ def ledger_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
             topic = topic_of(entry, context)
             proof = prove(namespace, topic, Clients.of(clients), whole_log=config.whole_log)
         said = ledger_page.summary(proof.entries, proof.findings)
-        counts = ledger.totals(proof.entries)
+        counts = totals(proof.entries)
         pages = {
             "findings": ledger_page.findings_table(proof.findings),
             "commits": ledger_page.commits(proof.entries, proof.findings),

@@ -8,10 +8,10 @@ import dagster as dg
 from assets.entry import group, topic_of
 from assets.failures import explained
 from assets.step import asset_spec, step
-from lakehouse.config import Config
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
 from lakehouse.core import naming
 from lakehouse.pipeline.maintenance import maintain
-from lakehouse.topic import Topic
 
 
 def maintenance_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:

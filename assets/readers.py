@@ -5,17 +5,17 @@ from typing import Any
 
 import dagster as dg
 
+from assets.automation import unless_continuous
 from assets.entry import group, topic_of
 from assets.failures import explained
 from assets.standing import Standing
 from assets.step import asset_spec, step
-from lakehouse.automation import unless_continuous
-from lakehouse.config import Config
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
 from lakehouse.core.lag import snapshots_behind
 from lakehouse.core.markdown import escaped
 from lakehouse.readers.freshness import Hop
 from lakehouse.readers.reader import Reader, Registration
-from lakehouse.topic import Topic
 from resources.snapshots import commits, live_rows_at
 
 

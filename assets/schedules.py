@@ -3,8 +3,8 @@
 import dagster as dg
 
 from assets.entry import group, partitions
-from lakehouse.config import Config
-from lakehouse.topic import Route
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Route
 
 RUNNING = dg.DefaultScheduleStatus.RUNNING
 

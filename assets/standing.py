@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from assets.automation import hourly, with_the_asset
 from assets.failures import explained
 from assets.step import NOTHING_IN
-from lakehouse.automation import hourly, with_the_asset
-from lakehouse.topic import Topic
+from lakehouse.config.topic import Topic
 
 OPTIONAL_OUT = dg.Out(dg.Nothing, is_required=False)
 """A run may ask for some of the checks."""

@@ -8,7 +8,7 @@ import dagster as dg
 
 from assets.entry import group, partitions
 from assets.failures import RETRY
-from lakehouse.topic import Topic
+from lakehouse.config.topic import Topic
 
 NOTHING_IN, NOTHING_OUT = dg.In(dg.Nothing), dg.Out(dg.Nothing)
 """What steps pass on is in tables and topics. A check's result needs no type, either."""

@@ -8,15 +8,15 @@ from typing import Any
 
 import dagster as dg
 
+from assets.automation import on_upstream_change
 from assets.entry import code_links, group
 from assets.failures import explained
 from assets.iceberg import check_results, declared_specs, table_metadata
 from assets.step import asset_spec, step
-from lakehouse.automation import on_upstream_change
-from lakehouse.config import Config
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Metadata, Topic
 from lakehouse.core.errors import ConfigError, LakehouseError
 from lakehouse.pipeline import quality
-from lakehouse.topic import Metadata, Topic
 
 
 def tableflow_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:

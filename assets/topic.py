@@ -15,12 +15,12 @@ from assets.ledger import ledger_asset, ledger_check
 from assets.maintenance import maintenance_asset
 from assets.readers import reader_asset, reader_check
 from assets.standing import Standing, standing_checks
-from assets.streaming_check import streaming_check
+from assets.streaming.check import streaming_check
 from assets.tableflow import tableflow_asset
-from lakehouse.config import Config
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Route, Topic
 from lakehouse.readers import configured
 from lakehouse.readers.hops import hops_of
-from lakehouse.topic import Route, Topic
 
 
 def route_definitions(config: Config, route: Route) -> dg.Definitions:

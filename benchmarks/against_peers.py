@@ -34,12 +34,12 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from rich.console import Console
 from rich.table import Table
 
-from lakehouse import config as configuration
+from lakehouse.cli.systems import connected
+from lakehouse.config import loader
 from lakehouse.local import stack as local_stack
 from lakehouse.local.environment import environment
 from lakehouse.local.home import Home
 from lakehouse.pipeline.clients import Clients
-from lakehouse.systems import connected
 from resources.catalog import PROPERTIES
 
 RESULTS = Path(__file__).with_name("results")
@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def _all(home: Home, folder: Path, records: int, only: list[str] | None) -> list[measure.Result]:
-    with connected(configuration.load()) as found:
+    with connected(loader.load()) as found:
         systems = Clients.of(found)
         catalog = found.catalog.iceberg()
         catalog.create_namespace_if_not_exists(NAMESPACE)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import yaml
 
-from lakehouse import config as configuration
+from lakehouse.config import loader
 
 LOAD = """
 import time
@@ -34,7 +34,7 @@ def main() -> None:
     arguments.add_argument("--topics", type=int, default=1_000)
     arguments.add_argument("--rounds", type=int, default=5)
     given = arguments.parse_args()
-    environments = yaml.safe_load(configuration.config_path().read_text())["environments"]
+    environments = yaml.safe_load(loader.config_path().read_text())["environments"]
     topics = {f"topic_{number}": {"key": "id"} for number in range(given.topics)}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "lakehouse.yaml")

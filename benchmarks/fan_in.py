@@ -14,14 +14,14 @@ import time
 from itertools import islice
 from typing import Any
 
-from lakehouse import config as configuration
-from lakehouse.config import Config
-from lakehouse.datagen import messages
+from lakehouse.cli.systems import connected
+from lakehouse.config import loader
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
+from lakehouse.local.synthetic_records import messages
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.streaming.stream import WORKERS, Commit, Stream
-from lakehouse.systems import connected
-from lakehouse.topic import Topic
 from resources.kafka import Kafka
 
 WARM_UP = 10
@@ -37,7 +37,7 @@ def main() -> None:
     arguments.add_argument("--partitions", type=int, default=6, help="of each topic")
     arguments.add_argument("--workers", type=int, default=WORKERS)
     given = arguments.parse_args()
-    with connected(configuration.load()) as found:
+    with connected(loader.load()) as found:
         systems = Clients.of(found)
         topics = filled(systems, given.topics + WARM_UP + ALONE, given.records, given.partitions)
         warm, alone, rest = topics[:WARM_UP], topics[WARM_UP : WARM_UP + ALONE], topics[WARM_UP + ALONE :]
@@ -55,7 +55,7 @@ def main() -> None:
 
 def filled(systems: Any, count: int, records: int, partitions: int) -> list[Topic]:
     """New topics with so many stock trades each."""
-    schema = (configuration.PROJECT / "schemas/stock_trades.avsc").read_text()
+    schema = (loader.PROJECT / "schemas/stock_trades.avsc").read_text()
     prefix, producer = f"fan_in_{time.time_ns()}", systems.kafka.producer()
     topics = [Topic(name=f"{prefix}_{number}", key=("userid",)) for number in range(count)]
     for topic in topics:

@@ -26,14 +26,14 @@ from peers import plots
 from rich.console import Console
 from rich.table import Table
 
-from lakehouse import config as configuration
+from lakehouse.cli.systems import connected
+from lakehouse.config import loader
+from lakehouse.config.topic import Topic
 from lakehouse.core import naming
 from lakehouse.local import stack
 from lakehouse.local.home import Home
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
-from lakehouse.systems import connected
-from lakehouse.topic import Topic
 from resources.kafka import Kafka
 
 SCHEMA = json.dumps(
@@ -68,7 +68,7 @@ def main() -> None:
     arguments.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
     given = arguments.parse_args()
     curves: list[Curve] = []
-    with connected(configuration.load()) as found:
+    with connected(loader.load()) as found:
         systems = Clients.of(found)
         if given.append:
             subjects = [Subject(systems, "append", rows) for rows in given.append]

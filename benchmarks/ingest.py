@@ -17,15 +17,15 @@ from itertools import cycle, islice
 
 import fastavro
 
-from lakehouse import config as configuration
+from lakehouse.cli.systems import connected
+from lakehouse.config import loader
+from lakehouse.config.topic import Topic
 from lakehouse.core.batch import next_batch
-from lakehouse.datagen import messages
 from lakehouse.formats import protobuf
 from lakehouse.formats.schema import RegisteredSchema
+from lakehouse.local.synthetic_records import messages
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest, read_log
-from lakehouse.systems import connected
-from lakehouse.topic import Topic
 from resources.kafka import Kafka
 
 DISTINCT = 20_000
@@ -63,7 +63,7 @@ def main() -> None:
     arguments.add_argument("--rounds", type=int, default=3)
     arguments.add_argument("--format", choices=SCHEMAS, default="avro")
     given = arguments.parse_args()
-    with connected(configuration.load()) as connected_systems:
+    with connected(loader.load()) as connected_systems:
         systems = Clients(
             connected_systems.kafka,
             connected_systems.schema_registry,
@@ -84,7 +84,7 @@ def main() -> None:
 def fill(systems: Clients, records: int, format_: str) -> str:
     """A new topic with so many stock trades, of which DISTINCT differ."""
     topic = f"bench_{time.time_ns()}"
-    schema = (configuration.PROJECT / "schemas/stock_trades.avsc").read_text()
+    schema = (loader.PROJECT / "schemas/stock_trades.avsc").read_text()
     systems.kafka.ensure_topic(topic, 6)
     type_, text = SCHEMAS[format_]
     schema_id = systems.schema_registry.register(f"{topic}-value", text or schema, type_)

@@ -33,9 +33,9 @@ from pyiceberg.table import StaticTable
 from rich.console import Console
 from rich.table import Table
 
-from lakehouse import config as configuration
-from lakehouse.datagen import messages
-from lakehouse.systems import connected
+from lakehouse.cli.systems import connected
+from lakehouse.config import loader
+from lakehouse.local.synthetic_records import messages
 from resources.kafka import Kafka
 
 DISTINCT = 5_000
@@ -55,7 +55,7 @@ def main() -> None:
     given = arguments.parse_args()
     namespace = f"latency_{time.time_ns()}"
     topics = [f"{namespace}_{n}" for n in range(given.topics)]
-    with connected(configuration.load()) as systems, tempfile.TemporaryDirectory() as folder:
+    with connected(loader.load()) as systems, tempfile.TemporaryDirectory() as folder:
         pool = prepared(systems, topics)
         own_session = systems.snowflake.staying()
         with streaming(Path(folder), namespace, topics), own_session, watched(systems, namespace, topics) as seen:
@@ -69,7 +69,7 @@ def main() -> None:
 
 def prepared(systems: Any, topics: list[str]) -> list[tuple[bytes, bytes]]:
     """Make the topics; returns stock trades as messages."""
-    schema = (configuration.PROJECT / "schemas/stock_trades.avsc").read_text()
+    schema = (loader.PROJECT / "schemas/stock_trades.avsc").read_text()
     for topic in topics:
         systems.kafka.ensure_topic(topic, PARTITIONS)
         schema_id = systems.schema_registry.register(f"{topic}-value", schema)
@@ -79,7 +79,7 @@ def prepared(systems: Any, topics: list[str]) -> list[tuple[bytes, bytes]]:
 @contextmanager
 def streaming(folder: Path, namespace: str, topics: list[str]) -> Iterator[subprocess.Popen[bytes]]:
     """`lakehouse stream` in a process of its own."""
-    environments = yaml.safe_load(configuration.config_path().read_text())["environments"]
+    environments = yaml.safe_load(loader.config_path().read_text())["environments"]
     file = folder / "lakehouse.yaml"
     declared = {topic: {"key": "userid"} for topic in topics}
     file.write_text(yaml.safe_dump({"namespace": namespace, "topics": declared, "environments": environments}))

@@ -20,9 +20,9 @@ from growth import Subject
 from rich.console import Console
 from rich.table import Table
 
-from lakehouse import config as configuration
+from lakehouse.cli.systems import connected
+from lakehouse.config import loader
 from lakehouse.pipeline.clients import Clients
-from lakehouse.systems import connected
 
 sys.path.append(str(Path(__file__).parents[1] / "tests/faults"))
 from proxy import Proxy, Request
@@ -44,7 +44,7 @@ def main() -> None:
         seen[request.method] += 1
 
     table = Table("batch", *METHODS, "all", title=f"Requests to S3 for a batch of {RECORDS:,} records")
-    with connected(configuration.load()) as found, Proxy(os.environ["AWS_ENDPOINT_URL_S3"], guard=counted) as proxy:
+    with connected(loader.load()) as found, Proxy(os.environ["AWS_ENDPOINT_URL_S3"], guard=counted) as proxy:
         catalog = found.catalog.model_copy(update={"s3_endpoint": proxy.address})
         systems = Clients(found.kafka, found.schema_registry, found.spark, catalog)
 

@@ -23,11 +23,11 @@ import psutil
 from latency import PARTITIONS, own_catalog, prepared, produce, streaming
 from peers import plots
 
-from lakehouse import config as configuration
+from lakehouse.cli.systems import connected
+from lakehouse.config import loader
 from lakehouse.local import stack
 from lakehouse.local.home import Home
 from lakehouse.pipeline.maintenance import size
-from lakehouse.systems import connected
 
 MINUTE = 60
 LEFT_SECONDS = 300
@@ -64,7 +64,7 @@ def main() -> None:
     namespace = f"soak_{time.time_ns()}"
     topics = [f"{namespace}_{n}" for n in range(given.topics)]
     seen: list[Seen] = []
-    with connected(configuration.load()) as systems, tempfile.TemporaryDirectory() as folder:
+    with connected(loader.load()) as systems, tempfile.TemporaryDirectory() as folder:
         pool = prepared(systems, topics)
         with streaming(Path(folder), namespace, topics) as stream:
             seconds = given.minutes * MINUTE

@@ -18,13 +18,13 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
-from lakehouse import config as configuration
+from lakehouse.cli.systems import connected
+from lakehouse.config import loader
+from lakehouse.config.topic import Topic
 from lakehouse.core.batch import next_batch
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.codecs import formats
 from lakehouse.pipeline.ingestion import ensure_table, read_log
-from lakehouse.systems import connected
-from lakehouse.topic import Topic
 from spark import write
 from spark.decode import decode
 from spark.records import read_range
@@ -39,7 +39,7 @@ def main() -> None:
     arguments.add_argument("--records", type=int, default=2_000_000)
     arguments.add_argument("--rounds", type=int, default=5)
     given = arguments.parse_args()
-    with connected(configuration.load()) as found:
+    with connected(loader.load()) as found:
         systems = Clients.of(found)
         stages = _stages(systems, fill(systems, given.records, "avro"))
         seconds: dict[str, list[float]] = {name: [] for name in stages}

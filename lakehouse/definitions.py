@@ -6,22 +6,22 @@ import gc
 
 import dagster as dg
 
-from assets.alerts import alert_failed_checks, alert_failed_runs
 from assets.deployment import deployment_definitions
-from assets.disk_space import disk_space
-from assets.freshness_sensor import freshness_sensor
-from assets.heartbeat import heartbeat
-from assets.old_runs import old_runs_definitions
-from assets.open_lineage import lineage_sensor
 from assets.schedules import nightly
-from assets.sensors import topic_offsets_sensor
-from assets.stream_job import stream_definitions
-from assets.tick_alerts import alert_failed_ticks
+from assets.sensors.alerts import alert_failed_checks, alert_failed_runs
+from assets.sensors.disk_space import disk_space
+from assets.sensors.freshness_sensor import freshness_sensor
+from assets.sensors.heartbeat import heartbeat
+from assets.sensors.old_runs import old_runs_definitions
+from assets.sensors.open_lineage import lineage_sensor
+from assets.sensors.tick_alerts import alert_failed_ticks
+from assets.sensors.topic_offsets import topic_offsets_sensor
+from assets.streaming.job import stream_definitions
 from assets.topic import route_definitions, topic_definitions
-from lakehouse import config as configuration
-from lakehouse.config import Config
+from lakehouse.config import loader
+from lakehouse.config.environment import environment_name
+from lakehouse.config.loader import Config
 from lakehouse.readers import configured
-from lakehouse.setting import environment_name
 from resources.build import build_resources
 
 JOB = "lakehouse"
@@ -34,7 +34,7 @@ def defs() -> dg.Definitions:
     # A thousand topics are millions of objects, none of which is garbage yet.
     gc.disable()
     try:
-        return _all(configuration.load())
+        return _all(loader.load())
     finally:
         gc.freeze()
         gc.enable()

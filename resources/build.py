@@ -9,10 +9,10 @@ from typing import Any, TypeVar, get_args
 
 import dagster as dg
 
-from lakehouse.config import Config
+from lakehouse.config.environment import RESOURCES, EnvRef, Setting
+from lakehouse.config.loader import Config
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.words import did_you_mean
-from lakehouse.setting import RESOURCES, EnvRef, Setting
 from resources.athena import Athena
 from resources.aws import Glue
 from resources.catalog import Catalog

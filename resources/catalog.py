@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import PrivateAttr
 
-from lakehouse import sensitive
+from lakehouse.config import sensitive
+from lakehouse.config.topic import Topic
 from lakehouse.core import layout, naming
 from lakehouse.core.batch import COUNTS, MAX_PROPERTY
 from lakehouse.core.errors import (
@@ -26,7 +27,6 @@ from lakehouse.core.errors import (
 )
 from lakehouse.formats import evolution
 from lakehouse.formats.schema import Shape
-from lakehouse.topic import Topic
 from resources import glue_errors
 from resources.hidden import hidden
 from resources.snapshots import batch_of, history, with_counts

@@ -6,8 +6,8 @@ import os
 import time
 from collections.abc import Mapping
 
-from lakehouse.cloud.secrets import Secrets
 from lakehouse.core.errors import ConfigError
+from resources.secrets_manager import Secrets
 
 FRESH_SECONDS = 300
 """Read again after this long, so that long-lived processes find a rotated key. The old one goes on for days."""

@@ -10,8 +10,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse import checks
-from lakehouse.checks import Check, RowCheck, RowCount, Scope, SetCheck
+from lakehouse.config import checks
+from lakehouse.config.checks import Check, RowCheck, RowCount, Scope, SetCheck
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.sql import SPARK
 from spark.decoded import record

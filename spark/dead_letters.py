@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lakehouse.config.topic import Topic
 from lakehouse.core import naming
 from lakehouse.core.batch import PART, Batch, Positions
 from lakehouse.core.sql import SPARK
-from lakehouse.topic import Topic
 from spark import framing
 from spark.conditions import some
 from spark.decision import Decision, digest

@@ -8,8 +8,8 @@ from functools import reduce
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from lakehouse.core.ledger import NAMED, Held, Logged, Range
 from lakehouse.core.sql import SPARK
-from lakehouse.ledger import NAMED, Held, Logged, Range
 from spark.decoded import record
 
 PLACE = ["kafka_partition", "kafka_offset"]

@@ -289,7 +289,7 @@ def _converted(array: pa.Array, written: Field, wanted: Field) -> pa.Array:
         case "timestamp":
             return _timestamps(array)
         case "json":
-            return pa.array([_json(wanted.message, value) for value in array.to_pylist()], pa.string())
+            return pa.array([_json(written.message, value) for value in array.to_pylist()], pa.string())
     return array.cast(_arrow_type(wanted))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import requests
 
-from lakehouse.config import PROJECT
+from lakehouse.config.loader import PROJECT
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local import jars
 from tools import advisories, leaks, sbom

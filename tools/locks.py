@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lakehouse.config import PROJECT
+from lakehouse.config.loader import PROJECT
 from lakehouse.local import jars
 from lakehouse.local.jars import Jar
 from tools import wheel_lock

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from lakehouse.config import PROJECT
+from lakehouse.config.loader import PROJECT
 
 LOCK = PROJECT / "requirements.lock"
 _ENTRY = re.compile(

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import psutil
 
-from lakehouse import config as configuration
+from lakehouse.cli.systems import connected
+from lakehouse.config import loader
+from lakehouse.config.topic import Topic
 from lakehouse.local import process
 from lakehouse.local.home import Home
-from lakehouse.systems import connected
-from lakehouse.topic import Topic
 from peers.contender import NAMESPACE, PythonContender, Stack, Work, idle
 
 
@@ -22,7 +22,7 @@ def work(stack: Stack) -> Work:
     def keep_up(name: str, table: str, ended: Callable[[], bool]) -> None:
         metadata = {"columns": ["partition", "offset"]}
         topic = Topic.model_validate({"name": name, "table": table, "key": "userid", "metadata": metadata})
-        with connected(configuration.load()) as found:
+        with connected(loader.load()) as found:
             systems = Clients.of(found)
             while not ended():
                 if not sum(1 for _ in ingest(NAMESPACE, topic, systems)):

@@ -1,7 +1,7 @@
 """One rule from a Kafka topic to the names of everything made from it.
 
 Kafka names are wider than table names (letters, digits, `.`, `_`, `-`, up to 249 characters, case-sensitive), so the
-rule folds them; lakehouse.table_names refuses two topics that fold to the same name.
+rule folds them; lakehouse.config.table_names refuses two topics that fold to the same name.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from lakehouse.config import PROJECT, config_path
+from lakehouse.config.loader import PROJECT, config_path
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local import guard, inherited, probe, ui_login
 from lakehouse.local.context import Context

@@ -16,11 +16,11 @@ from itertools import islice
 import dagster as dg
 from confluent_kafka import Producer
 
-from lakehouse import config as configuration
-from lakehouse.config import Config
-from lakehouse.datagen import messages
-from lakehouse.setting import environment_name
-from lakehouse.topic import Datagen, Topic
+from lakehouse.config import loader
+from lakehouse.config.environment import environment_name
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Datagen, Topic
+from lakehouse.local.synthetic_records import messages
 from resources.build import build_resources
 from resources.kafka import Kafka
 from resources.schema_registry import SchemaRegistry
@@ -89,7 +89,7 @@ def main() -> None:
     stop = threading.Event()
     for signal_ in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signal_, lambda *_: stop.set())
-    config = configuration.load()
+    config = loader.load()
     with dg.build_resources(build_resources(config, environment_name())) as systems:
         sources = [
             prepare(config, topic, systems.kafka, systems.schema_registry)

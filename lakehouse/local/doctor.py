@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 
-from lakehouse import config
+from lakehouse.config import loader
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.finding import Finding
 from lakehouse.local import jars, ports, process, stack, strangers
@@ -45,10 +45,10 @@ def _java(home: Home) -> Iterator[Finding]:
 
 def _configuration(home: Home) -> Iterator[Finding]:
     try:
-        topics = config.load().topics
-        yield Finding("Configuration", True, f"{config.config_path()}, {len(topics)} topics")
+        topics = loader.load().topics
+        yield Finding("Configuration", True, f"{loader.config_path()}, {len(topics)} topics")
     except LakehouseError as error:
-        yield Finding("Configuration", False, str(error), f"Correct {config.config_path()}")
+        yield Finding("Configuration", False, str(error), f"Correct {loader.config_path()}")
 
 
 def _disk(home: Home) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from lakehouse.config import PROJECT
+from lakehouse.config.loader import PROJECT
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.polling import retry
 

@@ -10,9 +10,9 @@ import os
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
-from lakehouse import config
+from lakehouse.config import loader
+from lakehouse.config.environment import EnvRef, environment_name
 from lakehouse.core.errors import LakehouseError
-from lakehouse.setting import EnvRef, environment_name
 
 EVERY_SERVER = (
     "PATH",
@@ -57,7 +57,7 @@ def _configured() -> list[str]:
     """Return the variables that the environment in use reads; none where lakehouse.yaml cannot be read, which whoever
     needs it reports."""
     try:
-        systems = config.load().environments.get(environment_name(), {})
+        systems = loader.load().environments.get(environment_name(), {})
     except LakehouseError:
         return []
     return [value.env for settings in systems.values() for value in settings.values() if isinstance(value, EnvRef)]

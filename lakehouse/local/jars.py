@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -113,7 +113,8 @@ def maven(folder: Path, progress: Progress | None = None) -> MavenContext:
     from jgo.maven import MavenContext, PythonResolver
 
     @contextlib.contextmanager
-    def bar(name: str, total: int) -> Iterator:
+    def bar(name: str, total: int) -> Iterator[Callable[[int], None]]:
+        assert progress is not None
         task = progress.add_task(name, total=total)
         try:
             yield lambda count: progress.advance(task, count)

@@ -59,7 +59,7 @@ def server(context: Context) -> Server:
     libs = class_path(jars.paths("kafka"))
 
     password, sasl = context.credentials.kafka_password, uses_sasl(context.home)
-    settings = _properties(folder / "data", *ports.values(), password if sasl else None)
+    settings = _properties(folder / "data", ports["kafka"], ports["kafka-controller"], password if sasl else None)
 
     def prepare() -> None:
         _format(context.home, libs, password)
@@ -81,6 +81,7 @@ def server(context: Context) -> Server:
             sasl_mechanism=context.environment["KAFKA_SASL_MECHANISM"],
             api_key=USER,
             api_secret=context.credentials.kafka_password,
+            secret="",
         )
         try:
             return bool(AdminClient({**client.client_config(), "log_level": 0}).list_topics(timeout=2).brokers)

@@ -33,7 +33,7 @@ class LocalRunLauncher(DefaultRunLauncher):
         for event in self._instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT):
             # The first is the worker's: what it starts comes later.
             if pid := event.get_dagster_event().engine_event_data.metadata.get("pid"):
-                return int(pid.value), event.timestamp
+                return int(str(pid.value)), event.timestamp
         return None
 
 

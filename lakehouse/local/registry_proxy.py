@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import httpcore2
 import psutil
@@ -109,7 +109,7 @@ def _length(method: str, body: bytes) -> list[tuple[bytes, bytes]]:
     return [(b"content-length", str(len(body)).encode())] if body or method in ("POST", "PUT", "PATCH") else []
 
 
-async def _fail(scope: Mapping, send: Send, status: int, problem: str) -> None:
+async def _fail(scope: Scope, send: Send, status: int, problem: str) -> None:
     body = {"error_code": status, "message": f"{problem} Nothing is known to have been changed. See registry.log."}
     await guard.respond(scope, send, status, json.dumps(body), "application/json")
 

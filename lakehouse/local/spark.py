@@ -152,7 +152,9 @@ def spark_environment() -> dict[str, str]:
 
 
 def _spark_home() -> Path:
-    return Path(find_spec("pyspark").submodule_search_locations[0])
+    pyspark = find_spec("pyspark")
+    assert pyspark is not None and pyspark.origin is not None, "pyspark is a dependency"
+    return Path(pyspark.origin).parent
 
 
 def _ready(port: int) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
-from lakehouse.config import PROJECT, config_path
+from lakehouse.config.loader import PROJECT, config_path
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local import aws, dagster, inherited, jars, kafka, ports, process, registry, s3, snowflake_server, spark
 from lakehouse.local.context import Context
@@ -161,7 +161,7 @@ def _ports_in_use(found: Mapping[str, Running]) -> dict[str, int]:
 
 
 def _stop(home: Home, names: Collection[str]) -> None:
-    for name in reversed(SERVERS):
+    for name in reversed(list(SERVERS)):
         if name in names:
             process.stop(name, home)
 
@@ -208,5 +208,6 @@ class _Starter:
         process.wait_until_ready(server, running.leader, self._home, self._cancelled)
         server.provision(running.env)
         seconds = 0 if kept else time.monotonic() - began
-        log, leader = self._home.log(server.name), running.leader
-        return State(server.name, "ready", server.address, log, leader.pid, running.resident_bytes(), seconds)
+        assert running.leader is not None, "a process that is ready has not ended"
+        pid, memory = running.leader.pid, running.resident_bytes()
+        return State(server.name, "ready", server.address, self._home.log(server.name), pid, memory, seconds)

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.checks import Severity
+from lakehouse.config.checks import Severity
+from lakehouse.config.topic import Topic
 from lakehouse.core import naming
 from lakehouse.core.batch import PART, Positions
 from lakehouse.core.errors import CommitConflict, LakehouseError
 from lakehouse.core.sql import SPARK
-from lakehouse.topic import Topic
 from resources.snapshots import history
 
 if TYPE_CHECKING:

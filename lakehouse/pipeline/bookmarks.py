@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakehouse.config import Config
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Derived, Topic
 from lakehouse.core.batch import REPLAYS, Batch, Positions
 from lakehouse.core.bookmark import Bookmark
 from lakehouse.core.errors import LakehouseError, UnclearState
-from lakehouse.topic import Derived, Topic
 from resources import bookmarks
 from resources.catalog import CONTINUED, RECREATED, Catalog
 from resources.kafka import Kafka

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from lakehouse import checks
+from lakehouse.config import checks
+from lakehouse.config.topic import REGISTERED, Format, Topic
 from lakehouse.core.errors import SchemaError
 from lakehouse.formats import avro, json_schema, protobuf, record_types
 from lakehouse.formats.budget import MAX_CHARACTERS
 from lakehouse.formats.schema import RegisteredSchema, SchemaType, Shape
-from lakehouse.topic import REGISTERED, Format, Topic
 from resources.schema_registry import SchemaRegistry
 
 if TYPE_CHECKING:

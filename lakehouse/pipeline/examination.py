@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakehouse.checks import RowCount
+from lakehouse.config.checks import RowCount
+from lakehouse.config.topic import Topic
 from lakehouse.pipeline import audit, quality
 from lakehouse.pipeline.audit import Finding, Staged
-from lakehouse.topic import Topic
 from resources.catalog import Catalog
 
 if TYPE_CHECKING:

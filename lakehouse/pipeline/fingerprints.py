@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from lakehouse.config.topic import Topic
 from lakehouse.core.batch import MAX_PROPERTY
 from lakehouse.core.errors import UnclearState
-from lakehouse.topic import Topic
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

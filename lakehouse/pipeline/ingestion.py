@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lakehouse import sensitive
+from lakehouse.config import sensitive
+from lakehouse.config.topic import Topic
 from lakehouse.core.batch import TOKEN, Batch, Log, Positions, next_batch, split, until
 from lakehouse.core.errors import BadRecords, CommitConflict, DoesNotFit, Paused, UnclearState
 from lakehouse.formats.columns import table_schema
@@ -21,7 +22,6 @@ from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.position import begin, continue_beside
 from lakehouse.pipeline.refusals import Refusals, publish_unless_refused
 from lakehouse.pipeline.staging import Staging
-from lakehouse.topic import Topic
 from resources.catalog import CONTINUED, Catalog
 from resources.kafka import Kafka
 from resources.pauses import pauses

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from lakehouse.config.topic import Topic
 from lakehouse.core import naming
 from lakehouse.core.batch import Batch
 from lakehouse.core.errors import CommitConflict, UnclearState
 from lakehouse.pipeline.staging import Staging
-from lakehouse.topic import Topic
 from resources.catalog import Catalog
 
 if TYPE_CHECKING:

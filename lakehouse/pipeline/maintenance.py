@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from lakehouse.config.topic import Topic
 from lakehouse.core import naming
 from lakehouse.core.errors import ConfigError
-from lakehouse.topic import Topic
 from resources.catalog import Catalog, published_table
 from resources.snapshots import commits, snapshots_of
 from resources.spark import Spark

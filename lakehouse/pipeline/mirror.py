@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.config.topic import Topic
 from lakehouse.core import arrow_values, naming
 from lakehouse.core.batch import Batch, Positions
 from lakehouse.core.bookmark import Bookmark
@@ -17,7 +18,6 @@ from lakehouse.core.errors import UnclearState, reason, trace
 from lakehouse.pipeline import letters
 from lakehouse.pipeline.audit import Finding
 from lakehouse.pipeline.bookmarks import bookmark_of, has_messages, of_letters
-from lakehouse.topic import Topic
 from resources import bookmarks
 from resources.snapshots import last_batch
 from resources.transactions import Outgoing, begin, commit, message_limit, parts

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from lakehouse.config.topic import Topic
 from lakehouse.core.batch import Batch, split
 from lakehouse.core.errors import UnclearState
-from lakehouse.topic import Topic
 
 
 def before_poison(decodable: Callable[[Batch], bool], batch: Batch) -> tuple[Batch, bool]:

@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 from getpass import getuser
 from typing import TYPE_CHECKING
 
+from lakehouse.config.topic import Topic
 from lakehouse.core import naming
 from lakehouse.core.batch import DECISION, TOKEN, Batch, Log, Positions
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.pipeline import fingerprints
 from lakehouse.pipeline.staging import Staging
-from lakehouse.topic import Topic
 from resources.catalog import CONTINUED, RECREATED
 from resources.kafka import Kafka
 from resources.snapshots import batch_of, last_batch

@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lakehouse import ledger
-from lakehouse.core import naming
+from lakehouse.config.sensitive import shown
+from lakehouse.config.topic import Topic
+from lakehouse.core import ledger, ledger_findings, naming
 from lakehouse.core.batch import Batch, Log
-from lakehouse.ledger import Entry, Finding, Held, Range
+from lakehouse.core.ledger import Entry, Held, Range
+from lakehouse.core.ledger_findings import Finding
 from lakehouse.pipeline import letters
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import read_log
-from lakehouse.sensitive import shown
-from lakehouse.topic import Topic
+from lakehouse.pipeline.ledger_entries import read_ledger
 from resources.catalog import Catalog
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Proof:
     @property
     def holds(self) -> bool:
         """Whether everything adds up."""
-        return not ledger.unsound(self.findings)
+        return not ledger_findings.unsound(self.findings)
 
 
 def check(catalog: Catalog, namespace: str, topic: Topic) -> Proof:
@@ -42,8 +43,8 @@ def check(catalog: Catalog, namespace: str, topic: Topic) -> Proof:
     Raises: Unreachable.
     """
     table = catalog.load(namespace, catalog.current(namespace, topic).table)
-    entries = ledger.read(table) if table else []
-    return Proof(entries, ledger.findings(entries))
+    entries = read_ledger(table) if table else []
+    return Proof(entries, ledger_findings.findings(entries))
 
 
 def prove(namespace: str, topic: Topic, systems: Clients, *, whole_log: bool = False) -> Proof:
@@ -57,8 +58,8 @@ def prove(namespace: str, topic: Topic, systems: Clients, *, whole_log: bool = F
 
     topic = systems.catalog.current(namespace, topic)
     table = systems.catalog.load(namespace, topic.table)
-    entries = ledger.read(table) if table else []
-    found = ledger.findings(entries)
+    entries = read_ledger(table) if table else []
+    found = ledger_findings.findings(entries)
     if table is None or table.metadata.current_snapshot_id is None:
         return Proof(entries, found)
     spark = systems.spark.session(systems.catalog.spark_settings())
@@ -73,13 +74,13 @@ def prove(namespace: str, topic: Topic, systems: Clients, *, whole_log: bool = F
     append = topic.mode == "append"
     replayed = any(entry.kind == "replay" for entry in entries)
     either = held(together([frame, letters]), ranges) if not topic.replaces and replayed else None
-    found += ledger.held_findings(entries, rows, set_aside, either, append=not topic.replaces)
+    found += ledger_findings.held_findings(entries, rows, set_aside, either, append=not topic.replaces)
     topics = len({r.topic for r in own}) if ledger.shared(own) else 1
     for what, frame_, counted in (("rows", frame, rows), ("dead letters", letters, set_aside)):
         if frame_ is not None and any(h.rows != h.distinct for h in counted.values()):
-            found += ledger.duplicate_findings(duplicates(frame_, topics), what)
+            found += ledger_findings.duplicate_findings(duplicates(frame_, topics), what)
     if not append:
-        found += ledger.key_findings(duplicate_keys(frame, topic.key, shown(topic, table)))
+        found += ledger_findings.key_findings(duplicate_keys(frame, topic.key, shown(topic, table)))
     short = {f.snapshot_id for f in found if f.kind.startswith("missing_")}
     if asked := [r for r in own if whole_log or r.snapshot_id in short]:
         found += _ask_log(spark, systems, topic, entries, asked, frame, letters)
@@ -117,10 +118,10 @@ def _ask_log(
         return notes
     options = systems.kafka.spark_options()
     outcomes = together([frame, letters]) if topic.mode == "append" else None
-    found = ledger.log_findings(entries, *logged(read_range(spark, options, batch), now, outcomes))
+    found = ledger_findings.log_findings(entries, *logged(read_range(spark, options, batch), now, outcomes))
     if topic.replaces:
         decoded = decode(read_range(spark, options, batch), formats(systems.schema_registry, topic).decoding())
-        found += ledger.newest_findings(wrong_newest(decoded, letters, frame, topic.key))
+        found += ledger_findings.newest_findings(wrong_newest(decoded, letters, frame, topic.key))
     return notes + found
 
 

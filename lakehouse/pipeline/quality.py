@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from lakehouse import checks
-from lakehouse.checks import LONGEST_HISTORY, Check, Query, References, RowCount, Scope
+from lakehouse.config import checks
+from lakehouse.config.checks import LONGEST_HISTORY, Check, Query, References, RowCount, Scope
+from lakehouse.config.sensitive import shown
+from lakehouse.config.topic import Topic
 from lakehouse.core import naming
 from lakehouse.core.batch import Positions
 from lakehouse.core.errors import LakehouseError
 from lakehouse.pipeline.audit import Finding
-from lakehouse.sensitive import shown
-from lakehouse.topic import Topic
 from resources.catalog import CONTINUED, Catalog
 from resources.snapshots import counts_by_snapshot, history
 

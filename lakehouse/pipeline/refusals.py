@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakehouse.checks import RowCount
+from lakehouse.config.checks import RowCount
 from lakehouse.core.errors import BadRecords
 from lakehouse.pipeline import quality
 from lakehouse.pipeline.audit import AuditFailed

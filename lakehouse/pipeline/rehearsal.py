@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
+from lakehouse.config.topic import Topic
 from lakehouse.core import naming
 from lakehouse.core.batch import Batch, split
 from lakehouse.core.counts import Counts
@@ -13,7 +14,6 @@ from lakehouse.pipeline.audit import Finding
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import read_log
 from lakehouse.pipeline.replay import Replayed, again
-from lakehouse.topic import Topic
 
 DECODES = "decodes"
 """The name of what a rehearsal finds besides the topic's checks."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from lakehouse.config.topic import Topic
 from lakehouse.core import naming
 from lakehouse.core.batch import REPLAY, REPLAYS, Batch, Log, Positions, next_batch, split
 from lakehouse.core.counts import Counts
@@ -20,7 +21,6 @@ from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ensure_table, fitting, read_log, require_same_topic
 from lakehouse.pipeline.position import at, named
 from lakehouse.pipeline.staging import Staging
-from lakehouse.topic import Topic
 from resources.catalog import RECREATED
 from resources.snapshots import last_batch
 

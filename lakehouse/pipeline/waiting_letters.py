@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from lakehouse.config.topic import Topic
 from lakehouse.core import naming
-from lakehouse.topic import Topic
 from resources.catalog import Catalog
 
 COLUMNS = (

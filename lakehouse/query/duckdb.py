@@ -25,7 +25,10 @@ def query(statement: str, systems: Any) -> Result:
     import duckdb
 
     # A name in the statement is a table of the catalog, and never a variable or a file of this process.
-    options = {"python_enable_replacements": "false", "enable_external_access": "false"}
+    options: dict[str, str | bool | int | float | list[str]] = {
+        "python_enable_replacements": "false",
+        "enable_external_access": "false",
+    }
     with duckdb.connect(config=options) as connection:
         try:
             connection.execute("SET TimeZone = 'UTC'")

@@ -11,14 +11,14 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
-from lakehouse.config import Config
+from lakehouse.config.environment import environment_name
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
 from lakehouse.core.errors import ConfigError
 from lakehouse.readers.glue import GlueReader
 from lakehouse.readers.reader import Reader, Registration
 from lakehouse.readers.rest_catalog import RestCatalogReader
 from lakehouse.readers.snowflake import SnowflakeReader
-from lakehouse.setting import environment_name
-from lakehouse.topic import Topic
 
 READERS: Sequence[type[Reader]] = (GlueReader, SnowflakeReader, RestCatalogReader)
 """The readers of this project. One that follows another comes after it."""

@@ -7,7 +7,8 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from lakehouse.config import Config
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Derived, Existing, Topic
 from lakehouse.core.batch import next_batch
 from lakehouse.core.errors import LakehouseError, reason, trace
 from lakehouse.core.lag import Behind, Lag, lag, pending, snapshots_behind
@@ -15,7 +16,6 @@ from lakehouse.pipeline.ingestion import read_log, stored
 from lakehouse.readers import configured, reader_of
 from lakehouse.readers.freshness import Hop
 from lakehouse.readers.reader import Reader
-from lakehouse.topic import Derived, Existing, Topic
 from resources import bookmarks
 from resources.pauses import pauses
 from resources.readable import without_leader

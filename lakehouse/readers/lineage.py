@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from lakehouse.config import Config
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Derived, Topic
 from lakehouse.readers import reader_of
-from lakehouse.topic import Derived, Topic
 
 if TYPE_CHECKING:
     from openlineage.client.event_v2 import RunEvent

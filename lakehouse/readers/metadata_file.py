@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakehouse import sensitive
+from lakehouse.config import sensitive
+from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.sql import DUCKDB
 from lakehouse.readers.truth import Answer, summed
-from lakehouse.topic import Topic
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -6,8 +6,8 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.config.topic import Topic
 from lakehouse.readers.reader import Reader, Registration
-from lakehouse.topic import Topic
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.config.topic import Topic
 from lakehouse.readers.metadata_pointer import MetadataPointer, Pointer
-from lakehouse.topic import Topic
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

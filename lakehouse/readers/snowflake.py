@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.config.topic import Topic
 from lakehouse.core import naming
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.sql import SNOWFLAKE
 from lakehouse.readers.reader import Publish, Reader, Registration
-from lakehouse.topic import Topic
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

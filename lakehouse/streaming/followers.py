@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.config import Config
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
 from lakehouse.core.errors import is_transient
 from lakehouse.core.pacing import Turns, pause
 from lakehouse.readers import configured
 from lakehouse.readers.reader import Publish, Reader, Registration
-from lakehouse.topic import Topic
 from resources.build import another
 
 if TYPE_CHECKING:

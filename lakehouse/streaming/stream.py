@@ -15,7 +15,9 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from queue import Empty, Queue
 
-from lakehouse.config import Config
+from lakehouse.config.loader import Config
+from lakehouse.config.sensitive import unquoted
+from lakehouse.config.topic import Derived, Existing, Topic
 from lakehouse.core.batch import Positions
 from lakehouse.core.errors import Paused, is_transient
 from lakehouse.core.pacing import EVERY_SECONDS, LEAST_RECORDS, Turns, next_bound, pause
@@ -25,9 +27,7 @@ from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.maintenance import keep_pace
 from lakehouse.pipeline.mirror import mirrored
 from lakehouse.pipeline.refusals import Refusals
-from lakehouse.sensitive import unquoted
 from lakehouse.streaming.stream_events import Commit, Event, Healed, Served, SetAside, Tidied
-from lakehouse.topic import Derived, Existing, Topic
 from resources.kafka import Kafka
 from resources.pauses import require_unpaused
 from resources.readable import readable

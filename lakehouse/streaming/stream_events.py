@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lakehouse.config.topic import Topic
 from lakehouse.pipeline.ingestion import Published
 from lakehouse.pipeline.maintenance import Maintained
-from lakehouse.topic import Topic
 from resources.stream_group import Undivided
 
 

@@ -20,7 +20,9 @@ class Environment:
     @property
     def organization_id(self) -> str:
         """The UUID of the organization it is in."""
-        return re.search(r"organization=([^/]+)", self.crn)[1]
+        organization = re.search(r"organization=([^/]+)", self.crn)
+        assert organization is not None, f"an environment is in an organization: {self.crn}"
+        return organization[1]
 
     @property
     def organization_crn(self) -> str:
@@ -124,7 +126,7 @@ class RoleBindings:
 
     plane: Plane
 
-    def list(self, crn_pattern: str, principal: str | None = None, role: str | None = None) -> list[RoleBinding]:
+    def on(self, crn_pattern: str, principal: str | None = None, role: str | None = None) -> list[RoleBinding]:
         """Those on exactly this pattern: the plane itself also gives those on parts of it."""
         query = {"crn_pattern": crn_pattern, "principal": principal, "role_name": role}
         bindings = [RoleBinding.of(answer) for answer in self.plane.items("/iam/v2/role-bindings", query)]
@@ -137,7 +139,7 @@ class RoleBindings:
 
     def find(self, principal: str, role: str, crn_pattern: str) -> RoleBinding | None:
         """By all that it says."""
-        return next(iter(self.list(crn_pattern, principal, role)), None)
+        return next(iter(self.on(crn_pattern, principal, role)), None)
 
     def create(self, principal: str, role: str, crn_pattern: str) -> RoleBinding:
         """Give the role. It takes up to minutes until every plane knows of it."""

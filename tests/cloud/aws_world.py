@@ -17,13 +17,13 @@ from botocore.awsrequest import AWSResponse, HeadersDict
 from moto.server import ThreadedMotoServer
 from proxy import Proxy
 
-from lakehouse.cloud.aws_steps import aws_steps
-from lakehouse.cloud.names import Names
-from lakehouse.cloud.secrets import SecretJson, Secrets
-from lakehouse.cloud.step import Found, Step
-from lakehouse.config import Config
+from lakehouse.config.deployment import Deployment
+from lakehouse.config.loader import Config
 from lakehouse.core.polling import REAL, Clock
-from lakehouse.deployment import Deployment
+from lakehouse.deploy.aws.steps import aws_steps
+from lakehouse.deploy.names import Names
+from lakehouse.deploy.step import Found, Step
+from resources.secrets_manager import SecretJson, Secrets
 
 ACCOUNT, VENDOR, REGION = "123456789012", "211111111111", "eu-west-1"
 READING = ("Get", "List", "Head", "Describe")

@@ -16,15 +16,15 @@ from botocore.exceptions import ConnectionClosedError
 from confluent_server import ConfluentServer
 from sleepless import Sleepless
 
-from lakehouse.cloud.confluent_steps import confluent_steps
-from lakehouse.cloud.names import Names
-from lakehouse.cloud.perform import Action, create, delete, plan
-from lakehouse.cloud.secrets import Secrets
-from lakehouse.cloud.step import Step
-from lakehouse.config import Config
+from lakehouse.config.deployment import Deployment
+from lakehouse.config.loader import Config
 from lakehouse.core.errors import OutcomeUnknownError, Unreachable
-from lakehouse.deployment import Deployment
+from lakehouse.deploy.confluent.steps import confluent_steps
+from lakehouse.deploy.names import Names
+from lakehouse.deploy.planner import Action, create, delete, plan
+from lakehouse.deploy.step import Step
 from resources.confluent_cloud import ConfluentCloud
+from resources.secrets_manager import Secrets
 
 TRIES = 500
 """More than there are changes, twice."""

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from moto.server import ThreadedMotoServer
 from proxy import Proxy
 
-from lakehouse.cloud import policies
+from lakehouse.deploy.aws import policies
 
 OURS, THEIRS = "123456789012", "211111111111"
 

@@ -7,11 +7,11 @@ import pytest
 from aws_world import REGION, world
 from sleepless import Sleepless
 
-from lakehouse.cloud.aws.service import Aws
-from lakehouse.cloud.perform import create, delete, plan
-from lakehouse.config import Config
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
-from lakehouse.topic import Topic
+from lakehouse.deploy.aws.service import Aws
+from lakehouse.deploy.planner import create, delete, plan
 
 pytest_plugins = ["aws_fixtures"]
 pytestmark = pytest.mark.stack

@@ -5,10 +5,10 @@ import json
 import pytest
 from aws_world import VENDOR
 
-from lakehouse.cloud import policies
-from lakehouse.cloud.perform import create, plan
-from lakehouse.config import Config
-from lakehouse.topic import Topic
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
+from lakehouse.deploy.aws import policies
+from lakehouse.deploy.planner import create, plan
 
 pytest_plugins = ["aws_fixtures"]
 pytestmark = pytest.mark.stack

@@ -8,12 +8,12 @@ import iam
 import pytest
 from aws_world import ACCOUNT, CANARY, REGION, VENDOR, Given
 
-from lakehouse.cloud import policies
-from lakehouse.cloud.names import TAG
-from lakehouse.cloud.perform import create, delete, plan, plan_deletion
-from lakehouse.config import Config
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError, UnclearState
-from lakehouse.topic import Topic
+from lakehouse.deploy.aws import policies
+from lakehouse.deploy.planner import create, delete, plan, plan_deletion
+from resources.secrets_manager import TAG
 
 OURS = [{"Key": TAG, "Value": "prod"}]
 

@@ -7,10 +7,10 @@ from aws_world import world
 from botocore.exceptions import ConnectionClosedError
 from botocore.httpsession import URLLib3Session
 
-from lakehouse.cloud.perform import create, delete, plan
-from lakehouse.config import Config
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
-from lakehouse.topic import Topic
+from lakehouse.deploy.planner import create, delete, plan
 
 pytest_plugins = ["aws_fixtures"]
 pytestmark = pytest.mark.stack

@@ -15,15 +15,15 @@ from confluent_server import ADMIN
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from lakehouse.cloud.access import Access
-from lakehouse.cloud.aws.actions import actions, needed
-from lakehouse.cloud.doctor import examine
-from lakehouse.cloud.perform import create, delete
-from lakehouse.config import Config
-from lakehouse.deployment import Deployment
+from lakehouse.config.deployment import Deployment
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
+from lakehouse.deploy.aws.actions import actions, needed
+from lakehouse.deploy.credentials import Access
+from lakehouse.deploy.doctor import examine
+from lakehouse.deploy.planner import create, delete
 from lakehouse.local.snowflake.iceberg import Lake
 from lakehouse.local.snowflake.server import application
-from lakehouse.topic import Topic
 
 pytest_plugins = ["aws_fixtures", "confluent_fixtures"]
 pytestmark = pytest.mark.stack

@@ -10,8 +10,8 @@ import boto3
 import pytest
 from confluent_deployment import KINDS, REGION, SMALL, Lake, left
 
-from lakehouse.cloud.names import TAG
-from lakehouse.cloud.perform import all_found
+from lakehouse.deploy.planner import all_found
+from resources.secrets_manager import TAG
 
 pytest_plugins = ["confluent_fixtures", "confluent_lakes"]
 pytestmark = pytest.mark.stack

@@ -9,9 +9,9 @@ import boto3
 import pytest
 from confluent_deployment import REGION, Ending, Lake
 
-from lakehouse.cloud.confluent_keys import Rotated, rotate
-from lakehouse.cloud.perform import plan
 from lakehouse.core.errors import UnclearState
+from lakehouse.deploy.confluent.rotation import Rotated, rotate
+from lakehouse.deploy.planner import plan
 from resources.confluent import plane
 from resources.confluent.waiting import TimedOut
 

@@ -11,9 +11,9 @@ from confluent_deployment import LARGE, REGION, Lake, account, inventory, left, 
 from confluent_server import Fault
 from confluent_state import ORGANIZATION
 
-from lakehouse.cloud.confluent_keys import rotate
-from lakehouse.cloud.perform import all_found, plan, plan_deletion
 from lakehouse.core.errors import LakehouseError
+from lakehouse.deploy.confluent.rotation import rotate
+from lakehouse.deploy.planner import all_found, plan, plan_deletion
 from resources.confluent.kafka import Acl
 
 pytest_plugins = ["confluent_fixtures", "confluent_lakes"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_deployment import SMALL, Ending, Lake, closure, inventory, left
 
-from lakehouse.cloud.perform import create, plan
+from lakehouse.deploy.planner import create, plan
 from resources.confluent import plane
 
 pytest_plugins = ["confluent_fixtures", "confluent_lakes"]

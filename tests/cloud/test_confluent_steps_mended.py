@@ -9,8 +9,8 @@ import boto3
 import pytest
 from confluent_deployment import LARGE, REGION, SMALL, Lake, account, inventory, left, verbs
 
-from lakehouse.cloud.perform import plan
 from lakehouse.core.errors import LakehouseError, UnclearState
+from lakehouse.deploy.planner import plan
 from resources.confluent.api_keys import Scope
 from resources.confluent.waiting import Failed
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from lakehouse.config import load
+from lakehouse.config.loader import load
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
 from resources.build import build_resources

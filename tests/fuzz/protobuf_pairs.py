@@ -11,7 +11,7 @@ from cells import AnyOf, Column
 from hypothesis import strategies as st
 from model import METADATA_NAMES, Case, Pair, Record
 from protobuf_messages import message_class
-from protobuf_model import KNOWN, NAMES, SCALARS, cells, filled, imports_of, json_name, row_of
+from protobuf_model import JSON_ROW, KNOWN, NAMES, SCALARS, cells, filled, imports_of, json_name, row_of
 
 from lakehouse.formats.schema import RegisteredSchema
 
@@ -60,6 +60,10 @@ def changed(draw, field: Field) -> tuple[Field | None, bool]:
             return None, True
         case "rename":
             return replace(field, name=f"{field.name}_renamed"), True
+        case "retype" if field.row == JSON_ROW and field.label != "repeated " and draw(st.booleans()):
+            known = draw(st.sampled_from([type_ for type_ in KNOWN if type_.row == JSON_ROW]))
+            values = st.one_of(st.none(), known.values.map(lambda value: value.sent))
+            return replace(field, type=known.schema, values=values), True
         case "retype":
             other = draw(fields(field.name, field.number))
             return other, other.column == field.column
@@ -192,7 +196,8 @@ def _reread(row: dict[str, Any], old: list[Field], new: list[Field]) -> dict[str
 
 def _converted(value: Any, old: Field, new: Field) -> Any:
     if old.column == new.column:
-        return value
+        # A text that has to be JSON text is none of another type.
+        return value if (old.row == JSON_ROW) == (new.row == JSON_ROW) else UNREADABLE
     if _are_messages(old, new):
         return UNFORESEEN
     if (old.column, new.column) not in WIDER:

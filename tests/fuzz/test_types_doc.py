@@ -10,7 +10,7 @@ from json_examples import EXAMPLES as JSON
 from json_examples import PLAIN
 from protobuf_examples import EXAMPLES as PROTOBUF
 
-from lakehouse.config import PROJECT
+from lakehouse.config.loader import PROJECT
 
 EXAMPLES = {"Avro": AVRO, "JSON Schema": JSON, "Protobuf": PROTOBUF, "plain": PLAIN}
 

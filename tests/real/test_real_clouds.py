@@ -12,18 +12,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from lakehouse import config as configuration
-from lakehouse.cloud import perform
-from lakehouse.cloud.access import Access
-from lakehouse.cloud.doctor import examine
-from lakehouse.cloud.step import Step
-from lakehouse.cloud.steps import deployment_steps
-from lakehouse.deployment import Deployment
+from lakehouse.config import loader
+from lakehouse.config.deployment import Deployment
+from lakehouse.deploy import planner
+from lakehouse.deploy.credentials import Access
+from lakehouse.deploy.doctor import examine
+from lakehouse.deploy.step import Step
+from lakehouse.deploy.steps import deployment_steps
 
 CLOUDS = ("aws", "confluent", "snowflake")
 
 
-def quiet(action: perform.Action) -> None:
+def quiet(action: planner.Action) -> None:
     """Nobody is told."""
 
 
@@ -49,16 +49,16 @@ def steps(request: pytest.FixtureRequest) -> Iterator[list[Step]]:
         pytest.skip(f"goes to {request.param} itself: set LAKEHOUSE_REAL and an administrator's credentials")
     access: Access = request.getfixturevalue("access")
     access.check_account()
-    assert all(finding.ok for finding in examine(access, configuration.load()))
-    found = alone(deployment_steps(configuration.load(), access), request.param)
+    assert all(finding.ok for finding in examine(access, loader.load()))
+    found = alone(deployment_steps(loader.load(), access), request.param)
     try:
         yield found
     finally:
-        perform.delete(found, quiet, delete_data=True)
+        planner.delete(found, quiet, delete_data=True)
 
 
 def test_it_is_made_found_as_it_should_be_and_taken_away(steps: list[Step]):
-    perform.create(steps, quiet)
-    assert {action.verb for action in perform.plan(steps)} == {"keep"}
-    perform.delete(steps, quiet, delete_data=True)
-    assert {action.verb for action in perform.plan_deletion(steps, delete_data=True)} == {"absent"}
+    planner.create(steps, quiet)
+    assert {action.verb for action in planner.plan(steps)} == {"keep"}
+    planner.delete(steps, quiet, delete_data=True)
+    assert {action.verb for action in planner.plan_deletion(steps, delete_data=True)} == {"absent"}

@@ -15,11 +15,11 @@ from rest_stand_in import RestStandIn
 from sleepless import Sleepless
 from snowflake_fixtures import Server, key_pair, started
 
-from lakehouse.cloud.access import ADMIN_SECRET, Access
-from lakehouse.cloud.step import Step
-from lakehouse.cloud.steps import deployment_steps
-from lakehouse.config import Config
-from lakehouse.deployment import Deployment
+from lakehouse.config.deployment import Deployment
+from lakehouse.config.loader import Config
+from lakehouse.deploy.credentials import ADMIN_SECRET, Access
+from lakehouse.deploy.step import Step
+from lakehouse.deploy.steps import deployment_steps
 from lakehouse.local.snowflake.storage import IAM_USER_ARN
 from resources.rest_catalog import RestCatalog
 

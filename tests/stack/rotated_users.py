@@ -22,8 +22,8 @@ from snowflake.connector.errors import DatabaseError
 from snowflake.connector.vendored import requests
 from snowflake_fixtures import Server
 
-from lakehouse.cloud.secrets import Secrets
-from lakehouse.cloud.snowflake_keys import ServiceUser
+from lakehouse.deploy.snowflake.keys import ServiceUser
+from resources.secrets_manager import Secrets
 
 LABELS = ("AWSCURRENT", "AWSPENDING", "AWSPREVIOUS")
 

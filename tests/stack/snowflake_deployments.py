@@ -20,17 +20,17 @@ import snowflake.connector
 from cryptography.hazmat.primitives import serialization
 from snowflake_fixtures import Lake, Server, trades
 
-from lakehouse.cloud.names import Names
-from lakehouse.cloud.perform import create
-from lakehouse.cloud.policies import snowflake_trust
-from lakehouse.cloud.secrets import Secrets
-from lakehouse.cloud.snowflake_steps import snowflake_steps
-from lakehouse.cloud.step import Found, Step
-from lakehouse.config import Config
+from lakehouse.config.deployment import Deployment
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
 from lakehouse.core.polling import REAL, Clock
-from lakehouse.deployment import Deployment
-from lakehouse.topic import Topic
+from lakehouse.deploy.aws.policies import snowflake_trust
+from lakehouse.deploy.names import Names
+from lakehouse.deploy.planner import create
+from lakehouse.deploy.snowflake.steps import snowflake_steps
+from lakehouse.deploy.step import Found, Step
 from resources.rest_catalog import RestCatalog
+from resources.secrets_manager import Secrets
 
 ACCOUNT = "123456789012"
 KINDS = ("ROLE", "USER", "WAREHOUSE", "DATABASE", "EXTERNAL VOLUME", "CATALOG INTEGRATION")

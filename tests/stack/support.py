@@ -26,12 +26,12 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from forked import Forked, fork
 from pyiceberg.catalog import load_catalog
 
-from lakehouse.config import PROJECT, Config
+from lakehouse.config.loader import PROJECT, Config
+from lakehouse.config.topic import Topic
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import Published, ingest
 from lakehouse.readers import reader_of
 from lakehouse.readers.reader import Registration
-from lakehouse.topic import Topic
 
 TRADES = (PROJECT / "schemas/stock_trades.avsc").read_text()
 METADATA = ("kafka_partition", "kafka_offset", "kafka_timestamp", "kafka_schema_id")

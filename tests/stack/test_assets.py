@@ -4,9 +4,9 @@ import dagster as dg
 import pytest
 from support import Stream
 
-from assets.sensors import topic_offsets_sensor
+from assets.sensors.topic_offsets import topic_offsets_sensor
 from assets.topic import topic_definitions
-from lakehouse.config import PROJECT, load
+from lakehouse.config.loader import PROJECT, load
 from lakehouse.pipeline import audit
 from resources.build import build_resources
 

@@ -8,7 +8,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from support import TRADES, Stream, admin, consume, framed, registry, trade
 
 from assets.iceberg import table_asset
-from lakehouse.config import PROJECT, load
+from lakehouse.config.loader import PROJECT, load
 from lakehouse.core.errors import BadRecords, DoesNotFit, UnclearState
 from lakehouse.pipeline import codecs
 from lakehouse.pipeline.mirror import mirror

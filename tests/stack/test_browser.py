@@ -11,7 +11,7 @@ from dagster_stack import dagster_of
 from foreign import FOREIGN, Ask, assert_refused, hostile_page
 from support import TRADES, Stream, framed, trade
 
-from lakehouse.config import PROJECT
+from lakehouse.config.loader import PROJECT
 from lakehouse.local import process, ui_login
 from lakehouse.local.credentials import Credentials
 

@@ -11,7 +11,7 @@ from support import Stream, framed, register
 from test_browser import log_in, page, token  # noqa: F401
 
 from assets.shown import as_table
-from lakehouse.config import PROJECT, load
+from lakehouse.config.loader import PROJECT, load
 from lakehouse.core.markdown import escaped
 from lakehouse.definitions import defs
 from resources.build import build_resources

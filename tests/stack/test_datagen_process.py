@@ -11,7 +11,7 @@ import uuid
 import yaml
 from support import TRADES, consume
 
-from lakehouse.config import PROJECT
+from lakehouse.config.loader import PROJECT
 
 DEADLINE_SECONDS = 60
 

@@ -5,11 +5,11 @@ import pytest
 from support import TRADES, Stream, framed, trade
 
 from assets.topic import topic_definitions
-from lakehouse.config import PROJECT, load
+from lakehouse.config.loader import PROJECT, load
+from lakehouse.config.topic import Topic
 from lakehouse.core.errors import BadRecords, ConfigError
 from lakehouse.pipeline.audit import AuditFailed
 from lakehouse.pipeline.replay import redrive, replay
-from lakehouse.topic import Topic
 from resources.build import build_resources
 
 CHECKS = {

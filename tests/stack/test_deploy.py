@@ -18,14 +18,15 @@ from confluent_server import ADMIN
 from dagster._utils.error import serializable_error_info_from_exc_info
 from failing import KINDS, Failing
 
-from lakehouse import config as configuration
-from lakehouse.cli import main
-from lakehouse.cloud import perform, policies
-from lakehouse.cloud.access import Access
-from lakehouse.cloud.rotation import Policy, rotate
-from lakehouse.cloud.settings import settings
-from lakehouse.cloud.step import Step
+from lakehouse.cli.main import main
+from lakehouse.config import loader
 from lakehouse.core.errors import LakehouseError
+from lakehouse.deploy import planner
+from lakehouse.deploy.aws import policies
+from lakehouse.deploy.credentials import Access
+from lakehouse.deploy.rotation import Policy, rotate
+from lakehouse.deploy.settings import settings
+from lakehouse.deploy.step import Step
 from resources.snowflake import Snowflake
 
 pytest_plugins = ["clouds", "failing"]
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.stack
 
 
 def verbs(steps: list[Step]) -> dict[str, str]:
-    return {action.step.name: f"{action.verb}: {action.why}" for action in perform.plan(steps)}
+    return {action.step.name: f"{action.verb}: {action.why}" for action in planner.plan(steps)}
 
 
 def test_it_is_made_found_as_it_should_be_used_and_taken_away(clouds: Clouds, caplog: Any, capsys: Any):
@@ -43,7 +44,7 @@ def test_it_is_made_found_as_it_should_be_used_and_taken_away(clouds: Clouds, ca
     assert clouds.aws.state() == before, "a plan changes nothing"
     assert {said.partition(":")[0] for said in planned.values()} <= {"create", "keep"}
 
-    perform.create(clouds.steps(), clouds.told.append)
+    planner.create(clouds.steps(), clouds.told.append)
 
     again = {name: said for name, said in verbs(clouds.steps()).items() if not said.startswith("keep")}
     # Tables are left to the running lakehouse as long as Glue has none.
@@ -55,8 +56,8 @@ def test_it_is_made_found_as_it_should_be_used_and_taken_away(clouds: Clouds, ca
     assert len(hidden) > 6
 
     # Another deployment in the same accounts, which the first one's end does not touch.
-    perform.create(clouds.steps("staging", "other"), clouds.told.append)
-    perform.delete(clouds.steps(), clouds.told.append, delete_data=False)
+    planner.create(clouds.steps("staging", "other"), clouds.told.append)
+    planner.delete(clouds.steps(), clouds.told.append, delete_data=False)
     left = clouds.aws.state()
     assert clouds.access().names.bucket in left["buckets"] and "trading" in dict(left["databases"])
     assert not [role for role in left["roles"] if "production" in role]
@@ -64,8 +65,8 @@ def test_it_is_made_found_as_it_should_be_used_and_taken_away(clouds: Clouds, ca
     staging = {name: said for name, said in verbs(clouds.steps("staging", "other")).items() if "keep" not in said}
     assert set(staging) <= {"snowflake/tables"}, staging
 
-    perform.delete(clouds.steps(), clouds.told.append, delete_data=True)
-    perform.delete(clouds.steps("staging", "other"), clouds.told.append, delete_data=True)
+    planner.delete(clouds.steps(), clouds.told.append, delete_data=True)
+    planner.delete(clouds.steps("staging", "other"), clouds.told.append, delete_data=True)
     assert clouds.aws.state() == before
     shown = caplog.text + "".join(capsys.readouterr()) + repr(clouds.told)
     assert not [secret for secret in hidden if secret in shown]
@@ -103,7 +104,7 @@ def _keys_are_replaced_and_both_go_on(clouds: Clouds) -> None:
 def test_a_plan_shows_each_cloud_that_can_be_asked(clouds: Clouds, monkeypatch: pytest.MonkeyPatch):
     """Through the command line, with AWS's credentials alone, and then without them."""
     declared = clouds.config().model_copy(update={"deployments": {"aws": clouds.access().deployment}})
-    monkeypatch.setattr(configuration, "load", lambda: declared)
+    monkeypatch.setattr(loader, "load", lambda: declared)
     given = ["deploy", "plan", "--env", "aws", "--confluent-url", clouds.confluent.url]
     without = [*given, "--admin-user-secrets-root-path", "/nothing"]
 
@@ -138,7 +139,7 @@ def test_whatever_fails_no_secret_shows(
         for kind, changing, first in MOMENTS:
             failing.begin(kind, changing=changing, first=first)
             try:
-                perform.create(alone, clouds.told.append)
+                planner.create(alone, clouds.told.append)
             except Exception as error:
                 seen.append(everything_of(error))
                 if not isinstance(error, LakehouseError):
@@ -146,7 +147,7 @@ def test_whatever_fails_no_secret_shows(
             failing.end()
             # Also those that an answer had which was not understood.
             hidden |= {*clouds.confluent.state.secrets.values()}
-        found[step.name] = perform.create(alone, clouds.told.append)[step.name]
+        found[step.name] = planner.create(alone, clouds.told.append)[step.name]
         if step.name == "confluent/provider_integration":
             _is_there(clouds, found[step.name].iam_role_arn)
     hidden |= {*clouds.secrets()}
@@ -195,6 +196,6 @@ def test_credentials_of_another_account_change_nothing(clouds: Clouds):
     access = clouds.access()
     other = Access(access.deployment.model_copy(update={"account": "999999999999"}))
     before = clouds.aws.state()
-    with pytest.raises(configuration.ConfigError, match="belongs into 999999999999"):
+    with pytest.raises(loader.ConfigError, match="belongs into 999999999999"):
         other.check_account()
     assert clouds.aws.state() == before

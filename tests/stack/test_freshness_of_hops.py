@@ -6,11 +6,11 @@ import dagster as dg
 from confluent_kafka import TopicPartition
 from support import TRADES, Stream, admin, framed, recreate, trade
 
-from assets.freshness_sensor import freshness_sensor
+from assets.sensors.freshness_sensor import freshness_sensor
 from assets.topic import topic_definitions
-from lakehouse.config import PROJECT, load
+from lakehouse.cli.status import status
+from lakehouse.config.loader import PROJECT, load
 from lakehouse.readers.hops import hops_of
-from lakehouse.status import status
 from resources.build import build_resources
 from resources.schema_registry import SchemaRegistry
 

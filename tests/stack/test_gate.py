@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from support import TRADES, Stream, framed, trade
 
 from assets.topic import topic_definitions
-from lakehouse.cli import main
-from lakehouse.config import PROJECT, load
+from lakehouse.cli.main import main
+from lakehouse.config.loader import PROJECT, load
 from resources.build import build_resources
 
 CHECKS = {
@@ -168,6 +168,6 @@ def test_a_plan_of_every_topic_asks_the_registry(stream):
 
 
 def test_definitions_are_validated_without_a_system():
-    done = subprocess.run([sys.executable, "-m", "lakehouse.cli", "validate"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "lakehouse.cli.main", "validate"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "assets" in done.stdout

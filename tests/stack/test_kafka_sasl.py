@@ -21,14 +21,14 @@ from confluent_kafka.admin import (
 from pyspark.errors import PySparkException
 from support import TRADES, framed, trade
 
-from lakehouse.config import PROJECT, load
+from lakehouse.config.loader import PROJECT, load
+from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local import environment, ports, process, spark
 from lakehouse.local import stack as local_stack
 from lakehouse.local.home import Home
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
-from lakehouse.topic import Topic
 from resources.build import build_resources
 from resources.kafka import Kafka
 

@@ -16,11 +16,11 @@ from support import TRADES, Stream, admin, framed, recreate, trade
 
 from assets.ledger import ledger_asset, ledger_check
 from assets.standing import standing_checks
-from lakehouse import ledger
-from lakehouse.cli import main
-from lakehouse.config import PROJECT, load
-from lakehouse.core.batch import TOKEN
-from lakehouse.ledger import COUNTS, DECISION, REPLAY, Range, totals
+from lakehouse.cli.main import main
+from lakehouse.config.loader import PROJECT, load
+from lakehouse.core.batch import COUNTS, DECISION, REPLAY, TOKEN
+from lakehouse.core.counts import Counts
+from lakehouse.core.ledger import Range, totals
 from lakehouse.pipeline.proof import check, prove
 from resources.build import build_resources
 from resources.transactions import settle
@@ -34,7 +34,7 @@ def ingest(stream):
     table = stream.table()
     counts = json.loads(table.properties.get(COUNTS, "{}"))
     for batch in published:
-        found = {name: getattr(batch.counts, name, 0) for name in ledger.Counts.__dataclass_fields__}
+        found = {name: getattr(batch.counts, name, 0) for name in Counts.__dataclass_fields__}
         counts.setdefault(str(batch.snapshot_id), found)
     with table.transaction() as transaction:
         transaction.set_properties({COUNTS: json.dumps(counts)})

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from support import Stream
 
-from lakehouse.config import PROJECT
+from lakehouse.config.loader import PROJECT
 
 PLUGIN = Path(__file__).parent / "plugged_reader"
 MATERIALIZE = """
@@ -54,7 +54,7 @@ def run(stream, tmp_path):
 
 
 def test_validate_materialize_check_and_status_of_a_reader_that_is_plugged_in(stream, run, tmp_path):
-    run("-m", "lakehouse.cli", "validate")
+    run("-m", "lakehouse.cli.main", "validate")
 
     checks = json.loads(run("-c", MATERIALIZE, stream.name).splitlines()[-1])
 
@@ -62,15 +62,15 @@ def test_validate_materialize_check_and_status_of_a_reader_that_is_plugged_in(st
     assert location == stream.table().metadata_location
     assert checks.keys() == {"fresh", "points_at_published_snapshot"}
     assert all(passed and "newest published snapshot" in description for passed, description in checks.values()), checks
-    assert "Iceberg → Shelf" in run("-m", "lakehouse.cli", "status")
+    assert "Iceberg → Shelf" in run("-m", "lakehouse.cli.main", "status")
 
     stream.produce_trades(range(20, 30))
     stream.ingest()
-    assert "1 snapshot behind" in run("-m", "lakehouse.cli", "status").replace("\n", " ")
+    assert "1 snapshot behind" in run("-m", "lakehouse.cli.main", "status").replace("\n", " ")
 
 
 def test_a_system_of_no_distribution_is_a_clear_error(run, monkeypatch, tmp_path):
     file = tmp_path / "lakehouse.yaml"
     file.write_text(file.read_text().replace("shelf:", "shelv:"))
     with pytest.raises(AssertionError, match="or 'shelf' \\(found 'shelv'\\)"):
-        run("-m", "lakehouse.cli", "validate")
+        run("-m", "lakehouse.cli.main", "validate")

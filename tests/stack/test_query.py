@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from support import Stream, framed
 
-from lakehouse.cli import main
+from lakehouse.cli.main import main
 
 SCHEMA = json.dumps(
     {

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from rest_fixtures import CLIENT_ID, SECRET, WAREHOUSE
 from support import Stream
 
-from lakehouse.cli import main
-from lakehouse.config import PROJECT, load
+from lakehouse.cli.main import main
+from lakehouse.config.loader import PROJECT, load
 from lakehouse.core.sql import SNOWFLAKE
 from lakehouse.definitions import defs
 from resources.rest_catalog import RestCatalog

@@ -9,8 +9,8 @@ import sys
 import yaml
 from support import Stream
 
-from lakehouse.config import PROJECT
-from lakehouse.topic import Topic
+from lakehouse.config.loader import PROJECT
+from lakehouse.config.topic import Topic
 
 
 def block(language: str, holding: str) -> str:

@@ -11,12 +11,12 @@ from pyiceberg.catalog import load_catalog
 from rest_fixtures import CLIENT_ID, SCOPE, SECRET, WAREHOUSE
 from support import Stream, in_order
 
-from assets.freshness_sensor import freshness_sensor
 from assets.readers import reader_asset, reader_check
+from assets.sensors.freshness_sensor import freshness_sensor
+from lakehouse.cli.status import status
 from lakehouse.core.errors import LakehouseError, UnclearState, Unreachable
 from lakehouse.readers import reader_of
 from lakehouse.readers.hops import hops_of
-from lakehouse.status import status
 from resources.rest_catalog import RestCatalog
 
 pytest_plugins = ["rest_fixtures"]

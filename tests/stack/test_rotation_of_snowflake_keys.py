@@ -16,8 +16,8 @@ import pytest
 from rotated_users import Case, Killed, Wire, secrets_manager
 from snowflake_fixtures import key_pair
 
-from lakehouse.cloud.snowflake_keys import install, retire, rotate
 from lakehouse.core.errors import LakehouseError, UnclearState
+from lakehouse.deploy.snowflake.keys import install, retire, rotate
 from resources.snowflake_sql import KeySlot
 
 pytest_plugins = ["snowflake_fixtures", "rotated_users"]

@@ -4,10 +4,10 @@ import dagster as dg
 from confluent_kafka.admin import NewTopic
 from support import TRADES, Stream, admin, framed, register, trade
 
-from assets.sensors import topic_offsets_sensor
+from assets.sensors.topic_offsets import topic_offsets_sensor
 from assets.topic import route_definitions
-from lakehouse.config import PROJECT, Config, load
-from lakehouse.topic import Route
+from lakehouse.config.loader import PROJECT, Config, load
+from lakehouse.config.topic import Route
 from resources.build import build_resources
 
 

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from support import CHEAP, TRADES, Stream, admin, consume, framed, recreate, trade, with_checks
 
-from lakehouse.config import PROJECT, load
+from lakehouse.config.loader import PROJECT, load
 from lakehouse.core.bookmark import TOPIC
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.pipeline.bookmarks import decide

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from listener import Listener
 from support import Stream, framed, register
 
-from assets.alerts import alert_failed_checks, alert_failed_runs
-from assets.open_lineage import lineage_sensor
-from lakehouse.cli import main
-from lakehouse.config import PROJECT, load
+from assets.sensors.alerts import alert_failed_checks, alert_failed_runs
+from assets.sensors.open_lineage import lineage_sensor
+from lakehouse.cli.main import main
+from lakehouse.config.loader import PROJECT, load
 from lakehouse.definitions import defs
 from resources.build import build_resources
 from resources.open_lineage import OpenLineage

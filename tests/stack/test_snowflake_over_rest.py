@@ -8,9 +8,9 @@ import pytest
 from rest_fixtures import CLIENT_ID, SECRET, WAREHOUSE, Polaris
 from snowflake_deployments import Deployed, quiet, service_session
 
-from lakehouse.cloud.perform import create, delete, plan
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.polling import Clock
+from lakehouse.deploy.planner import create, delete, plan
 from resources.confluent.waiting import TimedOut
 from resources.rest_catalog import RestCatalog
 

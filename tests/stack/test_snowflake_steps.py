@@ -12,10 +12,10 @@ from rotated_users import Wire
 from snowflake_deployments import ACCOUNT, Deployed, aws, change, quiet, service_session
 from snowflake_fixtures import trades
 
-from lakehouse.cloud.perform import create, delete, plan, plan_deletion
-from lakehouse.cloud.policies import snowflake_trust
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.polling import Clock
+from lakehouse.deploy.aws.policies import snowflake_trust
+from lakehouse.deploy.planner import create, delete, plan, plan_deletion
 from resources.confluent.waiting import TimedOut
 
 pytest_plugins = ["snowflake_fixtures", "rotated_users", "snowflake_deployments"]

@@ -11,8 +11,8 @@ import pytest
 from rotated_users import Killed, Wire
 from snowflake_deployments import Deployed, change, quiet, service_session
 
-from lakehouse.cloud.perform import create, delete, plan
 from lakehouse.core.errors import LakehouseError
+from lakehouse.deploy.planner import create, delete, plan
 
 pytest_plugins = ["snowflake_fixtures", "rotated_users", "snowflake_deployments"]
 pytestmark = pytest.mark.stack

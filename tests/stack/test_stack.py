@@ -34,7 +34,7 @@ def home(tmp_path):
 
 def lakehouse(home, *arguments, **options):
     """Run the real command line."""
-    command = [sys.executable, "-m", "lakehouse.cli", *arguments]
+    command = [sys.executable, "-m", "lakehouse.cli.main", *arguments]
     env = {**os.environ, "LAKEHOUSE_HOME": str(home.path), "COLUMNS": "200"}
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, **options)
 
@@ -97,7 +97,7 @@ def test_topics_and_objects_survive_a_restart_on_other_ports(home):
 @pytest.mark.parametrize("seconds", [0.7, 1.5, 3])
 def test_down_after_up_was_killed_leaves_nothing(home, seconds):
     env = {**os.environ, "LAKEHOUSE_HOME": str(home.path)}
-    command = [sys.executable, "-m", "lakehouse.cli", "up", *(f"--only={name}" for name in (*FEW, "aws"))]
+    command = [sys.executable, "-m", "lakehouse.cli.main", "up", *(f"--only={name}" for name in (*FEW, "aws"))]
     with subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL) as killed:
         time.sleep(seconds)
         killed.kill()

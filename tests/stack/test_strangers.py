@@ -13,7 +13,7 @@ from dagster_stack import dagster_of
 from pyspark.sql import functions
 from support import Stream
 
-from lakehouse.config import PROJECT
+from lakehouse.config.loader import PROJECT
 from lakehouse.local import ports, process
 
 

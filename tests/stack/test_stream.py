@@ -21,16 +21,16 @@ from proxied import ProxiedStream, proxied
 from proxy import REGISTRY_ERROR, S3_SLOW_DOWN, Fault
 from support import Stream, admin, consume
 
-from assets.streaming import Streaming, chosen
+from assets.streaming.service import Streaming, chosen
 from assets.topic import topic_definitions
-from lakehouse.config import PROJECT, Config, load
+from lakehouse.config.loader import PROJECT, Config, load
+from lakehouse.config.topic import Route, Topic
 from lakehouse.core import naming
 from lakehouse.core.errors import BadRecords, TransientError, Unforeseen, is_transient
 from lakehouse.pipeline.maintenance import keep_pace
 from lakehouse.pipeline.position import resume
 from lakehouse.streaming import stream as streams
 from lakehouse.streaming.stream import Commit, SetAside
-from lakehouse.topic import Route, Topic
 from resources.build import build_resources
 
 HOPS = ("iceberg", "glue", "snowflake")

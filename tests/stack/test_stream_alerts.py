@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from listener import Listener
 from support import Stream
 
-from assets.alerts import alert_failed_checks
-from assets.streaming import Streaming
-from lakehouse.cli import main
+from assets.sensors.alerts import alert_failed_checks
+from assets.streaming.service import Streaming
+from lakehouse.cli.main import main
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local.environment import environment
 from resources.snowflake import Snowflake

@@ -11,7 +11,7 @@ from dagster_graphql import DagsterGraphQLClient
 from dagster_stack import dagster_of
 from support import Stream
 
-from assets.stream_job import JOB
+from assets.streaming.job import JOB
 from lakehouse.local import dagster, ui_login
 from lakehouse.local.credentials import Credentials
 

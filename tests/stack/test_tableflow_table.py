@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from assets.tableflow import tableflow_asset
-from lakehouse.config import Config
-from lakehouse.topic import Topic
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
 from resources.aws import Glue
 
 pytestmark = pytest.mark.stack

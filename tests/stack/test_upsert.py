@@ -4,7 +4,7 @@ import random
 
 from support import TRADES, Stream, framed, trade
 
-from lakehouse.config import PROJECT
+from lakehouse.config.loader import PROJECT
 from resources.snapshots import commits, live_rows
 
 

@@ -5,7 +5,7 @@ import pytest
 from support import TRADES, Stream, framed, trade
 
 from assets.topic import topic_definitions
-from lakehouse.config import PROJECT, load
+from lakehouse.config.loader import PROJECT, load
 from resources.build import build_resources
 from resources.spark import Progress
 from spark.lineage import columns_read

@@ -5,7 +5,7 @@ from decimal import ROUND_HALF_UP, Decimal
 
 from support import TRADES, Stream, framed, trade
 
-from lakehouse.config import PROJECT, Config
+from lakehouse.config.loader import PROJECT, Config
 from lakehouse.pipeline.derivation import derive
 
 KEY = ["trade_timestamp", "userid", "side", "symbol"]

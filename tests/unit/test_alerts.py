@@ -8,10 +8,10 @@ import dagster as dg
 import pytest
 from listener import OK, Listener
 
-from assets import alerts
-from assets.alerts import OFF, RESTARTED, alert_failed_checks, alert_failed_runs
 from assets.failures import explained
-from lakehouse import config as configuration
+from assets.sensors import alerts
+from assets.sensors.alerts import OFF, RESTARTED, alert_failed_checks, alert_failed_runs
+from lakehouse.config import loader
 from lakehouse.core.errors import ConfigError, LakehouseError, Unreachable
 from resources.build import build_resources
 from resources.webhook import SECTION_CHARACTERS, Webhook
@@ -359,7 +359,7 @@ def test_a_long_message_fits_into_a_section(slack):
 
 def test_an_unset_variable_turns_alerts_off_where_it_has_a_default(monkeypatch):
     def webhook(environment: str) -> Webhook:
-        built = {"alerts": build_resources(configuration.load(), environment)["alerts"]}
+        built = {"alerts": build_resources(loader.load(), environment)["alerts"]}
         with dg.build_resources(built) as resolved:
             return resolved.alerts
 
@@ -372,10 +372,10 @@ def test_an_unset_variable_turns_alerts_off_where_it_has_a_default(monkeypatch):
 
 
 def test_alerts_may_be_left_out_and_a_wrong_key_is_explained():
-    systems = dict(configuration.load().environments["local"])
+    systems = dict(loader.load().environments["local"])
     del systems["alerts"]
-    config = configuration.Config(namespace="n", topics={}, environments={"local": systems})
+    config = loader.Config(namespace="n", topics={}, environments={"local": systems})
     assert build_resources(config, "local")["alerts"].url == ""
-    config = configuration.Config(namespace="n", topics={}, environments={"local": systems | {"alerts": {"urls": ""}}})
+    config = loader.Config(namespace="n", topics={}, environments={"local": systems | {"alerts": {"urls": ""}}})
     with pytest.raises(ConfigError, match="alerts.urls: no such key. Did you mean 'url'"):
         build_resources(config, "local")

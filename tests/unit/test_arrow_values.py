@@ -8,9 +8,9 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from assets.iceberg import table_metadata
+from lakehouse.config.topic import Topic
 from lakehouse.core.arrow_values import pylist
 from lakehouse.query.result import Result
-from lakehouse.topic import Topic
 
 DAYS = {
     -719_162: date(1, 1, 1),

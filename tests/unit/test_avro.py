@@ -4,11 +4,11 @@ import json
 
 import pytest
 
+from lakehouse.config.topic import Topic
 from lakehouse.core.errors import SchemaError
 from lakehouse.formats import avro
 from lakehouse.formats.columns import table_schema
 from lakehouse.formats.schema import RegisteredSchema
-from lakehouse.topic import Topic
 
 
 def columns(schema):

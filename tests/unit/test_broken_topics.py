@@ -8,15 +8,15 @@ import dagster as dg
 import pytest
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
-from assets.freshness_sensor import freshness_sensor
-from assets.sensors import topic_offsets_sensor
-from assets.streaming import chosen
-from lakehouse import console
-from lakehouse.config import Config
+from assets.sensors.freshness_sensor import freshness_sensor
+from assets.sensors.topic_offsets import topic_offsets_sensor
+from assets.streaming.service import chosen
+from lakehouse.cli import console
+from lakehouse.cli.status import status
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Route, Topic
 from lakehouse.core.errors import LakehouseError, UnclearState, Unreachable
 from lakehouse.core.markdown import plain
-from lakehouse.status import status
-from lakehouse.topic import Route, Topic
 from resources.catalog import Catalog
 from resources.kafka import Kafka, Offsets, TopicDescription
 

@@ -11,10 +11,9 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from lakehouse.cloud.key_pair import KeyPair
-from lakehouse.cloud.names import TAG
-from lakehouse.cloud.secrets import PENDING, PREVIOUS, SecretJson, Secrets
 from lakehouse.core.errors import CommitConflict, UnclearState, Unreachable
+from lakehouse.deploy.snowflake.key_pair import KeyPair
+from resources.secrets_manager import PENDING, PREVIOUS, TAG, SecretJson, Secrets
 from resources.snowflake_sql import KeySlot
 
 NAME = "/lakehouse/test"

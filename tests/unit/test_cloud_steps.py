@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from lakehouse.cloud.perform import create, delete, plan, plan_deletion, survey
-from lakehouse.cloud.step import Step
 from lakehouse.core.errors import LakehouseError, OutcomeUnknownError, UnclearState
+from lakehouse.deploy.planner import create, delete, plan, plan_deletion, survey
+from lakehouse.deploy.step import Step
 
 
 class Killed(Exception):

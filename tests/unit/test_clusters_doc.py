@@ -10,7 +10,7 @@ import pytest
 from botocore.validate import ParamValidator
 from pyspark.sql.connect.client import DefaultChannelBuilder
 
-from lakehouse.config import PROJECT
+from lakehouse.config.loader import PROJECT
 from lakehouse.local import jars
 from lakehouse.local.spark import SETTINGS, spark_environment, spark_java
 

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse import config
+from lakehouse.config import loader
 from lakehouse.core.errors import ConfigError
 
 ENVIRONMENTS = "environments: {local: {}}\n"
 CHECKED = "  a:\n    checks: {c: {type: "
 
 
-def load(tmp_path: Path, text: str) -> config.Config:
+def load(tmp_path: Path, text: str) -> loader.Config:
     file = tmp_path / "lakehouse.yaml"
     file.write_text(text)
-    return config.load(file)
+    return loader.load(file)
 
 
 def fault(tmp_path: Path, text: str) -> str:
@@ -25,7 +25,7 @@ def fault(tmp_path: Path, text: str) -> str:
 
 
 def test_the_projects_own_file_loads():
-    loaded = config.load(config.PROJECT / "lakehouse.yaml")
+    loaded = loader.load(loader.PROJECT / "lakehouse.yaml")
     assert list(loaded.topics) == ["stock_trades", "users", "stock_trades_with_totals", "flagged_stock_trades"]
     assert loaded.topics["stock_trades_with_totals"].source.from_topic == "stock_trades"
     assert set(loaded.environments) == {"local", "aws"}
@@ -193,10 +193,10 @@ def test_a_missing_key_a_wrong_file_and_broken_yaml(tmp_path):
     assert "lakehouse.yaml:1: namespace: missing. Add it" in fault(tmp_path, "topics: {}\n" + ENVIRONMENTS)
     assert "lakehouse.yaml:2: not valid YAML" in fault(tmp_path, "namespace: n\n topics: {}\n")
     with pytest.raises(ConfigError, match="cannot be read .* Set LAKEHOUSE_CONFIG"):
-        config.load(tmp_path / "nowhere.yaml")
+        loader.load(tmp_path / "nowhere.yaml")
     (tmp_path / "binary.yaml").write_bytes(b"\xff")
     with pytest.raises(ConfigError, match="not UTF-8 text"):
-        config.load(tmp_path / "binary.yaml")
+        loader.load(tmp_path / "binary.yaml")
 
 
 def test_every_fault_is_told_at_once(tmp_path):
@@ -206,11 +206,11 @@ def test_every_fault_is_told_at_once(tmp_path):
 
 def test_an_unknown_topic_gets_the_nearest_name():
     with pytest.raises(ConfigError, match="'stock_trade' is not declared.*Did you mean 'stock_trades'"):
-        config.load(config.PROJECT / "lakehouse.yaml").topic("stock_trade")
+        loader.load(loader.PROJECT / "lakehouse.yaml").topic("stock_trade")
 
 
 def test_the_published_json_schema_is_the_models():
-    published = (config.PROJECT / "docs/lakehouse.schema.json").read_text()
-    assert published == config.json_schema()
+    published = (loader.PROJECT / "docs/lakehouse.schema.json").read_text()
+    assert published == loader.json_schema()
     topic = json.loads(published)["$defs"]["Topic"]["properties"]
     assert "max_lag_seconds" in topic and "name" not in topic

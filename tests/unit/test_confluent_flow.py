@@ -116,7 +116,7 @@ def test_everything_there_is(confluent: ConfluentCloud, vendor: ConfluentServer,
         for topic in ("trades", "totals"):
             topics.delete(topic)
             gone("topic", lambda name=topic: topics.find(name))
-    for binding in confluent.role_bindings().list(pattern):
+    for binding in confluent.role_bindings().on(pattern):
         confluent.role_bindings().delete(binding.id)
     for each in confluent.api_keys().list(account.id, Scope.cluster(cluster.id)):
         confluent.api_keys().delete(each.id)

@@ -89,7 +89,7 @@ def test_role_bindings_are_those_of_the_pattern_itself(confluent: ConfluentCloud
     bindings, principal = confluent.role_bindings(), lake.account.principal
     whole = bindings.create(principal, "ResourceOwner", lake.cluster.kafka_crn)
     part = bindings.create(principal, "ResourceOwner", f"{lake.cluster.kafka_crn}/topic=*")
-    assert bindings.list(lake.cluster.kafka_crn) == [whole]
+    assert bindings.on(lake.cluster.kafka_crn) == [whole]
     assert bindings.find(principal, "ResourceOwner", f"{lake.cluster.kafka_crn}/topic=*") == part
     assert bindings.find(principal, "DeveloperRead", lake.cluster.kafka_crn) is None
     with pytest.raises(Conflict):

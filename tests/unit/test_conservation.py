@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+from lakehouse.config.topic import Topic
 from lakehouse.core.batch import PART, REPLAY, TOKEN, Batch
 from lakehouse.core.counts import Counts
 from lakehouse.core.errors import CommitConflict
 from lakehouse.pipeline.audit import CONSERVATION, Staged
 from lakehouse.pipeline.examination import examine
-from lakehouse.topic import Topic
 from resources.catalog import Catalog
 
 BRANCH = "ingest_1"

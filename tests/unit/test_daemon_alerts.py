@@ -15,7 +15,7 @@ from dagster._daemon.types import DaemonHeartbeat
 from dagster._scheduler.scheduler import launch_scheduled_runs
 from listener import Listener
 
-from lakehouse.config import PROJECT
+from lakehouse.config.loader import PROJECT
 
 LOG = logging.getLogger("test_daemon_alerts")
 

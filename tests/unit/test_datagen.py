@@ -8,9 +8,9 @@ from itertools import islice
 import fastavro
 import pytest
 
-from lakehouse.config import PROJECT
+from lakehouse.config.loader import PROJECT
 from lakehouse.core.errors import ConfigError
-from lakehouse.datagen import messages, records
+from lakehouse.local.synthetic_records import messages, records
 
 TRADES = (PROJECT / "schemas/stock_trades.avsc").read_text()
 USERS = (PROJECT / "schemas/users.avsc").read_text()

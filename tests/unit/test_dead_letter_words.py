@@ -1,6 +1,6 @@
 """What people are told of records that are no rows."""
 
-from lakehouse.config import PROJECT
+from lakehouse.config.loader import PROJECT
 from lakehouse.core.errors import BadRecords
 from spark import dead_letters
 from spark.decode import REASONS

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import dagster as dg
 import pytest
 
-from lakehouse import config as configuration
+from lakehouse.config import loader
 from lakehouse.core.errors import ConfigError
 from lakehouse.definitions import defs
 from resources.build import build_resources
@@ -22,7 +22,7 @@ def loaded():
 
 def test_every_declared_topic_is_a_chain_of_four_assets_with_a_ledger_and_upkeep(loaded):
     dg.Definitions.validate_loadable(loaded)
-    topics = configuration.load().topics
+    topics = loader.load().topics
     keys = {key.to_user_string() for key in loaded.resolve_asset_graph().get_all_asset_keys()}
     systems = ("kafka", "iceberg", "glue", "snowflake", "ledger", "maintenance")
     assert keys == {f"{system}/{topic}" for topic in topics for system in systems}
@@ -33,7 +33,7 @@ def test_upkeep_and_proof_come_every_day_and_not_with_every_run(loaded):
         return {node.name for node in loaded.resolve_job_def(job).nodes}
 
     for job in ("ledger", "maintenance"):
-        assert nodes(job) == {f"{job}__{topic}" for topic in configuration.load().topics}
+        assert nodes(job) == {f"{job}__{topic}" for topic in loader.load().topics}
         assert not nodes("lakehouse") & nodes(job)
     running = dg.DefaultScheduleStatus.RUNNING
     schedules = {(schedule.job_name, schedule.default_status) for schedule in loaded.schedules}
@@ -55,9 +55,9 @@ def test_what_fails_is_alerted_of_from_the_start(loaded):
 
 
 def test_a_topic_that_others_make_is_observed_and_everything_after_it_runs(tmp_path, monkeypatch):
-    text = configuration.config_path().read_text()
+    text = loader.config_path().read_text()
     for folder in ("schemas", "lakehouse.yaml"):
-        (tmp_path / folder).symlink_to(configuration.PROJECT / folder)
+        (tmp_path / folder).symlink_to(loader.PROJECT / folder)
     (tmp_path / "with_theirs.yaml").write_text(text.replace("topics:", "topics:\n  theirs: {}", 1))
     monkeypatch.setenv("LAKEHOUSE_CONFIG", str(tmp_path / "with_theirs.yaml"))
 
@@ -72,9 +72,9 @@ def test_a_topic_that_others_make_is_observed_and_everything_after_it_runs(tmp_p
 
 
 def test_a_continuous_topic_is_left_to_the_stream_which_is_kept_running(tmp_path, monkeypatch, loaded):
-    text = configuration.config_path().read_text()
+    text = loader.config_path().read_text()
     for folder in ("schemas", "lakehouse.yaml"):
-        (tmp_path / folder).symlink_to(configuration.PROJECT / folder)
+        (tmp_path / folder).symlink_to(loader.PROJECT / folder)
     (tmp_path / "with_stream.yaml").write_text(text.replace("topics:", "topics:\n  theirs: {continuous: true}", 1))
     monkeypatch.setenv("LAKEHOUSE_CONFIG", str(tmp_path / "with_stream.yaml"))
 
@@ -110,10 +110,10 @@ def test_one_run_of_the_stream_is_enough(loaded):
 
 
 def test_a_route_has_the_assets_of_a_topic_with_a_partition_each(tmp_path, monkeypatch):
-    text = configuration.config_path().read_text()
+    text = loader.config_path().read_text()
     route = r"routes: {shop: {pattern: 'shop\.(?P<entity>\w+)', table: 'shop_{entity}', errors: log}}"
     for folder in ("schemas", "lakehouse.yaml"):
-        (tmp_path / folder).symlink_to(configuration.PROJECT / folder)
+        (tmp_path / folder).symlink_to(loader.PROJECT / folder)
     (tmp_path / "with_route.yaml").write_text(f"{text}\n{route}\n")
     monkeypatch.setenv("LAKEHOUSE_CONFIG", str(tmp_path / "with_route.yaml"))
 
@@ -140,7 +140,7 @@ def test_a_route_has_the_assets_of_a_topic_with_a_partition_each(tmp_path, monke
 def test_every_table_is_audited_and_every_hop_checked(loaded):
     graph = loaded.resolve_asset_graph()
     checks = {(key.asset_key.to_user_string(), key.name): graph.get_check_spec(key) for key in graph.asset_check_keys}
-    for topic in configuration.load().topics:
+    for topic in loader.load().topics:
         assert checks[f"iceberg/{topic}", "conservation"].blocking
         assert checks[f"iceberg/{topic}", "key_not_null"].blocking
         assert checks[f"glue/{topic}", "points_at_published_snapshot"].blocking
@@ -178,7 +178,7 @@ def test_loading_needs_no_network_and_no_heavy_import():
 
 
 def test_both_environments_build():
-    config = configuration.load()
+    config = loader.load()
     for environment in config.environments:
         assert set(build_resources(config, environment)) >= {"kafka", "spark", "catalog", "glue", "snowflake"}
 
@@ -194,6 +194,6 @@ def test_both_environments_build():
 )
 def test_a_wrong_environment_is_explained(environment, kafka, said):
     systems = {} if kafka is None else {"kafka": kafka}
-    config = configuration.Config(namespace="n", topics={}, environments={"local": systems})
+    config = loader.Config(namespace="n", topics={}, environments={"local": systems})
     with pytest.raises(ConfigError, match=said):
         build_resources(config, environment)

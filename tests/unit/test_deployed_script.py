@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from lakehouse.config import PROJECT
+from lakehouse.config.loader import PROJECT
 
 LAKEHOUSE = """#!/bin/bash
 printf '%s ' "$@" >> "$RUNNER_TEMP/calls"

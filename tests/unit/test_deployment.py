@@ -15,15 +15,15 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from lakehouse import config as configuration
-from lakehouse.cli import main
-from lakehouse.cloud.access import Access
-from lakehouse.cloud.settings import settings
-from lakehouse.cloud.snowflake_integrations import client_of
-from lakehouse.cloud.steps import deployment_steps, ordered
+from lakehouse.cli.main import main
+from lakehouse.config import loader
+from lakehouse.config.deployment import Deployment
+from lakehouse.config.environment import EnvRef
 from lakehouse.core.errors import ConfigError
-from lakehouse.deployment import Deployment
-from lakehouse.setting import EnvRef
+from lakehouse.deploy.credentials import Access
+from lakehouse.deploy.settings import settings
+from lakehouse.deploy.snowflake.integrations import client_of
+from lakehouse.deploy.steps import deployment_steps, ordered
 from resources.build import build_resources, opener
 
 CANARY = "canary-51aa"
@@ -34,7 +34,7 @@ SECONDS = 120
 @pytest.fixture
 def declared(tmp_path, monkeypatch):
     """lakehouse.yaml with a deployment of its environment `aws`, and no cloud within reach."""
-    text = yaml.safe_load(configuration.config_path().read_text())
+    text = yaml.safe_load(loader.config_path().read_text())
     text["topics"]["orders"] = {"engine": "tableflow"}
     text["deployments"] = {
         "aws": {
@@ -44,14 +44,14 @@ def declared(tmp_path, monkeypatch):
             "flink": {"totals": "CREATE TABLE totals AS SELECT quantity * price AS total FROM stock_trades"},
         }
     }
-    (tmp_path / "schemas").symlink_to(configuration.PROJECT / "schemas")
+    (tmp_path / "schemas").symlink_to(loader.PROJECT / "schemas")
     (tmp_path / "lakehouse.yaml").write_text(yaml.safe_dump(text))
     monkeypatch.setenv("LAKEHOUSE_CONFIG", str(tmp_path / "lakehouse.yaml"))
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("CONFLUENT_CLOUD_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("CONFLUENT_CLOUD_API_SECRET", CANARY)
-    return configuration.load()
+    return loader.load()
 
 
 def test_the_steps_of_all_clouds_are_one_list_in_which_needs_come_first(declared):
@@ -79,11 +79,9 @@ def test_needs_that_nobody_satisfies_are_a_mistake_of_ours(declared):
 def test_the_environment_that_it_becomes_has_every_setting_and_no_secret(declared, monkeypatch):
     access = Access.from_environment(declared.deployment("aws"))
     environment = settings(access.names)
-    text = yaml.safe_load(configuration.config_path().read_text())
+    text = yaml.safe_load(loader.config_path().read_text())
     text["environments"]["made"] = environment
-    config = configuration.Config.model_validate(
-        {**declared.model_dump(by_alias=True), "environments": text["environments"]}
-    )
+    config = loader.Config.model_validate({**declared.model_dump(by_alias=True), "environments": text["environments"]})
     monkeypatch.setenv("SPARK_REMOTE", "sc://localhost:1")
     assert set(build_resources(config, "made")) >= {"kafka", "schema_registry", "catalog", "glue", "snowflake"}
     assert CANARY not in str(environment)
@@ -150,7 +148,7 @@ def test_credentials_of_another_account_are_refused(declared, monkeypatch):
     with mock_aws():
         Access.from_environment(declared.deployment("aws")).check_account()
         other = declared.deployment("aws").model_copy(update={"account": "999999999999"})
-        with pytest.raises(configuration.ConfigError, match="are of account 123456789012.*belongs into 999999999999"):
+        with pytest.raises(loader.ConfigError, match="are of account 123456789012.*belongs into 999999999999"):
             Access.from_environment(other).check_account()
 
 
@@ -187,7 +185,17 @@ def test_a_secret_is_typed_unseen_and_is_no_argument(declared, monkeypatch):
         monkeypatch.delenv("CONFLUENT_CLOUD_API_SECRET")
         for name, value in {"AWS_ACCESS_KEY_ID": "ours", "AWS_SECRET_ACCESS_KEY": "k", "NO_PROXY": "127.0.0.1"}.items():
             monkeypatch.setenv(name, value)
-        command = [sys.executable, "-m", "lakehouse.cli", "deploy", "plan", "--env", "aws", "--confluent-api-key", "ID"]
+        command = [
+            sys.executable,
+            "-m",
+            "lakehouse.cli.main",
+            "deploy",
+            "plan",
+            "--env",
+            "aws",
+            "--confluent-api-key",
+            "ID",
+        ]
         terminal, end = pty.openpty()
         with subprocess.Popen(command, stdin=end, stdout=end, stderr=end, start_new_session=True) as running:
             os.close(end)

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+from lakehouse.config.topic import Topic
 from lakehouse.core.batch import PART, TOKEN, Batch
 from lakehouse.core.errors import UnclearState, Unreachable
 from lakehouse.pipeline.maintenance import oldest_kept
-from lakehouse.topic import Topic
 from resources.snapshots import commits, last_batch, snapshots_of
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

@@ -15,11 +15,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType, StructType
 
+from lakehouse.config.topic import Topic
 from lakehouse.core.batch import COUNTS, TOKEN, Batch
 from lakehouse.core.counts import Counts
 from lakehouse.core.errors import Refused, Unreachable
 from lakehouse.formats.columns import table_schema
-from lakehouse.topic import Topic
 from resources.aws import Glue
 from resources.catalog import Catalog
 from resources.snapshots import counts_by_snapshot

@@ -8,10 +8,10 @@ import pytest
 from moto import mock_aws
 from pyiceberg.catalog import load_catalog
 
+from lakehouse.config.topic import Topic
 from lakehouse.core.batch import TOKEN, Batch
 from lakehouse.core.errors import UnclearState
 from lakehouse.readers import reader_of
-from lakehouse.topic import Topic
 from resources.aws import Glue
 from resources.catalog import Catalog
 from resources.snapshots import last_batch

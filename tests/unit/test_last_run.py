@@ -3,8 +3,8 @@
 import dagster as dg
 
 from assets.failures import explained
+from lakehouse.cli.last_run import failure, failures
 from lakehouse.core.errors import BadRecords
-from lakehouse.last_run import failure, failures
 
 GARBAGE = BadRecords("payments", 1, [(2, 378, "The value is not in the Confluent wire format")])
 

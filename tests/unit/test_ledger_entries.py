@@ -5,25 +5,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from lakehouse import ledger_page
 from lakehouse.core.batch import Batch
 from lakehouse.core.counts import Counts
 from lakehouse.core.errors import UnclearState
-from lakehouse.ledger import (
-    Entry,
-    Held,
-    Logged,
-    Range,
-    beside,
-    coverage,
-    findings,
-    held_findings,
-    log_findings,
-    ranges,
-    shared,
-    totals,
-    verdict,
-)
+from lakehouse.core.ledger import Entry, Held, Logged, Range, beside, coverage, ranges, shared, totals
+from lakehouse.core.ledger_findings import findings, held_findings, log_findings, verdict
+from lakehouse.pipeline import ledger_page
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

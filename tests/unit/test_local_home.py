@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 import dagster as dg
 import pytest
 
-from assets.disk_space import disk_space
+from assets.sensors.disk_space import disk_space
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local import home as home_module
 from lakehouse.local import ports, show, stack

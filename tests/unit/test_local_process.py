@@ -16,7 +16,7 @@ from threading import Event
 import pytest
 import yaml
 
-from lakehouse.config import PROJECT
+from lakehouse.config.loader import PROJECT
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local import inherited, process
 from lakehouse.local.home import Home

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 import pytest
 
-from assets.old_runs import KEPT_DAYS, old_runs_definitions, purge
-from lakehouse.automation import on_upstream_change
+from assets.automation import on_upstream_change
+from assets.sensors.old_runs import KEPT_DAYS, old_runs_definitions, purge
 
 TOPICS = dg.DynamicPartitionsDefinition(name="topics")
 

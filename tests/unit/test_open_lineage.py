@@ -6,8 +6,8 @@ import dagster as dg
 import pytest
 from listener import Listener, Received
 
-from assets.open_lineage import OFF, lineage_sensor
-from lakehouse import config as configuration
+from assets.sensors.open_lineage import OFF, lineage_sensor
+from lakehouse.config import loader
 from lakehouse.core.errors import Unreachable
 from resources.aws import Glue
 from resources.catalog import Catalog
@@ -46,7 +46,7 @@ def instance():
 @pytest.fixture
 def tick(server, instance):
     """One tick of the sensor, from where the one before it ended."""
-    sensor, cursor = lineage_sensor(configuration.load()), None
+    sensor, cursor = lineage_sensor(loader.load()), None
     resources = {
         "open_lineage": OpenLineage(url=server.address, api_key=KEY),
         "kafka": Kafka(bootstrap_servers="b-1.example:9092,b-2.example:9092"),

@@ -5,8 +5,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from lakehouse.cli import main
-from lakehouse.config import PROJECT
+from lakehouse.cli.main import main
+from lakehouse.config.loader import PROJECT
 
 TRADES = json.loads((PROJECT / "schemas/stock_trades.avsc").read_text())
 

@@ -93,6 +93,21 @@ def test_a_field_whose_type_changes_is_a_row_where_old_writers_have_nothing_in_i
     assert "do not fit the column's" in explanation({"a": value})
 
 
+@pytest.mark.parametrize(
+    ("older", "newer", "value", "text"),
+    [
+        ("Struct", "Value", {"a": 1.5}, '{"a": 1.5}'),
+        ("Value", "Struct", {"string_value": "x"}, '"x"'),
+        ("ListValue", "Value", [1.0, "x"], '[1.0, "x"]'),
+        ("Struct", "ListValue", {"a": None}, '{"a": null}'),
+    ],
+)
+def test_a_json_value_is_read_as_the_type_that_its_writer_had(older, newer, value, text):
+    template = 'import "google/protobuf/struct.proto"; message M {{ google.protobuf.{} a = 1; }}'
+    schemas = versions(template.format(older), template.format(newer))
+    assert rows(schemas, {"a": value}) == [{"a": text}]
+
+
 def test_a_number_with_another_name_is_a_renamed_field():
     schemas = versions("message M { string a = 2; }", "message M { string b = 2; string a = 3; }")
     assert rows(schemas, {"a": "x"}, {"a": "y", "b": "z"}) == [{"b": "x", "a": None}, {"b": "z", "a": "y"}]

@@ -5,15 +5,15 @@ from types import SimpleNamespace
 import dagster as dg
 import pytest
 
+from assets.streaming import results
 from assets.topic import topic_definitions
-from lakehouse import streamed
-from lakehouse.config import Config
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
 from lakehouse.readers import configured, registered
 from lakehouse.readers.freshness import NAMES
 from lakehouse.readers.hops import hops_of, needs
 from lakehouse.readers.lineage import dataset, upstream
 from lakehouse.streaming.followers import followers
-from lakehouse.topic import Topic
 from resources.aws import Glue
 from resources.build import SYSTEMS
 from resources.catalog import Catalog
@@ -86,7 +86,7 @@ def test_a_stream_publishes_to_each_reader_so_that_no_run_does(config, clients, 
     graph = graph_of(config, "streamed")
     key = dg.AssetKey([reader.name, "streamed"])
     assert graph.get(key).automation_condition is None
-    assert dg.AssetCheckKey(key, streamed.CHECK) in graph.asset_check_keys
+    assert dg.AssetCheckKey(key, results.CHECK) in graph.asset_check_keys
 
     served = followers(config, clients, lambda _: None)
     follower = next(one for one in served if one.reader == reader)

@@ -5,7 +5,7 @@ import time
 import dagster as dg
 import pytest
 
-from assets.reporting import Reporter
+from assets.streaming.reports import Reporter
 
 SECONDS = 60
 
@@ -93,7 +93,7 @@ def test_a_dagster_that_stays_away_keeps_nobody_from_ending(instance, reporter, 
 
 
 def test_what_is_dropped_because_too_much_waits_is_told(instance, said, monkeypatch):
-    monkeypatch.setattr("assets.reporting.MOST_WAITING", 2)
+    monkeypatch.setattr("assets.streaming.reports.MOST_WAITING", 2)
     few = Reporter(instance, said.append)
     for number in range(5):
         few.each(event("iceberg", number))

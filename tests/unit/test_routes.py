@@ -2,9 +2,9 @@
 
 import pytest
 
-from lakehouse import config
+from lakehouse.config import loader
+from lakehouse.config.topic import Topic
 from lakehouse.core.errors import ConfigError
-from lakehouse.topic import Topic
 
 ROUTES = r"""
 namespace: n
@@ -20,7 +20,7 @@ environments: {local: {}}
 def load(tmp_path, text):
     file = tmp_path / "lakehouse.yaml"
     file.write_text(text)
-    return config.load(file)
+    return loader.load(file)
 
 
 def test_a_topic_is_of_its_own_entry_else_of_the_first_route_that_matches(tmp_path):

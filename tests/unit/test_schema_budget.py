@@ -4,12 +4,12 @@ import json
 
 import pytest
 
+from lakehouse.config.topic import Topic
 from lakehouse.core.errors import SchemaError
 from lakehouse.formats import avro, json_schema, protobuf
 from lakehouse.formats.budget import MAX_CHARACTERS, MAX_DEPTH, MAX_FIELDS, MAX_JSON_NESTING, MAX_NESTING
 from lakehouse.formats.columns import table_schema
 from lakehouse.formats.schema import RegisteredSchema
-from lakehouse.topic import Topic
 
 LEVELS = 30
 """Expanded without a limit, doubling types of so many levels need terabytes: no such test could end."""

@@ -5,10 +5,10 @@ import time
 import pytest
 from registry_server import RegistryServer
 
+from lakehouse.config.topic import Topic
 from lakehouse.core.errors import SchemaError, Unreachable
 from lakehouse.formats.budget import MAX_CHARACTERS, MAX_REFERENCES
 from lakehouse.pipeline.codecs import formats
-from lakehouse.topic import Topic
 from resources import schema_registry
 from resources.schema_registry import SchemaRegistry
 

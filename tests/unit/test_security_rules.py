@@ -4,7 +4,7 @@ import re
 import subprocess
 import tomllib
 
-from lakehouse.config import PROJECT
+from lakehouse.config.loader import PROJECT
 
 
 def test_the_rules_are_selected():

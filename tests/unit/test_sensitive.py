@@ -8,10 +8,10 @@ from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType
 
 from assets.failures import explained
 from assets.iceberg import table_metadata
-from lakehouse import sensitive
+from lakehouse.config import sensitive
+from lakehouse.config.topic import Topic
 from lakehouse.core.errors import ConfigError, Unforeseen
 from lakehouse.pipeline.ingestion import ensure_table
-from lakehouse.topic import Topic
 from resources.catalog import Catalog
 
 CANARY = "canary-4711"

@@ -9,14 +9,14 @@ import dagster as dg
 import pytest
 from lone_member import LoneMember
 
-from assets import streaming_check
-from assets.streaming import Streaming
-from lakehouse.config import Config
+from assets.streaming import check as streaming_check
+from assets.streaming.service import Streaming
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError, Unreachable
 from lakehouse.core.markdown import plain
 from lakehouse.pipeline.clients import Clients
 from lakehouse.streaming.stream import Served, Stream
-from lakehouse.topic import Topic
 from resources.aws import Glue
 from resources.catalog import Catalog
 from resources.kafka import Kafka, Offsets, TopicDescription

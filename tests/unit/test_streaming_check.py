@@ -3,13 +3,13 @@
 import dagster as dg
 import pytest
 
-from assets.streaming_check import HOLDS, Verdicts, streaming_check
+from assets.streaming.check import HOLDS, Verdicts, streaming_check
+from assets.streaming.results import CHECK, failure, failures
 from assets.topic import topic_definitions
-from lakehouse.config import Config
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
 from lakehouse.core.errors import BadRecords, UnclearState, Unreachable
 from lakehouse.core.markdown import plain
-from lakehouse.streamed import CHECK, failure, failures
-from lakehouse.topic import Topic
 
 TABLE = ("iceberg", "trades")
 BAD = BadRecords("trades", 1, [(0, 7, "no such schema")])

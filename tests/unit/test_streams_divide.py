@@ -10,11 +10,11 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from lone_member import LoneMember
 from test_stream_without_kafka import Brokers, connected
 
-from lakehouse.config import Config
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
 from lakehouse.pipeline.clients import Clients
 from lakehouse.streaming import stream as streams
 from lakehouse.streaming.stream import Served, Stream
-from lakehouse.topic import Topic
 from resources import stream_group
 from resources.kafka import Offsets
 from resources.stream_group import Undivided, falls_to

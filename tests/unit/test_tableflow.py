@@ -3,7 +3,7 @@
 import dagster as dg
 import pytest
 
-from lakehouse import config as configuration
+from lakehouse.config import loader
 from lakehouse.core.errors import ConfigError
 from lakehouse.definitions import defs
 
@@ -13,10 +13,10 @@ def declare(tmp_path, monkeypatch):
     """lakehouse.yaml with further topics."""
 
     def declare(topics):
-        text = configuration.config_path().read_text()
+        text = loader.config_path().read_text()
         for folder in ("schemas",):
             if not (tmp_path / folder).exists():
-                (tmp_path / folder).symlink_to(configuration.PROJECT / folder)
+                (tmp_path / folder).symlink_to(loader.PROJECT / folder)
         (tmp_path / "lakehouse.yaml").write_text(text.replace("topics:", f"topics:\n{topics}", 1))
         monkeypatch.setenv("LAKEHOUSE_CONFIG", str(tmp_path / "lakehouse.yaml"))
 
@@ -51,4 +51,4 @@ def test_its_table_is_observed_and_nothing_else_is_made_of_it(declare):
 def test_what_tableflow_does_not_do_is_refused(declare, topics, said):
     declare(topics)
     with pytest.raises(ConfigError, match=said):
-        configuration.load()
+        loader.load()

@@ -9,13 +9,13 @@ import sys
 import pytest
 from rich.console import Console
 
-from lakehouse import console
+from lakehouse.cli import console
+from lakehouse.cli.check_runner import Outcome
+from lakehouse.cli.status import TopicStatus
+from lakehouse.core.ledger_findings import Finding
 from lakehouse.core.terminal import visible
-from lakehouse.gate import Outcome
-from lakehouse.ledger import Finding
 from lakehouse.query.result import Result
 from lakehouse.readers.freshness import Hop
-from lakehouse.status import TopicStatus
 
 ATTACK = "\x1b]52;c;cm0gLXJmIH4=\x07 \x1b[2J \x9b8m \u202egnp.exe\u2066 \r\x08 [red]x[/red]"
 ACTING = [c for c in ATTACK if not c.isprintable()]
@@ -77,7 +77,7 @@ def test_nothing_that_a_check_or_a_ledger_quotes_acts():
 
 COMMAND = """
 import click
-from lakehouse.cli import main
+from lakehouse.cli.main import main
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.terminal import echo
 

@@ -27,9 +27,8 @@ from dagster._daemon.types import DaemonHeartbeat
 from dagster._utils.error import serializable_error_info_from_exc_info
 from listener import OK, Listener
 
-from assets import heartbeat as heartbeats
-from assets.heartbeat import heartbeat
-from assets.tick_alerts import alert_failed_ticks
+from assets.sensors.heartbeat import NEEDED, heartbeat
+from assets.sensors.tick_alerts import alert_failed_ticks
 from lakehouse.core.errors import LakehouseError, Unreachable
 from lakehouse.definitions import defs
 from resources.webhook import Webhook
@@ -205,7 +204,7 @@ def test_without_a_webhook_nothing_happens(dagster, alerts):
 def beating(dagster, slack):
     """The heartbeat of a Dagster in which all is well."""
     dagster.heard()
-    for name in (*heartbeats.NEEDED, "topic_offsets"):
+    for name in (*NEEDED, "topic_offsets"):
         dagster.ticked(name, SKIPPED)
     return Sensor(heartbeat, dagster.instance, Webhook(heartbeat_url=f"{slack.address}/{SECRET}"))
 

@@ -5,9 +5,9 @@ import json
 import iam
 import pytest
 
-from lakehouse.cloud import policies
-from lakehouse.cloud.policies import Deployment, Tables
 from lakehouse.core.errors import ConfigError
+from lakehouse.deploy.aws import policies
+from lakehouse.deploy.aws.policies import Deployment, Tables
 
 ACCOUNT, REGION, BUCKET = "123456789012", "us-east-1", "lake-production"
 DEPLOYMENT = Deployment(ACCOUNT, REGION, BUCKET)

@@ -12,13 +12,13 @@ import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, KafkaError
 
 from assets.standing import Standing, standing_checks
-from lakehouse import console
-from lakehouse.config import Config
+from lakehouse.cli import console
+from lakehouse.cli.status import status
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
 from lakehouse.core.batch import TOKEN, Batch
 from lakehouse.core.bookmark import TOPIC, Bookmark
 from lakehouse.readers.hops import measure
-from lakehouse.status import status
-from lakehouse.topic import Topic
 from resources.catalog import Catalog
 from resources.kafka import Kafka, Offsets, TopicDescription
 from resources.kafka import Received as Message

@@ -8,10 +8,10 @@ import pytest
 from confluent_kafka import Uuid
 from pyiceberg.catalog.sql import SqlCatalog
 
+from lakehouse.config.topic import Topic
 from lakehouse.core.errors import UnclearState
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
-from lakehouse.topic import Topic
 from resources.catalog import Catalog
 from resources.kafka import Kafka, Offsets, TopicDescription
 from resources.schema_registry import SchemaRegistry

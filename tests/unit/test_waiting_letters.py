@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
+from lakehouse.config.topic import Topic
 from lakehouse.pipeline.waiting_letters import waiting
-from lakehouse.topic import Topic
 from resources.catalog import Catalog
 from spark import dead_letters
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.alerts import alert_failed_checks, alert_failed_runs
-from assets.heartbeat import heartbeat
-from assets.tick_alerts import alert_failed_ticks
+from assets.sensors.alerts import alert_failed_checks, alert_failed_runs
+from assets.sensors.heartbeat import heartbeat
+from assets.sensors.tick_alerts import alert_failed_ticks
 from lakehouse.core.errors import UnclearState, Unreachable
 from resources.webhook import Webhook
 

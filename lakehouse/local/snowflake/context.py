@@ -48,14 +48,14 @@ def _value(session: Connection, node: Expr) -> Expr:
     return exp.alias_(constant, node.sql(dialect="snowflake").upper(), quoted=True) if named else constant
 
 
-def _text(call: exp.Anonymous) -> str:
+def _text(call: exp.Func) -> str:
     argument = call.expressions[0] if len(call.expressions) == 1 else None
     if not (isinstance(argument, exp.Literal) and argument.is_string):
         raise errors.syntax_error(call.sql(dialect="snowflake"), "one string: the object's name")
     return argument.this
 
 
-def _name(call: exp.Anonymous) -> tuple[str, ...]:
+def _name(call: exp.Func) -> tuple[str, ...]:
     tokens = TokenReader(_text(call))
     name = tokens.name()
     tokens.expect_end()

@@ -65,6 +65,12 @@ class Instance(FakeSnow):
 class Connection(FakeSnowflakeConnection):
     """A session: fakesnow's connection with a user, a role and a warehouse."""
 
+    account: Account
+    lake: Lake
+    user: str
+    role: str
+    warehouse: str | None
+
     def __init__(
         self, instance: Instance, user: str, role: str, warehouse: str | None, database: str | None, schema: str | None
     ):
@@ -98,10 +104,12 @@ class Connection(FakeSnowflakeConnection):
         if len(name) > parts:
             raise errors.syntax_error(".".join(name), f"a name of at most {parts} part(s)")
         context = (self.database, self._schema)[: parts - 1]
-        full = (*context[: parts - len(name)], *name)
-        if None in full:
-            raise errors.no_schema()
-        return full
+        full: list[str] = []
+        for part in (*context[: parts - len(name)], *name):
+            if part is None:
+                raise errors.no_schema()
+            full.append(part)
+        return tuple(full)
 
 
 class Cursor(FakeSnowflakeCursor):

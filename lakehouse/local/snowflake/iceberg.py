@@ -170,11 +170,12 @@ def copy(table: Table, duckdb: DuckDBPyConnection, target: Name, held: Copied | 
     columns = ", ".join(f"{_value(field)} AS {DUCKDB.identifier(field.name.upper())}" for field in fields)
     if held and held.schema_id == table.schema().schema_id and _only_appended(table, held.snapshot_id):
         statement = f"INSERT INTO {DUCKDB.identifier(*target)}"
-        scan = table.incremental_append_scan(from_snapshot_id_exclusive=held.snapshot_id)
+        rows = table.incremental_append_scan(from_snapshot_id_exclusive=held.snapshot_id).to_arrow_batch_reader()
     else:
-        statement, scan = f"CREATE OR REPLACE TABLE {DUCKDB.identifier(*target)} AS", table.scan()
+        statement = f"CREATE OR REPLACE TABLE {DUCKDB.identifier(*target)} AS"
+        rows = table.scan().to_arrow_batch_reader()
     try:
-        duckdb.register("iceberg_rows", scan.to_arrow_batch_reader())
+        duckdb.register("iceberg_rows", rows)
         duckdb.execute(f"{statement} SELECT {columns} FROM iceberg_rows")  # noqa: S608 (quoted above from the table's own columns)
         duckdb.unregister("iceberg_rows")
     except (OSError, ValueError) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
@@ -22,7 +22,7 @@ class Result:
     """The rows a statement answers with."""
 
     columns: Sequence[str]
-    rows: list[tuple[Value, ...]] = field(default_factory=list)
+    rows: Sequence[tuple[Value, ...]] = ()
 
 
 def status(message: str) -> Result:

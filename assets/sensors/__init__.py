@@ -1,0 +1,1 @@
+"""Sensors, and what they send to other systems."""

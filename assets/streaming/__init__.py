@@ -1,0 +1,1 @@
+"""Continuous ingestion in Dagster."""

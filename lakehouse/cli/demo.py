@@ -1,0 +1,185 @@
+"""`lakehouse demo`: the main job, end to end, on the embedded stack."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any
+from urllib.parse import urlsplit
+
+from lakehouse.cli import console
+from lakehouse.cli.status import status
+from lakehouse.cli.systems import connected
+from lakehouse.config import loader
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Datagen, Topic
+from lakehouse.core.errors import LakehouseError
+from lakehouse.core.polling import poll
+from lakehouse.definitions import JOB
+
+FILL_SECONDS = 120
+RUN_SECONDS = 900
+POLL_SECONDS = 0.5
+
+RESULT = """
+SELECT TRADE_TIMESTAMP, USERID, SIDE, SYMBOL, TRADE_COUNT, QUANTITY, PRICE, TOTAL_PRICE
+FROM {table}
+ORDER BY TRADE_TIMESTAMP DESC, TOTAL_PRICE DESC
+LIMIT 10
+"""
+FLAGS = "SELECT ANOMALY_FLAG, COUNT(*) AS TRADES FROM {table} GROUP BY ANOMALY_FLAG ORDER BY TRADES DESC"
+SUMMARY = "SELECT COUNT(*), SUM(TRADE_COUNT), SUM(TOTAL_PRICE) FROM {table}"
+
+
+def demo(once: bool) -> None:
+    """Start the stack, run the job, show the result; then stop everything, at once or at Ctrl-C.
+
+    Raises: LakehouseError when the run fails: an asset failed, or a blocking check.
+    """
+    from lakehouse.local import show, stack
+    from lakehouse.local.credentials import Credentials
+    from lakehouse.local.home import Home
+
+    home = Home.default()
+    began = time.monotonic()
+    try:
+        console.console.rule("1 · The embedded stack")
+        show.up(home, [server for server in stack.SERVERS if server != "dagster-daemon"])
+        config = loader.load()
+        with connected(config) as systems:
+            console.console.rule("2 · Records")
+            _await_records(config, systems)
+            console.console.rule("3 · Kafka → Iceberg → Glue → Snowflake")
+            run_id = _submit_job(Credentials.of(home).ui_token)
+            # Only now the daemon: it launches what is queued before automation asks for the same assets.
+            stack.up(home)
+            _follow(run_id)
+            console.console.rule("4 · The result, from Snowflake")
+            _show_result(config, systems)
+            console.console.print(console.topics(status(config, systems)))
+        took = time.monotonic() - began
+        console.console.print(f"Done in {took:.0f} s.")
+        if once:
+            console.console.print("Everything stops now, and the data stays. `lakehouse up` starts it again.")
+        else:
+            show.the_ui(os.environ["LAKEHOUSE_UI_URL"], home)
+            console.console.print("Trades keep coming and are ingested as they do. Ctrl-C stops everything.")
+            threading.Event().wait()
+    except KeyboardInterrupt:
+        console.console.print("Stopping.")
+    finally:
+        stack.down(home)
+
+
+def _await_records(config: Config, systems: Any) -> None:
+    """Wait until the generator has produced the initial records, saying how far it is."""
+    generated = [(topic, topic.source) for topic in config.topics.values() if isinstance(topic.source, Datagen)]
+    wanted = {topic.topic: source.initial_records for topic, source in generated}
+
+    def count() -> dict[str, int]:
+        there = systems.kafka.describe(list(wanted))
+        counts = {
+            topic: sum(o.end - o.start for o in offsets.values())
+            for topic, offsets in systems.kafka.offsets(list(there)).items()
+        }
+        shown.update(", ".join(f"{topic}: {n:,} records" for topic, n in counts.items()) or "waiting for records")
+        return counts
+
+    def suffice(counts: dict[str, int]) -> bool:
+        return all(counts.get(topic, 0) >= n for topic, n in wanted.items())
+
+    with console.console.status("waiting for records") as shown:
+        counts = poll(count, until=suffice, pause=POLL_SECONDS, deadline_seconds=FILL_SECONDS)
+    if not suffice(counts):
+        raise LakehouseError(
+            f"The generator produced {counts} in {FILL_SECONDS} s and should have produced {wanted}. "
+            f"See datagen's log (`lakehouse status` names it)"
+        )
+    console.console.print("\n".join(f"{t.topic}: {counts[t.topic]:,} records{_keyed(t)}" for t, _ in generated))
+
+
+def _keyed(topic: Topic) -> str:
+    return "" if topic.mode == "append" else f", a row for each {', '.join(topic.key)}"
+
+
+def _submit_job(token: str) -> str:
+    """Queue the job as the UI would; returns the run's id."""
+    from dagster_graphql import DagsterGraphQLClient
+
+    from lakehouse.local import ui_login
+
+    ui = urlsplit(os.environ["LAKEHOUSE_UI_URL"])
+    client = DagsterGraphQLClient(ui.hostname or "", port_number=ui.port, headers=ui_login.bearer(token))
+    return client.submit_job_execution(JOB, repository_location_name="lakehouse")
+
+
+def _follow(run_id: str) -> None:
+    """Print what the run does until it ends.
+
+    Raises: LakehouseError when it does not succeed.
+    """
+    import dagster as dg
+
+    url = f"{os.environ['LAKEHOUSE_UI_URL']}/runs/{run_id}"
+    console.console.print(f"run {url}")
+    cursor = None
+    with dg.DagsterInstance.get() as instance:
+
+        def finished_run() -> dg.DagsterRun | None:
+            nonlocal cursor
+            page = instance.get_records_for_run(run_id, cursor=cursor)
+            cursor = page.cursor
+            for record in page.records:
+                if line := _said(record.event_log_entry):
+                    console.console.print(line)
+            run = instance.get_run_by_id(run_id)
+            return run if run is not None and run.is_finished and not page.records else None
+
+        run = poll(finished_run, pause=POLL_SECONDS, deadline_seconds=RUN_SECONDS)
+    if run is None:
+        raise LakehouseError(f"The run did not finish in {RUN_SECONDS} s; see {url}")
+    if not run.is_success:
+        raise LakehouseError(f"The run ended as {run.status.value}: an asset or a blocking check failed (see above)")
+
+
+def _said(entry: Any) -> str | None:
+    """A line for what a user waits for: an asset, a check, a failure."""
+    import dagster as dg
+
+    event = entry.dagster_event
+    if event is None:
+        return None
+    match event.event_type:
+        case dg.DagsterEventType.ASSET_MATERIALIZATION:
+            numbers = event.materialization.metadata
+            shown = {
+                name: numbers[name].value
+                for name in ("offsets", "messages", "dagster/row_count", "seconds")
+                if name in numbers
+            }
+            details = ", ".join(f"{name.removeprefix('dagster/')} {value:,}" for name, value in shown.items())
+            return f"  [green]✓[/] {event.asset_key.to_user_string():<40} {details}"
+        case dg.DagsterEventType.ASSET_CHECK_EVALUATION:
+            check = event.asset_check_evaluation_data
+            mark = "[green]✓[/]" if check.passed else "[red]✗[/]"
+            return (
+                f"  {mark} {check.asset_key.to_user_string():<40} check {check.check_name}: {check.description or ''}"
+            )
+        case dg.DagsterEventType.STEP_FAILURE:
+            error = event.step_failure_data.error
+            return f"  [red]✗ {event.step_key}: {error.message.strip() if error else 'failed'}[/]"
+    return None
+
+
+def _show_result(config: Config, systems: Any) -> None:
+    name = "stock_trades_with_totals"
+    table = f"{config.namespace}.{config.topic(name).table}"
+    columns, values = systems.snowflake.query(RESULT.format(table=table))
+    _, [(groups, trades, pennies)] = systems.snowflake.query(SUMMARY.format(table=table))
+    console.console.print(console.rows(columns, values, title=f"{name} (newest 10 of {groups:,} groups)"))
+    console.console.print(f"{trades:,} trades in {groups:,} groups, {pennies / 100:,.2f} dollars in all")
+    flagged = config.topic("flagged_stock_trades")
+    table = f"{config.namespace}.{flagged.table}"
+    columns, values = systems.snowflake.query(FLAGS.format(table=table))
+    console.console.print(console.rows(columns, values, title=flagged.name))

@@ -1,0 +1,1 @@
+"""lakehouse.yaml as validated, immutable models."""

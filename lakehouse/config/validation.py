@@ -1,0 +1,287 @@
+"""What is wrong with a lakehouse.yaml: each fault with its place, what was found, and the remedy."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, get_args
+
+from lakehouse.config import checks, sensitive
+from lakehouse.config.base import Model
+from lakehouse.config.checks import CHECKS
+from lakehouse.config.environment import EnvRef
+from lakehouse.config.table_names import Taken
+from lakehouse.config.topic import REGISTERED, SCALARS, Datagen, Derived, Existing, Route, Topic
+from lakehouse.config.yaml_locations import Location
+from lakehouse.core import layout, naming
+from lakehouse.core.errors import SchemaError
+from lakehouse.core.words import did_you_mean
+from lakehouse.formats import avro
+from lakehouse.formats.schema import RegisteredSchema
+
+if TYPE_CHECKING:
+    from lakehouse.config.loader import Config
+
+
+def of_meaning(config: Config) -> list[tuple[Location, str]]:
+    """What the types cannot say: names that clash, references that lead nowhere, keys that are missing."""
+    faults: list[tuple[Location, str]] = []
+    taken = Taken()
+    tables = {topic.table for topic in config.topics.values()}
+    for name, route in config.routes.items():
+        found = [*_route_faults(name, route, config), *_topic_faults(route, tables)]
+        faults += [(("routes", name, *where), said) for where, said in found]
+    for name, topic in config.topics.items():
+        at = ("topics", name)
+        if not naming.is_topic_name(topic.topic):
+            faults.append((at, "not a Kafka topic name. Use letters, digits, '.', '_' and '-', at most 249"))
+        if said := taken.fault(topic):
+            faults.append((at, said))
+        taken.take(topic)
+        faults += [((*at, *where), said) for where, said in _topic_faults(topic, tables)]
+        faults += [((*at, "sensitive"), said) for said in _unknown_sensitive(config, topic)]
+        if topic.value_schema_file:
+            faults += _missing_files(config, at, {"value_schema_file": topic.value_schema_file})
+        match topic.source:
+            case Datagen(schema_file=file):
+                faults += _missing_files(config, (*at, "source"), {"schema_file": file})
+                if len(topic.key) != 1 or topic.key_format not in (None, "string"):
+                    faults.append(((*at, "source"), "datagen writes one string key. Add 'key: <one column>'"))
+                else:
+                    faults += _schema_faults(config, (*at, "source", "schema_file"), file, topic.key)
+            case Derived() as source:
+                if (made := config.topics.get(source.from_topic)) and made.engine == "tableflow":
+                    said = f"'{source.from_topic}' is made a table by Tableflow; Spark derives from its own. Change one"
+                    faults.append(((*at, "source", "from"), said))
+                files = {"key_schema_file": source.key_schema_file, "value_schema_file": source.value_schema_file}
+                for field, file in files.items():
+                    if file:
+                        faults += _missing_files(config, (*at, "source"), {field: file})
+                        key = topic.key if field == "key_schema_file" else ()
+                        faults += _schema_faults(config, (*at, "source", field), file, key)
+                here = (*at, "source", "from")
+                if source.from_topic not in config.topics:
+                    hint = did_you_mean(source.from_topic, config.topics)
+                    faults.append((here, f"'{source.from_topic}' is not a topic declared in this file.{hint}"))
+                elif config.topics[source.from_topic].mode != "append":
+                    faults.append((here, f"'{source.from_topic}' is not an append table. Derive from one that is"))
+                if source.group_by and (topic.mode != "upsert" or topic.key_format != "avro"):
+                    faults.append((at, "a group replaces its row. Set 'mode: upsert' and 'key_format: avro'"))
+                if topic.key_format not in (None, "avro"):
+                    faults.append(((*at, "key_format"), "derived messages have Avro keys or none. Write avro"))
+    return [*faults, *_circles(config)]
+
+
+def _circles(config: Config) -> Iterator[tuple[Location, str]]:
+    """Dead letters that would be read again, and topics that are derived from themselves."""
+    read = {topic.topic: name for name, topic in config.topics.items()}
+    for kind, entries in (("topics", config.topics), ("routes", config.routes)):
+        for name, entry in entries.items():
+            if reader := read.get(entry.dead_letter_topic):
+                said = f"entry '{reader}' reads that topic, and would read the dead letters as its records"
+                yield (kind, name, "dead_letter_topic"), f"{said}. Name another topic"
+    for name in config.topics:
+        way = [name]
+        while isinstance(source := config.topics[way[-1]].source, Derived) and source.from_topic in config.topics:
+            way.append(source.from_topic)
+            if source.from_topic == name:
+                said = f"'{name}' is derived from itself ({' from '.join(way)}), and so without end"
+                yield ("topics", name, "source", "from"), f"{said}. Derive from another topic"
+            if source.from_topic in way[:-1]:
+                break
+
+
+def _route_faults(name: str, route: Route, config: Config) -> Iterator[tuple[Location, str]]:
+    """What is wrong with a route whatever topics there are."""
+    if name in config.topics:
+        yield (), "is the name of a topic's entry, too. Rename the route"
+    if not isinstance(route.source, Existing) or route.kafka_topic:
+        yield (), "a route takes topics that exist. Remove 'source' and 'kafka_topic'"
+    try:
+        groups = dict.fromkeys(re.compile(route.pattern).groupindex, "x")
+        route.table_name.format_map(groups)
+    except re.error as error:
+        yield ("pattern",), f"not a regular expression: {error}. Correct it"
+    except (KeyError, ValueError, IndexError) as error:
+        yield ("table",), f"the template names {error}, which is no group of the pattern. Write (?P<name>…) in it"
+
+
+def _tableflow_faults(topic: Topic) -> Iterator[tuple[tuple[str, ...], str]]:
+    """What Tableflow does not do."""
+    if isinstance(topic, Route):
+        yield ("engine",), "Tableflow is told of each topic by name. Give it an entry under 'topics'"
+    if topic.mode != "append":
+        yield ("mode",), "Tableflow appends, or upserts by a rule of its own. Remove it, or use 'engine: spark'"
+    if topic.quarantine:
+        yield ("checks",), "Tableflow publishes before anything is checked. Use 'severity: warn' or 'engine: spark'"
+
+
+def _topic_faults(topic: Topic, tables: set[str]) -> Iterator[tuple[Location, str]]:
+    """Settings of one topic that do not go together."""
+    yield from ((("checks", *where), said) for where, said in checks.faults(topic.checks, tables))
+    if topic.engine == "tableflow":
+        yield from _tableflow_faults(topic)
+    if topic.mode != "append" and not topic.key:
+        yield (), f"{topic.mode} needs to know which row a record belongs to. Add 'key: <column>'"
+    if topic.decoded_key in SCALARS and topic.mode == "upsert" and len(topic.key) > 1:
+        yield ("key",), f"a {topic.decoded_key} message key is one column. Name one, or set 'key_format: avro'"
+    if len(set(topic.key)) < len(topic.key):
+        yield ("key",), "names a column twice. Remove one"
+    if topic.retention.snapshots < topic.readers_need:
+        minutes = topic.readers_need.total_seconds() / 60
+        said = f"readers that are not stale may need a snapshot for {minutes:.0f} minutes (an hour, or twice "
+        yield ("retention", "snapshots"), f"{said}max_lag_seconds). Keep them for as long"
+    yield from ((("sensitive",), said) for said in _sensitive_faults(topic))
+    if topic.subject_strategy != "topic" and not topic.record:
+        yield ("subject_strategy",), "names subjects after record types. Add 'record: <full name>'"
+    if topic.record and topic.value_format not in REGISTERED:
+        yield ("record",), f"{topic.value_format} values have no record type. Remove it"
+    if topic.value_schema_file and topic.value_format != "json":
+        yield ("value_schema_file",), f"{topic.value_format} values bring their schema. Remove it"
+    if topic.mode == "debezium" and topic.value_format in (*SCALARS, "json") and not topic.value_schema_file:
+        yield ("value_format",), "change events need a schema. Use avro, json_schema, protobuf, or a value_schema_file"
+    if topic.dead_letter_topic and topic.errors != "log":
+        yield ("dead_letter_topic",), "there are dead letters with 'errors: log' only. Set it"
+    for where, terms in (("partition_by", topic.partition_by), ("sort_by", topic.sort_by)):
+        for term in terms:
+            try:
+                parsed = layout.parse(term, ordered=where == "sort_by")
+            except ValueError as error:
+                yield (where,), str(error)
+            else:
+                if where == "partition_by" and parsed.transform != "bucket" and _is_sensitive(topic, parsed.column):
+                    said = f"names of files would hold values of the sensitive '{parsed.column}'"
+                    yield (where,), f"{said}. Write bucket(16, {parsed.column}), or use another column"
+
+
+def _sensitive_faults(topic: Topic) -> Iterator[str]:
+    """What is wrong with the names of sensitive columns, whatever columns there are."""
+    folded = [name.casefold() for name in topic.sensitive]
+    if len(set(folded)) < len(folded):
+        yield "names a column twice (upper and lower case are one). Remove one"
+    for name in topic.metadata.names.values():
+        if name.casefold() in folded:
+            yield f"'{name}' is a metadata column: bytes and headers are never shown, and others say no more. Remove it"
+
+
+def _is_sensitive(topic: Topic, column: str) -> bool:
+    """Whether a column, or a field as a dotted path, is sensitive by its name, or is in one that is, or has one."""
+    paths = [(f"{name.casefold()}.", f"{column.casefold()}.") for name in topic.sensitive]
+    return any(name.startswith(path) or path.startswith(name) for name, path in paths)
+
+
+def _unknown_sensitive(config: Config, topic: Topic) -> Iterator[str]:
+    """Names in `sensitive` that a topic whose schema is a file has no columns for; of others, the table says."""
+    if not topic.sensitive or topic.mode == "debezium":
+        return
+    match topic.source:
+        case Datagen(schema_file=file):
+            files, form = [file], "avro"
+        case Derived(value_schema_file=file, key_schema_file=key) if file:
+            files, form = [file, *([key] if key else [])], "avro"
+        case _:
+            files, form = [topic.value_schema_file] if topic.value_schema_file else [], "json_schema"
+    if not files or not all((config.root / file).is_file() for file in files):
+        return
+    shape = importlib.import_module(f"lakehouse.formats.{form}").shape
+    try:
+        shapes = [shape([RegisteredSchema(0, config.text(file))]) for file in files]
+    except (ValueError, SchemaError):
+        # Told of where the file is named, or when it is registered.
+        return
+    from pyiceberg.types import NestedField, StringType
+
+    fields = [field for one in shapes for field in one.struct.fields]
+    # A derived topic without a schema of its keys has them from the rows.
+    fields += [NestedField(1, name, StringType(), required=False) for name in topic.key]
+    former = {path: names for one in shapes for path, names in one.former.items()}
+    if never := sensitive.missing(topic.sensitive, fields, former):
+        said = sensitive.unknown(never, fields)
+        yield f"'{files[0]}' {said} Correct the name; a field that the file lost has to come back"
+
+
+def _missing_files(config: Config, at: Location, files: dict[str, str]) -> list[tuple[Location, str]]:
+    return [
+        ((*at, field), f"file '{file}' does not exist in {config.root}. Correct the path")
+        for field, file in files.items()
+        if not (config.root / file).is_file()
+    ]
+
+
+def _schema_faults(config: Config, at: Location, file: str, key: tuple[str, ...] = ()) -> list[tuple[Location, str]]:
+    """A schema file that is there must be a record, and have the columns of the topic's key."""
+    if not (config.root / file).is_file():
+        return []
+    try:
+        fields = avro.field_names(config.text(file))
+    except (ValueError, SchemaError) as error:
+        return [(at, f"'{file}' is not an Avro record schema: {error}. Correct the file")]
+    missing = [column for column in key if column not in fields]
+    return [
+        (at, f"'{file}' has no field '{column}', which 'key' names.{did_you_mean(column, fields)}")
+        for column in missing
+    ]
+
+
+def of_form(details: dict[str, Any], whole: type[Model]) -> tuple[Location, str]:
+    variants = ("datagen", "derived", "existing", "EnvRef", "str", "int")
+    match details["loc"]:
+        case (kind, name, "checks", check, _, *rest):
+            loc: Location = (kind, name, "checks", check, *rest)
+        case at:
+            loc = tuple(part for part in at if part not in variants)
+    match details["type"]:
+        case "extra_forbidden":
+            known = _fields_at(loc[:-1], details["loc"], whole)
+            return loc, f"no such key.{did_you_mean(str(loc[-1]), known)} Known keys: {', '.join(known)}"
+        case "missing":
+            return loc, "missing. Add it"
+        case "union_tag_not_found":
+            return loc, f"has no 'type'. Add one of {', '.join(sorted(_types(loc)))}"
+        case "union_tag_invalid":
+            types, word = sorted(_types(loc)), str(details["ctx"]["tag"])
+            return (*loc, "type"), f"'{word}' is none.{did_you_mean(word, types)} Known types: {', '.join(types)}"
+        case _:
+            message = details["msg"][0].lower() + details["msg"][1:]
+            return loc, f"{message} (found {details['input']!r}). Correct the value"
+
+
+def _fields_at(loc: Location, raw: Location, whole: type[Model]) -> list[str]:
+    """The keys that lakehouse.yaml knows at this place."""
+    match loc:
+        case ():
+            model = whole
+        case ("topics", _):
+            model = Topic
+        case ("routes", _):
+            model = Route
+        case ("topics" | "routes", _, "source"):
+            model = _types(loc)[str(raw[3])]
+        case ("topics" | "routes", _, "checks", _):
+            model = _types(loc)[str(raw[4])]
+        case _:
+            model = EnvRef
+    readable = {name: field for name, field in model.model_fields.items() if not field.exclude}
+    return [field.alias or name for name, field in readable.items()]
+
+
+def _types(loc: Location) -> dict[str, type[Model]]:
+    """The models that a `type` chooses from at this place, by it."""
+    kinds: tuple[type[Model], ...] = CHECKS if "checks" in loc else (Datagen, Derived, Existing)
+    return {get_args(kind.model_fields["type"].annotation)[0]: kind for kind in kinds}
+
+
+def set_elsewhere(raw: Any) -> list[tuple[Location, str]]:
+    """Fields of the models that the file has in another form: a topic's name is its key, the root is its folder."""
+    at: list[Location] = [(key,) for key in ("root", "file") if isinstance(raw, dict) and key in raw]
+    match raw:
+        case {"topics": dict() as topics}:
+            at += [
+                ("topics", name, key)
+                for name, topic in topics.items()
+                if isinstance(topic, dict)
+                for key in ("name", "line", "value_schema")
+                if key in topic
+            ]
+    return [(loc, "no such key. Remove it") for loc in at]

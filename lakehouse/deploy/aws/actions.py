@@ -1,0 +1,72 @@
+"""Which IAM actions AWS asks for when the deployment's calls are made, and on what.
+
+Source: AWS, "Service Authorization Reference": actions are mostly called as the operations are; these are not.
+"""
+
+from __future__ import annotations
+
+from lakehouse.deploy.names import Names
+
+OTHER_ACTIONS = {
+    "s3:CreateBucket": ("s3:CreateBucket", "s3:TagResource"),
+    "s3:HeadBucket": ("s3:ListBucket",),
+    "s3:GetBucketEncryption": ("s3:GetEncryptionConfiguration",),
+    "s3:PutBucketEncryption": ("s3:PutEncryptionConfiguration",),
+    "s3:GetPublicAccessBlock": ("s3:GetBucketPublicAccessBlock",),
+    "s3:PutPublicAccessBlock": ("s3:PutBucketPublicAccessBlock",),
+    "s3:ListObjectVersions": ("s3:ListBucketVersions",),
+    "s3:DeleteObjects": ("s3:DeleteObject", "s3:DeleteObjectVersion"),
+    "iam:CreateRole": ("iam:CreateRole", "iam:TagRole"),
+    "glue:CreateDatabase": ("glue:CreateDatabase", "glue:TagResource"),
+    "athena:CreateWorkGroup": ("athena:CreateWorkGroup", "athena:TagResource"),
+    "secretsmanager:CreateSecret": ("secretsmanager:CreateSecret", "secretsmanager:TagResource"),
+}
+
+ROLES = ("confluent", "snowflake", "writer", "maintenance", "reader")
+
+BUCKET = (
+    *("CreateBucket", "HeadBucket", "GetBucketTagging", "ListObjectVersions", "DeleteBucket"),
+    *(f"{verb}{what}" for verb in ("Get", "Put") for what in ("BucketVersioning", "BucketEncryption", "BucketPolicy")),
+    *(f"{verb}{what}" for verb in ("Get", "Put") for what in ("BucketOwnershipControls", "PublicAccessBlock")),
+)
+ROLE = (
+    *("CreateRole", "GetRole", "UpdateAssumeRolePolicy", "GetRolePolicy", "PutRolePolicy", "ListRolePolicies"),
+    *("DeleteRolePolicy", "ListAttachedRolePolicies", "DetachRolePolicy", "DeleteRole"),
+)
+DATABASE = ("CreateDatabase", "GetDatabase", "UpdateDatabase", "DeleteDatabase", "GetTables", "DeleteTable", "GetTags")
+WORKGROUP = ("CreateWorkGroup", "GetWorkGroup", "UpdateWorkGroup", "DeleteWorkGroup", "ListTagsForResource")
+SECRET = (
+    *("CreateSecret", "DescribeSecret", "GetSecretValue", "PutSecretValue", "UpdateSecretVersionStage"),
+    *("DeleteSecret", "RestoreSecret"),
+)
+
+
+def actions(service: str, operation: str) -> tuple[str, ...]:
+    """The IAM actions that an operation, such as `CreateBucket`, asks for."""
+    return OTHER_ACTIONS.get(f"{service}:{operation}", (f"{service}:{operation}",))
+
+
+def needed(names: Names, database: str) -> dict[str, tuple[str, ...]]:
+    """The actions that make, change and delete a deployment, by the ARN of what they are about.
+
+    Parameters: `database`, the deployment's Glue database.
+    """
+    at = f"{names.region}:{names.account}"
+    secrets = f"arn:aws:secretsmanager:{at}:secret:"
+    glue = _all("glue", DATABASE)
+    return {
+        f"arn:aws:s3:::{names.bucket}": _all("s3", BUCKET),
+        f"arn:aws:s3:::{names.bucket}/*": _all("s3", ("DeleteObjects",)),
+        **{names.role_arn(purpose): _all("iam", ROLE) for purpose in ROLES},
+        f"arn:aws:glue:{at}:catalog": glue,
+        f"arn:aws:glue:{at}:database/{database}": glue,
+        f"arn:aws:glue:{at}:table/{database}/*": _all("glue", ("GetTables", "DeleteTable", "DeleteDatabase")),
+        f"arn:aws:athena:{at}:workgroup/{names.workgroup}": _all("athena", WORKGROUP),
+        f"{secrets}{names.confluent_secrets}/*": _all("secretsmanager", SECRET),
+        f"{secrets}{names.snowflake_secret}-*": _all("secretsmanager", SECRET),
+        "*": ("secretsmanager:ListSecrets",),
+    }
+
+
+def _all(service: str, operations: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(action for operation in operations for action in actions(service, operation)))

@@ -1,0 +1,184 @@
+"""One AWS service: calls that are repeated while it is busy, and refusals that say what to do about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.core.errors import LakehouseError, OutcomeUnknownError, Unreachable, translate
+from lakehouse.deploy.aws.actions import actions
+
+if TYPE_CHECKING:
+    import boto3
+
+CONNECT_SECONDS, READ_SECONDS = 10, 60
+
+DENIED = frozenset({"AccessDenied", "AccessDeniedException", "403"})
+NOT_KNOWN = frozenset(
+    {
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "InvalidAccessKeyId",
+        "InvalidClientTokenId",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    }
+)
+"""What the services answer to credentials that are wrong or too old."""
+
+ABSENT = frozenset(
+    {
+        "NoSuchBucket",
+        "NoSuchTagSet",
+        "NoSuchBucketPolicy",
+        "NoSuchPublicAccessBlockConfiguration",
+        "OwnershipControlsNotFoundError",
+        "ServerSideEncryptionConfigurationNotFoundError",
+        "NoSuchEntity",
+        "EntityNotFoundException",
+        "ResourceNotFoundException",
+    }
+)
+READING = ("get_", "list_", "head_", "describe_", "simulate_")
+
+
+class AwsError(LakehouseError):
+    """AWS refused a call. `code` is its own."""
+
+    def __init__(self, message: str, code: str):
+        super().__init__(message)
+        self.code = code
+
+
+class Absent(AwsError):
+    """What the call is about is not there."""
+
+
+@dataclass(frozen=True)
+class Aws:
+    """AWS by one session in one region."""
+
+    session: boto3.Session
+    region: str
+    _services: dict[str, Service] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def service(self, name: str) -> Service:
+        """A service by boto3's name. Each client is made once: that takes a while."""
+        return self._services.setdefault(name, Service(self.session, name, self.region))
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service by boto3's name, in one region. Endpoints and credentials come the way boto3 takes them."""
+
+    session: boto3.Session
+    name: str
+    region: str
+
+    @cached_property
+    def _client(self) -> Any:
+        from botocore.config import Config
+
+        config = Config(connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS, retries={"mode": "standard"})
+        return self.session.client(self.name, region_name=self.region, config=config)
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Call one of the client's methods.
+
+        A creation may come back refused because of what it made itself: botocore repeats calls whose answers were lost.
+
+        Raises: Absent; AwsError when it is refused; OutcomeUnknownError when it may have made something or not;
+        LakehouseError when the answer to another change was lost; Unreachable.
+        """
+        with self._explained(method):
+            return getattr(self._client, method)(**parameters)
+
+    def find(self, method: str, **parameters: Any) -> dict[str, Any] | None:
+        """As `call`, but None when what it is about is not there."""
+        try:
+            return self.call(method, **parameters)
+        except Absent:
+            return None
+
+    def items(self, method: str, key: str, **parameters: Any) -> Iterator[Any]:
+        """All that a list has under `key`, page after page.
+
+        Raises: as `call`.
+        """
+        pages = iter(self._client.get_paginator(method).paginate(**parameters))
+        while True:
+            with self._explained(method):
+                page = next(pages, None)
+            if page is None:
+                return
+            yield from page.get(key, ())
+
+    def wait(self, waiter: str, **parameters: Any) -> None:
+        """Wait until a thing just made is to be seen, by one of botocore's waiters: 40 seconds.
+
+        Raises: LakehouseError when it is not to be seen by then.
+        """
+        from botocore.exceptions import WaiterError
+
+        try:
+            self._client.get_waiter(waiter).wait(**parameters, WaiterConfig={"Delay": 2, "MaxAttempts": 20})
+        except WaiterError as error:
+            asked = ", ".join(str(value) for value in parameters.values())
+            raise LakehouseError(
+                f"AWS {self.name} made {asked}, but does not show it ({error}). It was left as it is. Run this again"
+            ) from error
+
+    def _explained(self, method: str) -> AbstractContextManager[None]:
+        from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
+        from botocore.parsers import ResponseParserError
+
+        def answered(error: ClientError) -> LakehouseError:
+            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
+            return self._unanswered(method, error) if status >= 500 else self._refused(error)
+
+        def unanswered(error: Exception) -> LakehouseError:
+            return self._unanswered(method, type(error).__name__)
+
+        def not_asked(error: BotoCoreError) -> LakehouseError:
+            return LakehouseError(
+                f"AWS {self.name} could not be asked ({error}). Nothing was changed. Check AWS_PROFILE and the AWS "
+                f"credentials: `aws sts get-caller-identity`"
+            )
+
+        lost = dict.fromkeys((ConnectionError, HTTPClientError, ResponseParserError), unanswered)
+        return translate({ClientError: answered, **lost, BotoCoreError: not_asked})
+
+    def _unanswered(self, method: str, cause: object) -> LakehouseError:
+        where = f"region {self.region}"
+        if method.startswith(READING):
+            return Unreachable(f"AWS {self.name}", where, "AWS_ENDPOINT_URL, the network and AWS's health", cause)
+        # Only a creation must not be repeated unseen.
+        kind = OutcomeUnknownError if method.startswith("create_") else LakehouseError
+        return kind(
+            f"AWS {self.name} did not answer {method} in {where} ({cause}). It may have been done or not. Run this "
+            f"again: it looks first"
+        )
+
+    def _refused(self, error: Any) -> AwsError:
+        said, operation = error.response["Error"], error.operation_name
+        code, refused = said["Code"], f"AWS {self.name} refused {operation} in region {self.region}"
+        message = f"{code}: {said.get('Message', '')}".strip()
+        if code in ABSENT:
+            return Absent(f"{refused}, for it is not there ({message}). Nothing was changed. Run this again", code)
+        if code in NOT_KNOWN:
+            return AwsError(
+                f"{refused}: the AWS credentials are not valid, or no more ({message}). Nothing was changed. Sign in "
+                f"again (`aws sso login`), or correct AWS_PROFILE or AWS_ACCESS_KEY_ID",
+                code,
+            )
+        if code in DENIED:
+            missing = " and ".join(actions(self.name, operation))
+            return AwsError(
+                f"{refused} ({message}). Nothing was changed by it. Grant {missing} to the user or role that runs this "
+                f"(`aws sts get-caller-identity`), unless a policy of the organization or of the resource denies it",
+                code,
+            )
+        return AwsError(f"{refused} ({message}). Nothing was changed by it. Remove the cause and run this again", code)

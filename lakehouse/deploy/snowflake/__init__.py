@@ -1,0 +1,1 @@
+"""A deployment's objects in one Snowflake account."""
