@@ -67,8 +67,10 @@ class AvroCodec(Codec):
         return F.struct(found.alias("row"), none_of([~F.coalesce(whole, F.lit(False)), *faults]).alias("good"))
 
     def explain(self, data: bytes) -> str | None:
-        writer = self.writers.get(schema_id(data))
-        return explain(data, FRAME_BYTES, writer, self.reader) if writer is not None else None
+        id_ = schema_id(data)
+        if id_ is None or id_ not in self.writers:
+            return None
+        return explain(data, FRAME_BYTES, self.writers[id_], self.reader)
 
     def schema_id(self, data: Column) -> Column:
         return framing.by_schema_id(data, self.writers, F.lit)

@@ -44,5 +44,5 @@ def by_schema_id(data: Column, ids: Iterable[int], then: Callable[[int], Column]
         then: Makes the column for one of them.
     """
     prefix = F.substring(data, 1, FRAME_BYTES)
-    branches = [(prefix == F.lit(frame(id_)), then(id_)) for id_ in sorted(ids)]
-    return reduce(lambda chain, branch: chain.when(*branch), branches, F)
+    first, *others = [(prefix == F.lit(frame(id_)), then(id_)) for id_ in sorted(ids)]
+    return reduce(lambda chain, branch: chain.when(*branch), others, F.when(*first))

@@ -62,7 +62,7 @@ class ProtobufCodec(Codec):
 
     def explain(self, data: bytes) -> str | None:
         id_ = schema_id(data)
-        if id_ not in self.writers or len(data) == FRAME_BYTES:
+        if id_ is None or id_ not in self.writers or len(data) == FRAME_BYTES:
             return None
         start = FRAME_BYTES + len(self._index[id_])
         if data[FRAME_BYTES:start] != self._index[id_]:

@@ -25,7 +25,7 @@ class Clock:
 REAL = Clock()
 
 
-def doubling(first_seconds: float, longest_seconds: float) -> Pause:
+def doubling(first_seconds: float, longest_seconds: float) -> Callable[[RetryCallState], float]:
     """Return pauses that double from one to the next, up to the longest."""
     return wait_exponential(multiplier=first_seconds, max=longest_seconds)
 
@@ -35,7 +35,7 @@ def poll(
     *,
     pause: Pause,
     deadline_seconds: float | None = None,
-    until: Callable[[T], object] = bool,
+    until: Callable[[T], bool] = bool,
     clock: Clock = REAL,
 ) -> T:
     """Look until what is seen satisfies `until`, or no further pause fits before the deadline.
@@ -96,5 +96,8 @@ def _attempts(pause: Pause, deadline_seconds: float | None, clock: Clock, **opti
     def is_last(state: RetryCallState) -> bool:
         return deadline_seconds is not None and clock.now() - began + state.upcoming_sleep > deadline_seconds
 
+    def sleep(seconds: float) -> None:
+        clock.sleep(seconds)
+
     wait = pause if callable(pause) else wait_fixed(pause)
-    return Retrying(wait=wait, stop=is_last, sleep=clock.sleep, **options)
+    return Retrying(wait=wait, stop=is_last, sleep=sleep, **options)

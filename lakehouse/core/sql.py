@@ -26,7 +26,7 @@ class Dialect:
         if isinstance(value, bool):
             return str(value).upper()
         if isinstance(value, str):
-            return f"'{value.translate(str.maketrans(self.escapes))}'"
+            return f"'{''.join(self.escapes.get(character, character) for character in value)}'"
         return repr(value)
 
 

@@ -125,7 +125,9 @@ def _port_of(registry: subprocess.Popen) -> int:
             return next((socket.laddr.port for socket in sockets if socket.status == psutil.CONN_LISTEN), None)
         return None
 
-    return poll(listening_port, pause=POLL_SECONDS)
+    port = poll(listening_port, pause=POLL_SECONDS)
+    assert port is not None
+    return port
 
 
 def main() -> None:

@@ -45,7 +45,8 @@ class _Unanswered(Exception):
 
 
 def _pause(state: RetryCallState) -> float:
-    asked = state.outcome.exception().retry_after
+    error = state.outcome.exception() if state.outcome else None
+    asked = error.retry_after if isinstance(error, _Unanswered) else ""
     return max(1, int(asked)) if asked.isdigit() else doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)(state)
 
 
