@@ -14,7 +14,8 @@ from lakehouse.core.framing import FRAME_BYTES, schema_id
 from lakehouse.formats.avro_columns import columns
 from lakehouse.formats.avro_explain import explain
 from lakehouse.formats.avro_resolution import schemas
-from lakehouse.formats.avro_types import Type
+from lakehouse.formats.avro_types import Type, parse
+from lakehouse.formats.format import MessageSchema
 from spark import framing
 from spark.avro_unions import without_spare
 from spark.conditions import none_of
@@ -26,6 +27,11 @@ ENDING = secrets.token_bytes(8)
 
 END = f"end_{secrets.token_hex(8)}"
 """The field that takes them, by a name that no schema can have."""
+
+
+def decoder(schema: MessageSchema, reader: Type) -> AvroCodec:
+    """Return the decoder of records, each by the version that it was written with."""
+    return AvroCodec({version.id: parse(version) for version in schema.versions}, reader)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakehouse.core.framing import FRAME_BYTES, schema_id
+from lakehouse.formats.format import MessageSchema
 from lakehouse.formats.json_explain import DATE, MOMENT, explain
 from lakehouse.formats.json_schema import Field
 from spark import framing
@@ -51,6 +52,11 @@ def wrapped(text: Column) -> Column:
     it, breaks the list or makes it longer.
     """
     return F.concat(F.lit(f'{{"{VALUE}":['), text, F.lit(f'],"{END}":1}}'))
+
+
+def decoder(schema: MessageSchema, reader: tuple[Field, ...]) -> JsonCodec:
+    """Return the decoder of objects in the Confluent wire format."""
+    return JsonCodec(reader, frozenset(version.id for version in schema.versions))
 
 
 @dataclass(frozen=True)

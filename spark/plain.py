@@ -2,26 +2,48 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal
+from typing import Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from lakehouse.formats.format import MessageSchema
 from spark.decode import Codec
-from spark.json import END, VALUE, wrapped
+from spark.json import END, VALUE, JsonCodec, wrapped
 
-Kind = Literal["string", "json", "int", "long", "bytes"]
-LENGTHS = {"int": 4, "long": 8}
-"""Bytes of a number, big endian."""
+
+def string(schema: MessageSchema, column: str) -> Codec:
+    """Return the decoder of text."""
+    return TextCodec(column)
+
+
+def integer(schema: MessageSchema, column: str) -> Codec:
+    """Return the decoder of numbers of 4 bytes."""
+    return IntegerCodec(column, "int", 4)
+
+
+def long(schema: MessageSchema, column: str) -> Codec:
+    """Return the decoder of numbers of 8 bytes."""
+    return IntegerCodec(column, "long", 8)
+
+
+def binary(schema: MessageSchema, column: str) -> Codec:
+    """Return the decoder of bytes."""
+    return BytesCodec(column)
+
+
+def json(schema: MessageSchema, reader: Any) -> Codec:
+    """Return the decoder of JSON text: of its properties where there is a schema, else of the text as it is."""
+    return JsonCodec(reader) if schema.versions else JsonTextCodec(reader)
 
 
 @dataclass(frozen=True)
 class PlainCodec(Codec):
-    """One column. `json` is text that has no schema, kept as it is."""
+    """One column."""
 
-    kind: Kind
     column: str
 
     @property
@@ -38,35 +60,76 @@ class PlainCodec(Codec):
     def framed(self, data: Column) -> Column:
         return F.lit(True)
 
+    @abstractmethod
+    def _value(self, data: Column) -> Column:
+        """Return the column's value, of bytes that fit."""
+
+    @abstractmethod
+    def _fits(self, data: Column) -> Column:
+        """Return whether the bytes are a value."""
+
+
+@dataclass(frozen=True)
+class BytesCodec(PlainCodec):
+    """Any bytes."""
+
+    def _value(self, data: Column) -> Column:
+        return data
+
+    def _fits(self, data: Column) -> Column:
+        return data.isNotNull()
+
+
+@dataclass(frozen=True)
+class IntegerCodec(PlainCodec):
+    """A number, big endian.
+
+    Parameters: `type` is its column's, in Spark; `length` is its bytes.
+    """
+
+    type: str
+    length: int
+
     def explain(self, data: bytes) -> str | None:
-        if self.kind in LENGTHS:
-            return f"'{self.column}': {self.kind} takes {LENGTHS[self.kind]} bytes, and there are {len(data)}"
+        return f"'{self.column}': {self.type} takes {self.length} bytes, and there are {len(data)}"
+
+    def _value(self, data: Column) -> Column:
+        # Two's complement: what conv reads is unsigned.
+        bits = 8 * self.length
+        unsigned = F.conv(F.hex(data), 16, 10).cast("decimal(20,0)")
+        half, whole = F.lit(Decimal(2 ** (bits - 1))), F.lit(Decimal(2**bits))
+        return F.when(unsigned >= half, unsigned - whole).otherwise(unsigned).cast(self.type)
+
+    def _fits(self, data: Column) -> Column:
+        return F.octet_length(data) == self.length
+
+
+@dataclass(frozen=True)
+class TextCodec(PlainCodec):
+    """Text in UTF-8."""
+
+    def explain(self, data: bytes) -> str | None:
         try:
             data.decode()
         except UnicodeDecodeError as error:
             return f"'{self.column}': text is not UTF-8 (byte {error.start})"
-        return f"'{self.column}': text is not one JSON value" if self.kind == "json" else None
-
-    def _fits(self, data: Column) -> Column:
-        if self.kind in LENGTHS:
-            return F.octet_length(data) == LENGTHS[self.kind]
-        if self.kind == "bytes":
-            return data.isNotNull()
-        text = F.try_validate_utf8(data.cast("string"))
-        if self.kind == "string":
-            return text.isNotNull()
-        parsed = F.try_parse_json(wrapped(text))
-        items = F.try_variant_get(parsed, f"$.{VALUE}", "array<variant>")
-        return F.try_variant_get(parsed, f"$.{END}", "int").isNotNull() & (F.size(items) == 1)
+        return None
 
     def _value(self, data: Column) -> Column:
-        match self.kind:
-            case "bytes":
-                return data
-            case "int" | "long":
-                # Two's complement: what conv reads is unsigned.
-                bits = 8 * LENGTHS[self.kind]
-                unsigned = F.conv(F.hex(data), 16, 10).cast("decimal(20,0)")
-                half, whole = F.lit(Decimal(2 ** (bits - 1))), F.lit(Decimal(2**bits))
-                return F.when(unsigned >= half, unsigned - whole).otherwise(unsigned).cast(self.kind)
         return data.cast("string")
+
+    def _fits(self, data: Column) -> Column:
+        return F.try_validate_utf8(data.cast("string")).isNotNull()
+
+
+@dataclass(frozen=True)
+class JsonTextCodec(TextCodec):
+    """JSON text that has no schema, kept as it is."""
+
+    def explain(self, data: bytes) -> str | None:
+        return super().explain(data) or f"'{self.column}': text is not one JSON value"
+
+    def _fits(self, data: Column) -> Column:
+        parsed = F.try_parse_json(wrapped(F.try_validate_utf8(data.cast("string"))))
+        items = F.try_variant_get(parsed, f"$.{VALUE}", "array<variant>")
+        return F.try_variant_get(parsed, f"$.{END}", "int").isNotNull() & (F.size(items) == 1)

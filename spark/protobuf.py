@@ -15,6 +15,7 @@ from pyspark.sql import types as T
 
 from lakehouse.core.framing import FRAME_BYTES, frame, schema_id
 from lakehouse.formats import protobuf
+from lakehouse.formats.format import MessageSchema
 from lakehouse.formats.protobuf import Field
 from lakehouse.formats.protobuf_explain import FIRST_SECOND, LAST_SECOND, explain
 from lakehouse.formats.protobuf_versions import fits, partners
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 
 PLAIN = "lakehouse_plain"
 """A package that well-known types are moved to where ptars would convert them to less than they hold."""
+
+
+def decoder(schema: MessageSchema, reader: tuple[Field, ...]) -> ProtobufCodec:
+    """Return the decoder of messages, each by the version that it was written with."""
+    return ProtobufCodec({version.id: version for version in schema.versions}, reader, schema.record)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import re
 from collections.abc import Iterator, Sequence
@@ -14,19 +13,14 @@ from lakehouse.config.loader import Config
 from lakehouse.config.topic import Derived, Topic
 from lakehouse.core import naming
 from lakehouse.core.errors import ConfigError, LakehouseError, SchemaError
+from lakehouse.formats import with_schemas
 from lakehouse.formats.columns import table_schema
 from lakehouse.formats.evolution import Change, changes
-from lakehouse.formats.schema import RegisteredSchema, SchemaType, Shape
+from lakehouse.formats.format import MessageSchema
+from lakehouse.formats.schema import RegisteredSchema, Shape
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
-
-FORMATS: dict[str, tuple[SchemaType, str]] = {
-    ".avsc": ("AVRO", "lakehouse.formats.avro"),
-    ".json": ("JSON", "lakehouse.formats.json_schema"),
-    ".proto": ("PROTOBUF", "lakehouse.formats.protobuf"),
-}
-"""Type and module of a schema file, by suffix."""
 
 HARMLESS = ("OPTIONAL_FIELD_ADDED", "REQUIRED_FIELD_ADDED", "FIELD_REORDERED", "COMMENT_CHANGED")
 """Rules that leave every column as its readers know it."""
@@ -139,10 +133,12 @@ def read(file: Path) -> Shape:
 
     Raises: ConfigError for any other suffix; SchemaError.
     """
-    if file.suffix not in FORMATS:
-        raise ConfigError(f"{file}: a schema file ends with {', '.join(FORMATS)}. Rename it")
-    type_, module = FORMATS[file.suffix]
-    return importlib.import_module(module).shape([RegisteredSchema(0, file.read_text(), type_)])
+    by_suffix = {format_.suffix: format_ for format_ in with_schemas()}
+    if file.suffix not in by_suffix:
+        raise ConfigError(f"{file}: a schema file ends with {', '.join(by_suffix)}. Rename it")
+    format_ = by_suffix[file.suffix]
+    versions = (RegisteredSchema(0, file.read_text(), format_.schema_type),)
+    return format_.shape(MessageSchema(versions, versions))
 
 
 def table_now(config: Config, topic: Topic) -> Schema | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError, WithJsonSchema
 
@@ -13,6 +13,8 @@ from lakehouse.config.base import Model
 from lakehouse.config.checks import Check, RowCheck
 from lakehouse.core import metadata, naming
 from lakehouse.core.errors import ConfigError
+from lakehouse.formats import registered
+from lakehouse.formats.primitive import StringFormat
 
 
 class Datagen(Model):
@@ -58,12 +60,10 @@ Columns = Annotated[
     tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)
 ]
 
-
-Format = Literal["avro", "json_schema", "protobuf", "json", "string", "int", "long", "bytes"]
-REGISTERED: tuple[Format, ...] = ("avro", "json_schema", "protobuf")
-"""Formats whose schemas are in the schema registry."""
-SCALARS: tuple[Format, ...] = ("string", "int", "long", "bytes")
-"""Formats that are one column."""
+if TYPE_CHECKING:
+    FormatName = str
+else:
+    FormatName = Literal[tuple(registered())]
 
 
 class Metadata(Model):
@@ -152,10 +152,10 @@ class Topic(Model):
         "each key; null deletes. `debezium`: the same from change events (before, after, op).",
     )
     key: Columns = Field((), description="Columns that identify a row; never null. Every mode but append needs them.")
-    key_format: Format | None = Field(
+    key_format: FormatName | None = Field(
         None, description="How the message key is encoded. Its columns join the value's. Left out: not decoded."
     )
-    value_format: Format = Field("avro", description="How the message value is encoded.")
+    value_format: FormatName = Field("avro", description="How the message value is encoded.")
     value_schema_file: str = Field(
         "", description="For `json`: a JSON Schema of the value, relative to lakehouse.yaml. Without, one text column."
     )
@@ -229,9 +229,9 @@ class Topic(Model):
         return self.target_file_mb * 1_000_000
 
     @property
-    def decoded_key(self) -> Format | None:
+    def decoded_key(self) -> str | None:
         """The format that keys are decoded with: an upsert's null value has nothing else to say what it deletes."""
-        return self.key_format or ("string" if self.mode == "upsert" else None)
+        return self.key_format or (StringFormat.name if self.mode == "upsert" else None)
 
     @property
     def quarantine(self) -> dict[str, RowCheck]:

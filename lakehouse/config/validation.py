@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, get_args
@@ -12,12 +11,15 @@ from lakehouse.config.base import Model
 from lakehouse.config.checks import CHECKS
 from lakehouse.config.environment import EnvRef
 from lakehouse.config.table_names import Taken
-from lakehouse.config.topic import REGISTERED, SCALARS, Datagen, Derived, Existing, Route, Topic
+from lakehouse.config.topic import Datagen, Derived, Existing, Route, Topic
 from lakehouse.config.yaml_locations import Location
 from lakehouse.core import layout, naming
 from lakehouse.core.errors import SchemaError
 from lakehouse.core.words import did_you_mean
-from lakehouse.formats import avro
+from lakehouse.formats import avro, format_of
+from lakehouse.formats.avro import AvroFormat
+from lakehouse.formats.format import MessageSchema, RegisteredFormat
+from lakehouse.formats.primitive import StringFormat
 from lakehouse.formats.schema import RegisteredSchema
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ def of_meaning(config: Config) -> list[tuple[Location, str]]:
         match topic.source:
             case Datagen(schema_file=file):
                 faults += _missing_files(config, (*at, "source"), {"schema_file": file})
-                if len(topic.key) != 1 or topic.key_format not in (None, "string"):
+                if len(topic.key) != 1 or topic.key_format not in (None, StringFormat.name):
                     faults.append(((*at, "source"), "datagen writes one string key. Add 'key: <one column>'"))
                 else:
                     faults += _schema_faults(config, (*at, "source", "schema_file"), file, topic.key)
@@ -66,9 +68,9 @@ def of_meaning(config: Config) -> list[tuple[Location, str]]:
                     faults.append((here, f"'{source.from_topic}' is not a topic declared in this file.{hint}"))
                 elif config.topics[source.from_topic].mode != "append":
                     faults.append((here, f"'{source.from_topic}' is not an append table. Derive from one that is"))
-                if source.group_by and (topic.mode != "upsert" or topic.key_format != "avro"):
+                if source.group_by and (topic.mode != "upsert" or topic.key_format != AvroFormat.name):
                     faults.append((at, "a group replaces its row. Set 'mode: upsert' and 'key_format: avro'"))
-                if topic.key_format not in (None, "avro"):
+                if topic.key_format not in (None, AvroFormat.name):
                     faults.append(((*at, "key_format"), "derived messages have Avro keys or none. Write avro"))
     return [*faults, *_circles(config)]
 
@@ -124,7 +126,7 @@ def _topic_faults(topic: Topic, tables: set[str]) -> Iterator[tuple[Location, st
         yield from _tableflow_faults(topic)
     if topic.mode != "append" and not topic.key:
         yield (), f"{topic.mode} needs to know which row a record belongs to. Add 'key: <column>'"
-    if topic.decoded_key in SCALARS and topic.mode == "upsert" and len(topic.key) > 1:
+    if topic.mode == "upsert" and len(topic.key) > 1 and format_of(topic.decoded_key).is_scalar:
         yield ("key",), f"a {topic.decoded_key} message key is one column. Name one, or set 'key_format: avro'"
     if len(set(topic.key)) < len(topic.key):
         yield ("key",), "names a column twice. Remove one"
@@ -135,11 +137,13 @@ def _topic_faults(topic: Topic, tables: set[str]) -> Iterator[tuple[Location, st
     yield from ((("sensitive",), said) for said in _sensitive_faults(topic))
     if topic.subject_strategy != "topic" and not topic.record:
         yield ("subject_strategy",), "names subjects after record types. Add 'record: <full name>'"
-    if topic.record and topic.value_format not in REGISTERED:
+    value = format_of(topic.value_format)
+    has_registered_schema = isinstance(value, RegisteredFormat)
+    if topic.record and not has_registered_schema:
         yield ("record",), f"{topic.value_format} values have no record type. Remove it"
-    if topic.value_schema_file and topic.value_format != "json":
+    if topic.value_schema_file and not value.file_type:
         yield ("value_schema_file",), f"{topic.value_format} values bring their schema. Remove it"
-    if topic.mode == "debezium" and topic.value_format in (*SCALARS, "json") and not topic.value_schema_file:
+    if topic.mode == "debezium" and not has_registered_schema and not topic.value_schema_file:
         yield ("value_format",), "change events need a schema. Use avro, json_schema, protobuf, or a value_schema_file"
     if topic.dead_letter_topic and topic.errors != "log":
         yield ("dead_letter_topic",), "there are dead letters with 'errors: log' only. Set it"
@@ -177,16 +181,16 @@ def _unknown_sensitive(config: Config, topic: Topic) -> Iterator[str]:
         return
     match topic.source:
         case Datagen(schema_file=file):
-            files, form = [file], "avro"
+            files, format_ = [file], AvroFormat()
         case Derived(value_schema_file=file, key_schema_file=key) if file:
-            files, form = [file, *([key] if key else [])], "avro"
+            files, format_ = [file, *([key] if key else [])], AvroFormat()
         case _:
-            files, form = [topic.value_schema_file] if topic.value_schema_file else [], "json_schema"
+            files, format_ = [topic.value_schema_file] if topic.value_schema_file else [], format_of(topic.value_format)
     if not files or not all((config.root / file).is_file() for file in files):
         return
-    shape = importlib.import_module(f"lakehouse.formats.{form}").shape
+    versions = [(RegisteredSchema(0, config.text(file)),) for file in files]
     try:
-        shapes = [shape([RegisteredSchema(0, config.text(file))]) for file in files]
+        shapes = [format_.shape(MessageSchema(version, version)) for version in versions]
     except (ValueError, SchemaError):
         # Told of where the file is named, or when it is registered.
         return

@@ -9,7 +9,39 @@ from lakehouse.core.errors import SchemaError
 from lakehouse.formats.avro_columns import columns
 from lakehouse.formats.avro_types import Type, parse, require_bounded
 from lakehouse.formats.avro_versions import merged
+from lakehouse.formats.format import MessageSchema, RegisteredFormat
 from lakehouse.formats.schema import RegisteredSchema, Shape
+
+
+class AvroFormat(RegisteredFormat):
+    """Avro records in the Confluent wire format."""
+
+    name = "avro"
+    decoder = "spark.avro:decoder"
+    schema_type = "AVRO"
+    suffix = ".avsc"
+
+    def reader(self, schema: MessageSchema) -> Type:
+        """Return the type that reads records of every version."""
+        return reader(schema.read_by)
+
+    def columns(self, reader: Type) -> Shape:
+        """Return a column a field."""
+        return columns(reader)
+
+    def names(self, schema: RegisteredSchema) -> tuple[str, ...]:
+        """Return a record's full name, and then its aliases."""
+        parsed = self.parse(schema)
+        if not isinstance(parsed, dict) or not isinstance(name := parsed.get("name"), str):
+            return ()
+        namespace, aliases = parsed.get("namespace"), parsed.get("aliases")
+        namespace = name.rpartition(".")[0] if "." in name else namespace if isinstance(namespace, str) else ""
+        others = [alias for alias in aliases if isinstance(alias, str)] if isinstance(aliases, list) else []
+        return tuple(one if "." in one or not namespace else f"{namespace}.{one}" for one in (name, *others))
+
+    def is_named(self, schema: RegisteredSchema, record: str) -> bool:
+        """Return whether a schema is of a record of that name, with or without its namespace."""
+        return any(record in (name, name.rpartition(".")[2]) for name in self.names(schema)[:1])
 
 
 def shape(schemas: Sequence[RegisteredSchema]) -> Shape:

@@ -15,6 +15,7 @@ from lakehouse.core.errors import SchemaError
 from lakehouse.formats import json_text
 from lakehouse.formats.budget import MAX_JSON_NESTING, Budget, nesting, require_fields, require_json, require_nesting
 from lakehouse.formats.columns import distinct
+from lakehouse.formats.format import MessageSchema, RegisteredFormat
 from lakehouse.formats.json_parts import CHOICES, Documents, Part, branches, types
 from lakehouse.formats.schema import RegisteredSchema, Shape
 
@@ -40,6 +41,30 @@ class Field:
     comment: str | None = None
 
 
+class JsonSchemaFormat(RegisteredFormat):
+    """JSON objects in the Confluent wire format."""
+
+    name = "json_schema"
+    decoder = "spark.json:decoder"
+    schema_type = "JSON"
+    suffix = ".json"
+    names_are_optional = True
+
+    def reader(self, schema: MessageSchema) -> tuple[Field, ...]:
+        """Return the properties over all versions."""
+        return reader(schema.read_by)
+
+    def columns(self, reader: tuple[Field, ...]) -> Shape:
+        """Return a column a property."""
+        return columns(reader)
+
+    def names(self, schema: RegisteredSchema) -> tuple[str, ...]:
+        """Return the title."""
+        parsed = self.parse(schema)
+        title = parsed.get("title") if isinstance(parsed, dict) else None
+        return (title,) if isinstance(title, str) and title else ()
+
+
 def shape(schemas: Sequence[RegisteredSchema]) -> Shape:
     """The columns of a subject's records, by the versions of its schema, oldest first.
 
@@ -47,7 +72,12 @@ def shape(schemas: Sequence[RegisteredSchema]) -> Shape:
 
     Raises: SchemaError for what is no object with properties, is recursive, or refers to what is not there.
     """
-    return Shape(_struct(reader(schemas)))
+    return columns(reader(schemas))
+
+
+def columns(fields: Sequence[Field]) -> Shape:
+    """The columns of properties, as `reader` returns them."""
+    return Shape(_struct(fields))
 
 
 def reader(schemas: Sequence[RegisteredSchema]) -> tuple[Field, ...]:

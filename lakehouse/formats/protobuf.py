@@ -17,6 +17,7 @@ from lakehouse.core.errors import SchemaError
 from lakehouse.formats import json_text
 from lakehouse.formats.budget import Budget, require_characters, require_fields
 from lakehouse.formats.columns import distinct
+from lakehouse.formats.format import MessageSchema, RegisteredFormat
 from lakehouse.formats.protobuf_compiler import compile_sources, require_plain_names
 from lakehouse.formats.protobuf_versions import merged
 from lakehouse.formats.schema import RegisteredSchema, Shape
@@ -56,6 +57,42 @@ class Field:
     required: bool = False
 
 
+class ProtobufFormat(RegisteredFormat):
+    """Protobuf messages in the Confluent wire format."""
+
+    name = "protobuf"
+    decoder = "spark.protobuf:decoder"
+    schema_type = "PROTOBUF"
+    suffix = ".proto"
+
+    def reader(self, schema: MessageSchema) -> tuple[Field, ...]:
+        """Return the fields over all versions."""
+        return reader(schema.read_by, schema.record)
+
+    def columns(self, reader: tuple[Field, ...]) -> Shape:
+        """Return a column a field."""
+        return columns(reader)
+
+    def parse(self, schema: RegisteredSchema) -> FileDescriptorSet:
+        """Compile a schema."""
+        return compiled(schema)
+
+    def names(self, schema: RegisteredSchema) -> tuple[str, ...]:
+        """Return the full name of the file's first message."""
+        try:
+            return (message(schema).full_name,)
+        except SchemaError:
+            return ()
+
+    def is_named(self, schema: RegisteredSchema, record: str) -> bool:
+        """Return whether the file has a message of that full name."""
+        return has(schema, record)
+
+    def is_same(self, schema: RegisteredSchema, versions: Sequence[RegisteredSchema], record: str) -> bool:
+        """Return whether the file has the message that the entry names, or begins with the topic's own."""
+        return has(schema, record) if record else super().is_same(schema, versions, record)
+
+
 def shape(schemas: Sequence[RegisteredSchema], record: str = "") -> Shape:
     """The columns of a message, by the versions of its schema, oldest first.
 
@@ -64,6 +101,14 @@ def shape(schemas: Sequence[RegisteredSchema], record: str = "") -> Shape:
 
     Parameters: `record` is the message's full name; without, it is the first of the file.
     Raises: SchemaError for what is no message, is recursive, or does not compile.
+    """
+    return columns(reader(schemas, record))
+
+
+def columns(fields: Sequence[Field]) -> Shape:
+    """The columns of fields, as `reader` returns them.
+
+    Raises: SchemaError for a message without fields, or two columns of one name.
     """
     former: dict[str, tuple[str, ...]] = {}
 
@@ -103,7 +148,7 @@ def shape(schemas: Sequence[RegisteredSchema], record: str = "") -> Shape:
             "timestamp": t.TimestamptzType(),
         }.get(field.kind, t.StringType())
 
-    return Shape(struct(reader(schemas, record), ""), former)
+    return Shape(struct(fields, ""), former)
 
 
 def reader(schemas: Sequence[RegisteredSchema], record: str = "") -> tuple[Field, ...]:

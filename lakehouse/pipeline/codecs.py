@@ -1,19 +1,20 @@
-"""From the registry to how a topic's records are decoded, and what columns they have. To add a format, add it here."""
+"""From the registry to how a topic's records are decoded, and what columns they have."""
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Literal
 
 from lakehouse.config import checks
-from lakehouse.config.topic import REGISTERED, Format, Topic
+from lakehouse.config.topic import Topic
 from lakehouse.core.errors import SchemaError
-from lakehouse.formats import avro, json_schema, protobuf, record_types
+from lakehouse.formats import format_of, of_type, record_types
 from lakehouse.formats.budget import MAX_CHARACTERS
-from lakehouse.formats.schema import RegisteredSchema, SchemaType, Shape
+from lakehouse.formats.format import Format, MessageSchema, RegisteredFormat
+from lakehouse.formats.schema import RegisteredSchema, Shape
 from resources.schema_registry import SchemaRegistry
 
 if TYPE_CHECKING:
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 
     from spark.decode import Codec, Decoding
 
-
-TYPES: Mapping[Format, SchemaType] = {"avro": "AVRO", "json_schema": "JSON", "protobuf": "PROTOBUF"}
-"""What the registry calls a schema of a format."""
 
 FOREIGN_WRITERS = 64
 """So many schemas of other subjects decode besides the topic's own: each is a part of every query."""
@@ -51,13 +49,16 @@ BY_HAND = Lookup(10_000, 600)
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a topic's messages: the versions of its schema, oldest first, those of them that say what the columns
-    are, the columns, and what decodes it."""
+    """One side of a topic's messages: its schema, the columns, and what decodes it."""
 
-    versions: tuple[RegisteredSchema, ...]
-    read_by: tuple[RegisteredSchema, ...]
+    schema: MessageSchema
     shape: Shape
     codec: Codec
+
+    @property
+    def versions(self) -> tuple[RegisteredSchema, ...]:
+        """The schemas that messages may be written with, oldest first."""
+        return self.schema.versions
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ class Formats:
             columns=(*own, *from_key),
             key_columns=self.topic.key,
             mode=self.topic.mode,
-            registered=self.topic.value_format in REGISTERED,
+            registered=isinstance(format_of(self.topic.value_format), RegisteredFormat),
             others=self.others,
             unfit=self.unfit,
             absent=self.absent,
@@ -172,7 +173,7 @@ def with_foreign_writers(registry: SchemaRegistry, known: Formats, decoded: Data
         examined += schema.characters
         if examined > EXAMINED_CHARACTERS:
             beyond = True
-        elif not _is_readable(schema):
+        elif not ((format_ := of_type(schema.type)) and format_.is_readable(schema)):
             absent.add(id_)
         elif known.topic.record and not record_types.is_named(schema, known.topic.record):
             others.add(id_)
@@ -189,7 +190,7 @@ def with_foreign_writers(registry: SchemaRegistry, known: Formats, decoded: Data
     if len(foreign) == len(known.foreign):
         return found
     # What the columns are is said by the topic's own subject alone.
-    value = side(known.topic.value_format, (*foreign, *own), known.topic.record, known.value.read_by)
+    value = side(known.topic.value_format, (*foreign, *own), known.topic.record, known.value.schema.read_by)
     return replace(found, foreign=tuple(foreign), value=value)
 
 
@@ -197,8 +198,8 @@ def _with_foreign_keys(registry: SchemaRegistry, known: Formats, decoded: DataFr
     """The same for keys. Those of a schema that is not usable, or beyond the limits, stay what they are."""
     from spark.decode import foreign_schema_ids
 
-    format_ = known.topic.decoded_key
-    if known.key is None or format_ not in REGISTERED:
+    name = known.topic.decoded_key
+    if known.key is None or name is None or not isinstance(format_of(name), RegisteredFormat):
         return known
     of_subject = known.key.versions
     answered = registry.not_found() if lookup == BATCH and known.topic.errors == "log" else frozenset()
@@ -209,14 +210,14 @@ def _with_foreign_keys(registry: SchemaRegistry, known: Formats, decoded: DataFr
         schema = _foreign(registry, id_, deadline)
         if schema is None or len(foreign) == FOREIGN_WRITERS or used + schema.characters > MAX_CHARACTERS:
             continue
-        if not _is_readable(schema) or not _is_harmless(format_, "", schema):
+        if not _is_harmless(name, "", schema):
             continue
         if _is_own(registry, known.topic, "key", schema, of_subject):
             foreign.append(schema)
             used += schema.characters
     if not foreign:
         return known
-    return replace(known, key=side(format_, (*foreign, *of_subject), "", known.key.read_by))
+    return replace(known, key=side(name, (*foreign, *of_subject), "", known.key.schema.read_by))
 
 
 def _foreign(registry: SchemaRegistry, id_: int, deadline: float) -> RegisteredSchema | None:
@@ -227,25 +228,14 @@ def _foreign(registry: SchemaRegistry, id_: int, deadline: float) -> RegisteredS
         return None
 
 
-def _is_readable(schema: RegisteredSchema) -> bool:
-    """Return whether the record type of a schema can be determined."""
-    try:
-        if schema.type == "PROTOBUF":
-            protobuf.compiled(schema)
-        else:
-            json.loads(schema.text)
-    except (SchemaError, ValueError, RecursionError):
-        return False
-    return True
-
-
-def _is_harmless(format_: Format, record: str, schema: RegisteredSchema) -> bool:
+def _is_harmless(name: str, record: str, schema: RegisteredSchema) -> bool:
     """Whether records of a schema that somebody registered elsewhere may be decoded: one that could be no table, such
     as one that contains itself, may cost more than there is."""
-    if schema.type != TYPES.get(format_):
+    format_ = of_type(schema.type)
+    if format_ is None or format_ != format_of(name) or not format_.is_readable(schema):
         return False
     try:
-        side(format_, [schema], record)
+        side(name, [schema], record)
     except SchemaError:
         return False
     return True
@@ -264,8 +254,8 @@ def _is_own(
     """
     if record_types.is_same(schema, versions, topic.record if which == "value" else ""):
         return True
-    # JSON Schemas need no title.
-    return schema.type == "JSON" and topic.subject(which) in registry.subjects(schema.id)
+    format_ = of_type(schema.type)
+    return bool(format_ and format_.names_are_optional) and topic.subject(which) in registry.subjects(schema.id)
 
 
 def before_newest(known: Formats) -> Iterator[Formats]:
@@ -280,46 +270,29 @@ def before_newest(known: Formats) -> Iterator[Formats]:
 
 
 def side(
-    format_: Format, versions: Sequence[RegisteredSchema], record: str, read_by: Sequence[RegisteredSchema] = ()
+    name: str, versions: Sequence[RegisteredSchema], record: str = "", read_by: Sequence[RegisteredSchema] = ()
 ) -> Side:
     """What the versions of a schema make of one side of a message.
 
-    Parameters: `read_by` are the versions that say what the columns are, where not all of them do.
-    Raises: SchemaError when the newest cannot become columns.
+    Parameters: `name` is the format's; `read_by` are the versions that say what the columns are, where not all do.
+    Raises: SchemaError when the newest cannot become columns; ConfigError for an unknown format.
     """
-    from spark.avro import AvroCodec
-
-    read_by = tuple(read_by or versions)
-    if format_ == "protobuf":
-        from spark.protobuf import ProtobufCodec
-
-        by_id = {version.id: version for version in versions}
-        codec = ProtobufCodec(by_id, protobuf.reader(read_by, record), record)
-        return Side(tuple(versions), read_by, protobuf.shape(read_by, record), codec)
-    if format_ == "json_schema":
-        from spark.json import JsonCodec
-
-        ids = frozenset(version.id for version in versions)
-        return Side(tuple(versions), read_by, json_schema.shape(read_by), JsonCodec(json_schema.reader(read_by), ids))
-    writers, reader = {version.id: avro.parse(version) for version in versions}, avro.reader(read_by)
-    return Side(tuple(versions), read_by, avro.columns(reader), AvroCodec(writers, reader))
+    return _read(format_of(name), MessageSchema(tuple(versions), tuple(read_by or versions), record))
 
 
-def _side(registry: SchemaRegistry, topic: Topic, format_: Format, which: Literal["key", "value"]) -> Side:
-    from pyiceberg.types import BinaryType, IntegerType, LongType, NestedField, StringType, StructType
-
-    from spark.json import JsonCodec
-    from spark.plain import PlainCodec
-
-    if format_ in REGISTERED:
-        return side(format_, _versions(registry, topic, which), topic.record if which == "value" else "")
-    if format_ == "json" and which == "value" and topic.value_schema:
-        schema = (RegisteredSchema(0, topic.value_schema, "JSON"),)
-        return Side(schema, schema, json_schema.shape(schema), JsonCodec(json_schema.reader(schema)))
+def _side(registry: SchemaRegistry, topic: Topic, name: str, which: Literal["key", "value"]) -> Side:
+    format_ = format_of(name)
+    if isinstance(format_, RegisteredFormat):
+        return side(name, _versions(registry, topic, which), topic.record if which == "value" else "")
+    if format_.file_type and which == "value" and topic.value_schema:
+        return side(name, [RegisteredSchema(0, topic.value_schema, format_.file_type)])
     column = (topic.key[0] if topic.key else "key") if which == "key" else "value"
-    types = {"int": IntegerType(), "long": LongType(), "bytes": BinaryType()}
-    struct = StructType(NestedField(1, column, types.get(format_, StringType()), required=False))
-    return Side((), (), Shape(struct), PlainCodec(format_, column))
+    return _read(format_, MessageSchema(column=column))
+
+
+def _read(format_: Format, schema: MessageSchema) -> Side:
+    reader = format_.reader(schema)
+    return Side(schema, format_.columns(reader), resolve_name(format_.decoder)(schema, reader))
 
 
 def _versions(registry: SchemaRegistry, topic: Topic, which: Literal["key", "value"]) -> list[RegisteredSchema]:

@@ -150,7 +150,7 @@ def _messages(config: Config, topic: Topic, systems: Clients, rows: DataFrame, n
     wanted = rows_of_touched_groups(rows, new, source.group_by) if source.group_by else new
     result = own_columns(transform(source)(wanted))
     value = _registered(config, topic, systems, "value", source.value_schema_file, result)
-    keyed = topic.key if topic.key_format == "avro" else ()
+    keyed = topic.key if topic.key_format else ()
     key = _registered(config, topic, systems, "key", source.key_schema_file, result.select(*keyed)) if keyed else None
     return messages(result, key, value)
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any
 
 from lakehouse.config.environment import environment_name
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import ConfigError
+from lakehouse.core.registry import implementations
 from lakehouse.readers.glue import GlueReader
 from lakehouse.readers.reader import Reader, Registration
 from lakehouse.readers.rest_catalog import RestCatalogReader
@@ -33,18 +33,16 @@ def registered() -> tuple[Reader, ...]:
     Raises:
         ConfigError: Two readers have the same name, or one follows a reader that does not come before it.
     """
-    found = [*READERS, *(point.load() for point in sorted(entry_points(group=GROUP), key=lambda each: each.name))]
     names = ["iceberg"]
-    for reader in found:
-        if reader.name in names:
-            raise ConfigError(f"Two readers are called '{reader.name}' (entry points of {GROUP}). Uninstall one")
+    readers = implementations(READERS, GROUP).values()
+    for reader in readers:
         if reader.upstream not in names:
             raise ConfigError(
                 f"Reader '{reader.name}' follows '{reader.upstream}', which is no reader before it (entry points of "
                 f"{GROUP}). Correct its attribute 'upstream'"
             )
         names.append(reader.name)
-    return tuple(reader() for reader in found)
+    return tuple(reader() for reader in readers)
 
 
 def configured(config: Config) -> tuple[Reader, ...]:

@@ -11,8 +11,9 @@ from confluent_kafka.schema_registry import Schema
 from protobuf_messages import message_class
 from support import Stream, framed, registry
 
+from lakehouse.formats import format_of
 from lakehouse.formats.schema import RegisteredSchema
-from lakehouse.pipeline.codecs import TYPES, side
+from lakehouse.pipeline.codecs import side
 from spark.decode import Decoding, decode
 from spark.decoded import own, record
 
@@ -97,7 +98,7 @@ SCHEMAS = {"avro": avro_schema, "json_schema": json_schema, "protobuf": protobuf
 @pytest.mark.parametrize("format_", SCHEMAS)
 @pytest.mark.parametrize(("count", "within"), [(1, None), (41, None), (42, None), (1_500, None), (1_499, "deep")])
 def test_any_number_of_columns_of_all_types_is_planned(resources, format_, count, within):
-    schema = RegisteredSchema(1, SCHEMAS[format_](count, within), TYPES[format_])
+    schema = RegisteredSchema(1, SCHEMAS[format_](count, within), format_of(format_).schema_type)
     codec = side(format_, [schema], "").codec
     names = {"key": "binary", "value": "binary", "topic": "string", "partition": "int", "offset": "long"}
     names |= {"timestamp": "timestamp", "timestampType": "int"}

@@ -1,0 +1,28 @@
+"""JSON whose schema is in no registry: one column of text, or the columns of a JSON Schema in `value_schema_file`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lakehouse.formats import json_schema
+from lakehouse.formats.format import MessageSchema
+from lakehouse.formats.primitive import PrimitiveFormat
+from lakehouse.formats.schema import Shape
+
+
+class JsonFormat(PrimitiveFormat):
+    """JSON text."""
+
+    name = "json"
+    decoder = "spark.plain:json"
+    type = "string"
+    is_scalar = False
+    file_type = "JSON"
+
+    def reader(self, schema: MessageSchema) -> Any:
+        """Return the properties of the schema; where there is none, the name of the column."""
+        return json_schema.reader(schema.read_by) if schema.read_by else super().reader(schema)
+
+    def columns(self, reader: Any) -> Shape:
+        """Return a column a property, or the one of the text."""
+        return super().columns(reader) if isinstance(reader, str) else json_schema.columns(reader)

@@ -1,0 +1,58 @@
+"""Messages that are one value (Apache Kafka, the serializers of its clients): the one column that they become."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from lakehouse.formats.format import Format, MessageSchema
+from lakehouse.formats.schema import Shape
+
+
+class PrimitiveFormat(Format):
+    """One value, in a column of one type."""
+
+    is_scalar = True
+    type: ClassVar[str]
+    """The column's type (Iceberg table specification, Primitive types)."""
+
+    def reader(self, schema: MessageSchema) -> Any:
+        """Return the name of the column."""
+        return schema.column
+
+    def columns(self, reader: Any) -> Shape:
+        """Return the one column."""
+        from pyiceberg.types import NestedField, StructType
+
+        return Shape(StructType(NestedField(1, reader, self.type, required=False)))
+
+
+class StringFormat(PrimitiveFormat):
+    """Text in UTF-8."""
+
+    name = "string"
+    decoder = "spark.plain:string"
+    type = "string"
+
+
+class IntFormat(PrimitiveFormat):
+    """A number of four bytes, big endian."""
+
+    name = "int"
+    decoder = "spark.plain:integer"
+    type = "int"
+
+
+class LongFormat(PrimitiveFormat):
+    """A number of eight bytes, big endian."""
+
+    name = "long"
+    decoder = "spark.plain:long"
+    type = "long"
+
+
+class BytesFormat(PrimitiveFormat):
+    """Any bytes."""
+
+    name = "bytes"
+    decoder = "spark.plain:binary"
+    type = "binary"
