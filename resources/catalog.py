@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import dagster as dg
 from pydantic import PrivateAttr
@@ -17,17 +17,15 @@ from lakehouse.core import layout, naming
 from lakehouse.core.batch import COUNTS, MAX_PROPERTY
 from lakehouse.core.errors import (
     CommitConflict,
-    ConfigError,
     LakehouseError,
     Refused,
     SchemaError,
     UnclearState,
-    Unreachable,
-    translate,
 )
 from lakehouse.formats import evolution
 from lakehouse.formats.schema import Shape
-from resources import glue_errors
+from resources.catalogs import backend_of
+from resources.catalogs.backend import CatalogBackend
 from resources.hidden import hidden
 from resources.snapshots import batch_of, history, with_counts
 
@@ -57,18 +55,16 @@ RECREATED = "lakehouse.recreated"
 CONTINUED = "lakehouse.continued-in"
 """The table property that names the table that goes on where this one's schema could not."""
 
-TIMEOUT_SECONDS, GLUE_RETRIES = 10, 2
-"""A sensor asks, too, and Dagster ends its tick after 60 seconds."""
-
 NEWEST_FORMAT = 2
 CREATE_ATTEMPTS = 3
 ALTER_ATTEMPTS = 5
 
 
 class Catalog(dg.ConfigurableResource):
-    """An Iceberg catalog: `sql` (a database, the embedded default) or `glue`."""
+    """An Iceberg catalog."""
 
     type: str
+    """One of resources/catalogs: `sql` (a database, the embedded default) or `glue`."""
     warehouse: str
     """Where tables are stored, as an S3 URI."""
     uri: str | None = hidden(None, "For `sql`: the database as an SQLAlchemy URL.")
@@ -77,64 +73,44 @@ class Catalog(dg.ConfigurableResource):
 
     _catalog: IcebergCatalog | None = PrivateAttr(default=None)
 
+    @property
+    def backend(self) -> CatalogBackend:
+        """The type of catalog.
+
+        Raises: ConfigError for an unknown one.
+        """
+        return backend_of(self.type)
+
     def iceberg(self) -> IcebergCatalog:
         """The catalog for pyiceberg. S3 credentials come from the environment, as in every AWS client.
 
-        Raises: ConfigError for a type this project does not know.
+        Raises: ConfigError for an unknown type.
         """
         if self._catalog is None:
-            from pyiceberg.catalog import load_catalog
-            from sqlalchemy.exc import OperationalError
-
-            kinds = {"sql": self._sql, "glue": _glue}
-            if self.type not in kinds:
-                raise ConfigError(f"Catalog type '{self.type}' is not known. Use 'sql' or 'glue' in lakehouse.yaml")
-            settings = kinds[self.type]() | {"warehouse": self.warehouse} | self.file_io()
-            try:
-                self._catalog = load_catalog(naming.CATALOG, **settings)
-            except OperationalError:
-                # Two processes that find an empty database both make its tables: the second finds them made.
-                self._catalog = load_catalog(naming.CATALOG, **settings)
+            properties = self.backend.pyiceberg_properties(self) | {"warehouse": self.warehouse} | self.file_io()
+            self._catalog = self.backend.load(properties)
         return self._catalog
 
-    def _sql(self) -> dict[str, Any]:
-        """Properties of pyiceberg's SQL catalog."""
-        return {"py-catalog-impl": "resources.clock_checked.ClockCheckedSqlCatalog", "uri": self.uri or ""}
-
     def file_io(self) -> dict[str, str]:
-        """How pyiceberg reaches the files, whatever the catalog (PyIceberg, FileIO)."""
-        settings = {"s3.region": self.region, "s3.endpoint": self.s3_endpoint}
-        return {key: value for key, value in settings.items() if value}
+        """How pyiceberg reaches the files."""
+        return self.backend.file_io(self)
 
     def spark_settings(self) -> dict[str, str]:
         """The same catalog for a Spark session (Iceberg, Spark configuration: catalogs)."""
-        if self.type == "glue":
-            # Iceberg's Java catalog takes any error answer of UpdateTable for a refusal (GlueTableOperations.doCommit),
-            # and then deletes the metadata file that Glue may point to by now. So no commit may delete files.
-            kind = {"type": "glue", "s3.delete-enabled": "false"}
-        else:
-            # SQLite needs a path where SQLAlchemy writes one more slash; pyiceberg's tables have the V1 columns.
-            path = (self.uri or "").removeprefix("sqlite:///")
-            kind = {"type": "jdbc", "uri": f"jdbc:sqlite:{path}", "jdbc.schema-version": "V1"}
-        settings = kind | {
+        settings = {
+            **self.backend.spark_properties(self),
+            **self.backend.spark_file_io(self),
             "warehouse": self.warehouse,
-            "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
             # pyiceberg publishes: a table read from Spark's cache could be the one before.
             "cache-enabled": "false",
         }
-        if self.s3_endpoint:
-            settings |= {"s3.endpoint": self.s3_endpoint, "s3.path-style-access": "true"}
-        if self.region:
-            settings["client.region"] = self.region
-        found = _spark_catalog(naming.CATALOG, settings)
-        if self.cleaning != naming.CATALOG:
-            found |= _spark_catalog(self.cleaning, settings | {"s3.delete-enabled": "true"})
-        return found
+        catalogs = {self.cleaning: settings | self.backend.cleaning, naming.CATALOG: settings}
+        return {key: value for name, its in catalogs.items() for key, value in _spark_catalog(name, its).items()}
 
     @property
     def cleaning(self) -> str:
         """Name of the Spark catalog that may delete files: orphans only, where no commit is made."""
-        return f"{naming.CATALOG}_cleaning" if self.type == "glue" else naming.CATALOG
+        return f"{naming.CATALOG}_cleaning" if self.backend.cleaning else naming.CATALOG
 
     def load(self, namespace: str, table: str) -> Table | None:
         """The table as it is now, or None when there is none.
@@ -149,22 +125,15 @@ class Catalog(dg.ConfigurableResource):
             except NoSuchTableError:
                 return None
 
-    def explained(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def explained(self) -> Iterator[None]:
         """What the clients raise when nobody answers, as Unreachable."""
-        from botocore.exceptions import BotoCoreError, ClientError
-        from sqlalchemy.exc import OperationalError
-
-        def glue(error: ClientError | BotoCoreError) -> LakehouseError:
-            return glue_errors.error_of(error, self.region)
-
-        def database(error: OperationalError) -> Unreachable:
-            check = "that its file is there and no other program locks it, or its server is up (`lakehouse status`)"
-            return Unreachable("The catalog's database", _address(self.uri or ""), check, error.orig)
-
-        def s3(error: OSError) -> Unreachable:
-            return Unreachable("S3", self.s3_endpoint or "AWS", "the endpoint and the AWS credentials", error)
-
-        return translate({ClientError: glue, BotoCoreError: glue, OperationalError: database, OSError: s3})
+        try:
+            yield
+        except Exception as error:
+            if meaning := self.backend.explained(error, self):
+                raise meaning from error
+            raise
 
     def ensure_table(
         self,
@@ -213,9 +182,8 @@ class Catalog(dg.ConfigurableResource):
             )
         for attempt in range(CREATE_ATTEMPTS):
             try:
-                with glue_errors.refusals_explained(self.region):
-                    self.iceberg().create_namespace_if_not_exists(namespace)
-                    return self.iceberg().create_table((namespace, table), schema, properties=properties)
+                self.iceberg().create_namespace_if_not_exists(namespace)
+                return self.iceberg().create_table((namespace, table), schema, properties=properties)
             except Exception as error:
                 # Another writer may have made either first; catalogs say so in different ways.
                 existing = self.load(namespace, table)
@@ -360,31 +328,10 @@ def _require_format(table: Table) -> None:
         )
 
 
-def _address(uri: str) -> str:
-    """An SQLAlchemy URL without its password."""
-    from sqlalchemy import make_url
-
-    return make_url(uri).render_as_string(hide_password=True)
-
-
 def _spark_catalog(name: str, settings: Mapping[str, str]) -> dict[str, str]:
     """Settings of a Spark session that has a catalog of this name."""
     prefix = f"spark.sql.catalog.{name}"
     return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | {f"{prefix}.{k}": v for k, v in settings.items()}
-
-
-def _glue() -> dict[str, Any]:
-    """Properties of pyiceberg's Glue catalog, by which a call ends within 31 seconds instead of eleven minutes.
-
-    PyIceberg has no property for the time-outs: they come with the session that it makes its client of.
-    """
-    from botocore.config import Config
-    from botocore.session import get_session
-
-    session = get_session()
-    session.set_default_client_config(Config(connect_timeout=TIMEOUT_SECONDS, read_timeout=TIMEOUT_SECONDS))
-    implementation = "resources.clock_checked.ClockCheckedGlueCatalog"
-    return {"py-catalog-impl": implementation, "botocore_session": session, "glue.max-retries": GLUE_RETRIES}
 
 
 def published_table(catalog: Catalog, namespace: str, table: str) -> Table:

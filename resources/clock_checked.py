@@ -7,6 +7,8 @@ Spark, Athena and Trino, refuse to read metadata whose history goes back by more
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import CommitTableResponse, Table
@@ -46,7 +48,17 @@ class ClockCheckedSqlCatalog(SqlCatalog):
 
 
 class ClockCheckedGlueCatalog(GlueCatalog):
-    """Iceberg's catalog in AWS Glue."""
+    """Iceberg's catalog in AWS Glue, whose refusals are told from silence."""
+
+    def create_namespace(self, *args: Any, **kwargs: Any) -> None:
+        """Create a Glue database."""
+        with refusals_explained(self.glue.meta.region_name):
+            super().create_namespace(*args, **kwargs)
+
+    def create_table(self, *args: Any, **kwargs: Any) -> Table:
+        """Create a table."""
+        with refusals_explained(self.glue.meta.region_name):
+            return super().create_table(*args, **kwargs)
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import UnclearState
 from lakehouse.readers.metadata_pointer import MetadataPointer, Pointer
+from resources.catalogs.glue import GlueBackend
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -32,7 +33,7 @@ class GlueReader(MetadataPointer):
     def point(self, namespace: str, topic: Topic, table: Table, clients: Any, expected: Pointer | None) -> str:
         """Create or update the registration. Where Glue is the catalog itself, each commit has done so."""
         glue, catalog = clients.glue, clients.catalog
-        if catalog.type == "glue":
+        if isinstance(catalog.backend, GlueBackend):
             shown = expected.metadata_location if expected else "no such table"
             raise UnclearState(
                 f"The catalog is Glue and has {namespace}.{topic.table}, but the resource `glue` (region {glue.region},"

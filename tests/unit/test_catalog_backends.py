@@ -1,0 +1,30 @@
+"""What holds for every type of Iceberg catalog, because nothing else lists them."""
+
+import pytest
+
+from lakehouse.core import naming
+from lakehouse.core.errors import ConfigError
+from resources.catalog import Catalog
+from resources.catalogs import registered
+
+
+@pytest.mark.parametrize("use", [Catalog.iceberg, Catalog.spark_settings, Catalog.file_io, Catalog.cleaning.fget])
+def test_an_unknown_type_is_an_error_and_not_taken_for_another(use):
+    catalog = Catalog(type="hive", warehouse="s3://lake/tables", uri="sqlite:///catalog.db")
+    with pytest.raises(ConfigError, match="Catalog type 'hive' is not known. Use one of sql, glue in lakehouse.yaml"):
+        use(catalog)
+
+
+@pytest.mark.parametrize("type_", registered())
+def test_spark_commits_through_one_catalog_and_cleans_through_one_that_may_delete(type_):
+    catalog = Catalog(type=type_, warehouse="s3://lake/tables", uri="sqlite:////c.db", s3_endpoint="http://s3")
+
+    settings = catalog.spark_settings()
+
+    commits, cleans = (f"spark.sql.catalog.{name}" for name in (naming.CATALOG, catalog.cleaning))
+    assert settings[commits] == settings[cleans] == "org.apache.iceberg.spark.SparkCatalog"
+    for prefix in (commits, cleans):
+        assert settings[f"{prefix}.warehouse"] == "s3://lake/tables"
+        assert (settings[f"{prefix}.cache-enabled"], settings[f"{prefix}.s3.endpoint"]) == ("false", "http://s3")
+    assert settings.get(f"{cleans}.s3.delete-enabled", "true") == "true"
+    assert (commits == cleans) == (settings.get(f"{commits}.s3.delete-enabled", "true") == "true")
