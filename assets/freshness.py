@@ -7,10 +7,11 @@ import dagster as dg
 
 from assets.entry import topics_of
 from assets.standing import Standing
+from lakehouse.config.checks import FRESH
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.markdown import escaped
-from lakehouse.readers.freshness import CHECK, NAMES, Hop, summary
+from lakehouse.readers.freshness import NAMES, Hop, summary
 from lakehouse.readers.hops import measure, needs
 
 
@@ -21,7 +22,7 @@ def freshness_check(config: Config, entry: Topic, hop: str) -> Standing:
         topics = topics_of(entry, context.instance)
         found = [measure(hop, config, topic, context.resources) for topic in topics]
         return dg.AssetCheckResult(
-            check_name=CHECK,
+            check_name=FRESH,
             asset_key=[hop, entry.name],
             passed=all(one.fresh for one in found),
             description=escaped(summary(found)),
@@ -29,7 +30,7 @@ def freshness_check(config: Config, entry: Topic, hop: str) -> Standing:
         )
 
     description = f"{NAMES[hop]}: nothing has waited longer than {entry.max_lag_seconds:,} s."
-    return Standing(CHECK, description, needs(hop), fresh)
+    return Standing(FRESH, description, needs(hop), fresh)
 
 
 def numbers(entry: Topic, found: list[Hop]) -> dict[str, Any]:

@@ -12,17 +12,17 @@ from assets.entry import code_links, group, topic_of
 from assets.failures import explained
 from assets.shown import as_table
 from assets.step import asset_spec, step
+from lakehouse.config.checks import CONSERVATION, KEY_NOT_NULL, MIRRORED
 from lakehouse.config.loader import Config
 from lakehouse.config.sensitive import hidden_ids, shown
 from lakehouse.config.topic import Topic
 from lakehouse.core import arrow_values
 from lakehouse.core.counts import OUTCOMES
 from lakehouse.core.markdown import escaped
-from lakehouse.pipeline.audit import CONSERVATION, KEY_NOT_NULL, AuditFailed, Finding
+from lakehouse.pipeline.audit import AuditFailed, Finding
 from lakehouse.pipeline.clients import CLIENTS, Clients
 from lakehouse.pipeline.ingestion import Published, ingest
 from lakehouse.pipeline.maintenance import size
-from lakehouse.pipeline.mirror import CHECK as MIRRORED
 from lakehouse.pipeline.mirror import mirrored
 from lakehouse.pipeline.replay import replay
 from resources.pauses import require_unpaused

@@ -9,6 +9,7 @@ from assets.failures import explained
 from assets.shown import as_table
 from assets.standing import Standing
 from assets.step import asset_spec, step
+from lakehouse.config.checks import LEDGER
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.ledger import totals
@@ -76,7 +77,7 @@ def ledger_check(config: Config, topic: Topic) -> Standing:
     def adds_up(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         proof = check(context.resources.catalog, config.namespace, topic)
         return dg.AssetCheckResult(
-            check_name="ledger",
+            check_name=LEDGER,
             asset_key=["iceberg", topic.name],
             passed=proof.holds,
             description=ledger_page.summary(proof.entries, proof.findings),
@@ -84,7 +85,7 @@ def ledger_check(config: Config, topic: Topic) -> Standing:
         )
 
     said = "Every commit accounts for each record it consumed, and begins where the one before it ended."
-    return Standing("ledger", said, frozenset({"catalog"}), adds_up)
+    return Standing(LEDGER, said, frozenset({"catalog"}), adds_up)
 
 
 def _found(proof: Proof) -> dict[str, object]:

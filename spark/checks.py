@@ -10,7 +10,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.config import checks
 from lakehouse.config.checks import Check, RowCheck, RowCount, Scope, SetCheck
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.sql import SPARK
@@ -39,19 +38,19 @@ def run(
     Raises: ConfigError for a check that does not fit the table.
     """
     of_rows = {name: check for name, check in declared.items() if isinstance(check, RowCheck)}
-    counted = ", ".join(["COUNT(*)", *(f"COUNT_IF({checks.fails(check)})" for check in of_rows.values())])
+    counted = ", ".join(["COUNT(*)", *(f"COUNT_IF({check.fails})" for check in of_rows.values())])
     try:
         checked, *counts = spark.sql(f"SELECT {counted} FROM {scope.rows}").first()
         failing = dict(zip(of_rows, counts, strict=True))
         for name, check in declared.items():
             if isinstance(check, SetCheck):
-                failing[name] = spark.sql(f"SELECT COUNT(*) FROM ({checks.failing(check, scope)})").first()[0]
+                failing[name] = spark.sql(f"SELECT COUNT(*) FROM ({check.failing(scope)})").first()[0]
     except PySparkException:
         validate(spark, declared, scope)
         raise
     results = {name: Result(checked, 0, f"SELECT COUNT(*) FROM {scope.rows}") for name in declared}
     for name, count in failing.items():
-        sql = checks.failing(declared[name], scope)
+        sql = declared[name].failing(scope)
         results[name] = Result(checked, count, sql, _sample(spark, sql, shown[name]) if count else [])
     return results
 
@@ -77,7 +76,7 @@ def validate(spark: SparkSession, declared: Mapping[str, Check], scope: Scope) -
             continue
         try:
             # No row, and yet all of the planning: a pattern that is none is told by nothing less.
-            spark.sql(checks.failing(check, scope)).limit(0).collect()
+            spark.sql(check.failing(scope)).limit(0).collect()
         except PySparkException as error:
             raise ConfigError(
                 f"lakehouse.yaml: check '{name}' does not fit the table: {str(error).partition(chr(10))[0]}. Nothing "

@@ -12,12 +12,13 @@ from dagster import AssetCheckEvaluation
 
 from assets.entry import partitions, topics_of
 from assets.freshness import numbers
+from lakehouse.config.checks import FRESH
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import ConfigError, LakehouseError
 from lakehouse.core.markdown import escaped
 from lakehouse.readers import configured
-from lakehouse.readers.freshness import CHECK, NAMES, Hop, first_stale, summary
+from lakehouse.readers.freshness import NAMES, Hop, first_stale, summary
 from lakehouse.readers.hops import hops_of, measure
 
 TICK_SECONDS = 60
@@ -98,11 +99,11 @@ def _news(
     """Verdicts that Dagster does not show, and those that were not told for a while."""
     for hop in hops:
         here = [one for one in found if one.asset == hop]
-        key, passed = dg.AssetCheckKey(dg.AssetKey([hop, entry.name]), CHECK), all(one.fresh for one in here)
+        key, passed = dg.AssetCheckKey(dg.AssetKey([hop, entry.name]), FRESH), all(one.fresh for one in here)
         if here and not _is_shown(instance, key, passed, [one.topic for one in here if one.paused]):
             yield AssetCheckEvaluation(
                 asset_key=key.asset_key,
-                check_name=CHECK,
+                check_name=FRESH,
                 passed=passed,
                 severity=dg.AssetCheckSeverity.ERROR,
                 description=escaped(summary(here)),

@@ -7,15 +7,15 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lakehouse.config.checks import CONSERVATION, KEY_NOT_NULL
+from lakehouse.config.checks import STREAMING as CHECK
 from lakehouse.config.loader import Config
 from lakehouse.core.markdown import plain
-from lakehouse.pipeline.audit import CONSERVATION, KEY_NOT_NULL
 from lakehouse.readers import configured
 
 if TYPE_CHECKING:
     import dagster as dg
 
-CHECK = "streaming"
 
 KAFKA = ("stream", "kafka")
 """The asset that stands for what all topics of a stream need."""

@@ -2,21 +2,27 @@
 
 The SQL is Spark's. It is what a check runs and what its result shows, so that anybody can run it again. As in a CHECK
 constraint of SQL, a condition that is null does not fail: say `not_null` for that.
+
+To add a type of check, write a class and add it to CHECKS. A separate distribution names its class as an entry point of
+the group `lakehouse.config.checks`.
 """
 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from statistics import fmean, pstdev
-from typing import Annotated, Literal, get_args
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from lakehouse.config.base import Model
+from lakehouse.config.base import Model, type_of
 from lakehouse.core import inconstant
 from lakehouse.core.batch import Positions
+from lakehouse.core.registry import implementations
 from lakehouse.core.sql import SPARK
 
 Severity = Literal["blocking", "warn", "quarantine"]
@@ -25,7 +31,12 @@ Value = bool | int | float | str
 _name, _literal = SPARK.identifier, SPARK.literal
 
 
-class _Check(Model):
+class Check(Model):
+    """A check of any type; a subclass has its name as `type: Literal[…]`."""
+
+    keeps_columns: ClassVar[bool] = True
+    """Whether failing rows have the table's columns under their own names, so that sensitive ones can be left out."""
+
     description: str = ""
     severity: Severity = Field(
         "blocking",
@@ -45,66 +56,120 @@ class _Check(Model):
         named = f"{', '.join(self.columns)}: {about}" if self.columns else about
         return self.description or getattr(self, "holds", "").replace("`", "") or named
 
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The other tables that it reads, of declared topics."""
+        return ()
 
-class NotNull(_Check):
-    """A column has a value."""
+    def faults(self, tables: Collection[str]) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Yield what is wrong with the settings, as (place, sentence).
 
-    type: Literal["not_null"]
+        Args:
+            tables: The tables of declared topics.
+        """
+        yield from ()
+
+
+class RowCheck(Check, ABC):
+    """A check that looks at one row. Only these can quarantine."""
+
+    @property
+    @abstractmethod
+    def holds(self) -> str:
+        """The condition of the rows that pass, in Spark SQL."""
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The parts of the condition that may give another answer for the same row, in Spark SQL."""
+        return (self.holds,)
+
+    @property
+    def fails(self) -> str:
+        """The condition of the rows that fail."""
+        return f"NOT COALESCE({self.holds}, TRUE)"
+
+    def failing(self, scope: Scope) -> str:
+        """Return the query for the rows that fail."""
+        return f"SELECT * FROM {scope.rows} WHERE {self.fails}"
+
+    def faults(self, tables: Collection[str]) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Yield why the check cannot quarantine."""
+        if self.severity == "quarantine" and (word := inconstant.found(self.compared)):
+            problem = f"'{word}' does not always give the same answer for a record, which would be neither row nor dead"
+            yield (), f"{problem} letter, or both. Compare with a column, or set 'severity: warn'"
+
+
+class SetCheck(Check, ABC):
+    """A check that compares rows."""
+
+    keeps_columns = False
+
+    @abstractmethod
+    def failing(self, scope: Scope) -> str:
+        """Return the query for the rows that fail."""
+
+
+class ColumnCheck(Check):
+    """A check of the values of one column."""
+
     column: str
 
     @property
     def columns(self) -> tuple[str, ...]:
         return (self.column,)
+
+
+class NotNull(ColumnCheck, RowCheck):
+    """A column has a value."""
+
+    type: Literal["not_null"]
+    compared: ClassVar[tuple[str, ...]] = ()
 
     @property
     def holds(self) -> str:
         return f"{_name(self.column)} IS NOT NULL"
 
 
-class AcceptedValues(_Check):
+class AcceptedValues(ColumnCheck, RowCheck):
     """A column has one of these values."""
 
     type: Literal["accepted_values"]
-    column: str
+    compared: ClassVar[tuple[str, ...]] = ()
     values: tuple[Value, ...] = Field(min_length=1)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (self.column,)
 
     @property
     def holds(self) -> str:
         return f"{_name(self.column)} IN ({', '.join(map(_literal, self.values))})"
 
 
-class Range(_Check):
+class Range(ColumnCheck, RowCheck):
     """A column is between two values, both included. Dates and times are written as text: `'2026-01-31'`."""
 
     type: Literal["range"]
-    column: str
     min: int | float | str | None = None
     max: int | float | str | None = None
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (self.column,)
 
     @property
     def holds(self) -> str:
         bounds = ((">=", self.min), ("<=", self.max))
         return " AND ".join(f"{_name(self.column)} {sign} {_literal(v)}" for sign, v in bounds if v is not None)
 
+    @property
+    def compared(self) -> tuple[str, ...]:
+        return tuple(_literal(value) for value in (self.min, self.max) if isinstance(value, str))
 
-class Regex(_Check):
+    def faults(self, tables: Collection[str]) -> Iterator[tuple[tuple[str, ...], str]]:
+        yield from super().faults(tables)
+        if self.min is None and self.max is None:
+            yield (), "a range without ends. Add 'min' or 'max'"
+
+
+class Regex(ColumnCheck, RowCheck):
     """A text is, from end to end, what a regular expression describes (Java, java.util.regex.Pattern)."""
 
     type: Literal["regex"]
-    column: str
+    compared: ClassVar[tuple[str, ...]] = ()
     pattern: str
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (self.column,)
 
     @property
     def holds(self) -> str:
@@ -112,7 +177,7 @@ class Regex(_Check):
         return f"{_name(self.column)} RLIKE {_literal(whole)}"
 
 
-class Expression(_Check):
+class Expression(RowCheck):
     """A condition on one row, in Spark SQL."""
 
     type: Literal["expression"]
@@ -123,10 +188,11 @@ class Expression(_Check):
         return f"({self.sql})"
 
 
-class Unique(_Check):
+class Unique(SetCheck):
     """No other row of the table has the same values; nulls are never the same."""
 
     type: Literal["unique"]
+    keeps_columns = True
     unique: tuple[str, ...] = Field(alias="columns", min_length=1)
 
     @property
@@ -142,17 +208,21 @@ class Unique(_Check):
         )
 
 
-class References(_Check):
+class References(ColumnCheck, SetCheck):
     """A value is also in a column of another table, as it is published when the check runs."""
 
     type: Literal["references"]
-    column: str
+    keeps_columns = True
     table: str = Field(description="The other table, of a topic that is declared.")
     table_column: str = Field("", description="Its column there; by default of the same name.")
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        return (self.column,)
+    def tables(self) -> tuple[str, ...]:
+        return (self.table,)
+
+    def faults(self, tables: Collection[str]) -> Iterator[tuple[tuple[str, ...], str]]:
+        if self.table not in tables:
+            yield ("table",), f"'{self.table}' is the table of no topic declared in this file. Correct it"
 
     def failing(self, scope: Scope) -> str:
         here, there = _name("r", self.column), _name("o", self.table_column or self.column)
@@ -160,7 +230,7 @@ class References(_Check):
         return f"SELECT r.* FROM {scope.rows} r WHERE {here} IS NOT NULL AND NOT EXISTS ({other})"
 
 
-class Query(_Check):
+class Query(SetCheck):
     """A query of your own, in Spark SQL: each row it returns fails. `{rows}` are the new rows, `{table}` is all."""
 
     type: Literal["query"]
@@ -170,7 +240,7 @@ class Query(_Check):
         return self.sql.replace("{rows}", scope.rows).replace("{table}", scope.table)
 
 
-class RowCount(_Check):
+class RowCount(Check):
     """A batch has as many rows as one would expect."""
 
     type: Literal["row_count"]
@@ -191,21 +261,46 @@ class RowCount(_Check):
             low, high = max(low, mean - off), min(high, mean + off)
         return low, high
 
+    def faults(self, tables: Collection[str]) -> Iterator[tuple[tuple[str, ...], str]]:
+        if self.min is None and self.max is None and self.sigmas is None:
+            yield (), "expects nothing. Add 'min', 'max' or 'sigmas'"
+
 
 SHORTEST_HISTORY, LONGEST_HISTORY = 5, 30
 """Batches that an expectation is made from."""
 
-RowCheck = NotNull | AcceptedValues | Range | Regex | Expression
-"""Checks that look at one row: `holds` is a condition. Only these can quarantine."""
+CHECKS: Sequence[type[Check]] = (
+    NotNull,
+    AcceptedValues,
+    Range,
+    Regex,
+    Expression,
+    Unique,
+    References,
+    Query,
+    RowCount,
+)
+"""The types of this project."""
 
-SetCheck = Unique | References | Query
-"""Checks that compare rows: `failing` is a query."""
+RESERVED = CONSERVATION, KEY_NOT_NULL, FRESH, LEDGER, MIRRORED, STREAMING = (
+    "conservation",
+    "key_not_null",
+    "fresh",
+    "ledger",
+    "dead_letter_topic",
+    "streaming",
+)
+"""Names of checks that a table has without a declaration."""
 
-Check = Annotated[RowCheck | SetCheck | RowCount, Field(discriminator="type")]
-CHECKS: tuple[type[_Check], ...] = (*get_args(RowCheck), *get_args(SetCheck), RowCount)
 
-RESERVED = ("conservation", "key_not_null", "fresh", "ledger", "dead_letter_topic")
-"""Names of checks that every table has, or every one whose dead letters go to a topic."""
+@cache
+def registered() -> Mapping[str, type[Check]]:
+    """Return all types of check by name: this project's and those of installed distributions.
+
+    Raises:
+        ConfigError: Two types have the same name.
+    """
+    return implementations(CHECKS, "lakehouse.config.checks", type_of)
 
 
 @dataclass(frozen=True)
@@ -236,18 +331,6 @@ def scope(
     return Scope(f"(SELECT * FROM {whole} WHERE NOT ({old}))" if old else f"(SELECT * FROM {whole})", whole, others)
 
 
-def fails(check: RowCheck) -> str:
-    """The condition of the rows that fail."""
-    return f"NOT COALESCE({check.holds}, TRUE)"
-
-
-def failing(check: RowCheck | SetCheck, scope: Scope) -> str:
-    """The query for the rows that fail."""
-    if isinstance(check, SetCheck):
-        return check.failing(scope)
-    return f"SELECT * FROM {scope.rows} WHERE {fails(check)}"
-
-
 def in_quarantine(letters: str, name: str, since: Positions) -> str:
     """The query for the dead letters of a check, from first offsets by partition on.
 
@@ -271,25 +354,7 @@ def faults(checks: Mapping[str, Check], tables: Collection[str]) -> Iterator[tup
             yield (name,), "every table has a check of that name. Choose another"
         if check.severity == "quarantine" and not isinstance(check, RowCheck):
             yield (name, "severity"), f"{check.type} compares rows, so there is no one row to quarantine. Use another"
-        if check.severity == "quarantine" and (found := inconstant.found(_texts(check))):
-            said = f"'{found}' does not always give the same answer for a record, which would be neither row nor dead"
-            yield (name,), f"{said} letter, or both. Compare with a column, or set 'severity: warn'"
-        match check:
-            case Range(min=None, max=None):
-                yield (name,), "a range without ends. Add 'min' or 'max'"
-            case RowCount(min=None, max=None, sigmas=None):
-                yield (name,), "expects nothing. Add 'min', 'max' or 'sigmas'"
-            case References(table=table) if table not in tables:
-                yield (name, "table"), f"'{table}' is the table of no topic declared in this file. Correct it"
-
-
-def _texts(check: Check) -> Iterator[str]:
-    """What a check compares with, as SQL and as the texts of literals."""
-    match check:
-        case Expression(sql=sql):
-            yield sql
-        case Range(min=low, max=high):
-            yield from (_literal(value) for value in (low, high) if isinstance(value, str))
+        yield from (((name, *place), problem) for place, problem in check.faults(tables))
 
 
 def _before(since: Positions, partition: str, offset: str) -> str:

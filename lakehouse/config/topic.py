@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError, WithJsonSchema
 
-from lakehouse.config.base import Model
+from lakehouse import formats
+from lakehouse.config import checks as check_types
+from lakehouse.config.base import Model, one_of
 from lakehouse.config.checks import Check, RowCheck
 from lakehouse.core import metadata, naming
 from lakehouse.core.errors import ConfigError
-from lakehouse.formats import registered
 from lakehouse.formats.primitive import StringFormat
 
 
@@ -61,9 +62,10 @@ Columns = Annotated[
 ]
 
 if TYPE_CHECKING:
-    FormatName = str
+    DeclaredCheck, FormatName = Check, str
 else:
-    FormatName = Literal[tuple(registered())]
+    DeclaredCheck = one_of(check_types.registered().values())
+    FormatName = Literal[tuple(formats.registered())]
 
 
 class Metadata(Model):
@@ -178,7 +180,7 @@ class Topic(Model):
         description="A schema that does not fit the table: `stop`; `dead_letter` for its records; or `new_table`, "
         "called <table>__v2, beside the old one.",
     )
-    checks: dict[str, Check] = Field({}, description="What must hold of the rows, by a name of your own.")
+    checks: dict[str, DeclaredCheck] = Field({}, description="What must hold of the rows, by a name of your own.")
     sensitive: tuple[str, ...] = Field(
         (),
         description="Columns, or fields as dotted paths, whose values are shown nowhere but in the table, under any "

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from lakehouse.config import checks, sensitive
-from lakehouse.config.base import Model
-from lakehouse.config.checks import CHECKS
+from lakehouse.config.base import Model, type_of
 from lakehouse.config.environment import EnvRef
 from lakehouse.config.table_names import Taken
 from lakehouse.config.topic import Datagen, Derived, Existing, Route, Topic
@@ -270,10 +269,11 @@ def _fields_at(loc: Location, raw: Location, whole: type[Model]) -> list[str]:
     return [field.alias or name for name, field in readable.items()]
 
 
-def _types(loc: Location) -> dict[str, type[Model]]:
+def _types(loc: Location) -> Mapping[str, type[Model]]:
     """The models that a `type` chooses from at this place, by it."""
-    kinds: tuple[type[Model], ...] = CHECKS if "checks" in loc else (Datagen, Derived, Existing)
-    return {get_args(kind.model_fields["type"].annotation)[0]: kind for kind in kinds}
+    if "checks" in loc:
+        return checks.registered()
+    return {type_of(kind): kind for kind in (Datagen, Derived, Existing)}
 
 
 def set_elsewhere(raw: Any) -> list[tuple[Location, str]]:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.config.checks import Severity
+from lakehouse.config.checks import CONSERVATION, KEY_NOT_NULL, Severity
 from lakehouse.config.topic import Topic
 from lakehouse.core import naming
 from lakehouse.core.batch import PART, Positions
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
     from lakehouse.core.counts import Counts
     from spark.checks import Result
-
-CONSERVATION = "conservation"
-KEY_NOT_NULL = "key_not_null"
 
 MOST_SINCE = 5
 """Snapshots of which each file is looked at; before more of them, Iceberg's planning is quicker."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Literal
 
-from lakehouse.config import checks
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import SchemaError
 from lakehouse.formats import format_of, of_type, record_types
@@ -123,7 +122,7 @@ class Formats:
             absent=self.absent,
             several=bool(self.topic.record),
             metadata=self.topic.metadata.names,
-            quarantine={name: checks.fails(check) for name, check in self.topic.quarantine.items()},
+            quarantine={name: check.fails for name, check in self.topic.quarantine.items()},
         )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.config.checks import MIRRORED
 from lakehouse.config.topic import Topic
 from lakehouse.core import arrow_values, naming
 from lakehouse.core.batch import Batch, Positions
@@ -23,9 +24,6 @@ from resources.snapshots import last_batch
 from resources.transactions import Outgoing, begin, commit, message_limit, parts
 
 _LOG = logging.getLogger(__name__)
-
-CHECK = "dead_letter_topic"
-"""The check of a table whose dead letters go to a topic, too."""
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,8 +44,10 @@ def mirrored(namespace: str, topic: Topic, systems: Clients) -> list[Finding]:
     except Exception as error:
         _LOG.error("Dead letters of %s were not produced. %s", topic.name, trace(error) or error)
         said = f"{reason(error)}. The table has all dead letters; producing them is tried again after each batch"
-        return [Finding(CHECK, False, said, severity="warn")]
-    return [Finding(CHECK, True, f"{count:,} new dead letters produced to {topic.dead_letter_topic}", severity="warn")]
+        return [Finding(MIRRORED, False, said, severity="warn")]
+    return [
+        Finding(MIRRORED, True, f"{count:,} new dead letters produced to {topic.dead_letter_topic}", severity="warn")
+    ]
 
 
 def mirror(namespace: str, topic: Topic, systems: Clients) -> int:

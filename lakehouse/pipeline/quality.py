@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lakehouse.config import checks
-from lakehouse.config.checks import LONGEST_HISTORY, Check, Query, References, RowCount, Scope
+from lakehouse.config.checks import LONGEST_HISTORY, Check, RowCount, Scope
 from lakehouse.config.sensitive import shown
 from lakehouse.config.topic import Topic
 from lakehouse.core import naming
@@ -85,9 +85,7 @@ def referred(catalog: Catalog, namespace: str, declared: Mapping[str, Check]) ->
     Raises: LakehouseError when one is empty.
     """
     return {
-        check.table: _published(catalog, namespace, name, check.table)
-        for name, check in declared.items()
-        if isinstance(check, References)
+        table: _published(catalog, namespace, name, table) for name, check in declared.items() for table in check.tables
     }
 
 
@@ -115,7 +113,7 @@ def _shown(topic: Topic, check: Check, table: Table) -> list[str]:
     """
     names, allowed = topic.metadata.names, shown(topic, table)
     origin = [names[name] for name in ("kafka_partition", "kafka_offset") if name in names]
-    if isinstance(check, Query) and topic.sensitive:
+    if topic.sensitive and not check.keeps_columns:
         return origin
     looked_at = check.columns or [name for name in allowed if name not in names.values()]
     if not set(looked_at) <= set(allowed):

@@ -12,9 +12,6 @@ from lakehouse.readers import registered
 MOST_NAMED = 5
 """Topics that one verdict names."""
 
-CHECK = "fresh"
-"""The name of the check, on the asset of each hop."""
-
 
 @dataclass(frozen=True)
 class Hop:
