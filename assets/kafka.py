@@ -1,6 +1,7 @@
 """The asset of a Kafka topic: observed where others make it; else materializing it ensures topic, subjects, content."""
 
 from collections.abc import Mapping
+from pkgutil import resolve_name
 from typing import Any
 
 import dagster as dg
@@ -11,46 +12,41 @@ from assets.failures import explained
 from assets.freshness import idle_policy
 from assets.step import asset_spec, step
 from lakehouse.config.loader import Config
-from lakehouse.config.topic import Datagen, Derived, Existing, Topic
+from lakehouse.config.topic import Topic
 from lakehouse.pipeline.clients import CLIENTS, Clients
-from lakehouse.pipeline.derivation import derive
 from resources.kafka import Offsets
 from resources.pauses import require_unpaused
 
 
 def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition | dg.AssetSpec:
     """`kafka/<topic>`: an external asset, which the sensor reports, where others make the topic."""
-    derived = isinstance(entry.source, Derived)
+    source = entry.source
     spec = asset_spec(
         entry,
         "kafka",
-        deps=[["iceberg", entry.source.from_topic]] if isinstance(entry.source, Derived) else [],
+        deps=[["iceberg", source.upstream]] if source.upstream else [],
         description=entry.description,
-        kinds={"kafka", entry.value_format} | ({"spark"} if derived else set()),
-        automation_condition=on_upstream_change() if derived else None,
+        kinds={"kafka", entry.value_format} | ({"spark"} if source.upstream else set()),
+        automation_condition=on_upstream_change() if source.upstream else None,
         freshness_policy=idle_policy(entry),
         metadata=code_links(config, entry),
     )
-    if isinstance(entry.source, Existing):
+    if source.is_external:
         return spec
 
     @step(spec, pool=f"kafka_{group(entry)}", resources=CLIENTS)
     def kafka_topic(context: dg.AssetExecutionContext, clients: Any) -> dg.MaterializeResult:
         metadata: dict[str, object] = {}
         with explained(entry, *_sources(config, entry)):
-            if derived:
+            if source.writes:
                 require_unpaused(clients.catalog, config.namespace, entry.name)
             clients.kafka.ensure_topic(entry.topic, entry.partitions, entry.retention.records)
-            match entry.source:
-                case Datagen(schema_file=file):
-                    clients.schema_registry.register(entry.subject("value"), config.text(file))
-                case Derived(from_topic=source):
-                    produced = derive(config, entry, Clients.of(clients))
-                    context.log.info(f"{entry.name}: {produced.messages:,} messages computed and produced")
-                    metadata["messages"] = produced.messages
-                    metadata["source_snapshot_id"] = str(produced.source_snapshot_id)
-                    if produced.lineage:
-                        metadata["dagster/column_lineage"] = _lineage(source, produced.lineage)
+            if produced := resolve_name(source.producer)(config, entry, Clients.of(clients)):
+                context.log.info(f"{entry.name}: {produced.messages:,} messages computed and produced")
+                metadata["messages"] = produced.messages
+                metadata["source_snapshot_id"] = str(produced.source_snapshot_id)
+                if produced.lineage:
+                    metadata["dagster/column_lineage"] = _lineage(source.upstream, produced.lineage)
             offsets = clients.kafka.offsets([entry.topic])[entry.topic]
         return dg.MaterializeResult(metadata=metadata | offset_metadata(offsets), data_version=data_version(offsets))
 
@@ -58,7 +54,7 @@ def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition | dg.AssetS
 
 
 def _sources(config: Config, entry: Topic) -> list[Topic]:
-    return [config.topic(entry.source.from_topic)] if isinstance(entry.source, Derived) else []
+    return [config.topic(entry.source.upstream)] if entry.source.upstream else []
 
 
 def _lineage(source: str, columns: Mapping[str, list[str]]) -> dg.TableColumnLineage:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakehouse.config.loader import Config
-from lakehouse.config.topic import Existing, Topic
+from lakehouse.config.topic import Topic
 from lakehouse.core.errors import reason, trace
 from lakehouse.pipeline.ingestion import stored
 from lakehouse.readers.freshness import Hop
@@ -48,7 +48,7 @@ def _of(config: Config, topic: Topic, systems: Any) -> TopicStatus:
 
     try:
         _, _, last = stored(systems.catalog, config.namespace, topic)
-        is_made_here = not isinstance(topic.source, Existing)
+        is_made_here = not topic.source.is_external
         if last is None and is_made_here and topic.topic not in systems.kafka.describe([topic.topic]):
             return TopicStatus(topic.name)
         end_offset = sum(offsets.end for offsets in systems.kafka.offsets([topic.topic])[topic.topic].values())

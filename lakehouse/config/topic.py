@@ -9,62 +9,25 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError, WithJsonSchema
 
-from lakehouse import formats
+from lakehouse import formats, sources
 from lakehouse.config import checks as check_types
 from lakehouse.config.base import Model, one_of
 from lakehouse.config.checks import Check, RowCheck
 from lakehouse.core import metadata, naming
 from lakehouse.core.errors import ConfigError
 from lakehouse.formats.primitive import StringFormat
+from lakehouse.sources.existing import Existing
+from lakehouse.sources.source import Source
 
-
-class Datagen(Model):
-    """A source of synthetic records, as Confluent's Datagen connector makes them."""
-
-    type: Literal["datagen"]
-    schema_file: str = Field(
-        description="Avro schema with the generator's hints (`arg.properties`), relative to lakehouse.yaml."
-    )
-    records_per_second: float = Field(50, gt=0, description="Rate after the initial records, in records a second.")
-    initial_records: int = Field(0, ge=0, description="Records the topic holds before the steady rate begins.")
-
-
-class Derived(Model):
-    """A topic that Spark computes from another topic's published table."""
-
-    type: Literal["derived"]
-    from_topic: str = Field(alias="from", description="The declared topic whose table is read.")
-    transform: str = Field(
-        pattern=r"^[\w.]+:\w+$", description="`module:function`, a plain function DataFrame → DataFrame."
-    )
-    group_by: tuple[str, ...] = Field(
-        (),
-        description="Columns of the source table. All rows of each group that new rows touch are given to `transform`. "
-        "Without, only the new rows are, each once.",
-    )
-    key_schema_file: str = Field(
-        "", description="Avro schema of the message key, relative to lakehouse.yaml. Without, it is made from the rows."
-    )
-    value_schema_file: str = Field(
-        "", description="Avro schema of the message value, likewise. Without, it is made from the rows."
-    )
-
-
-class Existing(Model):
-    """A topic that somebody else creates and fills: it is read, never changed."""
-
-    type: Literal["existing"] = "existing"
-
-
-Source = Annotated[Datagen | Derived | Existing, Field(discriminator="type")]
 Columns = Annotated[
     tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)
 ]
 
 if TYPE_CHECKING:
-    DeclaredCheck, FormatName = Check, str
+    DeclaredCheck, DeclaredSource, FormatName = Check, Source, str
 else:
     DeclaredCheck = one_of(check_types.registered().values())
+    DeclaredSource = one_of(sources.registered().values())
     FormatName = Literal[tuple(formats.registered())]
 
 
@@ -130,7 +93,7 @@ class Topic(Model):
     owners: tuple[Annotated[str, Field(pattern=r"^(team:[\w-]+|[^@\s]+@[^@\s]+\.[^@\s]+)$")], ...] = Field(
         (), description="Who answers for it: `team:trading` or an e-mail address."
     )
-    source: Source = Existing()
+    source: DeclaredSource = Existing()
     kafka_topic: str = Field("", description="Name of the topic in Kafka, where it is not the name of this entry.")
     table_name: str = Field(
         "",

@@ -6,19 +6,19 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from lakehouse import sources
 from lakehouse.config import checks, sensitive
-from lakehouse.config.base import Model, type_of
+from lakehouse.config.base import Model
 from lakehouse.config.environment import EnvRef
 from lakehouse.config.table_names import Taken
-from lakehouse.config.topic import Datagen, Derived, Existing, Route, Topic
+from lakehouse.config.topic import Route, Topic
 from lakehouse.config.yaml_locations import Location
 from lakehouse.core import layout, naming
 from lakehouse.core.errors import SchemaError
 from lakehouse.core.words import did_you_mean
-from lakehouse.formats import avro, format_of
+from lakehouse.formats import format_of
 from lakehouse.formats.avro import AvroFormat
 from lakehouse.formats.format import MessageSchema, RegisteredFormat
-from lakehouse.formats.primitive import StringFormat
 from lakehouse.formats.schema import RegisteredSchema
 
 if TYPE_CHECKING:
@@ -42,35 +42,10 @@ def of_meaning(config: Config) -> list[tuple[Location, str]]:
         taken.take(topic)
         faults += [((*at, *where), said) for where, said in _topic_faults(topic, tables)]
         faults += [((*at, "sensitive"), said) for said in _unknown_sensitive(config, topic)]
-        if topic.value_schema_file:
-            faults += _missing_files(config, at, {"value_schema_file": topic.value_schema_file})
-        match topic.source:
-            case Datagen(schema_file=file):
-                faults += _missing_files(config, (*at, "source"), {"schema_file": file})
-                if len(topic.key) != 1 or topic.key_format not in (None, StringFormat.name):
-                    faults.append(((*at, "source"), "datagen writes one string key. Add 'key: <one column>'"))
-                else:
-                    faults += _schema_faults(config, (*at, "source", "schema_file"), file, topic.key)
-            case Derived() as source:
-                if (made := config.topics.get(source.from_topic)) and made.engine == "tableflow":
-                    said = f"'{source.from_topic}' is made a table by Tableflow; Spark derives from its own. Change one"
-                    faults.append(((*at, "source", "from"), said))
-                files = {"key_schema_file": source.key_schema_file, "value_schema_file": source.value_schema_file}
-                for field, file in files.items():
-                    if file:
-                        faults += _missing_files(config, (*at, "source"), {field: file})
-                        key = topic.key if field == "key_schema_file" else ()
-                        faults += _schema_faults(config, (*at, "source", field), file, key)
-                here = (*at, "source", "from")
-                if source.from_topic not in config.topics:
-                    hint = did_you_mean(source.from_topic, config.topics)
-                    faults.append((here, f"'{source.from_topic}' is not a topic declared in this file.{hint}"))
-                elif config.topics[source.from_topic].mode != "append":
-                    faults.append((here, f"'{source.from_topic}' is not an append table. Derive from one that is"))
-                if source.group_by and (topic.mode != "upsert" or topic.key_format != AvroFormat.name):
-                    faults.append((at, "a group replaces its row. Set 'mode: upsert' and 'key_format: avro'"))
-                if topic.key_format not in (None, AvroFormat.name):
-                    faults.append(((*at, "key_format"), "derived messages have Avro keys or none. Write avro"))
+        if topic.value_schema_file and not (config.root / topic.value_schema_file).is_file():
+            problem = f"file '{topic.value_schema_file}' does not exist in {config.root}. Correct the path"
+            faults.append(((*at, "value_schema_file"), problem))
+        faults += [((*at, *where), said) for where, said in topic.source.faults(config, topic)]
     return [*faults, *_circles(config)]
 
 
@@ -84,12 +59,12 @@ def _circles(config: Config) -> Iterator[tuple[Location, str]]:
                 yield (kind, name, "dead_letter_topic"), f"{said}. Name another topic"
     for name in config.topics:
         way = [name]
-        while isinstance(source := config.topics[way[-1]].source, Derived) and source.from_topic in config.topics:
-            way.append(source.from_topic)
-            if source.from_topic == name:
+        while (source := config.topics[way[-1]].source.upstream) in config.topics:
+            way.append(source)
+            if source == name:
                 said = f"'{name}' is derived from itself ({' from '.join(way)}), and so without end"
                 yield ("topics", name, "source", "from"), f"{said}. Derive from another topic"
-            if source.from_topic in way[:-1]:
+            if source in way[:-1]:
                 break
 
 
@@ -97,7 +72,7 @@ def _route_faults(name: str, route: Route, config: Config) -> Iterator[tuple[Loc
     """What is wrong with a route whatever topics there are."""
     if name in config.topics:
         yield (), "is the name of a topic's entry, too. Rename the route"
-    if not isinstance(route.source, Existing) or route.kafka_topic:
+    if not route.source.is_external or route.kafka_topic:
         yield (), "a route takes topics that exist. Remove 'source' and 'kafka_topic'"
     try:
         groups = dict.fromkeys(re.compile(route.pattern).groupindex, "x")
@@ -178,13 +153,9 @@ def _unknown_sensitive(config: Config, topic: Topic) -> Iterator[str]:
     """Names in `sensitive` that a topic whose schema is a file has no columns for; of others, the table says."""
     if not topic.sensitive or topic.mode == "debezium":
         return
-    match topic.source:
-        case Datagen(schema_file=file):
-            files, format_ = [file], AvroFormat()
-        case Derived(value_schema_file=file, key_schema_file=key) if file:
-            files, format_ = [file, *([key] if key else [])], AvroFormat()
-        case _:
-            files, format_ = [topic.value_schema_file] if topic.value_schema_file else [], format_of(topic.value_format)
+    files, format_ = topic.source.schema_files, format_of(AvroFormat.name)
+    if not files and topic.value_schema_file:
+        files, format_ = (topic.value_schema_file,), format_of(topic.value_format)
     if not files or not all((config.root / file).is_file() for file in files):
         return
     versions = [(RegisteredSchema(0, config.text(file)),) for file in files]
@@ -204,36 +175,16 @@ def _unknown_sensitive(config: Config, topic: Topic) -> Iterator[str]:
         yield f"'{files[0]}' {said} Correct the name; a field that the file lost has to come back"
 
 
-def _missing_files(config: Config, at: Location, files: dict[str, str]) -> list[tuple[Location, str]]:
-    return [
-        ((*at, field), f"file '{file}' does not exist in {config.root}. Correct the path")
-        for field, file in files.items()
-        if not (config.root / file).is_file()
-    ]
-
-
-def _schema_faults(config: Config, at: Location, file: str, key: tuple[str, ...] = ()) -> list[tuple[Location, str]]:
-    """A schema file that is there must be a record, and have the columns of the topic's key."""
-    if not (config.root / file).is_file():
-        return []
-    try:
-        fields = avro.field_names(config.text(file))
-    except (ValueError, SchemaError) as error:
-        return [(at, f"'{file}' is not an Avro record schema: {error}. Correct the file")]
-    missing = [column for column in key if column not in fields]
-    return [
-        (at, f"'{file}' has no field '{column}', which 'key' names.{did_you_mean(column, fields)}")
-        for column in missing
-    ]
-
-
 def of_form(details: dict[str, Any], whole: type[Model]) -> tuple[Location, str]:
-    variants = ("datagen", "derived", "existing", "EnvRef", "str", "int")
     match details["loc"]:
         case (kind, name, "checks", check, _, *rest):
             loc: Location = (kind, name, "checks", check, *rest)
+        case ("topics" | "routes" as kind, name, "source", _, *rest):
+            loc = (kind, name, "source", *rest)
+        case ("topics" | "routes", *_) as at:
+            loc = tuple(at)
         case at:
-            loc = tuple(part for part in at if part not in variants)
+            loc = tuple(part for part in at if part not in ("EnvRef", "str", "int"))
     match details["type"]:
         case "extra_forbidden":
             known = _fields_at(loc[:-1], details["loc"], whole)
@@ -271,9 +222,7 @@ def _fields_at(loc: Location, raw: Location, whole: type[Model]) -> list[str]:
 
 def _types(loc: Location) -> Mapping[str, type[Model]]:
     """The models that a `type` chooses from at this place, by it."""
-    if "checks" in loc:
-        return checks.registered()
-    return {type_of(kind): kind for kind in (Datagen, Derived, Existing)}
+    return (checks if loc[2] == "checks" else sources).registered()
 
 
 def set_elsewhere(raw: Any) -> list[tuple[Location, str]]:

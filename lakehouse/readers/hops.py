@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from lakehouse.config.loader import Config
-from lakehouse.config.topic import Derived, Existing, Topic
+from lakehouse.config.topic import Topic
 from lakehouse.core.batch import next_batch
 from lakehouse.core.errors import LakehouseError, reason, trace
 from lakehouse.core.lag import Behind, Lag, lag, pending, snapshots_behind
@@ -37,7 +37,7 @@ def hops_of(config: Config, topic: Topic) -> list[str]:
     """
     if topic.engine == "tableflow":
         return []
-    first = ["kafka"] if isinstance(topic.source, Derived) else []
+    first = ["kafka"] if topic.source.upstream else []
     return [*first, "iceberg", *(reader.name for reader in configured(config))]
 
 
@@ -75,8 +75,7 @@ def _derived(config: Config, topic: Topic, systems: Any, now_ms: int) -> tuple[L
     """
     from lakehouse.pipeline.bookmarks import of_derived
 
-    assert isinstance(topic.source, Derived)
-    source, _, last = stored(systems.catalog, config.namespace, config.topic(topic.source.from_topic))
+    source, _, last = stored(systems.catalog, config.namespace, config.topic(topic.source.upstream))
     if last is None:
         return Lag(0, 0.0), None
     log = read_log(systems.kafka, source.topic)
@@ -106,7 +105,7 @@ def _iceberg(config: Config, topic: Topic, systems: Any, now_ms: int) -> tuple[L
     shows = table.metadata.current_snapshot_id if table else None
     found = systems.kafka.describe([topic.topic]).get(topic.topic)
     if found is None:
-        if last is None and not isinstance(topic.source, Existing):
+        if last is None and not topic.source.is_external:
             return Lag(0, 0.0, nothing=True), shows
         raise systems.kafka.missing(topic.topic)
     if found.leaderless:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from lakehouse.config.loader import Config
-from lakehouse.config.topic import Derived, Topic
+from lakehouse.config.topic import Topic
 from lakehouse.readers import reader_of
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ def upstream(config: Config, hop: str, topic: Topic) -> tuple[str, Topic] | None
         return reader.upstream, topic
     if hop == "iceberg":
         return "kafka", topic
-    if isinstance(topic.source, Derived):
-        return "iceberg", config.topic(topic.source.from_topic)
+    if topic.source.upstream:
+        return "iceberg", config.topic(topic.source.upstream)
     return None
 
 

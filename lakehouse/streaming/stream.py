@@ -13,16 +13,16 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
+from pkgutil import resolve_name
 from queue import Empty, Queue
 
 from lakehouse.config.loader import Config
 from lakehouse.config.sensitive import unquoted
-from lakehouse.config.topic import Derived, Existing, Topic
+from lakehouse.config.topic import Topic
 from lakehouse.core.batch import Positions
 from lakehouse.core.errors import Paused, is_transient
 from lakehouse.core.pacing import EVERY_SECONDS, LEAST_RECORDS, Turns, next_bound, pause
 from lakehouse.pipeline.clients import Clients
-from lakehouse.pipeline.derivation import derive
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.maintenance import keep_pace
 from lakehouse.pipeline.mirror import mirrored
@@ -259,7 +259,7 @@ class Stream:
     def _is_expected(self, name: str) -> bool:
         """Whether an entry's topic has to exist: others make it, it was there before, or it is to be completed now."""
         source = self.topics[name].source
-        return isinstance(source, Existing) or name in self._ends or (self.once and not isinstance(source, Derived))
+        return source.is_external or name in self._ends or (self.once and not source.upstream)
 
     def _miss(self, name: str, fault: Exception) -> None:
         """Note why an entry's topic cannot be read: its turn fails with that, and keeps no other from being served."""
@@ -294,12 +294,10 @@ class Stream:
 
     def _is_derivable(self, name: str) -> bool:
         """Whether a derived topic's source, if it is served here, has what the topic was not computed from."""
-        source = self.topics[name].source
-        if not isinstance(source, Derived) or source.from_topic not in self.topics:
+        source = self.topics[name].source.upstream
+        if source not in self.topics or not self._is_ours(source):
             return False
-        if not self._is_ours(source.from_topic):
-            return False
-        return name not in self._derived or self._derived[name] != self._snapshots.get(source.from_topic)
+        return name not in self._derived or self._derived[name] != self._snapshots.get(source)
 
     def _is_done(self) -> bool:
         with self._lock:
@@ -314,8 +312,8 @@ class Stream:
                 self._poll(systems.kafka, [name])
             if fault := self._faults.get(name):
                 raise fault
-        if isinstance(topic.source, Derived):
-            self._derive(topic, topic.source.from_topic, systems)
+        if topic.source.upstream:
+            self._derive(topic, topic.source.upstream, systems)
         with self._lock:
             is_ours, ends = self._is_ours(name), self._ends.get(name, {})
             bound = min(self._bounds.get(name, LEAST_RECORDS), topic.max_records_per_batch)
@@ -368,7 +366,7 @@ class Stream:
     def _sources(self, name: str) -> list[Topic]:
         """The topic, and the one that it is derived from: the values that a turn reads."""
         topic = self.topics[name]
-        return [topic, *([self.config.topic(topic.source.from_topic)] if isinstance(topic.source, Derived) else [])]
+        return [topic, *([self.config.topic(topic.source.upstream)] if topic.source.upstream else [])]
 
     def _derive(self, topic: Topic, source: str, systems: Clients) -> None:
         """Compute a derived topic from what its source's table got since."""
@@ -378,7 +376,7 @@ class Stream:
             snapshot = self._snapshots.get(source)
         require_unpaused(systems.catalog, self.config.namespace, topic.name)
         systems.kafka.ensure_topic(topic.topic, topic.partitions, topic.retention.records)
-        derive(self.config, topic, systems)
+        resolve_name(topic.source.producer)(self.config, topic, systems)
         with self._lock:
             self._derived[topic.name] = snapshot
             self._poll(systems.kafka, [topic.name])

@@ -49,6 +49,7 @@ def test_a_topic_needs_no_more_than_its_name(tmp_path):
             "  a:\n    mode: upset\n",
             "lakehouse.yaml:4: topics.a.mode: input should be 'append', 'dedup', 'upsert' or 'debezium'",
         ),
+        ("  derived: {mod: upsert}\n", "lakehouse.yaml:3: topics.derived.mod: no such key. Did you mean 'mode'?"),
         ("  a: {partitions: 0}\n", "lakehouse.yaml:3: topics.a.partitions: input should be greater than or equal to 1"),
         (
             "  a: {mode: upsert}\n",

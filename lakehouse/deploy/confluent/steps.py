@@ -10,7 +10,7 @@ from typing import Any
 
 from lakehouse.config.deployment import Deployment
 from lakehouse.config.loader import Config
-from lakehouse.config.topic import Datagen, Derived, Existing, Topic
+from lakehouse.config.topic import Topic
 from lakehouse.core.bookmark import TOPIC as BOOKMARKS
 from lakehouse.core.polling import REAL, Clock
 from lakehouse.deploy.confluent.access import AccountStep, AclsStep, Role, RolesStep
@@ -29,6 +29,8 @@ from lakehouse.deploy.confluent.streams import DatagenStep, TopicStep
 from lakehouse.deploy.confluent.tableflow import CatalogIntegrationStep, ProviderIntegrationStep, TableflowTopicStep
 from lakehouse.deploy.names import ACCOUNTS, Names
 from lakehouse.deploy.step import Step
+from lakehouse.sources.datagen import Datagen
+from resources.confluent.waiting import REAL, Clock
 from resources.confluent_cloud import ConfluentCloud
 from resources.secrets_manager import Secrets
 
@@ -143,7 +145,7 @@ class _Declared:
                 each.name,
                 each.topic,
                 each.partitions,
-                isinstance(each.source, Existing),
+                each.source.is_external,
                 self.clock,
                 _milliseconds(each.retention.records) if each.retention.records else None,
             )
@@ -201,7 +203,7 @@ class _Declared:
         for group in (OWN, SPARK_GROUPS):
             yield Role("DeveloperRead", f"{{kafka}}/group={group}")
         yield Role("DeveloperRead", "{registry}/subject=*")
-        derived = [each for each in self.topics if isinstance(each.source, Derived)]
+        derived = [each for each in self.topics if each.source.writes]
         for topic in self.written:
             yield Role("DeveloperWrite", f"{{kafka}}/topic={topic}")
             # To see what was produced before.
@@ -219,7 +221,7 @@ class _Declared:
     def allowed(self) -> dict[str, tuple[tuple[str, str, str], ...]]:
         """By account: what its access control lists allow."""
         every = [each.topic for each in self.topics]
-        produced = [each.topic for each in self.topics if not isinstance(each.source, Derived)]
+        produced = [each.topic for each in self.topics if not each.source.writes]
         allowed = {
             "app_producer": [("WRITE", "TOPIC", topic) for topic in produced if topic not in self.made],
             "app_consumer": [("READ", "GROUP", self.names.confluent), *(("READ", "TOPIC", topic) for topic in every)],
@@ -261,7 +263,7 @@ class _Declared:
     @cached_property
     def written(self) -> list[str]:
         """The topics that Spark's account produces to: those that it derives, and those of dead letters."""
-        derived = [each.topic for each in self.topics if isinstance(each.source, Derived)]
+        derived = [each.topic for each in self.topics if each.source.writes]
         letters = [each.dead_letter_topic for each in (*self.topics, *self.config.routes.values())]
         return [name for name in dict.fromkeys([*derived, *letters]) if name]
 

@@ -1,0 +1,30 @@
+"""Sources: how records come into topics, one module each.
+
+To add one, write a module with a Source and add it to SOURCES. A separate distribution names its class as an entry
+point of the group `lakehouse.sources`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+from lakehouse.config.base import type_of
+from lakehouse.core.registry import implementations
+from lakehouse.sources.datagen import Datagen
+from lakehouse.sources.derived import Derived
+from lakehouse.sources.existing import Existing
+from lakehouse.sources.source import Source
+
+SOURCES: Sequence[type[Source]] = (Datagen, Derived, Existing)
+"""The sources of this project."""
+
+
+@cache
+def registered() -> Mapping[str, type[Source]]:
+    """Return all sources by type: this project's and those of installed distributions.
+
+    Raises:
+        ConfigError: Two sources have the same type.
+    """
+    return implementations(SOURCES, "lakehouse.sources", type_of)

@@ -1,0 +1,14 @@
+"""Topics of others."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from lakehouse.sources.source import Source
+
+
+class Existing(Source):
+    """A topic that somebody else creates and fills: it is read, never changed."""
+
+    type: Literal["existing"] = "existing"
+    is_external = True
