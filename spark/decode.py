@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
+from lakehouse.core.metadata import internal, registered
 from spark import framing
 from spark.decoded import PREFIX, record
 
@@ -111,7 +112,7 @@ class Decoding:
     @property
     def needs_headers(self) -> bool:
         """Whether rows hold headers, which Spark reads only when asked to."""
-        return "kafka_headers" in self.metadata
+        return any(column.needs_headers for name, column in registered().items() if internal(name) in self.metadata)
 
 
 def decode(records: DataFrame, how: Decoding) -> DataFrame:
@@ -171,7 +172,7 @@ def refused(records: DataFrame, how: Decoding, reason: str) -> DataFrame:
 def _result(
     records: DataFrame, columns: Mapping[str, Column], how: Decoding, filtered: Column, deleted: Column, reason: Column
 ) -> DataFrame:
-    metadata = _metadata()
+    metadata = {internal(name): F.expr(column.expression) for name, column in registered().items()}
     there = ("partition", "offset", "timestamp", "schema_id", "key", "value", "headers")
     about = {name: F.col(name) for name in there if name != "headers" or name in records.columns} | {
         "timestamp_type": metadata["kafka_timestamp_type"],
@@ -182,7 +183,7 @@ def _result(
     }
     return records.select(
         *(column.alias(name) for name, column in columns.items()),
-        *(metadata[internal].alias(name) for internal, name in how.metadata.items()),
+        *(metadata[known].alias(name) for known, name in how.metadata.items()),
         *(column.alias(PREFIX + name) for name, column in about.items()),
     )
 
@@ -294,22 +295,6 @@ def _value_faults(how: Decoding, data: Column) -> list[tuple[Column, str]]:
 
 def _is_good(struct: str) -> Column:
     return F.coalesce(F.col(f"{struct}.good"), F.lit(False))
-
-
-def _metadata() -> dict[str, Column]:
-    """The metadata columns by their internal names (lakehouse.core.metadata)."""
-    type_ = F.col("timestampType")
-    return {
-        "kafka_topic": F.col("topic"),
-        "kafka_partition": F.col("partition"),
-        "kafka_headers": F.col("headers"),
-        "kafka_offset": F.col("offset"),
-        "kafka_timestamp": F.col("timestamp"),
-        "kafka_timestamp_type": F.when(type_ == 0, "CreateTime").when(type_ == 1, "LogAppendTime"),
-        "kafka_raw_key": F.col("key"),
-        "kafka_raw_value": F.col("value"),
-        "kafka_schema_id": F.col("schema_id"),
-    }
 
 
 def foreign_schema_ids(

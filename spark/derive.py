@@ -69,7 +69,7 @@ def late_rows(source: DataFrame, before: DataFrame, since: Positions) -> DataFra
 
 def own_columns(result: DataFrame) -> DataFrame:
     """A transform's result without the source's metadata columns: the derived table has its own."""
-    return result.drop(*map(metadata.internal, metadata.COMMENTS))
+    return result.drop(*map(metadata.internal, metadata.registered()))
 
 
 def messages(result: DataFrame, key: tuple[int, str] | None, value: tuple[int, str]) -> pa.Table:

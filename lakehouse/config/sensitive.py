@@ -29,7 +29,13 @@ if TYPE_CHECKING:
 FORMER = "lakehouse.former-names"
 """The table property with the names that columns had before the table was made, as JSON: by dotted path, a list."""
 
-RAW = frozenset(name for naming in ("portable", "confluent") for name in metadata.names(metadata.RAW, naming).values())
+RAW = frozenset(
+    name
+    for naming in ("portable", "confluent")
+    for column in metadata.registered().values()
+    if column.is_raw
+    for name in metadata.names([column.name], naming).values()
+)
 """Metadata columns with bytes of the record: they hold every column's value, and are never shown."""
 
 MOST_NAMED = 40

@@ -24,17 +24,18 @@ Columns = Annotated[
 ]
 
 if TYPE_CHECKING:
-    DeclaredCheck, DeclaredSource, FormatName = Check, Source, str
+    DeclaredCheck, DeclaredSource, FormatName, MetadataName = Check, Source, str, str
 else:
     DeclaredCheck = one_of(check_types.registered().values())
     DeclaredSource = one_of(sources.registered().values())
     FormatName = Literal[tuple(formats.registered())]
+    MetadataName = Literal[tuple(metadata.registered())]
 
 
 class Metadata(Model):
     """Which metadata columns a table has."""
 
-    columns: tuple[metadata.Name, ...] = Field(
+    columns: tuple[MetadataName, ...] = Field(
         ("partition", "offset", "timestamp", "schema_id"),
         description="Metadata columns, in order; partition and offset are always there.",
     )

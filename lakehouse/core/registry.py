@@ -9,18 +9,18 @@ from typing import Any, TypeVar
 
 from lakehouse.core.errors import ConfigError
 
-Implementation = TypeVar("Implementation", bound=type)
+Implementation = TypeVar("Implementation")
 
 
 def implementations(
     own: Iterable[Implementation], group: str, name: Callable[[Any], str] = attrgetter("name")
 ) -> dict[str, Implementation]:
-    """Return the classes of an extension point by their names, this project's first.
+    """Return the classes, or rows, of an extension point by their names, this project's first.
 
     Args:
-        own: The classes of this project.
+        own: Those of this project.
         group: The group of entry points by which other distributions name theirs.
-        name: What returns the name of a class.
+        name: What returns the name of one.
 
     Raises:
         ConfigError: Two have the same name.

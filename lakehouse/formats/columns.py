@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakehouse.core.errors import SchemaError
-from lakehouse.core.metadata import COMMENTS, internal
+from lakehouse.core.metadata import internal, registered
 from lakehouse.formats.budget import MAX_NESTING, Budget, require_nesting
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ def table_schema(metadata: Mapping[str, str], value: StructType, key: StructType
     fields = [*value.fields, *(field for field in (key.fields if key else ()) if field.name not in own)]
     require_nesting("table's", max(map(_nesting, (field.field_type for field in fields)), default=0), MAX_NESTING)
     Budget("combined key and value").spend_field(assign_fresh_schema_ids(Schema(*fields)).highest_field_id)
-    types = _metadata_types()
-    for name, comment in COMMENTS.items():
+    for name, column in registered().items():
         if table_name := metadata.get(internal(name)):
-            fields.append(NestedField(1, table_name, types[name], required=False, doc=comment))
+            about = {"id": 1, "name": table_name, "type": column.type, "required": False, "doc": column.comment}
+            fields.append(NestedField.model_validate(about))
     distinct(fields)
     fields = [field.model_copy(update={"doc": glue_comment(field.doc)}) for field in fields]
     return assign_fresh_schema_ids(Schema(*fields))
@@ -86,23 +86,3 @@ def distinct(fields: Sequence[NestedField]) -> None:
         raise SchemaError(
             f"Two columns are called '{twice}', a name that every table has or the schema repeats; rename the field"
         )
-
-
-def _metadata_types() -> Mapping[str, IcebergType]:
-    from pyiceberg import types as t
-
-    def optional(name: str, type_: IcebergType) -> Any:
-        return t.NestedField(1, name, type_, required=False)
-
-    header = t.StructType(optional("key", t.StringType()), optional("value", t.BinaryType()))
-    return {
-        "topic": t.StringType(),
-        "partition": t.IntegerType(),
-        "headers": t.ListType(1, header, element_required=False),
-        "offset": t.LongType(),
-        "timestamp": t.TimestamptzType(),
-        "timestamp_type": t.StringType(),
-        "raw_key": t.BinaryType(),
-        "raw_value": t.BinaryType(),
-        "schema_id": t.IntegerType(),
-    }
