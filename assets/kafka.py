@@ -41,7 +41,8 @@ def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition | dg.AssetS
             if source.writes:
                 require_unpaused(clients.catalog, config.namespace, entry.name)
             clients.kafka.ensure_topic(entry.topic, entry.partitions, entry.retention.records)
-            if produced := resolve_name(source.producer)(config, entry, Clients.of(clients)):
+            produced = resolve_name(source.producer)(config, entry, Clients.of(clients)) if source.producer else None
+            if produced:
                 context.log.info(f"{entry.name}: {produced.messages:,} messages computed and produced")
                 metadata["messages"] = produced.messages
                 metadata["source_snapshot_id"] = str(produced.source_snapshot_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -15,29 +15,9 @@ from spark.decode import Codec
 from spark.json import END, VALUE, JsonCodec, wrapped
 
 
-def string(schema: MessageSchema, column: str) -> Codec:
-    """Return the decoder of text."""
-    return TextCodec(column)
-
-
-def integer(schema: MessageSchema, column: str) -> Codec:
-    """Return the decoder of numbers of 4 bytes."""
-    return IntegerCodec(column, "int", 4)
-
-
-def long(schema: MessageSchema, column: str) -> Codec:
-    """Return the decoder of numbers of 8 bytes."""
-    return IntegerCodec(column, "long", 8)
-
-
-def binary(schema: MessageSchema, column: str) -> Codec:
-    """Return the decoder of bytes."""
-    return BytesCodec(column)
-
-
 def json(schema: MessageSchema, reader: Any) -> Codec:
     """Return the decoder of JSON text: of its properties where there is a schema, else of the text as it is."""
-    return JsonCodec(reader) if schema.versions else JsonTextCodec(reader)
+    return JsonCodec(reader) if schema.versions else JsonTextCodec.of(schema, reader)
 
 
 @dataclass(frozen=True)
@@ -45,6 +25,11 @@ class PlainCodec(Codec):
     """One column."""
 
     column: str
+
+    @classmethod
+    def of(cls, schema: MessageSchema, column: str) -> Self:
+        """Return the decoder of a column."""
+        return cls(column)
 
     @property
     def columns(self) -> list[str]:
@@ -82,13 +67,10 @@ class BytesCodec(PlainCodec):
 
 @dataclass(frozen=True)
 class IntegerCodec(PlainCodec):
-    """A number, big endian.
+    """A number of 4 bytes, big endian."""
 
-    Parameters: `type` is its column's, in Spark; `length` is its bytes.
-    """
-
-    type: str
-    length: int
+    type: ClassVar[str] = "int"
+    length: ClassVar[int] = 4
 
     def explain(self, data: bytes) -> str | None:
         return f"'{self.column}': {self.type} takes {self.length} bytes, and there are {len(data)}"
@@ -102,6 +84,14 @@ class IntegerCodec(PlainCodec):
 
     def _fits(self, data: Column) -> Column:
         return F.octet_length(data) == self.length
+
+
+@dataclass(frozen=True)
+class LongCodec(IntegerCodec):
+    """A number of 8 bytes, big endian."""
+
+    type = "long"
+    length = 8
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class StringFormat(PrimitiveFormat):
     """Text in UTF-8."""
 
     name = "string"
-    decoder = "spark.plain:string"
+    decoder = "spark.plain:TextCodec.of"
     type = "string"
 
 
@@ -38,7 +38,7 @@ class IntFormat(PrimitiveFormat):
     """A number of four bytes, big endian."""
 
     name = "int"
-    decoder = "spark.plain:integer"
+    decoder = "spark.plain:IntegerCodec.of"
     type = "int"
 
 
@@ -46,7 +46,7 @@ class LongFormat(PrimitiveFormat):
     """A number of eight bytes, big endian."""
 
     name = "long"
-    decoder = "spark.plain:long"
+    decoder = "spark.plain:LongCodec.of"
     type = "long"
 
 
@@ -54,5 +54,5 @@ class BytesFormat(PrimitiveFormat):
     """Any bytes."""
 
     name = "bytes"
-    decoder = "spark.plain:binary"
+    decoder = "spark.plain:BytesCodec.of"
     type = "binary"

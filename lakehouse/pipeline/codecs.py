@@ -230,8 +230,10 @@ def _foreign(registry: SchemaRegistry, id_: int, deadline: float) -> RegisteredS
 def _is_harmless(name: str, record: str, schema: RegisteredSchema) -> bool:
     """Whether records of a schema that somebody registered elsewhere may be decoded: one that could be no table, such
     as one that contains itself, may cost more than there is."""
-    format_ = of_type(schema.type)
-    if format_ is None or format_ != format_of(name) or not format_.is_readable(schema):
+    format_ = format_of(name)
+    if not isinstance(format_, RegisteredFormat) or schema.type != format_.schema_type:
+        return False
+    if not format_.is_readable(schema):
         return False
     try:
         side(name, [schema], record)
