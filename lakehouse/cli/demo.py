@@ -13,11 +13,11 @@ from lakehouse.cli.status import status
 from lakehouse.cli.systems import connected
 from lakehouse.config import loader
 from lakehouse.config.loader import Config
+from lakehouse.config.sources.datagen import Datagen
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.polling import poll
 from lakehouse.definitions import JOB
-from lakehouse.sources.datagen import Datagen
 
 FILL_SECONDS = 120
 RUN_SECONDS = 900

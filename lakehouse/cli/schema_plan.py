@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.config.loader import Config
+from lakehouse.config.sources.derived import Derived
 from lakehouse.config.topic import Topic
 from lakehouse.core import naming
 from lakehouse.core.errors import ConfigError, LakehouseError, SchemaError
@@ -18,7 +19,6 @@ from lakehouse.formats.columns import table_schema
 from lakehouse.formats.evolution import Change, changes
 from lakehouse.formats.format import MessageSchema
 from lakehouse.formats.schema import RegisteredSchema, Shape
-from lakehouse.sources.derived import Derived
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema

@@ -300,7 +300,7 @@ def registered() -> Mapping[str, type[Check]]:
     Raises:
         ConfigError: Two types have the same name.
     """
-    return implementations(CHECKS, "lakehouse.config.checks", type_of)
+    return implementations(CHECKS, "lakehouse.checks", type_of)
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from lakehouse import formats, sources
 from lakehouse.config import checks as check_types
 from lakehouse.config.base import Model, one_of
 from lakehouse.config.checks import Check, RowCheck
+from lakehouse.config.sources.existing import Existing
+from lakehouse.config.sources.source import Source
 from lakehouse.core import metadata, naming
 from lakehouse.core.errors import ConfigError
 from lakehouse.formats.primitive import StringFormat
-from lakehouse.sources.existing import Existing
-from lakehouse.sources.source import Source
 
 Columns = Annotated[
     tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)

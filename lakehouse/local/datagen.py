@@ -19,9 +19,9 @@ from confluent_kafka import Producer
 from lakehouse.config import loader
 from lakehouse.config.environment import environment_name
 from lakehouse.config.loader import Config
+from lakehouse.config.sources.datagen import Datagen
 from lakehouse.config.topic import Topic
 from lakehouse.local.synthetic_records import messages
-from lakehouse.sources.datagen import Datagen
 from resources.build import build_resources
 from resources.kafka import Kafka
 from resources.schema_registry import SchemaRegistry

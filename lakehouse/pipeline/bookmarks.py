@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakehouse.config.loader import Config
+from lakehouse.config.sources.derived import Derived
 from lakehouse.config.topic import Topic
 from lakehouse.core.batch import REPLAYS, Batch, Positions
 from lakehouse.core.bookmark import Bookmark
 from lakehouse.core.errors import LakehouseError, UnclearState
-from lakehouse.sources.derived import Derived
 from resources import bookmarks
 from resources.catalog import CONTINUED, RECREATED, Catalog
 from resources.kafka import Kafka

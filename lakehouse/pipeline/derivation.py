@@ -13,12 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from lakehouse.config.loader import Config
+from lakehouse.config.sources.derived import Derived
 from lakehouse.config.topic import Topic
 from lakehouse.core.batch import Batch, Positions, split
 from lakehouse.core.bookmark import Bookmark
 from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState
 from lakehouse.pipeline.bookmarks import bookmark_of, going_on, of_derived
-from lakehouse.sources.derived import Derived
 from resources import bookmarks
 from resources.snapshots import last_batch
 from resources.transactions import MOST_BYTES, MOST_MESSAGES, Outgoing, begin, commit, message_limit, parts

@@ -11,9 +11,9 @@ import confluent_kafka
 import dagster as dg
 
 from lakehouse.config.loader import load
+from lakehouse.config.sources.derived import Derived
 from lakehouse.pipeline import derivation, ingestion
 from lakehouse.pipeline.clients import Clients
-from lakehouse.sources.derived import Derived
 from resources.build import build_resources
 from resources.catalog import Catalog
 from spark import write

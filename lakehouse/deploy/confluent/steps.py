@@ -10,6 +10,7 @@ from typing import Any
 
 from lakehouse.config.deployment import Deployment
 from lakehouse.config.loader import Config
+from lakehouse.config.sources.datagen import Datagen
 from lakehouse.config.topic import Topic
 from lakehouse.core.bookmark import TOPIC as BOOKMARKS
 from lakehouse.core.polling import REAL, Clock
@@ -29,8 +30,6 @@ from lakehouse.deploy.confluent.streams import DatagenStep, TopicStep
 from lakehouse.deploy.confluent.tableflow import CatalogIntegrationStep, ProviderIntegrationStep, TableflowTopicStep
 from lakehouse.deploy.names import ACCOUNTS, Names
 from lakehouse.deploy.step import Step
-from lakehouse.sources.datagen import Datagen
-from resources.confluent.waiting import REAL, Clock
 from resources.confluent_cloud import ConfluentCloud
 from resources.secrets_manager import Secrets
 

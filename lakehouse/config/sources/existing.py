@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from lakehouse.sources.source import Source
+from lakehouse.config.sources.source import Source
 
 
 class Existing(Source):

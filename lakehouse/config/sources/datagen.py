@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from lakehouse.config.sources.source import Fault, Source, file_faults
 from lakehouse.formats.primitive import StringFormat
-from lakehouse.sources.source import Fault, Source, file_faults
 
 if TYPE_CHECKING:
     from lakehouse.config.loader import Config

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from lakehouse.config.base import type_of
+from lakehouse.config.sources.datagen import Datagen
+from lakehouse.config.sources.derived import Derived
+from lakehouse.config.sources.existing import Existing
+from lakehouse.config.sources.source import Source
 from lakehouse.core.registry import implementations
-from lakehouse.sources.datagen import Datagen
-from lakehouse.sources.derived import Derived
-from lakehouse.sources.existing import Existing
-from lakehouse.sources.source import Source
 
 SOURCES: Sequence[type[Source]] = (Datagen, Derived, Existing)
 """The sources of this project."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from lakehouse.config.sources.source import Fault, Source, file_faults
 from lakehouse.core.words import did_you_mean
 from lakehouse.formats.avro import AvroFormat
-from lakehouse.sources.source import Fault, Source, file_faults
 
 if TYPE_CHECKING:
     from lakehouse.config.loader import Config
