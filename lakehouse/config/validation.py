@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from lakehouse import sources
-from lakehouse.config import checks, sensitive
+from lakehouse.config import checks, sensitive, sources
 from lakehouse.config.base import Model
 from lakehouse.config.environment import EnvRef
 from lakehouse.config.table_names import Taken
