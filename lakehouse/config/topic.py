@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError, WithJsonSchema
 
-from lakehouse import formats, sources
+from lakehouse import formats
 from lakehouse.config import checks as check_types
+from lakehouse.config import sources
 from lakehouse.config.base import Model, one_of
 from lakehouse.config.checks import Check, RowCheck
 from lakehouse.config.sources.existing import Existing
@@ -24,7 +25,10 @@ Columns = Annotated[
 ]
 
 if TYPE_CHECKING:
-    DeclaredCheck, DeclaredSource, FormatName, MetadataName = Check, Source, str, str
+    DeclaredCheck = Check
+    DeclaredSource = Source
+    FormatName = str
+    MetadataName = str
 else:
     DeclaredCheck = one_of(check_types.registered().values())
     DeclaredSource = one_of(sources.registered().values())
