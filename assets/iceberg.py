@@ -83,7 +83,7 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         systems = Clients.of(clients)
         systems.spark.tell(context.log.info)
         published: list[Published] = []
-        replayed: dict[str, object] = {}
+        replayed: dict[str, Any] = {}
         with explained(entry):
             topic = topic_of(entry, context)
             if config.replay_since:
@@ -131,7 +131,7 @@ def declared_specs(key: dg.AssetKey, entry: Topic) -> Iterator[dg.AssetCheckSpec
 def check_results(findings: list[Finding]) -> Iterator[dg.AssetCheckResult]:
     """What was found, as Dagster shows it: a failing row by its key, and the query that finds all of them."""
     for finding in findings:
-        metadata: dict[str, object] = dict(finding.numbers)
+        metadata: dict[str, Any] = dict(finding.numbers)
         if finding.result:
             metadata["sql"] = dg.TextMetadataValue(finding.result.sql)
             if sample := finding.result.sample:
@@ -173,7 +173,7 @@ def said(topic: Topic, batch: Published) -> str:
     )
 
 
-def table_metadata(table: "Table", topic: Topic) -> dict[str, object]:
+def table_metadata(table: "Table", topic: Topic) -> dict[str, Any]:
     """The table as the catalog page shows it: rows, bytes, columns and where they are from, and its newest rows."""
     hidden = hidden_ids(topic, table)
     columns = [
@@ -187,7 +187,7 @@ def table_metadata(table: "Table", topic: Topic) -> dict[str, object]:
     ]
     record = [column.name for column in columns if column.name not in topic.metadata.names.values()]
     source = dg.AssetKey(["kafka", topic.name])
-    metadata: dict[str, object] = {
+    metadata: dict[str, Any] = {
         "dagster/row_count": live_rows(table),
         "dagster/column_schema": dg.TableSchema(columns=columns),
         "dagster/column_lineage": dg.TableColumnLineage({name: [dg.TableColumnDep(source, name)] for name in record}),
@@ -204,9 +204,9 @@ def _plain(type_: str) -> str:
     return re.sub(r"\d+: ([^:<>]+): (?:optional|required) ", r"\1: ", type_)
 
 
-def _metadata(published: list[Published]) -> dict[str, object]:
+def _metadata(published: list[Published]) -> dict[str, Any]:
     """Numbers of this run (Dagster plots them) and where it ended."""
-    metadata: dict[str, object] = {name: sum(getattr(batch.counts, name) for batch in published) for name in OUTCOMES}
+    metadata: dict[str, Any] = {name: sum(getattr(batch.counts, name) for batch in published) for name in OUTCOMES}
     metadata |= {"batches": len(published), "seconds": round(sum(batch.seconds for batch in published), 2)}
     if published:
         last = published[-1]

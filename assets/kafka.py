@@ -36,7 +36,7 @@ def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition | dg.AssetS
 
     @step(spec, pool=f"kafka_{group(entry)}", resources=CLIENTS)
     def kafka_topic(context: dg.AssetExecutionContext, clients: Any) -> dg.MaterializeResult:
-        metadata: dict[str, object] = {}
+        metadata: dict[str, Any] = {}
         with explained(entry, *_sources(config, entry)):
             if source.writes:
                 require_unpaused(clients.catalog, config.namespace, entry.name)
@@ -65,7 +65,7 @@ def _lineage(source: str, columns: Mapping[str, list[str]]) -> dg.TableColumnLin
     )
 
 
-def offset_metadata(offsets: dict[int, Offsets]) -> dict[str, object]:
+def offset_metadata(offsets: dict[int, Offsets]) -> dict[str, Any]:
     """What the UI shows and plots of a topic: how many offsets it holds, and where each partition ends."""
     return {
         "offsets": sum(o.end - o.start for o in offsets.values()),

@@ -88,5 +88,5 @@ def ledger_check(config: Config, topic: Topic) -> Standing:
     return Standing(LEDGER, said, frozenset({"catalog"}), adds_up)
 
 
-def _found(proof: Proof) -> dict[str, object]:
+def _found(proof: Proof) -> dict[str, Any]:
     return {"findings": as_table(*ledger_page.findings_table(proof.findings))} if proof.findings else {}

@@ -26,7 +26,7 @@ def maintenance_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
 
     @step(spec, pool=f"iceberg_{group(entry)}", resources=("catalog", "spark"))
     def maintenance(context: dg.AssetExecutionContext, clients: Any) -> dg.MaterializeResult:
-        metadata: dict[str, object] = {}
+        metadata: dict[str, Any] = {}
         with explained(entry):
             topic = topic_of(entry, context)
             for done in maintain(config.namespace, topic, clients.catalog, clients.spark):

@@ -45,7 +45,7 @@ def reader_asset(config: Config, entry: Topic, reader: Reader) -> dg.AssetsDefin
     return publication
 
 
-def metadata(published: Registration) -> dict[str, object]:
+def metadata(published: Registration) -> dict[str, Any]:
     """Return what Dagster shows of a publication."""
     rows = {} if published.rows is None else {"dagster/row_count": published.rows}
     return {
@@ -67,7 +67,9 @@ def reader_check(config: Config, topic: Topic, reader: Reader) -> Standing:
         found = reader.require(config.namespace, current, clients, count=True)
         behind = snapshots_behind(commits(table), found.snapshot_id, int(time.time() * 1000))
         hop = Hop(topic.name, reader.name, topic.max_lag_seconds, behind, found.snapshot_id)
-        expected = live_rows_at(table, found.snapshot_id) if found.rows is not None and behind else None
+        expected = None
+        if found.rows is not None and found.snapshot_id is not None and behind:
+            expected = live_rows_at(table, found.snapshot_id)
         counts, counted = {}, ""
         if found.rows is not None:
             counts = {f"{reader.name}_rows": found.rows, "iceberg_rows": expected}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import dagster as dg
 
@@ -43,7 +44,7 @@ def standing_checks(entry: Topic, system: str, checks: Sequence[Standing]) -> dg
         for check in checks
     ]
 
-    def run_checks(context: dg.AssetCheckExecutionContext, _: Mapping[str, object]) -> Iterator[dg.AssetCheckResult]:
+    def run_checks(context: dg.AssetCheckExecutionContext, _: Mapping[str, Any]) -> Iterator[dg.AssetCheckResult]:
         failures: list[Exception] = []
         for check in checks:
             if dg.AssetCheckKey(key, check.name) not in context.selected_asset_check_keys:

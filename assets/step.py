@@ -55,7 +55,7 @@ def step(
         checks = {check.get_python_identifier(): check for check in check_specs}
         upstream = {dep.asset_key.to_python_identifier(): dep.asset_key for dep in spec.deps}
 
-        def run(context: dg.AssetExecutionContext, _: Mapping[str, object]) -> Iterator[object]:
+        def run(context: dg.AssetExecutionContext, _: Mapping[str, Any]) -> Iterator[object]:
             given = [config(**context.op_execution_context.op_config)] if config else []
             made = function(context, context.resources, *given)
             yield from made if isinstance(made, Iterator) else [made]
@@ -82,5 +82,5 @@ def step(
 
 
 @cache
-def _schema(config: type[dg.Config]) -> object:
+def _schema(config: type[dg.Config]) -> Any:
     return config.to_config_schema()

@@ -28,7 +28,7 @@ def route_definitions(config: Config, route: Route) -> dg.Definitions:
     return dg.Definitions(assets=_chain(config, route), asset_checks=_checks(config, route, {}))
 
 
-def _chain(config: Config, entry: Topic) -> list[dg.AssetsDefinition]:
+def _chain(config: Config, entry: Topic) -> list[dg.AssetsDefinition | dg.AssetSpec]:
     if entry.engine == "tableflow":
         return [topic_asset(config, entry), tableflow_asset(config, entry)]
     return [

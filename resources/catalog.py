@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -104,7 +105,7 @@ class Catalog(dg.ConfigurableResource):
             # pyiceberg publishes: a table read from Spark's cache could be the one before.
             "cache-enabled": "false",
         }
-        catalogs = {self.cleaning: settings | self.backend.cleaning, naming.CATALOG: settings}
+        catalogs = {self.cleaning: {**settings, **self.backend.cleaning}, naming.CATALOG: settings}
         return {key: value for name, its in catalogs.items() for key, value in _spark_catalog(name, its).items()}
 
     @property
@@ -258,13 +259,16 @@ class Catalog(dg.ConfigurableResource):
             AssertRefSnapshotId(ref="main", snapshot_id=base),
             AssertRefSnapshotId(ref=branch, snapshot_id=audited),
         )
+        reference = partial(
+            SetSnapshotRefUpdate, max_ref_age_ms=None, max_snapshot_age_ms=None, min_snapshots_to_keep=None
+        )
         updates: tuple[TableUpdate, ...] = (
-            SetSnapshotRefUpdate(ref_name="main", type="branch", snapshot_id=audited),
+            reference(ref_name="main", type="branch", snapshot_id=audited),
             RemoveSnapshotRefUpdate(ref_name=branch),
         )
         snapshot = table.snapshot_by_id(audited)
         if snapshot and batch_of(snapshot):
-            updates += (SetSnapshotRefUpdate(ref_name=naming.OFFSETS_TAG, type="tag", snapshot_id=audited),)
+            updates += (reference(ref_name=naming.OFFSETS_TAG, type="tag", snapshot_id=audited),)
         if counts is not None:
             properties = {COUNTS: with_counts(table, audited, counts)} | dict(properties or {})
         if properties:

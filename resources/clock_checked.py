@@ -26,7 +26,8 @@ def require_clock(table: Table) -> None:
         ClockSkew: The clock is more than `MAX_SKEW_SECONDS` behind.
     """
     metadata = table.metadata
-    logged = [entry.timestamp_ms for entry in (*metadata.snapshot_log[-1:], *metadata.metadata_log[-1:])]
+    logged = [entry.timestamp_ms for entry in metadata.snapshot_log[-1:]]
+    logged += [entry.timestamp_ms for entry in metadata.metadata_log[-1:]]
     newest, now = max(metadata.last_updated_ms, *logged, 0), now_ms()
     if now < newest - MAX_SKEW_SECONDS * 1000:
         raise ClockSkew(

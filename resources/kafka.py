@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import dagster as dg
 from pydantic import Field, PrivateAttr
@@ -21,8 +21,8 @@ from resources.oldest_records import timestamps
 from resources.secret import values
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaException, Producer
-    from confluent_kafka.admin import AdminClient
+    from confluent_kafka import Consumer, IsolationLevel, KafkaException, Message, Producer
+    from confluent_kafka.admin import AdminClient, OffsetSpec
 
 _LOG = logging.getLogger("lakehouse.librdkafka")
 # librdkafka repeats on stderr, line by line, what the exception says once.
@@ -47,6 +47,12 @@ class Offsets:
 
     start: int
     end: int
+
+
+def _headers(message: Message) -> Headers:
+    """Return the headers of a message; librdkafka gives them as pairs of text and bytes."""
+    headers: Any = message.headers() or ()
+    return headers
 
 
 @dataclass(frozen=True)
@@ -244,12 +250,12 @@ class Kafka(dg.ConfigurableResource):
         Raises: LakehouseError when it cannot be found out; Unreachable.
         """
         with self.explained():
-            consumer = self._consumer("lakehouse-lag", "read_uncommitted", **{"check.crcs": "true"})
+            consumer = self._consumer("lakehouse-lag", "read_uncommitted", {"check.crcs": "true"})
             return timestamps(consumer, topic, positions, ends)
 
     def member(self, group: str, settings: Mapping[str, str | int]) -> Consumer:
         """A consumer that is to join a group, with more settings of librdkafka."""
-        return self._consumer(group, **settings)
+        return self._consumer(group, settings=settings)
 
     def producer(self, **config: str | int) -> Producer:
         """An idempotent producer that places keys as Java producers do.
@@ -312,9 +318,11 @@ class Kafka(dg.ConfigurableResource):
                     if error.code() == KafkaError._PARTITION_EOF:
                         return
                     raise KafkaException(error)
-                if message.offset() < end:
-                    yield Received(message.key(), message.value(), message.headers() or [])
-                if message.offset() >= end - 1:
+                offset = message.offset()
+                assert offset is not None, "a message without an error has an offset"
+                if offset < end:
+                    yield Received(message.key(), message.value(), _headers(message))
+                if offset >= end - 1:
                     return
 
     @staticmethod
@@ -333,12 +341,14 @@ class Kafka(dg.ConfigurableResource):
             except BufferError:
                 producer.poll(1)
 
-    def _list_offsets(self, partitions: list[tuple[str, int]], spec: object, isolation: object) -> dict:
+    def _list_offsets(
+        self, partitions: list[tuple[str, int]], spec: OffsetSpec, isolation: IsolationLevel
+    ) -> dict[tuple[str, int], int]:
         from confluent_kafka import TopicPartition
 
         asked = {TopicPartition(topic, p): spec for topic, p in partitions}
 
-        def offsets() -> dict:
+        def offsets() -> dict[tuple[str, int], int]:
             answers = self._admin().list_offsets(asked, isolation_level=isolation, request_timeout=TIMEOUT_SECONDS)
             return {(tp.topic, tp.partition): answer.result().offset for tp, answer in answers.items()}
 
@@ -350,15 +360,18 @@ class Kafka(dg.ConfigurableResource):
         if self._client is None:
             from confluent_kafka.admin import AdminClient
 
-            self._client = AdminClient(self.client_config(), logger=_LOG)
+            self._client = AdminClient({**self.client_config()}, logger=_LOG)
         return self._client
 
-    def _consumer(self, group: str, isolation: str = "read_committed", **more: str | int) -> Consumer:
+    def _consumer(
+        self, group: str, isolation: str = "read_committed", settings: Mapping[str, str | int] | None = None
+    ) -> Consumer:
         from confluent_kafka import Consumer
 
-        settings = {"group.id": group, "enable.auto.commit": "false", "auto.offset.reset": "error", **more}
+        usual = {"group.id": group, "enable.auto.commit": "false", "auto.offset.reset": "error"}
+        usual |= {"isolation.level": isolation, "enable.partition.eof": "true"}
         return Consumer(
-            {**self.client_config(), "isolation.level": isolation, "enable.partition.eof": "true", **settings},
+            {**self.client_config(), **usual, **(settings or {})},
             logger=_LOG,
         )
 

@@ -45,6 +45,7 @@ def timestamps(
             if message is None:
                 continue
             error, partition = message.error(), message.partition()
+            assert partition is not None, "a message of a consumer that assigned partitions names its own"
             if error is None and partition in positions:
                 found.setdefault(partition, _timestamp(topic, message))
             elif error is not None and error.code() == KafkaError._PARTITION_EOF:

@@ -8,6 +8,7 @@ from lakehouse.core.errors import UnclearState
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
 
     from resources.catalog import Catalog
 
@@ -45,7 +46,12 @@ def is_current(reader: str, registered: str, catalog: Catalog, namespace: str, t
     if theirs.table_uuid != ours.table_uuid:
         return False
     _require_own(reader, other, newest, namespace)
-    return (theirs.last_sequence_number, theirs.last_updated_ms) > (ours.last_sequence_number, ours.last_updated_ms)
+    return (_sequence_number(theirs), theirs.last_updated_ms) > (_sequence_number(ours), ours.last_updated_ms)
+
+
+def _sequence_number(metadata: TableMetadata) -> int:
+    """The last sequence number; tables of format version 1 have none (Iceberg specification, Sequence Numbers)."""
+    return 0 if metadata.format_version == 1 else metadata.last_sequence_number
 
 
 def _require_own(reader: str, other: Table, newest: Table, namespace: str) -> None:
@@ -53,7 +59,7 @@ def _require_own(reader: str, other: Table, newest: Table, namespace: str) -> No
     if shown is None or shown in {snapshot.snapshot_id for snapshot in kept}:
         return
     # A snapshot from before all that are kept may have been the table's own.
-    if other.metadata.last_sequence_number < min((snapshot.sequence_number or 0 for snapshot in kept), default=0):
+    if _sequence_number(other.metadata) < min((snapshot.sequence_number or 0 for snapshot in kept), default=0):
         return
     name = f"{namespace}.{newest.name()[-1]}"
     raise UnclearState(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import dagster as dg
 from pydantic import Field, PrivateAttr
@@ -115,6 +115,7 @@ class SchemaRegistry(dg.ConfigurableResource):
             by_id: dict[int, RegisteredSchema] = {}
             for number in numbers:
                 found = client.get_version(subject, number)
+                assert found.schema_id is not None, "a registered schema has an id"
                 # The same schema under two numbers has one id, and its place is that of the higher number.
                 by_id.pop(found.schema_id, None)
                 by_id[found.schema_id] = self._resolved(found.schema_id, found.schema)
@@ -177,12 +178,12 @@ class SchemaRegistry(dg.ConfigurableResource):
         """
         texts: dict[str, str] = {}
         open_: list[str] = []
-        type_ = schema.schema_type or "AVRO"
+        type_: Any = schema.schema_type or "AVRO"
         characters = 0
 
         def collect(of: Schema) -> None:
             nonlocal characters
-            characters += len(of.schema_str)
+            characters += len(of.schema_str or "")
             require_characters(type_, characters)
             for reference in of.references or ():
                 if reference.name in texts:
@@ -195,14 +196,16 @@ class SchemaRegistry(dg.ConfigurableResource):
                         f"to the last of them. Combine some of them"
                     )
                 self._require_time(deadline)
-                referred = self.client().get_version(reference.subject, reference.version).schema
-                open_.append(reference.name)
+                name, subject, version = reference.name, reference.subject, reference.version
+                assert name and subject and version is not None, "the registry names a reference completely"
+                referred = self.client().get_version(subject, version).schema
+                open_.append(name)
                 collect(referred)
                 open_.pop()
-                texts[reference.name] = referred.schema_str
+                texts[name] = referred.schema_str or ""
 
         collect(schema)
-        return RegisteredSchema(id_, schema.schema_str, type_, tuple(texts.items()))
+        return RegisteredSchema(id_, schema.schema_str or "", type_, tuple(texts.items()))
 
     def _require_time(self, deadline: float) -> None:
         if time.monotonic() > deadline:

@@ -121,12 +121,13 @@ class Snowflake(dg.ConfigurableResource):
         from snowflake.connector.errors import DatabaseError, OperationalError
 
         login = self.login()
+        key: dict[str, Any] = dict(login.key)
         try:
             resource = SnowflakeResource(
                 account=login.account,
                 user=login.user,
                 role=login.role,
-                **login.key,
+                **key,
                 warehouse=self.warehouse,
                 database=self.database,
                 autocommit=True,

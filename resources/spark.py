@@ -98,7 +98,7 @@ class Spark(dg.ConfigurableResource):
         Raises: Unreachable when the server does not answer; ClockSkew when its clock is not this machine's.
         """
         # All of a process share one session, and another resource's run may have closed it.
-        if self._session is None or self._session.is_stopped:
+        if self._session is None or self._session.is_stopped:  # type: ignore[attr-defined]  # of Spark Connect
             self._session, self._settings = self._connect(), {}
             try:
                 require_clock_of(self._session)
@@ -111,7 +111,7 @@ class Spark(dg.ConfigurableResource):
                 self._session.conf.set(key, value)
                 self._settings[key] = value
         # PySpark binds the result of a checkpoint to the active session of the thread, which may be another, or none.
-        type(self._session)._active_session.session = self._session
+        type(self._session)._active_session.session = self._session  # type: ignore[attr-defined]  # of Spark Connect
         return self._session
 
     def _connect(self) -> SparkSession:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -30,7 +30,7 @@ JOIN_SECONDS = 60
 RETRY_SECONDS = 30
 POLL_SECONDS = 0.2
 
-SETTINGS = {
+SETTINGS: Mapping[str, str | int] = {
     # Each member gets as many partitions of a topic as any other, whatever it had before.
     "partition.assignment.strategy": "roundrobin",
     # So long after a stream was killed its topics fall to the others.

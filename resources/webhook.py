@@ -91,7 +91,8 @@ def _fault(method: str, url: str, message: dict[str, Any] | None = None) -> str 
         with requests.Session() as session, _unlogged(url):
             for scheme in ("http://", "https://"):
                 session.mount(scheme, HTTPAdapter(max_retries=retries))
-            timeout = Timeout(total=TIMEOUT_SECONDS)
+            # The types of requests do not know that it passes urllib3's timeouts on.
+            timeout: Any = Timeout(total=TIMEOUT_SECONDS)
             answer = session.request(method, url, json=message, timeout=timeout, allow_redirects=False)
     except (requests.RequestException, HTTPError, ValueError) as error:
         return type(getattr(error.args[0], "reason", error) if error.args else error).__name__

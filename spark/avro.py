@@ -58,7 +58,9 @@ class AvroCodec(Codec):
         def read(id_: int) -> Column:
             found = schemas(self.writers[id_], self.reader, END, len(ENDING))
             bytes_ = body if found else F.lit(None).cast("binary")
-            written, wanted = found or schemas(self.reader, self.reader, END, len(ENDING))
+            readable = found or schemas(self.reader, self.reader, END, len(ENDING))
+            assert readable is not None, "a schema reads what it wrote"
+            written, wanted = readable
             # Spark 2 wrote another calendar before 1582, so Spark asks which one this is: Avro's, the proleptic
             # Gregorian.
             options = {"mode": "PERMISSIVE", "avroSchema": wanted, "datetimeRebaseMode": "CORRECTED"}

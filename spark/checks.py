@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.config.checks import Check, RowCheck, RowCount, Scope, SetCheck
+from lakehouse.config.checks import Check, RowCheck, Scope, SetCheck
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.sql import SPARK
 from spark.decoded import record
@@ -40,17 +40,19 @@ def run(
     of_rows = {name: check for name, check in declared.items() if isinstance(check, RowCheck)}
     counted = ", ".join(["COUNT(*)", *(f"COUNT_IF({check.fails})" for check in of_rows.values())])
     try:
-        checked, *counts = spark.sql(f"SELECT {counted} FROM {scope.rows}").first()
+        [(checked, *counts)] = spark.sql(f"SELECT {counted} FROM {scope.rows}").collect()
         failing = dict(zip(of_rows, counts, strict=True))
         for name, check in declared.items():
             if isinstance(check, SetCheck):
-                failing[name] = spark.sql(f"SELECT COUNT(*) FROM ({check.failing(scope)})").first()[0]
+                [(failing[name],)] = spark.sql(f"SELECT COUNT(*) FROM ({check.failing(scope)})").collect()
     except PySparkException:
         validate(spark, declared, scope)
         raise
     results = {name: Result(checked, 0, f"SELECT COUNT(*) FROM {scope.rows}") for name in declared}
     for name, count in failing.items():
-        sql = declared[name].failing(scope)
+        check = declared[name]
+        assert isinstance(check, RowCheck | SetCheck)
+        sql = check.failing(scope)
         results[name] = Result(checked, count, sql, _sample(spark, sql, shown[name]) if count else [])
     return results
 
@@ -72,7 +74,7 @@ def validate(spark: SparkSession, declared: Mapping[str, Check], scope: Scope) -
     Raises: ConfigError for the first that does not.
     """
     for name, check in declared.items():
-        if isinstance(check, RowCount):
+        if not isinstance(check, RowCheck | SetCheck):
             continue
         try:
             # No row, and yet all of the planning: a pattern that is none is told by nothing less.

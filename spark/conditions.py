@@ -5,8 +5,9 @@ Protobuf, in which Spark Connect sends expressions, reads 100 messages within me
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import or_
+from typing import Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -21,10 +22,18 @@ def none_of(faults: Sequence[Column]) -> Column:
     return ~F.array_contains(F.array(*faults), F.lit(True))
 
 
-def some(conditions: Sequence[Column]) -> Column | None:
-    """At least one of the conditions; None without any."""
+def some(conditions: Sequence[Column]) -> Column:
+    """At least one of the conditions; false without any."""
     joined = list(conditions)
     while len(joined) > 1:
         pairs = [or_(*joined[i : i + 2]) for i in range(0, len(joined) - 1, 2)]
         joined = pairs + joined[2 * len(pairs) :]
-    return joined[0] if joined else None
+    return joined[0] if joined else F.lit(False)
+
+
+def first_of(branches: Iterable[tuple[Column, Any]]) -> Column:
+    """Return the value of the first condition that is true, null where none is; there is at least one branch."""
+    chain: Any = F
+    for condition, value in branches:
+        chain = chain.when(condition, value)
+    return chain

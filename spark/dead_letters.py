@@ -107,14 +107,14 @@ def of_batch(decoded: DataFrame, how: Decoding, namespace: str, topic: Topic, ba
 def decision(letters: DataFrame, batch: Batch) -> Decision:
     """Which records of a batch a table of dead letters holds."""
     source, landed = F.col("source_record"), F.col("redriven_timestamp").isNotNull()
-    row = (
+    [row] = (
         letters.filter(_is_of(batch.topic_id, batch.start, batch.end))
         .agg(
             F.count(F.lit(1)).alias("count"),
             digest(source["partition"], source["offset"], F.lit(True)).alias("digest"),
             F.count_if(landed).alias("landed"),
         )
-        .first()
+        .collect()
     )
     return Decision(row["count"], row["digest"], row["landed"])
 
@@ -203,7 +203,7 @@ def staying(tried: DataFrame) -> tuple[int, Decision]:
     """How many letters there are, and which of them do not decode."""
     stays = ~F.col("landed")
     places = digest(F.col("kafka_partition"), F.col("kafka_offset"), stays)
-    row = tried.agg(F.count(F.lit(1)).alias("all"), F.count_if(stays).alias("n"), places.alias("digest")).first()
+    [row] = tried.agg(F.count(F.lit(1)).alias("all"), F.count_if(stays).alias("n"), places.alias("digest")).collect()
     return row["all"], Decision(row["n"], row["digest"])
 
 

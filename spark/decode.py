@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from functools import reduce
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -17,6 +16,7 @@ from pyspark.sql.types import DataType
 
 from lakehouse.core.metadata import internal, registered
 from spark import framing
+from spark.conditions import first_of
 from spark.decoded import PREFIX, record
 
 Mode = Literal["append", "dedup", "upsert", "debezium"]
@@ -154,7 +154,7 @@ def decode(records: DataFrame, how: Decoding) -> DataFrame:
         return result
     good = record("reason").isNull() & ~record("filtered") & ~record("tombstone")
     failed = [(good & F.expr(fails), F.lit(name)) for name, fails in how.quarantine.items()]
-    check = reduce(lambda chain, branch: chain.when(*branch), failed, F)
+    check = first_of(failed)
     result = result.withColumn(PREFIX + "check", check)
     reason = F.when(record("check").isNotNull(), "check").otherwise(record("reason"))
     return result.withColumn(PREFIX + "reason", reason)
@@ -263,7 +263,8 @@ def _columns(decoded: DataFrame, how: Decoding, rows: _Rows) -> dict[str, Column
 
 def _row_types(decoded: DataFrame, how: Decoding) -> dict[str, DataType]:
     """The types of a row's fields by name."""
-    row = decoded.schema["v"].dataType["row"].dataType
+    value: Any = decoded.schema["v"].dataType
+    row = value["row"].dataType
     return {field.name: field.dataType for field in (row["after"].dataType if how.mode == "debezium" else row)}
 
 
@@ -272,7 +273,7 @@ def _first(faults: list[tuple[Column, str]]) -> Column:
 
     Spark's optimizer is slow with conjunctions of which one side looks at every column.
     """
-    return reduce(lambda chain, fault: chain.when(*fault), faults, F) if faults else F.lit(None).cast("string")
+    return first_of(faults) if faults else F.lit(None).cast("string")
 
 
 def _value_faults(how: Decoding, data: Column) -> list[tuple[Column, str]]:

@@ -46,7 +46,7 @@ def rows_of_touched_groups(source: DataFrame, new: DataFrame, group_by: tuple[st
     spans = [
         F.struct(bound(F.min(column[c]), types[c]), bound(F.max(column[c]), types[c])) for c in group_by if c in types
     ]
-    _, *found = new.agg(F.count(F.lit(1)), *spans).first()
+    [(_, *found)] = new.agg(F.count(F.lit(1)), *spans).collect()
     for name, (low, high) in zip([c for c in group_by if c in types], found, strict=True):
         if low is not None:
             ends = (literal(value, types[name]) for value in (low, high))

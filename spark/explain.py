@@ -29,7 +29,7 @@ SHOWN = 64
 def message(how: Decoding) -> Column:
     """Return why a record of spark.decode is a dead letter: the sentence of its reason, and what is known besides."""
     sentences = F.create_map(*[F.lit(part) for item in REASONS.items() for part in item])
-    read_again = F.arrow_udf(_explainer(how), "string")
+    read_again = F.arrow_udf(_explainer(how), "string")  # type: ignore[call-overload]  # its stub lacks this form
     reason = record("reason")
     detail = F.when(reason.isin(*OF_VALUE, OF_KEY, *OF_SCHEMA), read_again(reason, record("key"), record("value")))
     return F.concat(sentences[reason], F.coalesce(F.concat(F.lit(": "), F.coalesce(detail, _missing(how))), F.lit("")))

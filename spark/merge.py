@@ -87,7 +87,7 @@ def _in_span(rows: DataFrame, table: str, key: tuple[str, ...]) -> Column:
     types = {field.name: field.dataType for field in rows.schema}
     spanned = [c for c in key if isinstance(types[c], SPANNED)]
     spans = [F.struct(bound(F.min(_column(c)), types[c]), bound(F.max(_column(c)), types[c])) for c in spanned]
-    _, *found = rows.agg(F.count(F.lit(1)), *spans).first()
+    [(_, *found)] = rows.agg(F.count(F.lit(1)), *spans).collect()
     within = F.lit(True)
     for column, span in zip(spanned, found, strict=True):
         low, high = (literal(value, types[column]) for value in span)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, reduce
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from lakehouse.formats.protobuf_explain import FIRST_SECOND, LAST_SECOND, explai
 from lakehouse.formats.protobuf_versions import fits, partners
 from lakehouse.formats.schema import RegisteredSchema
 from spark import framing
+from spark.conditions import first_of
 from spark.decode import Codec
 from spark.protobuf_wire import NONE, doubts, is_doubtful, message_class, plain
 
@@ -54,7 +55,8 @@ class ProtobufCodec(Codec):
 
     def decode(self, data: Column) -> Column:
         body = self._by_writer(data, lambda id_: F.substring(data, FRAME_BYTES + 1 + len(self._index[id_]), MAX_LENGTH))
-        return F.arrow_udf(self._decoder(), self._type)(self.schema_id(data), body)
+        read = F.arrow_udf(self._decoder(), self._type)  # type: ignore[call-overload]  # its stub lacks this form
+        return read(self.schema_id(data), body)
 
     def schema_id(self, data: Column) -> Column:
         return framing.by_schema_id(data, self.writers, F.lit)
@@ -98,7 +100,7 @@ class ProtobufCodec(Codec):
         for id_ in sorted(self.writers):
             head = frame(id_) + self._index[id_]
             branches.append((F.substring(data, 1, len(head)) == F.lit(head), then(id_)))
-        return reduce(lambda chain, branch: chain.when(*branch), branches, F)
+        return first_of(branches)
 
     @property
     def _type(self) -> T.StructType:
@@ -366,7 +368,8 @@ def _spark_type(field: Field) -> T.DataType:
         case "list":
             return T.ArrayType(_spark_type(field.fields[0]))
         case "map":
-            return T.MapType(*(_spark_type(part) for part in field.fields))
+            key, value = field.fields
+            return T.MapType(_spark_type(key), _spark_type(value))
     return {
         "int": T.IntegerType(),
         "long": T.LongType(),

@@ -82,7 +82,8 @@ def _group(spark: SparkSession, kafka: Mapping[str, str], topic_id: str) -> str:
     again after a failure opens: a consumer that fetched broken bytes goes on to have them.
     """
     # The key keeps whoever reads the name in a log from guessing passwords by it.
-    known = json.dumps([spark.session_id, dict(kafka)], sort_keys=True).encode()
+    session_id = spark.session_id  # type: ignore[attr-defined]  # of Spark Connect
+    known = json.dumps([session_id, dict(kafka)], sort_keys=True).encode()
     return f"lakehouse-{topic_id}-{hashlib.blake2b(known, key=_KEY, digest_size=8).hexdigest()}"
 
 

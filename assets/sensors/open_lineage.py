@@ -1,6 +1,7 @@
 """Lineage for tools besides Dagster: each materialization of a run is sent as an event of OpenLineage."""
 
 import time
+from typing import Any
 
 import dagster as dg
 
@@ -67,7 +68,7 @@ def _materialized(
         topic = config.topic(event.partition or rest[0])
     except ConfigError:
         return None
-    said = {name: value.value for name, value in event.metadata.items()}
+    said: dict[str, Any] = {name: value.value for name, value in event.metadata.items()}
     schema, lineage = said.get("dagster/column_schema"), said.get("dagster/column_lineage")
     return topic, Materialized(
         hop=hop,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import dagster as dg
+from dagster._utils.error import SerializableErrorInfo
 
 from lakehouse.core.errors import LakehouseError
 
@@ -71,7 +72,7 @@ def _is_ours(context: dg.SensorEvaluationContext, location: str, name: str) -> b
     return repository is None or repository.has_sensor_def(name) or repository.has_schedule_def(name)
 
 
-def _reason(error: object) -> str:
+def _reason(error: SerializableErrorInfo | None) -> str:
     """The sentence of this project's error, wherever it is among the causes; of others the type, because their texts
     may quote rows."""
     kinds = {f"{kind.__module__}.{kind.__qualname__}: " for kind in _kinds(LakehouseError)}

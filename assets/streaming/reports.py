@@ -93,6 +93,7 @@ class Reporter:
 
     def _reported(self, event: Event) -> bool:
         """Whether Dagster took the event, however long that took; False when all is ending and it still does not."""
+        assert self._instance is not None, "without an instance no event is taken in"
         failures = 0
         while True:
             try:

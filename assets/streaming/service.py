@@ -20,7 +20,8 @@ from lakehouse.core.errors import Paused
 from lakehouse.pipeline.audit import AuditFailed, Finding
 from lakehouse.pipeline.clients import Clients
 from lakehouse.streaming.followers import Noted, NotShown, Shown, followers
-from lakehouse.streaming.stream import Commit, Event, Healed, Served, SetAside, Stream, Tidied
+from lakehouse.streaming.stream import Stream
+from lakehouse.streaming.stream_events import Commit, Event, Healed, Served, SetAside, Tidied
 from resources.stream_group import Undivided
 
 END_SECONDS = 30
@@ -76,8 +77,9 @@ class Streaming:
         names = list(self.stream.topics)
         more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
         self._say(f"Taking {', '.join(names[:MOST_NAMED])}{more}; each commit is told as it comes")
-        for thread in (*self._followers, self._reporter):
-            thread.start()
+        for follower in self._followers:
+            follower.start()
+        self._reporter.start()
         try:
             for event in self.stream.run():
                 self._tell(event)
@@ -131,9 +133,7 @@ class Streaming:
         self._reporter.newest(f"{what.hop}/{what.topic.name}", event)
         self._verdicts.passed(*self._part(what.hop, what.topic.name))
 
-    def _shown(
-        self, hop: str, topic: Topic, snapshot_id: int, metadata: Mapping[str, object]
-    ) -> dg.AssetMaterialization:
+    def _shown(self, hop: str, topic: Topic, snapshot_id: int, metadata: Mapping[str, Any]) -> dg.AssetMaterialization:
         """A materialization without a run: the log of a run that never ends would grow without end, too."""
         route = self._route(topic)
         return dg.AssetMaterialization(
@@ -151,6 +151,7 @@ class Streaming:
         turned = [one for one in findings if before is None or one.passed == (one.check in before)]
         if not self._route(topic):
             for result in check_results(turned):
+                assert result.check_name is not None
                 evaluation = AssetCheckEvaluation(
                     asset_key=dg.AssetKey(["iceberg", topic.name]),
                     check_name=result.check_name,
@@ -173,7 +174,7 @@ class Streaming:
         return next(name for name, route in self._config.routes.items() if route.routed(topic.name))
 
 
-def _numbers(event: Commit) -> dict[str, object]:
+def _numbers(event: Commit) -> dict[str, Any]:
     published = event.published
     return {
         "records": published.counts.consumed,

@@ -16,7 +16,7 @@ class Model(BaseModel):
 
 def type_of(model: type[Model]) -> str:
     """Return the `type` by which lakehouse.yaml chooses a model."""
-    return get_args(model.model_fields["type"].annotation)[0]
+    return str(get_args(model.model_fields["type"].annotation)[0])
 
 
 def one_of(models: Iterable[type[Model]]) -> Any:

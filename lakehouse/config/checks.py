@@ -255,7 +255,8 @@ class RowCount(Check):
 
         Parameters: `before` are the rows of batches before it; with less than 5 of them nothing is unusual.
         """
-        low, high = self.min or 0, float("inf") if self.max is None else self.max
+        low: float = self.min or 0
+        high = float("inf") if self.max is None else self.max
         if self.sigmas is not None and len(before) >= SHORTEST_HISTORY:
             mean, off = fmean(before), self.sigmas * pstdev(before)
             low, high = max(low, mean - off), min(high, mean + off)
@@ -353,7 +354,10 @@ def faults(checks: Mapping[str, Check], tables: Collection[str]) -> Iterator[tup
         if name in RESERVED:
             yield (name,), "every table has a check of that name. Choose another"
         if check.severity == "quarantine" and not isinstance(check, RowCheck):
-            yield (name, "severity"), f"{check.type} compares rows, so there is no one row to quarantine. Use another"
+            yield (
+                (name, "severity"),
+                (f"{type_of(type(check))} compares rows, so there is no one row to quarantine. Use another"),
+            )
         yield from (((name, *place), problem) for place, problem in check.faults(tables))
 
 

@@ -21,6 +21,8 @@ from lakehouse.formats.format import MessageSchema, RegisteredFormat
 from lakehouse.formats.schema import RegisteredSchema
 
 if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
     from lakehouse.config.loader import Config
 
 
@@ -99,7 +101,7 @@ def _topic_faults(topic: Topic, tables: set[str]) -> Iterator[tuple[Location, st
         yield from _tableflow_faults(topic)
     if topic.mode != "append" and not topic.key:
         yield (), f"{topic.mode} needs to know which row a record belongs to. Add 'key: <column>'"
-    if topic.mode == "upsert" and len(topic.key) > 1 and format_of(topic.decoded_key).is_scalar:
+    if topic.mode == "upsert" and len(topic.key) > 1 and topic.decoded_key and format_of(topic.decoded_key).is_scalar:
         yield ("key",), f"a {topic.decoded_key} message key is one column. Name one, or set 'key_format: avro'"
     if len(set(topic.key)) < len(topic.key):
         yield ("key",), "names a column twice. Remove one"
@@ -174,7 +176,7 @@ def _unknown_sensitive(config: Config, topic: Topic) -> Iterator[str]:
         yield f"'{files[0]}' {said} Correct the name; a field that the file lost has to come back"
 
 
-def of_form(details: dict[str, Any], whole: type[Model]) -> tuple[Location, str]:
+def of_form(details: ErrorDetails, whole: type[Model]) -> tuple[Location, str]:
     match details["loc"]:
         case (kind, name, "checks", check, _, *rest):
             loc: Location = (kind, name, "checks", check, *rest)
@@ -221,7 +223,7 @@ def _fields_at(loc: Location, raw: Location, whole: type[Model]) -> list[str]:
 
 def _types(loc: Location) -> Mapping[str, type[Model]]:
     """The models that a `type` chooses from at this place, by it."""
-    return (checks if loc[2] == "checks" else sources).registered()
+    return checks.registered() if loc[2] == "checks" else sources.registered()
 
 
 def set_elsewhere(raw: Any) -> list[tuple[Location, str]]:

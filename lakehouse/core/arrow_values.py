@@ -26,7 +26,8 @@ def pylist(column: pa.Array | pa.ChunkedArray, maps: Maps = "strict") -> list[An
     Dates and times outside of the years 1 to 9999 are text, as Spark writes them: `+10000-01-01`.
     """
     try:
-        return column.to_pylist(maps_as_pydicts=maps)
+        values: list[Any] = column.to_pylist(maps_as_pydicts=maps)
+        return values
     except (OverflowError, ValueError):
         type_ = column.type
         return [_value(value, type_) for value in column.cast(_numbers(type_)).to_pylist(maps_as_pydicts=maps)]

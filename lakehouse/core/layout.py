@@ -60,7 +60,7 @@ def parse(text: str, *, ordered: bool = False) -> Term:
         (found["of"] or found[0]).strip(),
         found["name"] or "identity",
         int(found["width"]) if found["width"] else None,
-        bool(direction) and direction[2] == "desc",
+        direction is not None and direction[2] == "desc",
     )
 
 

@@ -105,8 +105,8 @@ def coverage(entries: Iterable[Entry]) -> list[Coverage]:
     found: dict[tuple[Identity, int], Coverage] = {}
     for r in ranges(entries):
         known = found.get((r.topic, r.partition)) or Coverage(r.topic, r.partition, r.start, r.end, 0)
-        bounds = {"start": min(known.start, r.start), "end": max(known.end, r.end), "commits": known.commits + 1}
-        found[r.topic, r.partition] = replace(known, **bounds)
+        start, end = min(known.start, r.start), max(known.end, r.end)
+        found[r.topic, r.partition] = replace(known, start=start, end=end, commits=known.commits + 1)
     return sorted(found.values(), key=lambda covered: (covered.topic, covered.partition))
 
 

@@ -40,7 +40,7 @@ def pause(failures: int, transient: bool) -> float:
 
     Parameters: `transient` says that a system is waited for, and that nobody has to change anything.
     """
-    return min(FIRST_PAUSE_SECONDS * 2 ** min(failures - 1, 20), LONGEST_PAUSE_SECONDS[transient])
+    return min(FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 20), LONGEST_PAUSE_SECONDS[transient])
 
 
 @dataclass

@@ -95,7 +95,7 @@ class _Walk:
                 readers = self.pair(wrote, reads)[1] if reads else {}
                 for field in wrote.fields:
                     here = readers.get(field.name)
-                    self.place(field.type, here and here.type, f"{path}.{here.name if here else field.name}")
+                    self.place(field.type, here.type if here else None, f"{path}.{here.name if here else field.name}")
             case "array" | "map":
                 self.blocks(wrote, reads, path)
             case "boolean":
@@ -113,8 +113,8 @@ class _Walk:
                 index = self.number(path, INT_BYTES)
                 if not 0 <= index < len(wrote.symbols):
                     raise _Fault(path, f"an enum of {len(wrote.symbols)} symbols has none of the number written", start)
-                known = reads is None or reads.kind != "enum" or reads.default is not None
-                if not known and wrote.symbols[index] not in reads.symbols:
+                is_strict = reads is not None and reads.kind == "enum" and reads.default is None
+                if reads and is_strict and wrote.symbols[index] not in reads.symbols:
                     raise _Fault(path, "the enum of the schema that reads it lacks the symbol", start)
             case "bytes" | "string":
                 self.content(self.sized(path), reads, path, start)
@@ -169,7 +169,7 @@ class _Walk:
             byte = self.take(1, path)[0]
             found |= (byte & 0x7F) << shift
             if byte < 0x80:
-                found &= 2 ** (32 if most == INT_BYTES else 64) - 1
+                found &= (1 << (32 if most == INT_BYTES else 64)) - 1
                 return (found >> 1) ^ -(found & 1)
         raise _Fault(path, f"a number has more than {most} bytes", start)
 

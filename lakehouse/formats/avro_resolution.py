@@ -122,7 +122,8 @@ class _Rewriting:
         return {"type": "fixed", "name": next(self.names), "size": size}
 
     def place(self, wrote: Type, reads: Type) -> tuple[Any, Any]:
-        written, read = [], {}
+        written: list[Any] = []
+        read: dict[int, Any] = {}
         for branch in wrote.inner if wrote.kind == "union" else (wrote,):
             to = None if branch.kind == "null" else target(wrote, branch, reads)
             if branch.kind == "null":

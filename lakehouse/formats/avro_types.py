@@ -311,9 +311,10 @@ def _is_name(name: str) -> bool:
 
 
 def _number(schema: dict[str, Any], name: str) -> int:
-    if type(schema[name]) is not int or schema[name] < 0:
+    number = schema[name]
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
         raise ValueError(f"{name} is no natural number")
-    return schema[name]
+    return number
 
 
 def _logical(schema: dict[str, Any], kind: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import fastavro
 import rstr
@@ -19,19 +19,7 @@ import rstr
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.framing import frame
 
-if TYPE_CHECKING:
-    from lakehouse.config.loader import Config
-    from lakehouse.config.topic import Topic
-
 HINTS = ("options", "range", "regex", "iteration")
-
-
-def register(config: Config, topic: Topic, clients: Any) -> None:
-    """Register the schema of a topic's records; a producer of its own writes them.
-
-    Raises: LakehouseError when the registry refuses it; Unreachable.
-    """
-    clients.schema_registry.register(topic.subject("value"), config.text(topic.source.schema_file))
 
 
 def records(schema: str, seed: int | None = None) -> Iterator[dict[str, Any]]:

@@ -83,8 +83,10 @@ class Formats:
         struct = self.value.shape.struct
         if self.topic.mode != "debezium":
             return struct
+        from pyiceberg.types import StructType
+
         after = [field.field_type for field in struct.fields if field.name == "after"]
-        if not after or not after[0].is_struct:
+        if not after or not isinstance(after[0], StructType):
             raise SchemaError(
                 f"The schema of '{self.topic.subject('value')}' is no Debezium envelope: it has no record 'after'. "
                 f"Set another 'mode' than debezium"
@@ -95,7 +97,7 @@ class Formats:
     def former(self) -> dict[str, tuple[str, ...]]:
         """Names that columns had before, by their dotted path in the table."""
         within = "after." if self.topic.mode == "debezium" else ""
-        former = self.value.shape.former | (self.key.shape.former if self.key and not within else {})
+        former = {**self.value.shape.former, **(self.key.shape.former if self.key and not within else {})}
         return {path.removeprefix(within): names for path, names in former.items() if path.startswith(within)}
 
     @property
@@ -204,7 +206,7 @@ def _with_foreign_keys(registry: SchemaRegistry, known: Formats, decoded: DataFr
     answered = registry.not_found() if lookup == BATCH and known.topic.errors == "log" else frozenset()
     skipped = {version.id for version in of_subject} | answered
     deadline, used = time.monotonic() + lookup.seconds, 0
-    foreign = []
+    foreign: list[RegisteredSchema] = []
     for id_ in foreign_schema_ids(decoded, lookup.ids, skipped, "key"):
         schema = _foreign(registry, id_, deadline)
         if schema is None or len(foreign) == FOREIGN_WRITERS or used + schema.characters > MAX_CHARACTERS:

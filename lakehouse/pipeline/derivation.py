@@ -178,7 +178,7 @@ def _outgoing(topic: Topic, result: pa.Table, limit: int) -> Iterator[Outgoing]:
                 raise LakehouseError(
                     f"A message of '{topic.name}' has {message.size:,} bytes, and topic '{topic.topic}' takes "
                     f"{limit:,} (max.message.bytes). Nothing of its transaction was produced. Raise that setting with "
-                    f"kafka-configs, or make the rows of '{topic.source.transform}' smaller"
+                    f"kafka-configs, or make the rows that its transform returns smaller"
                 )
             yield message
 
@@ -190,6 +190,7 @@ def transform(source: Derived) -> Callable[[DataFrame], DataFrame]:
     """
     module, _, function = source.transform.partition(":")
     try:
-        return getattr(importlib.import_module(module), function)
+        found: Callable[[DataFrame], DataFrame] = getattr(importlib.import_module(module), function)
+        return found
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"lakehouse.yaml: transform '{source.transform}' cannot be imported: {error}") from error

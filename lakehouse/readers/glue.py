@@ -52,7 +52,7 @@ class GlueReader(MetadataPointer):
             comment=topic.description,
             expected=expected.found if expected else None,
         )
-        return registration.metadata_location
+        return str(registration.metadata_location)
 
     def dataset(self, namespace: str, topic: Topic, clients: Any) -> tuple[str, str]:
         """Return the catalog's ARN and the table in it."""

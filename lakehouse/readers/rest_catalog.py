@@ -28,13 +28,14 @@ class RestCatalogReader(MetadataPointer):
 
     def point(self, namespace: str, topic: Topic, table: Table, clients: Any, expected: Pointer | None) -> str:
         """Register the table, or move it; the server compares nothing."""
-        return clients.rest_catalog.publish(
+        location: str = clients.rest_catalog.publish(
             namespace,
             topic.table,
             metadata_location=table.metadata_location,
             table_uuid=str(table.metadata.table_uuid),
             expected=expected.found if expected else None,
         ).metadata_location
+        return location
 
     def dataset(self, namespace: str, topic: Topic, clients: Any) -> tuple[str, str]:
         """Return the server's address and the table in its catalog: the specification names no REST catalogs."""

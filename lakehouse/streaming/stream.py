@@ -154,7 +154,9 @@ class Stream:
             except Exception as error:
                 failures += 1
                 self._events.put(SetAside("", error, pause(failures, transient=True)))
-                systems = systems.close() if systems else None
+                if systems:
+                    systems.close()
+                systems = None
                 self._stopping.wait(pause(failures, transient=True))
                 continue
             if failures:
@@ -170,7 +172,8 @@ class Stream:
                     self._turn(name, systems)
             except Exception as error:
                 # Whatever it was, the next turn begins with connections and credentials of its own.
-                systems = systems.close()
+                systems.close()
+                systems = None
                 self._set_aside(name, error)
         if systems:
             systems.close()
@@ -196,7 +199,9 @@ class Stream:
             except Exception as error:
                 failures += 1
                 event = SetAside(name, error, pause(failures, transient=True), tidying=True)
-                systems = systems.close() if systems else None
+                if systems:
+                    systems.close()
+                systems = None
             with self._lock:
                 self._untidy.popleft()
                 if isinstance(event, Tidied):

@@ -63,6 +63,7 @@ def wait(
         return None if seen.phase in ready else described
 
     _until(missing, what, f"not {' or '.join(sorted(ready))}", deadline_seconds, every_seconds, clock)
+    assert seen is not None
     return seen
 
 
@@ -106,6 +107,7 @@ def wait_there(
         return "not to be seen" if seen is None else None
 
     _until(missing, what, "not there", deadline_seconds, every_seconds, clock)
+    assert seen is not None
     return seen
 
 

@@ -19,7 +19,7 @@ class Datagen(Source):
     """A source of synthetic records, as Confluent's Datagen connector makes them."""
 
     type: Literal["datagen"]
-    producer = "lakehouse.local.synthetic_records:register"
+    producer = "lakehouse.pipeline.generated:register"
     schema_file: str = Field(
         description="Avro schema with the generator's hints (`arg.properties`), relative to lakehouse.yaml."
     )

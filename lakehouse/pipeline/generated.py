@@ -1,0 +1,19 @@
+"""Topics whose records a generator writes: the connector in Confluent Cloud, a process of the embedded stack."""
+
+from __future__ import annotations
+
+from lakehouse.config.loader import Config
+from lakehouse.config.sources.datagen import Datagen
+from lakehouse.config.topic import Topic
+from lakehouse.pipeline.clients import Clients
+
+
+def register(config: Config, topic: Topic, clients: Clients) -> None:
+    """Register the schema of a topic's records, which the generator's own producer writes.
+
+    Raises:
+        LakehouseError: The registry refuses the schema.
+        Unreachable: The registry does not answer.
+    """
+    assert isinstance(topic.source, Datagen), "this is the producer of that source"
+    clients.schema_registry.register(topic.subject("value"), config.text(topic.source.schema_file))
