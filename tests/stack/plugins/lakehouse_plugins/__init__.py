@@ -1,0 +1,1 @@
+"""One implementation of each extension point, found by entry points."""
