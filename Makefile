@@ -20,9 +20,11 @@ fuzz: venv  ## docs/types.md row by row, and generated schemas (MINUTES=20: with
 	@$(if $(MINUTES),FUZZ_MINUTES=$(MINUTES)) $(if $(SEED),FUZZ_SEED=$(SEED)) \
 		$(BIN)/pytest tests/fuzz --numprocesses 2 --dist worksteal $(if $(ONLY)$(SEED),-k "every_value and $(or $(ONLY),every)") -o faulthandler_timeout=0 --tb short
 
-lint: venv  ## Style, likely mistakes and security rules of all Python files
+lint: venv  ## Style, likely mistakes, security rules, types and layers of all Python files
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
+	@$(BIN)/lint-imports
+	@$(BIN)/mypy
 
 # Exit code 3 means that nothing was found and something could not be checked, which is an error only with ONLINE=1.
 audit: venv  ## Locks, workflows, secrets, bill of materials (ONLINE=1: known vulnerabilities too, from osv.dev)
