@@ -24,7 +24,8 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.batch import next_batch
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.codecs import formats
-from lakehouse.pipeline.ingestion import ensure_table, read_log
+from lakehouse.pipeline.ingestion import read_log
+from lakehouse.pipeline.schema_decision import ensure_table
 from spark import write
 from spark.decode import decode
 from spark.records import read_range

@@ -115,18 +115,16 @@ def registered(config: Config, topic: Topic, systems: Any) -> Plan:
     Raises: Unreachable. A schema that can be no table, or is missing, is no error but a refusal.
     """
     from lakehouse.pipeline.codecs import formats
+    from lakehouse.pipeline.schema_decision import decide_schema
 
     topic = systems.catalog.current(config.namespace, topic)
     table = systems.catalog.load(config.namespace, topic.table)
     try:
-        known = formats(systems.schema_registry, topic)
-        wanted = table_schema(topic.metadata.names, known.struct, known.key.shape.struct if known.key else None)
+        decision = decide_schema(topic, formats(systems.schema_registry, topic), table)
     except SchemaError as error:
         return Plan(config.namespace, topic.table, invalid=str(error))
-    if table is None:
-        return Plan(config.namespace, topic.table, new=True)
-    found = tuple(changes(table.schema(), Shape(wanted.as_struct(), known.former)))
-    return Plan(config.namespace, topic.table, found, tuple(readers(config, topic, found)))
+    effects = tuple(readers(config, topic, decision.changes))
+    return Plan(config.namespace, topic.table, decision.changes, effects, new=table is None)
 
 
 def read(file: Path) -> Shape:

@@ -1,17 +1,16 @@
-"""What must hold on the branch before anybody else sees it."""
+"""The guards that every branch passes before it is published."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.config.checks import CONSERVATION, KEY_NOT_NULL, Severity
-from lakehouse.config.topic import Topic
 from lakehouse.core import naming
-from lakehouse.core.batch import PART, Positions
+from lakehouse.core.batch import PART
 from lakehouse.core.errors import CommitConflict, LakehouseError
 from lakehouse.core.sql import SPARK
 from resources.snapshots import history
@@ -55,9 +54,7 @@ class Finding:
 class AuditFailed(LakehouseError):
     """The rows stay on their branch; main and the offsets are as before."""
 
-    def __init__(
-        self, table: str, branch: str, findings: list[Finding], then: str = "the next run takes the batch again"
-    ):
+    def __init__(self, table: str, branch: str, findings: list[Finding], then: str):
         """
         Args:
             table: Name of the table.
@@ -81,36 +78,34 @@ class Staged:
     Attributes:
         branch: The branch's name.
         base: The snapshot that the branch was at before; None where the table had none.
-        summary: Name and value of the summary property that completes a write: a batch's token, or a replay's range.
+        summary: Properties in the summary of the snapshot that completes a write, such as a batch's token or a
+            replay's range.
         writes: How many writes there were.
         offsets: The most records that were read.
-        since: The first offset of each partition that was read.
         counts: What became of the records, as Spark counted while it wrote.
     """
 
     branch: str
     base: int | None
-    summary: tuple[str, str]
+    summary: Mapping[str, str]
     writes: int
     offsets: int
-    since: Positions
     counts: Counts
 
 
-def audit(spark: SparkSession, namespace: str, topic: Topic, table: Table, staged: Staged) -> list[Finding]:
+def audit(spark: SparkSession, table: Table, key: tuple[str, ...], staged: Staged) -> list[Finding]:
     """Check rows on a branch, whatever lakehouse.yaml declares.
 
     Args:
         spark: The session.
-        namespace: The table's namespace.
-        topic: The topic of the rows.
         table: The table, loaded after the rows were written.
+        key: The columns that must not be null.
         staged: The rows.
 
     Raises:
         CommitConflict: The branch was made at a snapshot that another writer published meanwhile.
     """
-    return [_conservation(table, staged), _key_not_null(spark, namespace, topic, table, staged.branch)]
+    return [_conservation(table, staged), _key_not_null(spark, table, key, staged.branch)]
 
 
 def _conservation(table: Table, staged: Staged) -> Finding:
@@ -120,8 +115,7 @@ def _conservation(table: Table, staged: Staged) -> Finding:
     Spark itself fails when a broker no longer has records it was asked for (failOnDataLoss).
     """
     counts, commits = staged.counts, _commits(table, staged)
-    name, value = staged.summary
-    completing = [snapshot for snapshot in commits if _summary(snapshot).get(name) == value]
+    completing = [snapshot for snapshot in commits if _completes(snapshot, staged)]
     strange = [str(s.snapshot_id) for s in commits if s not in completing and not _is_silent(s)]
     published = {snapshot.snapshot_id for snapshot in history(table)} if len(commits) > staged.writes else set()
     if any(snapshot.snapshot_id in published for snapshot in commits):
@@ -138,7 +132,7 @@ def _conservation(table: Table, staged: Staged) -> Finding:
     passed = counts.adds_up and counts.consumed <= staged.offsets and committed == counts.rows
     if broken := [path for snapshot in commits for path in broken_files(table, snapshot)]:
         passed, details = False, f"{details}; {len(broken)} data files are missing or incomplete, such as {broken[0]}"
-    if not completing:
+    if staged.writes and not completing:
         passed, details = False, f"{details}; the snapshot does not say that it holds this batch's offsets"
     elif len(completing) != staged.writes:
         passed, details = False, f"{details}; {len(completing)} commits belong to this batch, expected {staged.writes}"
@@ -155,6 +149,11 @@ def _commits(table: Table, staged: Staged) -> Sequence[Snapshot]:
         found.append(snapshot)
         snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id else None
     return found
+
+
+def _completes(snapshot: Snapshot, staged: Staged) -> bool:
+    """Whether a snapshot is the last, or only, part of a write."""
+    return not _is_silent(snapshot) and staged.summary.items() <= _summary(snapshot).items()
 
 
 def _is_silent(snapshot: Snapshot) -> bool:
@@ -211,19 +210,19 @@ def committed_rows(snapshot: Snapshot) -> int:
     return int(summary.get("added-records", 0))
 
 
-def _key_not_null(spark: SparkSession, namespace: str, topic: Topic, table: Table, branch: str) -> Finding:
+def _key_not_null(spark: SparkSession, table: Table, key: tuple[str, ...], branch: str) -> Finding:
     """No row of the branch has a null in a key column. Spark looks only where the files' statistics do not say so."""
     from pyspark.sql import functions as F
 
     nulls = 0
-    if topic.key and _may_hold_nulls(table, branch, topic.key):
+    if key and _may_hold_nulls(table, branch, key):
         any_null = F.lit(False)
-        for column in topic.key:
+        for column in key:
             any_null |= F.col(SPARK.identifier(column)).isNull()
-        nulls = spark.table(naming.spark_table(namespace, topic.table, branch=branch)).filter(any_null).count()
-    if topic.key and not nulls:
-        _WITHOUT_NULLS[table.metadata.table_uuid, topic.key] = table.metadata.refs[branch].snapshot_id
-    columns = ", ".join(topic.key) or "no key is declared"
+        nulls = spark.table(naming.spark_table(*table.name(), branch=branch)).filter(any_null).count()
+    if key and not nulls:
+        _WITHOUT_NULLS[table.metadata.table_uuid, key] = table.metadata.refs[branch].snapshot_id
+    columns = ", ".join(key) or "no key is declared"
     return Finding(KEY_NOT_NULL, nulls == 0, f"{nulls:,} rows with a null key ({columns})", {"null_keys": nulls})
 
 

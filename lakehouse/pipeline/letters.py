@@ -6,23 +6,23 @@ go, and missing ones come.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from lakehouse.config.topic import Topic
 from lakehouse.core import naming
 from lakehouse.core.batch import Batch
-from lakehouse.core.errors import CommitConflict, UnclearState
-from lakehouse.pipeline.staging import Staging
+from lakehouse.core.counts import Counts
+from lakehouse.core.errors import UnclearState
+from lakehouse.pipeline.staged_commit import StagedCommit
 from resources.catalog import Catalog
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-    from pyiceberg.table.snapshots import Snapshot
-    from pyspark.sql import DataFrame
 
+    from lakehouse.pipeline.audit import Finding
+    from lakehouse.pipeline.batch_context import BatchContext
     from spark.decision import Decision
-    from spark.decode import Decoding
+    from spark.write import Target
 
 
 def load(catalog: Catalog, namespace: str, topic: Topic) -> Table | None:
@@ -43,28 +43,18 @@ def load(catalog: Catalog, namespace: str, topic: Topic) -> Table | None:
     return table
 
 
-def keep(
-    staging: Staging, topic: Topic, batch: Batch, decided: Decision, decode: Callable[[], DataFrame], how: Decoding
-) -> None:
+def keep(context: BatchContext, decided: Decision) -> None:
     """Make the table of dead letters hold, of a batch's offsets, exactly the letters that were decided on.
-
-    Args:
-        staging: of the topic's namespace.
-        topic: the entry in lakehouse.yaml, with the table that lacks the records.
-        batch: the offsets.
-        decided: which of the batch's records are dead letters.
-        decode: decodes the batch again, with headers.
-        how: how the batch is decoded.
 
     Raises:
         UnclearState: Decoding again set other records aside. Nothing was published.
+        AuditFailed: The letters are not whole. Nothing was published.
         CommitConflict: Another writer published letters meanwhile.
     """
     from spark import dead_letters
     from spark.decision import Decision
-    from spark.write import Target
 
-    catalog, spark, namespace = staging.catalog, staging.spark, staging.namespace
+    topic, batch, namespace, catalog = context.topic, context.batch, context.namespace, context.clients.catalog
     name = naming.dead_letter_table(topic.table)
     table = load(catalog, namespace, topic)
     if table is None and not decided.count:
@@ -72,39 +62,34 @@ def keep(
     table = catalog.ensure_table(namespace, name, dead_letters.schema(), existing=table)
     before = Decision()
     if may_hold(table, batch):
-        before = dead_letters.decision(spark.table(naming.spark_table(namespace, name)), batch)
+        before = dead_letters.decision(context.spark.table(naming.spark_table(namespace, name)), batch)
     if before == decided:
         return
-    base = table.current_snapshot()
-    branch = staging.branch(table)
-    target = Target(namespace, name, branch, {})
-    with staging.undisturbed(name, branch):
+
+    def replace_letters(target: Target) -> None:
         if before.count:
-            dead_letters.discard(spark, target, batch)
+            dead_letters.discard(context.spark, target, batch)
         if decided.count:
-            dead_letters.append(dead_letters.of_batch(decode(), how, namespace, topic, batch), target)
-        found = dead_letters.decision(spark.table(target.path), batch)
-        if found != decided:
-            _require_unmoved(table.refresh(), base)
+            records, how = context.decoded(headers=True), context.formats.decoding()
+            dead_letters.append(dead_letters.of_batch(records, how, namespace, topic, batch), target)
+
+    commit = StagedCommit(context.clients, namespace, name, table.metadata.current_snapshot_id, batch)
+    stage, _ = commit.stage(table, replace_letters, {})
+
+    def same_decision(*_: object) -> list[Finding]:
+        written = dead_letters.decision(context.spark.table(stage.target.path), batch)
+        if written != decided:
             raise UnclearState(
                 f"Of '{topic.name}', {decided.count:,} records were dead letters when their batch was written, and "
-                f"{found.count:,} (or others) when the letters were. Nothing of the batch was published. Run it again, "
-                f"as a schema or the log may have changed meanwhile; if it stops again, correct the quarantining check "
-                f"that does not always give the same answer for a record (`lakehouse dead-letters {topic.name}`)"
+                f"{written.count:,} (or others) when the letters were. Nothing of the batch was published. Run it "
+                f"again, as a schema or the log may have changed meanwhile; if it stops again, correct the "
+                f"quarantining check that does not always give the same answer for a record "
+                f"(`lakehouse dead-letters {topic.name}`)"
             )
-        catalog.publish(table.refresh(), branch, base.snapshot_id if base else None)
+        return []
 
-
-def _require_unmoved(table: Table, base: Snapshot | None) -> None:
-    """
-    Raises:
-        CommitConflict: The branch was made after another writer had published letters.
-    """
-    if table.current_snapshot() != base:
-        raise CommitConflict(
-            f"Another writer published dead letters in {'.'.join(table.name())} while those of this batch were "
-            f"prepared. Nothing of the batch was published. Run it again"
-        )
+    counts = Counts(consumed=decided.count, rows=decided.count)
+    commit.publish(commit.audit(stage, counts, batch.offsets, same_decision, writes=int(decided.count > 0)))
 
 
 def may_hold(table: Table, batch: Batch) -> bool:

@@ -7,15 +7,19 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from getpass import getuser
 from typing import TYPE_CHECKING
 
 from lakehouse.config.topic import Topic
 from lakehouse.core import naming
 from lakehouse.core.batch import DECISION, TOKEN, Batch, Log, Positions
+from lakehouse.core.counts import Counts
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.pipeline import fingerprints
-from lakehouse.pipeline.staging import Staging
+from lakehouse.pipeline.codecs import formats
+from lakehouse.pipeline.schema_decision import ensure_table
+from lakehouse.pipeline.staged_commit import StagedCommit
 from resources.catalog import CONTINUED, RECREATED
 from resources.kafka import Kafka
 from resources.snapshots import batch_of, last_batch
@@ -115,12 +119,12 @@ def resume(systems: Clients, namespace: str, topic: Topic, where: str, reason: s
     Raises: LakehouseError when `where` is unclear, not in the log, or before what the table has; CommitConflict;
     SchemaError; Unreachable.
     """
-    from lakehouse.pipeline.codecs import formats
-    from lakehouse.pipeline.ingestion import ensure_table, read_log
+    from lakehouse.pipeline.ingestion import read_log
 
     log = read_log(systems.kafka, topic.topic)
     topic = systems.catalog.current(namespace, topic)
     table = systems.catalog.load(namespace, topic.table)
+    base = table.metadata.current_snapshot_id if table else None
     before = newest_known(table)
     same_log = before is not None and (before.cluster_id, before.topic_id) == (log.cluster_id, log.topic_id)
     position = at(log, systems.kafka, where, unnamed={**log.start, **before.end} if before and same_log else None)
@@ -143,8 +147,8 @@ def resume(systems: Clients, namespace: str, topic: Topic, where: str, reason: s
     if before and (not same_log or any(offset < before.end.get(p, 0) for p, offset in position.end.items())):
         # In a log that lost records, other ones take their offsets.
         properties[RECREATED] = f"{before.cluster_id}/{before.topic_id}"
-    table = ensure_table(systems.catalog, namespace, topic, known)
-    record(systems, namespace, topic, table, position, reason, properties)
+    table = ensure_table(systems.catalog, namespace, topic, known, table)
+    _record(systems, namespace, table, base, position, reason, properties)
     return position
 
 
@@ -158,59 +162,60 @@ def newest_known(table: Table | None) -> Batch | None:
         return batch_of(tagged) if tagged else None
 
 
-def begin(systems: Clients, namespace: str, topic: Topic, log: Log) -> None:
-    """Make the table, and note in it where lakehouse.yaml has the first batch begin.
+def begin(systems: Clients, namespace: str, topic: Topic, table: Table | None, log: Log) -> None:
+    """Record in a table without a position where lakehouse.yaml has the first batch begin.
 
-    Raises: CommitConflict; SchemaError; Unreachable.
+    Raises:
+        CommitConflict: Another writer published since the table was loaded.
+        SchemaError: The schema does not fit the table.
     """
-    from lakehouse.pipeline.codecs import formats
-    from lakehouse.pipeline.ingestion import ensure_table
-
+    base = table.metadata.current_snapshot_id if table else None
     position = at(log, systems.kafka, topic.start)
-    table = ensure_table(systems.catalog, namespace, topic, formats(systems.schema_registry, topic))
-    record(systems, namespace, topic, table, position, f"start: {topic.start}")
+    table = ensure_table(systems.catalog, namespace, topic, formats(systems.schema_registry, topic), table)
+    _record(systems, namespace, table, base, position, f"start: {topic.start}")
 
 
-def continue_beside(systems: Clients, namespace: str, topic: Topic, last: Batch, reason: str) -> None:
-    """Close the table at the batch that is its last, and name the one that goes on.
+def roll_over(systems: Clients, namespace: str, topic: Topic, table: Table, last: Batch, reason: str) -> None:
+    """Close a table at its last batch, and name the new table that continues it.
 
     A writer that still holds a batch for the closed table finds its main moved, and starts over.
 
-    Raises: CommitConflict when another writer publishes at the same time; Unreachable.
+    Raises:
+        CommitConflict: Another writer published since the table was loaded.
     """
-    table = systems.catalog.load(namespace, topic.table)
-    assert table is not None
     name = naming.next_version(topic.table)
     while systems.catalog.load(namespace, name) is not None:
         # Somebody else's, whatever lakehouse.yaml says: nothing was continued in it yet.
         name = naming.next_version(name)
-    record(systems, namespace, topic, table, replace(last, start=last.end), reason, {CONTINUED: name})
+    base = table.metadata.current_snapshot_id
+    _record(systems, namespace, table, base, replace(last, start=last.end), reason, {CONTINUED: name})
 
 
-def record(
+def _record(
     systems: Clients,
     namespace: str,
-    topic: Topic,
     table: Table,
+    base: int | None,
     position: Batch,
     reason: str,
     properties: Mapping[str, str] | None = None,
 ) -> None:
-    """Write into the table that the next batch begins where `position` ends, and why: a snapshot without rows.
+    """Publish a snapshot without rows, which says that the next batch begins where `position` ends, and why.
 
-    Parameters: `properties` are set on the table in the same commit.
-    Raises: CommitConflict when another writer publishes at the same time; Unreachable.
+    Args:
+        base: Main's snapshot that was decided about.
+        properties: Properties of the table, set in the same commit.
+
+    Raises:
+        CommitConflict: Another writer published since.
+        UnclearState: The topic was deleted or recreated meanwhile.
     """
-    from spark.write import Target, nothing
+    from spark import write
 
-    catalog = systems.catalog
-    spark = systems.spark.session(catalog.spark_settings())
-    base = table.current_snapshot()
-    staging = Staging(catalog, spark, namespace)
-    branch = staging.branch(table)
     decision = {"reason": reason, "by": getuser(), "at": datetime.now(UTC).isoformat(timespec="seconds")}
-    with staging.undisturbed(topic.table, branch):
-        nothing(
-            spark, Target(namespace, topic.table, branch, {TOKEN: position.to_json(), DECISION: json.dumps(decision)})
-        )
-    catalog.publish(table.refresh(), branch, base.snapshot_id if base else None, properties=properties)
+    spark = systems.spark.session(systems.catalog.spark_settings())
+    summary = {TOKEN: position.to_json(), DECISION: json.dumps(decision)}
+    # No key: a snapshot without rows has none to check.
+    commit = StagedCommit(systems, namespace, table.name()[-1], base, position)
+    stage, _ = commit.stage(table, partial(write.nothing, spark), summary)
+    commit.publish(commit.audit(stage, Counts(), 0), properties=properties)

@@ -13,7 +13,8 @@ from lakehouse.pipeline import quality
 from lakehouse.pipeline.audit import AuditFailed
 
 if TYPE_CHECKING:
-    from lakehouse.pipeline.ingestion import Published, _Run
+    from lakehouse.pipeline.batch_context import BatchContext
+    from lakehouse.pipeline.ingestion import Published
 
 AGAIN_SECONDS = 3600.0
 """A refused batch is written again after so long in any case: a check may look at the time, or at tables that it does
@@ -56,27 +57,37 @@ class Refusals:
         return found.error
 
 
-def publish_unless_refused(run: _Run, refusals: Refusals) -> Published:
+def publish_unless_refused(
+    context: BatchContext, refusals: Refusals, publish: Callable[[BatchContext], Published]
+) -> Published:
     """Publish a batch; one that was refused is not written again while nothing changed that decides about it.
 
-    Raises: as `_Run.publish`.
+    Raises: as `publish`.
     """
-    decided_by = _decided_by(run)
-    error = refusals.known(run.topic.name, decided_by)
-    if error and not (isinstance(error, BadRecords) and run.is_decodable_now()):
+    decided_by = _decided_by(context)
+    error = refusals.known(context.topic.name, decided_by)
+    if error and not (isinstance(error, BadRecords) and _is_decodable_now(context)):
         raise error
     try:
-        return run.publish()
+        return publish(context)
     except (AuditFailed, BadRecords) as refused:
-        refusals.note(run.topic.name, decided_by, refused)
+        refusals.note(context.topic.name, decided_by, refused)
         raise
 
 
-def _decided_by(run: _Run) -> tuple[object, ...]:
+def _decided_by(context: BatchContext) -> tuple[object, ...]:
     """What a refusal depends on. Not on where the batch ends, which moves while records come, unless rows are counted:
     what was refused is in every batch that begins there."""
-    checks, batch = run.topic.checks, run.batch
+    checks, batch = context.topic.checks, context.batch
     counts_rows = any(isinstance(check, RowCount) for check in checks.values())
-    others = quality.referred(run.catalog, run.namespace, checks)
+    others = quality.referred(context.clients.catalog, context.namespace, checks)
     log = batch.cluster_id, batch.topic_id, batch.start, batch.end if counts_rows else None
-    return *log, run.base, run.formats.fingerprints, others
+    return *log, context.base, context.formats.fingerprints, others
+
+
+def _is_decodable_now(context: BatchContext) -> bool:
+    """Whether all records that have to be decoded can be, as by a schema that was registered under any subject."""
+    from spark.explain import first_faults
+
+    context = context.with_foreign_writers()
+    return not first_faults(context.decoded(), context.formats.decoding(), limit=1)

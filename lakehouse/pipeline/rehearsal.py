@@ -13,7 +13,7 @@ from lakehouse.core.words import counted
 from lakehouse.pipeline.audit import Finding
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import read_log
-from lakehouse.pipeline.replay import Replayed, again
+from lakehouse.pipeline.replay import Replayed, read_again, replay_context
 
 DECODES = "decodes"
 """The name of what a rehearsal finds besides the topic's checks."""
@@ -36,19 +36,17 @@ def rehearse(namespace: str, topic: Topic, systems: Clients, records: int) -> Re
     Parameters: `records` is the most offsets to take, from all partitions together.
     Raises: LakehouseError when the topic cannot be read or decoded, or a check does not fit.
     """
-    from lakehouse.pipeline.codecs import formats
-
     topic = systems.catalog.current(namespace, topic)
+    table = systems.catalog.load(namespace, topic.table)
     log = read_log(systems.kafka, topic.topic)
-    known = formats(systems.schema_registry, topic)
     sample = _newest(Batch(log.cluster_id, log.topic, log.topic_id, log.start, log.end), records)
-    there = systems.catalog.load(namespace, topic.table) is not None
+    context = replay_context(namespace, topic, systems, sample, table)
     branch = naming.rehearsal_branch(time.time())
     try:
-        done = again(namespace, topic, systems, known, sample, branch)
+        done = read_again(context, branch)
         return Rehearsed(done.counts, [_decodes(topic, done), *done.findings])
     finally:
-        _leave(namespace, topic, systems, branch, there)
+        _leave(namespace, topic, systems, branch, table is not None)
 
 
 def _newest(whole: Batch, records: int) -> Batch:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lakehouse.config.topic import Topic
@@ -16,21 +17,23 @@ from lakehouse.core import naming
 from lakehouse.core.batch import REPLAY, REPLAYS, Batch, Log, Positions, next_batch, split
 from lakehouse.core.counts import Counts
 from lakehouse.core.errors import LakehouseError, UnclearState
-from lakehouse.pipeline import fingerprints, letters, quality
+from lakehouse.pipeline import codecs, fingerprints, letters, quality
+from lakehouse.pipeline.audit import AuditFailed, Finding
+from lakehouse.pipeline.batch_context import BatchContext
 from lakehouse.pipeline.clients import Clients
-from lakehouse.pipeline.ingestion import ensure_table, fitting, read_log, require_same_topic
+from lakehouse.pipeline.ingestion import read_log
 from lakehouse.pipeline.position import at, named
-from lakehouse.pipeline.staging import Staging
+from lakehouse.pipeline.schema_decision import decide_schema, ensure_table
 from resources.catalog import RECREATED
 from resources.snapshots import last_batch
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
     from pyspark.sql import DataFrame
 
-    from lakehouse.pipeline.audit import Finding
-    from lakehouse.pipeline.codecs import Formats
+    from lakehouse.pipeline.staged_commit import Audited
     from spark.decision import Decision
-    from spark.write import Written
+    from spark.write import Target, Written
 
 
 @dataclass(frozen=True)
@@ -51,18 +54,16 @@ class _Read:
 
     Attributes:
         pieces: The records, each piece written by itself.
-        said: What the snapshot's summary says of them.
+        summary: What the snapshot's summary says of them.
         records: The most records there are in all pieces.
         since: The first offset of each partition.
-        log: The range that was read, where the records are from the log.
         staying: The records that are no rows, where that was decided before.
     """
 
     pieces: Sequence[DataFrame]
-    said: Mapping[str, object]
+    summary: Mapping[str, object]
     records: int
     since: Positions
-    log: Batch | None = None
     staying: Decision | None = None
 
 
@@ -91,15 +92,12 @@ def replay(namespace: str, topic: Topic, systems: Clients, since: str, branch: s
         AuditFailed: The rows did not pass the audit that a batch has to pass.
         CommitConflict: Another writer published meanwhile.
     """
-    from lakehouse.pipeline.audit import AuditFailed
-
-    topic = systems.catalog.current(namespace, topic)
-    log, position = _ingested(namespace, topic, systems, in_place=branch is None)
+    log, context = _ingested(namespace, topic, systems, in_place=branch is None)
+    position, topic = context.batch, context.topic
     _require_ingested(topic, named(since), position)
     start = at(log, systems.kafka, since, unnamed=dict.fromkeys(log.end, 0) | dict(position.end)).end
     wanted = replace(position, start={p: min(start.get(p, o), o) for p, o in position.end.items()})
-    known = _formats(namespace, topic, systems)
-    done = again(namespace, topic, systems, known, _within(wanted, log), branch)
+    done = read_again(replace(context, batch=_within(wanted, log)), branch)
     if branch is not None and any(finding.blocks for finding in done.findings):
         raise AuditFailed(topic.table, branch, list(done.findings), "the branch stays as it is")
     return done
@@ -126,7 +124,6 @@ def redrive(namespace: str, topic: Topic, systems: Clients) -> Redriven:
 
     Raises: UnclearState when a table with one row a key would need records that the log no longer has.
     """
-    from lakehouse.pipeline.codecs import BY_HAND, with_foreign_writers
     from spark import dead_letters
     from spark.decode import decode
 
@@ -136,14 +133,15 @@ def redrive(namespace: str, topic: Topic, systems: Clients) -> Redriven:
     snapshot = letter_table.current_snapshot() if letter_table else None
     if snapshot is None:
         return Redriven(0, 0)
-    log, position = _ingested(namespace, topic, systems, in_place=True)
-    spark = systems.spark.session(systems.catalog.spark_settings())
+    log, context = _ingested(namespace, topic, systems, in_place=True)
+    position = context.batch
     # One snapshot for every step: a letter that comes meanwhile must not be marked as landed.
-    waiting = dead_letters.waiting(spark, namespace, name, snapshot.snapshot_id, position)
-    known = _formats(namespace, topic, systems)
-    known = with_foreign_writers(systems.schema_registry, known, decode(waiting, known.decoding()), BY_HAND)
+    waiting = dead_letters.waiting(context.spark, namespace, name, snapshot.snapshot_id, position)
+    decoded = decode(waiting, context.formats.decoding())
+    known = codecs.with_foreign_writers(systems.schema_registry, context.formats, decoded, codecs.BY_HAND)
     # A letter that nobody looked up is one more that stays.
     known = replace(known, absent=None)
+    context = replace(context, formats=known)
     decoded = decode(waiting, known.decoding())
     tried = dead_letters.tried(decoded)
     first = dead_letters.first_offsets(tried)
@@ -152,25 +150,28 @@ def redrive(namespace: str, topic: Topic, systems: Clients) -> Redriven:
     if landing and topic.replaces:
         # A newer record may have replaced or deleted the row since: only the log knows.
         since = {p: min(first.get(p, o), o) for p, o in position.end.items()}
-        again(namespace, topic, systems, known, _within(replace(position, start=since), log), None)
+        read_again(replace(context, batch=_within(replace(position, start=since), log)), None)
     elif landing:
-        read = _Read([decoded], {"dead_letters": landing}, count, first, staying=staying)
-        _publish(namespace, topic, systems, known, read)
+        _write(context, _Read([decoded], {"dead_letters": landing}, count, first, staying), None)
     if count:
         dead_letters.mark(tried, namespace, name, position.topic_id)
     return Redriven(count, landing)
 
 
-def _formats(namespace: str, topic: Topic, systems: Clients) -> Formats:
-    """What reads the topic's records. A schema that the table does not take, by policy, reads none of them."""
-    from lakehouse.pipeline.codecs import formats
+def replay_context(namespace: str, topic: Topic, systems: Clients, batch: Batch, table: Table | None) -> BatchContext:
+    """Return the context of records that are read again, by the schema that ingestion reads by.
 
-    known = formats(systems.schema_registry, topic)
-    return fitting(systems.catalog, namespace, topic, known)[1] if topic.on_incompatible == "dead_letter" else known
+    Raises:
+        DoesNotFit: Ingestion would stop at the newest schema, or continue in a new table.
+    """
+    base = table.metadata.current_snapshot_id if table else None
+    decision = decide_schema(topic, codecs.formats(systems.schema_registry, topic), table)
+    return BatchContext(namespace, topic, systems, batch, table, base, decision.require_readable())
 
 
-def _ingested(namespace: str, topic: Topic, systems: Clients, in_place: bool) -> tuple[Log, Batch]:
-    """The topic's log, and the table's position in it."""
+def _ingested(namespace: str, topic: Topic, systems: Clients, in_place: bool) -> tuple[Log, BatchContext]:
+    """The topic's log, and the context whose batch ends at the table's position in it."""
+    topic = systems.catalog.current(namespace, topic)
     table = systems.catalog.load(namespace, topic.table)
     last = last_batch(table)
     if table is None or last is None:
@@ -183,8 +184,9 @@ def _ingested(namespace: str, topic: Topic, systems: Clients, in_place: bool) ->
         )
     log = read_log(systems.kafka, topic.topic)
     next_batch(last, log, topic.table)
-    quality.fit(systems.spark.session(systems.catalog.spark_settings()), namespace, topic)
-    return log, last
+    context = replay_context(namespace, topic, systems, last, table)
+    quality.fit(context.spark, namespace, topic)
+    return log, context
 
 
 def _within(wanted: Batch, log: Log) -> Batch:
@@ -198,91 +200,80 @@ def _within(wanted: Batch, log: Log) -> Batch:
     return wanted
 
 
-def again(
-    namespace: str, topic: Topic, systems: Clients, known: Formats, wanted: Batch, branch: str | None
-) -> Replayed:
+def read_again(context: BatchContext, branch: str | None) -> Replayed:
     """Write the rows of a range again, all of them in one publication; with a branch, to that and not to main.
 
-    Raises: LakehouseError when records name more schemas than are looked up: one of them may be the newest of its key.
+    Raises:
+        LakehouseError: Records name more schemas than are looked up: one of them may be the newest of its key.
     """
-    from lakehouse.pipeline.codecs import BY_HAND, with_foreign_writers
     from spark.decode import decode
     from spark.records import read_range
 
+    wanted, topic = context.batch, context.topic
     if not wanted.offsets:
         return Replayed(wanted, Counts(), None)
-    spark = systems.spark.session(systems.catalog.spark_settings())
-
-    options, pieces, rest = systems.kafka.spark_options(), [], wanted
+    options, headers = context.clients.kafka.spark_options(), context.formats.decoding().needs_headers
+    pieces, rest = [], wanted
     while rest.offsets:
         piece = split(rest, topic.max_records_per_batch)
-        pieces.append(read_range(spark, options, piece, headers=known.decoding().needs_headers))
+        pieces.append(read_range(context.spark, options, piece, headers=headers))
         rest = replace(rest, start=piece.end)
+    known = context.formats
     for records in pieces:
         # A record whose schema is not known yet may be the newest of its key.
-        known = with_foreign_writers(systems.schema_registry, known, decode(records, known.decoding()), BY_HAND)
+        decoded = decode(records, known.decoding())
+        known = codecs.with_foreign_writers(context.clients.schema_registry, known, decoded, codecs.BY_HAND)
         if known.absent is not None:
             raise LakehouseError(
                 f"Records of '{topic.name}' name more schema ids that it does not have than are looked up at a time. "
                 f"Nothing was changed. Replay a smaller range"
             )
-    decoded = [decode(records, known.decoding()) for records in pieces]
-    said = {"start": dict(wanted.start), "end": dict(wanted.end)}
-    read = _Read(decoded, said, wanted.offsets, wanted.start, wanted)
-    written, snapshot_id, findings = _publish(namespace, topic, systems, known, read, branch)
-    return Replayed(wanted, written.counts, snapshot_id, written.quarantined, findings)
+    context = replace(context, formats=known)
+    every = [decode(records, known.decoding()) for records in pieces]
+    summary = {"start": dict(wanted.start), "end": dict(wanted.end)}
+    written, audited = _write(context, _Read(every, summary, wanted.offsets, wanted.start), branch)
+    return Replayed(wanted, written.counts, audited.snapshot_id, written.quarantined, audited.findings)
 
 
-def _publish(
-    namespace: str, topic: Topic, systems: Clients, known: Formats, again: _Read, branch: str | None = None
-) -> tuple[Written, int, list[Finding]]:
-    """Replace the rows of decoded records on a branch, and make it main unless the branch was asked for.
+def _write(context: BatchContext, read: _Read, branch: str | None) -> tuple[Written, Audited]:
+    """Replace the rows of decoded records on a branch, and publish it unless the branch was asked for.
 
     Returns:
-        What was written, the snapshot that has it, and what the audit found.
+        What was written, and its audit.
 
     Raises:
         AuditFailed: The rows did not pass their audit, and no branch was asked for.
         UnclearState: Other records than those that were decided on are no rows, or the topic was recreated.
+        CommitConflict: Another writer published meanwhile, and no branch was asked for.
     """
-    from lakehouse.pipeline.audit import AuditFailed, Staged
-    from lakehouse.pipeline.examination import examine
     from spark import write
 
-    catalog = systems.catalog
-    spark = systems.spark.session(catalog.spark_settings())
-    fingerprints.check(catalog.load(namespace, topic.table), topic, known)
-    table = ensure_table(catalog, namespace, topic, known)
-    base = table.metadata.current_snapshot_id
-    staging = Staging(catalog, spark, namespace)
-    staged = staging.branch(table) if branch is None else staging.kept(table, branch)
-    before = table.metadata.refs[staged].snapshot_id if staged in table.metadata.refs else base
-    summary = (REPLAY, json.dumps(again.said))
-    target = write.Target(namespace, topic.table, staged, dict([summary]))
-    written, names = write.Written(Counts()), topic.metadata.names
+    topic, names = context.topic, context.topic.metadata.names
+    fingerprints.check(context.table, topic, context.formats)
+    # Loaded anew: reading the records may have taken long.
+    table = ensure_table(context.clients.catalog, context.namespace, topic, context.formats)
     key = topic.key if topic.replaces else (names["kafka_partition"], names["kafka_offset"])
-    with staging.undisturbed(topic.table, staged):
-        for decoded in again.pieces:
+
+    def rows(target: Target) -> Written:
+        written = write.Written(Counts())
+        for decoded in read.pieces:
             if topic.mode == "dedup":
                 written += write.dedup(decoded, target, topic.key, empty=False)
             else:
                 written += write.upsert(decoded, target, key, empty=False)
-        if again.staying is not None and written.dead != again.staying:
-            raise UnclearState(
-                f"Of '{topic.name}', {again.staying.count:,} dead letters were found not to decode, and "
-                f"{written.dead.count:,} (or others) did not when their rows were written. Nothing was changed. Run "
-                f"`lakehouse redrive` again; if it stops again, correct the quarantining check that does not always "
-                f"give the same answer"
-            )
-        if again.log is not None:
-            require_same_topic(systems.kafka, again.log)
-        table = table.refresh()
-        rows = Staged(staged, before, summary, len(again.pieces), again.records, again.since, written.counts)
-        findings = examine(spark, catalog, namespace, topic, table, rows, again=True)
-    if branch is not None:
-        return written, table.metadata.refs[branch].snapshot_id, findings
-    if any(finding.blocks for finding in findings):
-        raise AuditFailed(topic.table, staged, findings, "the next batch drops the branch")
-    replays = {REPLAYS: str(int(table.properties.get(REPLAYS, 0)) + 1)}
-    table = catalog.publish(table, staged, base, properties=replays)
-    return written, table.metadata.refs["main"].snapshot_id, findings
+        return written
+
+    stage, written = context.commit.stage(table, rows, {REPLAY: json.dumps(read.summary)}, branch)
+    if read.staying is not None and written.dead != read.staying:
+        raise UnclearState(
+            f"Of '{topic.name}', {read.staying.count:,} dead letters were found not to decode, and "
+            f"{written.dead.count:,} (or others) did not when their rows were written. Nothing was changed. Run "
+            f"`lakehouse redrive` again; if it stops again, correct the quarantining check that does not always "
+            f"give the same answer"
+        )
+    checks = partial(context.declared_checks, since=read.since, again=True)
+    audited = context.commit.audit(stage, written.counts, read.records, checks, writes=len(read.pieces))
+    if branch is None:
+        replays = {REPLAYS: str(int(audited.table.properties.get(REPLAYS, 0)) + 1)}
+        context.commit.publish(audited, properties=replays)
+    return written, audited

@@ -9,6 +9,7 @@ import signal
 import struct
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -30,6 +31,7 @@ from lakehouse.config.loader import PROJECT, Config
 from lakehouse.config.topic import Topic
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import Published, ingest
+from lakehouse.pipeline.staged_commit import OnPhase, Phase, no_report
 from lakehouse.readers import reader_of
 from lakehouse.readers.reader import Registration
 
@@ -160,8 +162,8 @@ class Stream:
         file.write_text(yaml.safe_dump({"namespace": self.namespace, "topics": declared, "environments": environments}))
         return file
 
-    def ingest(self) -> list[Published]:
-        return list(ingest(self.namespace, self.topic, self.systems))
+    def ingest(self, on_phase: OnPhase = no_report) -> list[Published]:
+        return list(ingest(self.namespace, self.topic, self.systems, on_phase=on_phase))
 
     def table(self, name: str | None = None) -> Any:
         """The table as a pyiceberg catalog of the tests' own loads it; None when there is none."""
@@ -198,6 +200,18 @@ class Stream:
         decode = AvroDeserializer(registry(), conf={"subject.name.strategy": topic_subject_name_strategy})
         context = SerializationContext(self.name, MessageField.VALUE)
         return in_order([decode(m.value, context) | metadata(m) for m in self.messages()])
+
+
+def once(phase: Phase, act: Callable[[], Any]) -> tuple[OnPhase, list[Any]]:
+    """Do something when a phase begins for the first time. The list will hold what it returned."""
+    done: list[Any] = []
+
+    def on_phase(begun: Phase) -> None:
+        if begun == phase and not done:
+            done.append(None)
+            done[0] = act()
+
+    return on_phase, done
 
 
 CHEAP = {"cheap": {"type": "range", "column": "price", "max": 50, "severity": "quarantine"}}

@@ -3,67 +3,41 @@
 from contextlib import nullcontext
 
 import pytest
-from support import TRADES, Stream, framed, trade
+from support import TRADES, Stream, framed, once, trade
 
 from lakehouse.core.errors import UnclearState
-from lakehouse.pipeline import audit, ingestion
 from lakehouse.pipeline.audit import AuditFailed
-from resources.catalog import Catalog
 from spark import write
 
-MOMENTS = {
-    "before it looks at the schema": (ingestion, "ensure_table"),
-    "before its branch": (write, "create_branch"),
-    "before its write": (write, "append"),
-    "before its audit": (audit, "audit"),
-    "before its dead letters": (ingestion._Run, "_keep_dead_letters"),
-    "before its publication": (Catalog, "publish"),
-}
 
-
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_a_whole_run_in_between_makes_the_first_start_over(resources, monkeypatch, moment):
+@pytest.mark.parametrize("phase", ["schema", "branch", "write", "audit", "dead_letters", "publish"])
+def test_a_whole_run_in_between_makes_the_first_start_over(resources, phase):
     stream = Stream(resources, partitions=1)
     stream.produce_trades(range(50))
     stream.ingest()
     stream.produce_trades(range(50, 80))
     stream.produce([{"value": b"bad"}])
-    owner, name = MOMENTS[moment]
-    original, others = getattr(owner, name), []
+    on_phase, others = once(phase, stream.ingest)
 
-    def instead(*args, **kwargs):
-        if not others:
-            others.append(None)
-            others.extend(stream.ingest())
-        return original(*args, **kwargs)
-
-    monkeypatch.setattr(owner, name, instead)
-
-    assert stream.ingest() == []
-    assert [published.counts.consumed for published in others[1:]] == [31]
-    monkeypatch.undo()
+    assert stream.ingest(on_phase) == []
+    assert [published.counts.consumed for published in others[0]] == [31]
     assert [letter["value"] for letter in stream.dead_letters()] == [b"bad"]
     assert [row["kafka_offset"] for row in stream.rows()] == list(range(80))
 
 
-@pytest.mark.parametrize("owner, name", [(ingestion, "read_log"), (ingestion, "ensure_table")])
-def test_a_writer_that_took_newer_records_in_between_is_no_loss(resources, monkeypatch, owner, name):
+@pytest.mark.parametrize("phase", ["schema", "branch"])
+def test_a_writer_that_took_newer_records_in_between_is_no_loss(resources, phase):
     stream = Stream(resources, partitions=1)
     stream.produce_trades(range(50))
-    original, others = getattr(owner, name), []
 
-    def then(*args, **kwargs):
-        result = original(*args, **kwargs)
-        if not others:
-            others.append(None)
-            stream.produce_trades(range(50, 80))
-            others.extend(stream.ingest())
-        return result
+    def newer_records():
+        stream.produce_trades(range(50, 80))
+        return stream.ingest()
 
-    monkeypatch.setattr(owner, name, then)
+    on_phase, others = once(phase, newer_records)
 
-    assert stream.ingest() == []
-    assert [published.counts.consumed for published in others[1:]] == [80]
+    assert stream.ingest(on_phase) == []
+    assert [published.counts.consumed for published in others[0]] == [80]
     assert stream.rows() == stream.expected_rows()
 
 

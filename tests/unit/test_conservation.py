@@ -8,12 +8,10 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from lakehouse.config.topic import Topic
 from lakehouse.core.batch import PART, REPLAY, TOKEN, Batch
 from lakehouse.core.counts import Counts
 from lakehouse.core.errors import CommitConflict
-from lakehouse.pipeline.audit import CONSERVATION, Staged
-from lakehouse.pipeline.examination import examine
+from lakehouse.pipeline.audit import CONSERVATION, Staged, audit
 from resources.catalog import Catalog
 
 BRANCH = "ingest_1"
@@ -60,11 +58,8 @@ class Lake:
         self.table.append(rows(count), branch=branch, snapshot_properties=properties)
 
     def audited(self, **changes):
-        staged = Staged(BRANCH, self.base, (TOKEN, BATCH.to_json()), 1, 3, {0: 0}, Counts(consumed=3, rows=3))
-        table = self.catalog.load("trading", "orders")
-        found = examine(
-            None, self.catalog, "trading", Topic(name="orders"), table, replace(staged, **changes), again=False
-        )
+        staged = Staged(BRANCH, self.base, OWN, 1, 3, Counts(consumed=3, rows=3))
+        found = audit(None, self.catalog.load("trading", "orders"), (), replace(staged, **changes))
         return next(finding for finding in found if finding.check == CONSERVATION)
 
 
@@ -92,7 +87,7 @@ def test_a_replay_in_several_writes_passes_when_all_are_there(lake):
     for _ in range(2):
         lake.stage(0, {PART: "delete"})
         lake.stage(properties={REPLAY: "{}"})
-    replay = {"summary": (REPLAY, "{}"), "offsets": 9, "counts": Counts(consumed=6, rows=6)}
+    replay = {"summary": {REPLAY: "{}"}, "offsets": 9, "counts": Counts(consumed=6, rows=6)}
 
     assert lake.audited(**replay, writes=2).passed
     assert "2 commits belong to this batch, expected 3" in lake.audited(**replay, writes=3).said

@@ -11,7 +11,7 @@ from assets.iceberg import table_metadata
 from lakehouse.config import sensitive
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import ConfigError, Unforeseen
-from lakehouse.pipeline.ingestion import ensure_table
+from lakehouse.pipeline.schema_decision import ensure_table
 from resources.catalog import Catalog
 
 CANARY = "canary-4711"
