@@ -31,7 +31,7 @@ def engines_check(config: Config, topic: Topic) -> Standing:
 
     def agree(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         clients = context.resources
-        current = clients.catalog.current(config.namespace, topic)
+        current, _ = clients.catalog.resolve_table(config.namespace, topic)
         asked = {
             reader.name: reader.answer(config.namespace, current, clients)
             for reader in readers

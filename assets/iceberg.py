@@ -104,7 +104,7 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
             found = [batch.findings for batch in published] or [_nothing_new(topic)]
             yield from check_results(_worst(found))
             yield from check_results(mirrored(namespace, topic, systems))
-            table = systems.catalog.load(namespace, systems.catalog.current(namespace, topic).table)
+            _, table = systems.catalog.resolve_table(namespace, topic)
             metadata = _metadata(published) | replayed | (table_metadata(table, topic) if table else {})
         yield dg.MaterializeResult(
             metadata=metadata,

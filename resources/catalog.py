@@ -206,25 +206,32 @@ class Catalog(dg.ConfigurableResource):
         except CommitFailedException as error:
             raise CommitConflict(f"Another writer changed {'.'.join(table.name())} ({error}); run it again") from error
 
-    def current(self, namespace: str, topic: Topic) -> Topic:
-        """The topic, with the table that its records go to now: the last of those that went on in another one.
+    def resolve_table(self, namespace: str, topic: Topic) -> tuple[Topic, Table | None]:
+        """Return the topic with the table that its records go to now, and that table; None where it is not made yet.
 
         Raises: Unreachable.
         """
-        return self._current(namespace, topic)[0]
+        *_, (name, table) = self.successive_tables(namespace, topic.table)
+        return in_table(topic, name), table
+
+    def successive_tables(self, namespace: str, name: str) -> Iterator[tuple[str, Table | None]]:
+        """Load a table and the ones that continue it, in order, each with its name; the last may not be made yet.
+
+        Raises: Unreachable.
+        """
+        following: str | None = name
+        while following is not None:
+            table = self.load(namespace, following)
+            yield following, table
+            following = table.properties.get(CONTINUED) if table else None
 
     def published(self, namespace: str, topic: Topic) -> tuple[Topic, Table]:
-        """As `current`, and that table, which has a published snapshot.
+        """As `resolve_table`, of a table that has a published snapshot.
 
         Raises: LakehouseError when it has none, so nothing can be registered or compared; Unreachable.
         """
-        topic, table = self._current(namespace, topic)
+        topic, table = self.resolve_table(namespace, topic)
         return topic, _with_snapshot(table, namespace, topic.table)
-
-    def _current(self, namespace: str, topic: Topic) -> tuple[Topic, Table | None]:
-        while (table := self.load(namespace, topic.table)) and (name := table.properties.get(CONTINUED)):
-            topic = topic.model_copy(update={"table_name": name})
-        return topic, table
 
     def publish(
         self,
@@ -336,6 +343,11 @@ def _spark_catalog(name: str, settings: Mapping[str, str]) -> dict[str, str]:
     """Settings of a Spark session that has a catalog of this name."""
     prefix = f"spark.sql.catalog.{name}"
     return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | {f"{prefix}.{k}": v for k, v in settings.items()}
+
+
+def in_table(topic: Topic, name: str) -> Topic:
+    """Return the topic with the table of that name."""
+    return topic if topic.table == name else topic.model_copy(update={"table_name": name})
 
 
 def published_table(catalog: Catalog, namespace: str, table: str) -> Table:

@@ -93,8 +93,7 @@ def declared(config: Config, topics: Sequence[Topic], systems: Any) -> Iterator[
         checks = {name: check for name, check in topic.checks.items() if not isinstance(check, RowCount)}
         asset = f"iceberg/{topic.name}"
         try:
-            current = systems.catalog.current(config.namespace, topic)
-            table = systems.catalog.load(config.namespace, current.table)
+            current, table = systems.catalog.resolve_table(config.namespace, topic)
             snapshot = table.current_snapshot() if table else None
             if not checks or snapshot is None:
                 continue

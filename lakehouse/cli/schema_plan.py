@@ -117,8 +117,7 @@ def registered(config: Config, topic: Topic, systems: Any) -> Plan:
     from lakehouse.pipeline.codecs import formats
     from lakehouse.pipeline.schema_decision import decide_schema
 
-    topic = systems.catalog.current(config.namespace, topic)
-    table = systems.catalog.load(config.namespace, topic.table)
+    topic, table = systems.catalog.resolve_table(config.namespace, topic)
     try:
         decision = decide_schema(topic, formats(systems.schema_registry, topic), table)
     except SchemaError as error:
@@ -149,7 +148,7 @@ def table_now(config: Config, topic: Topic) -> Schema | None:
 
     try:
         with connected(config) as systems:
-            table = systems.catalog.load(config.namespace, systems.catalog.current(config.namespace, topic).table)
+            _, table = systems.catalog.resolve_table(config.namespace, topic)
     except LakehouseError as error:
         raise LakehouseError(f"{error}. Or name the schema in use: --against FILE") from error
     return table.schema() if table else None

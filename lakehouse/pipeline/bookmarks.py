@@ -11,7 +11,7 @@ from lakehouse.core.batch import REPLAYS, Batch, Positions
 from lakehouse.core.bookmark import Bookmark
 from lakehouse.core.errors import LakehouseError, UnclearState
 from resources import bookmarks
-from resources.catalog import CONTINUED, RECREATED, Catalog
+from resources.catalog import RECREATED, Catalog
 from resources.kafka import Kafka
 from resources.snapshots import last_batch
 from resources.transactions import begin, commit
@@ -115,11 +115,8 @@ def _is_from(found: Bookmark | None, config: Config, topic: Topic, catalog: Cata
 
 def _before(config: Config, source: Derived, catalog: Catalog) -> list[str]:
     """The tables that the source's records went to one after the other, by uuid."""
-    uuids, name = [], config.topic(source.from_topic).table
-    while name and (table := catalog.load(config.namespace, name)):
-        uuids.append(str(table.metadata.table_uuid))
-        name = table.properties.get(CONTINUED, "")
-    return uuids
+    tables = catalog.successive_tables(config.namespace, config.topic(source.from_topic).table)
+    return [str(table.metadata.table_uuid) for _, table in tables if table]
 
 
 def decide(config: Config, topic: Topic, systems: Clients, where: str, reason: str, *, letters: bool) -> Positions:
@@ -149,8 +146,7 @@ def decide(config: Config, topic: Topic, systems: Clients, where: str, reason: s
         kind = "'dead_letter_topic'" if letters else "source of type 'derived'"
         raise LakehouseError(f"'{topic.name}' has no {kind}, so it has no such bookmark. Nothing was changed")
     log = read_log(systems.kafka, source.topic)
-    source = systems.catalog.current(config.namespace, source)
-    table = systems.catalog.load(config.namespace, source.table)
+    source, table = systems.catalog.resolve_table(config.namespace, source)
     described = systems.kafka.describe([target]).get(target)
     if table is None or table.current_snapshot() is None or last_batch(table) is None or described is None:
         raise LakehouseError(

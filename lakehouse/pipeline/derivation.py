@@ -62,8 +62,7 @@ def derive(config: Config, topic: Topic, systems: Clients) -> Produced:
     bookmarks.ensure(kafka)
     # First of all: from here on, an older process that still computes is fenced off and can produce nothing.
     producer = begin(kafka, of_derived(topic))
-    source = systems.catalog.current(config.namespace, source)
-    table = systems.catalog.load(config.namespace, source.table)
+    source, table = systems.catalog.resolve_table(config.namespace, source)
     snapshot, last = table.current_snapshot() if table else None, last_batch(table)
     if table is None or snapshot is None or last is None:
         return Produced(0, snapshot.snapshot_id if snapshot else None, {})

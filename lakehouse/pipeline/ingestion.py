@@ -24,7 +24,7 @@ from lakehouse.pipeline.position import begin, roll_over
 from lakehouse.pipeline.refusals import Refusals, publish_unless_refused
 from lakehouse.pipeline.schema_decision import decide_schema, ensure_table
 from lakehouse.pipeline.staged_commit import OnPhase, Stage, no_report
-from resources.catalog import CONTINUED, Catalog
+from resources.catalog import Catalog, in_table
 from resources.kafka import Kafka
 from resources.pauses import pauses
 from resources.snapshots import last_batch
@@ -213,14 +213,10 @@ def stored(catalog: Catalog, namespace: str, topic: Topic) -> tuple[Topic, Table
 
     Raises: UnclearState; Unreachable.
     """
-    last: Batch | None = None
-    while True:
-        table = catalog.load(namespace, topic.table)
-        last = last_batch(table) or last
-        name = table.properties.get(CONTINUED) if table else None
-        if name is None:
-            return topic, table, last
-        topic = topic.model_copy(update={"table_name": name})
+    tables = list(catalog.successive_tables(namespace, topic.table))
+    batches = [batch for _, table in tables if (batch := last_batch(table))]
+    name, table = tables[-1]
+    return in_table(topic, name), table, batches[-1] if batches else None
 
 
 def read_log(kafka: Kafka, topic: str, *, committed: bool = True) -> Log:

@@ -70,8 +70,8 @@ def maintain(
             f"Files younger than {SHORTEST_ORPHAN_AGE} may belong to a batch that is being written, and are not "
             f"orphans. Nothing was deleted. Use a longer age than {orphan_age}"
         )
-    table = catalog.current(namespace, topic).table
-    for name in (table, naming.dead_letter_table(table)):
+    topic, _ = catalog.resolve_table(namespace, topic)
+    for name in (topic.table, naming.dead_letter_table(topic.table)):
         found = catalog.load(namespace, name)
         if found is not None and found.current_snapshot() is not None:
             began, before = time.monotonic(), size(found)
@@ -160,8 +160,8 @@ def keep_pace(namespace: str, topic: Topic, catalog: Catalog, spark: Spark) -> M
     from spark import maintenance as work
 
     session, began = spark.session(catalog.spark_settings()), time.monotonic()
-    name, target = catalog.current(namespace, topic).table, topic.target_file_bytes
-    before = size(published_table(catalog, namespace, name))
+    topic, table = catalog.published(namespace, topic)
+    name, target, before = topic.table, topic.target_file_bytes, size(table)
     row = work.compact(session, namespace, name, target, target // MERGED_PARTS)
     done = [f"rewrote {row['rewritten_data_files_count']} data files into {row['added_data_files_count']}"]
     table = published_table(catalog, namespace, name)

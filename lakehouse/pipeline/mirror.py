@@ -40,7 +40,8 @@ def mirrored(namespace: str, topic: Topic, systems: Clients) -> list[Finding]:
     if not topic.dead_letter_topic:
         return []
     try:
-        count = mirror(namespace, systems.catalog.current(namespace, topic), systems)
+        current, _ = systems.catalog.resolve_table(namespace, topic)
+        count = mirror(namespace, current, systems)
     except Exception as error:
         _LOG.error("Dead letters of %s were not produced. %s", topic.name, trace(error) or error)
         said = f"{reason(error)}. The table has all dead letters; producing them is tried again after each batch"

@@ -122,8 +122,7 @@ def resume(systems: Clients, namespace: str, topic: Topic, where: str, reason: s
     from lakehouse.pipeline.ingestion import read_log
 
     log = read_log(systems.kafka, topic.topic)
-    topic = systems.catalog.current(namespace, topic)
-    table = systems.catalog.load(namespace, topic.table)
+    topic, table = systems.catalog.resolve_table(namespace, topic)
     base = table.metadata.current_snapshot_id if table else None
     before = newest_known(table)
     same_log = before is not None and (before.cluster_id, before.topic_id) == (log.cluster_id, log.topic_id)

@@ -42,7 +42,7 @@ def check(catalog: Catalog, namespace: str, topic: Topic) -> Proof:
 
     Raises: Unreachable.
     """
-    table = catalog.load(namespace, catalog.current(namespace, topic).table)
+    _, table = catalog.resolve_table(namespace, topic)
     entries = read_ledger(table) if table else []
     return Proof(entries, ledger_findings.findings(entries))
 
@@ -56,8 +56,7 @@ def prove(namespace: str, topic: Topic, systems: Clients, *, whole_log: bool = F
     from spark.derive import published
     from spark.ledger import duplicate_keys, duplicates, held, places, together
 
-    topic = systems.catalog.current(namespace, topic)
-    table = systems.catalog.load(namespace, topic.table)
+    topic, table = systems.catalog.resolve_table(namespace, topic)
     entries = read_ledger(table) if table else []
     found = ledger_findings.findings(entries)
     if table is None or table.metadata.current_snapshot_id is None:

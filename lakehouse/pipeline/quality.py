@@ -13,7 +13,7 @@ from lakehouse.core import naming
 from lakehouse.core.batch import Positions
 from lakehouse.core.errors import LakehouseError
 from lakehouse.pipeline.audit import Finding
-from resources.catalog import CONTINUED, Catalog
+from resources.catalog import Catalog
 from resources.snapshots import counts_by_snapshot, history
 
 if TYPE_CHECKING:
@@ -91,9 +91,7 @@ def referred(catalog: Catalog, namespace: str, declared: Mapping[str, Check]) ->
 
 def _published(catalog: Catalog, namespace: str, check: str, name: str) -> str:
     """The newest snapshot of another table, as SQL."""
-    table = catalog.load(namespace, name)
-    while table is not None and (following := table.properties.get(CONTINUED)):
-        name, table = following, catalog.load(namespace, following)
+    *_, (name, table) = catalog.successive_tables(namespace, name)
     snapshot = table.current_snapshot() if table else None
     if snapshot is None:
         raise LakehouseError(

@@ -36,8 +36,7 @@ def rehearse(namespace: str, topic: Topic, systems: Clients, records: int) -> Re
     Parameters: `records` is the most offsets to take, from all partitions together.
     Raises: LakehouseError when the topic cannot be read or decoded, or a check does not fit.
     """
-    topic = systems.catalog.current(namespace, topic)
-    table = systems.catalog.load(namespace, topic.table)
+    topic, table = systems.catalog.resolve_table(namespace, topic)
     log = read_log(systems.kafka, topic.topic)
     sample = _newest(Batch(log.cluster_id, log.topic, log.topic_id, log.start, log.end), records)
     context = replay_context(namespace, topic, systems, sample, table)

@@ -127,7 +127,7 @@ def redrive(namespace: str, topic: Topic, systems: Clients) -> Redriven:
     from spark import dead_letters
     from spark.decode import decode
 
-    topic = systems.catalog.current(namespace, topic)
+    topic, _ = systems.catalog.resolve_table(namespace, topic)
     name = naming.dead_letter_table(topic.table)
     letter_table = letters.load(systems.catalog, namespace, topic)
     snapshot = letter_table.current_snapshot() if letter_table else None
@@ -171,8 +171,7 @@ def replay_context(namespace: str, topic: Topic, systems: Clients, batch: Batch,
 
 def _ingested(namespace: str, topic: Topic, systems: Clients, in_place: bool) -> tuple[Log, BatchContext]:
     """The topic's log, and the context whose batch ends at the table's position in it."""
-    topic = systems.catalog.current(namespace, topic)
-    table = systems.catalog.load(namespace, topic.table)
+    topic, table = systems.catalog.resolve_table(namespace, topic)
     last = last_batch(table)
     if table is None or last is None:
         raise LakehouseError(f"Nothing of '{topic.name}' was ingested yet. Materialize iceberg/{topic.name} first")

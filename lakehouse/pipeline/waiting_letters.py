@@ -59,7 +59,8 @@ def waiting(catalog: Catalog, namespace: str, topic: Topic, newest: int) -> Wait
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    table = catalog.load(namespace, naming.dead_letter_table(catalog.current(namespace, topic).table))
+    current, _ = catalog.resolve_table(namespace, topic)
+    table = catalog.load(namespace, naming.dead_letter_table(current.table))
     if table is None or table.current_snapshot() is None:
         return Waiting({}, [])
     scan = table.scan(row_filter="redriven_timestamp IS NULL", selected_fields=COLUMNS)

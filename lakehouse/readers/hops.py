@@ -120,7 +120,7 @@ def _iceberg(config: Config, topic: Topic, systems: Any, now_ms: int) -> tuple[L
 def _in_reader(
     reader: Reader, config: Config, topic: Topic, systems: Any, now_ms: int
 ) -> tuple[Behind | None, int | None]:
-    current = systems.catalog.current(config.namespace, topic)
+    current, _ = systems.catalog.resolve_table(config.namespace, topic)
     found = reader.current(config.namespace, current, systems)
     shows = found.snapshot_id if found else None
     table = systems.catalog.load(config.namespace, current.table)
