@@ -7,7 +7,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import dagster as dg
@@ -141,11 +141,13 @@ class Spark(dg.ConfigurableResource):
             # By default the client tries for ten minutes, also to say goodbye to a server that is gone.
             session.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES, max_backoff=MAX_WAIT_MS)])
             if self._say:
-                session.registerProgressHandler(Progress(self._say))
+                report: Any = Progress(self._say)  # PySpark's type names the same parameters by keyword only
+                session.registerProgressHandler(report)
             for name, setting in (REDACTION | PLANNING).items():
                 session.conf.set(name, setting)
             session.version  # noqa: B018  the session is lazy: this is the first round trip
-            return session
+            connected: Any = session  # PySpark's own annotations name the session that both of its kinds derive from
+            return connected
         except (OSError, PySparkException, Stalled) as error:
             if session is not None:
                 # Otherwise the end of the process waits for this server once more.

@@ -196,7 +196,8 @@ def _footer_rows(table: Table, path: str) -> int | None:
 
     try:
         with table.io.new_input(path).open() as file:
-            return pq.read_metadata(file).num_rows
+            rows: int = pq.read_metadata(file).num_rows
+            return rows
     except (FileNotFoundError, ArrowInvalid):
         return None
 
@@ -231,7 +232,7 @@ def _may_hold_nulls(table: Table, branch: str, columns: tuple[str, ...]) -> bool
 
     Where this process found none in an ancestor, only files that came since are looked at.
     """
-    from pyiceberg.expressions import IsNull, Or, Reference
+    from pyiceberg.expressions import BooleanExpression, IsNull, Or, Reference
     from pyiceberg.manifest import DataFileContent
 
     staged = table.metadata.refs[branch].snapshot_id
@@ -242,7 +243,8 @@ def _may_hold_nulls(table: Table, branch: str, columns: tuple[str, ...]) -> bool
         added = (file for snapshot in since for file in added_files(table, snapshot))
         rows = (file for file in added if file.content == DataFileContent.DATA)
         return any((file.null_value_counts or {}).get(id_) != 0 for file in rows for id_ in ids)
-    any_null = reduce(Or, (IsNull(Reference(column)) for column in columns))
+    nulls: list[BooleanExpression] = [IsNull(Reference(column)) for column in columns]
+    any_null = reduce(Or, nulls)
     return any(True for _ in table.scan(any_null, snapshot_id=staged).plan_files())
 
 

@@ -7,7 +7,7 @@ reasons.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -60,7 +60,7 @@ def ingest(
     systems: Clients,
     refusals: Refusals | None = None,
     on_phase: OnPhase = no_report,
-) -> Iterator[Published]:
+) -> Generator[Published, None, None]:
     """Publish everything up to the end of the topic as it is now, batch by batch.
 
     Args:

@@ -98,9 +98,9 @@ def may_hold(table: Table, batch: Batch) -> bool:
 
     ranges = [
         And(
-            EqualTo("source_record.partition", p),
-            GreaterThanOrEqual("source_record.offset", batch.start[p]),
-            LessThan("source_record.offset", end),
+            EqualTo(term="source_record.partition", value=p),
+            GreaterThanOrEqual(term="source_record.offset", value=batch.start[p]),
+            LessThan(term="source_record.offset", value=end),
         )
         for p, end in batch.end.items()
         if end > batch.start[p]
@@ -108,4 +108,4 @@ def may_hold(table: Table, batch: Batch) -> bool:
     if table.current_snapshot() is None or not ranges:
         return False
     inside = ranges[0] if len(ranges) == 1 else Or(*ranges)
-    return any(table.scan(row_filter=And(EqualTo("topic_id", batch.topic_id), inside)).plan_files())
+    return any(table.scan(row_filter=And(EqualTo(term="topic_id", value=batch.topic_id), inside)).plan_files())

@@ -110,8 +110,8 @@ def _steps(
 
     catalog.drop_abandoned(loaded())
     stamp = topic.metadata.names.get("kafka_timestamp")
-    aged = keep.rows is not None and stamp and not name.endswith(naming.DEAD_LETTERS)
-    if aged and work.delete_rows(session, namespace, name, stamp, now - keep.rows):
+    first = now - keep.rows if keep.rows is not None and not name.endswith(naming.DEAD_LETTERS) else None
+    if first and stamp and work.delete_rows(session, namespace, name, stamp, first):
         yield f"deleted rows older than {keep.rows}"
     small = sum(task.file.file_size_in_bytes < SMALL * topic.target_file_bytes for task in loaded().scan().plan_files())
     if small > 1 or size(loaded()).delete_files:

@@ -101,7 +101,7 @@ def mirror(namespace: str, topic: Topic, systems: Clients) -> int:
     if new.num_rows:
         for part in parts(_messages(new, topic, message_limit(kafka, target))):
             commit(kafka, producer, marked(part))
-    return new.num_rows
+    return int(new.num_rows)
 
 
 def _may_lack(known: Bookmark | None, table: Table, last: Batch) -> bool:
