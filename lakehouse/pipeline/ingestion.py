@@ -122,8 +122,7 @@ def _published(context: BatchContext, refusals: Refusals | None) -> Published:
         part, is_poison = before_poison(context.is_decodable, context.batch)
         if part == context.batch and not is_poison:
             # The schema of such a record may be of another subject.
-            context = context.with_foreign_writers()
-            part, is_poison = before_poison(context.is_decodable, context.batch)
+            part, is_poison = before_poison(context.with_foreign_writers().is_decodable, context.batch)
         if part == context.batch and not is_poison:
             # Whatever it was, it was not a record.
             raise
