@@ -243,7 +243,7 @@ def _may_hold_nulls(table: Table, branch: str, columns: tuple[str, ...]) -> bool
         added = (file for snapshot in since for file in added_files(table, snapshot))
         rows = (file for file in added if file.content == DataFileContent.DATA)
         return any((file.null_value_counts or {}).get(id_) != 0 for file in rows for id_ in ids)
-    nulls: list[BooleanExpression] = [IsNull(Reference(column)) for column in columns]
+    nulls: list[BooleanExpression] = [IsNull(term=Reference(column)) for column in columns]
     any_null = reduce(Or, nulls)
     return any(True for _ in table.scan(any_null, snapshot_id=staged).plan_files())
 

@@ -5,7 +5,7 @@ import json
 import dagster as dg
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
-from support import TRADES, Stream, admin, consume, framed, registry, trade
+from support import TRADES, Stream, admin, consume, framed, register, registry, trade
 
 from assets.iceberg import table_asset
 from lakehouse.config.loader import PROJECT, load
@@ -65,7 +65,8 @@ def test_a_schema_that_does_not_fit_goes_on_in_a_table_beside(resources):
     assert stream.ingest() == []
 
 
-def test_a_record_that_ends_its_work_is_found_and_set_aside(resources, monkeypatch):
+@pytest.mark.parametrize("subject", ["{}-value", "elsewhere-{}"], ids=["its subject", "another subject"])
+def test_a_record_that_ends_its_work_is_found_and_set_aside(resources, monkeypatch, subject):
     from pyspark.sql import functions as F
 
     class Fragile(AvroCodec):
@@ -76,7 +77,8 @@ def test_a_record_that_ends_its_work_is_found_and_set_aside(resources, monkeypat
             return F.when(poison, F.raise_error(F.lit("killed")).cast("void")).otherwise(super().decode(data))
 
     stream = Stream(resources, partitions=2)
-    schema_id = stream.schema()
+    stream.schema()
+    schema_id = register(subject.format(stream.name), TRADES.replace('"fields"', f'"doc": "{subject}", "fields"', 1))
     values = [framed(schema_id, TRADES, trade(n)) for n in range(24)]
     for n in (5, 6, 17):
         values[n] = values[n][:5] + b"kill" + values[n][9:]
