@@ -21,7 +21,8 @@ from lakehouse.config.topic import Topic
 from lakehouse.local.synthetic_records import messages
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
-from lakehouse.streaming.stream import WORKERS, Commit, Stream
+from lakehouse.streaming.stream import WORKERS, Stream
+from lakehouse.streaming.stream_events import Commit
 from resources.kafka import Kafka
 
 WARM_UP = 10

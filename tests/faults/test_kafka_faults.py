@@ -16,8 +16,8 @@ from lakehouse.core.errors import UnclearState
 from lakehouse.local import process
 from lakehouse.local import stack as local_stack
 from lakehouse.readers.hops import measure
-from lakehouse.streaming.stream import Commit, SetAside
 from lakehouse.streaming.stream import Stream as Running
+from lakehouse.streaming.stream_events import Commit, SetAside
 from resources.transactions import settle
 from spark import write
 

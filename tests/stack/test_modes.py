@@ -7,8 +7,8 @@ from support import TRADES, Stream, framed, register, registry, trade
 
 from lakehouse.core.errors import SchemaError
 from lakehouse.pipeline.ingestion import ingest
-from lakehouse.streaming.stream import Commit
 from lakehouse.streaming.stream import Stream as Running
+from lakehouse.streaming.stream_events import Commit
 
 ROW = {
     "type": "record",

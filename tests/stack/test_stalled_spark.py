@@ -12,7 +12,7 @@ from test_stream import running, until
 from lakehouse.core.errors import Stalled, Unreachable
 from lakehouse.local import process
 from lakehouse.streaming import stream as streams
-from lakehouse.streaming.stream import Commit, SetAside
+from lakehouse.streaming.stream_events import Commit, SetAside
 from resources.spark import Spark
 
 pytestmark = pytest.mark.stack

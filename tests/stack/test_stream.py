@@ -30,7 +30,7 @@ from lakehouse.core.errors import BadRecords, TransientError, Unforeseen, is_tra
 from lakehouse.pipeline.maintenance import keep_pace
 from lakehouse.pipeline.position import resume
 from lakehouse.streaming import stream as streams
-from lakehouse.streaming.stream import Commit, SetAside
+from lakehouse.streaming.stream_events import Commit, Event, Healed, SetAside, Tidied
 from resources.build import build_resources
 
 HOPS = ("iceberg", "glue", "snowflake")
@@ -63,7 +63,7 @@ def until(met) -> None:
 @contextmanager
 def running(stream: streams.Stream):
     """The events of a stream that runs meanwhile in another thread."""
-    events: list[streams.Event] = []
+    events: list[Event] = []
     thread = threading.Thread(target=lambda: events.extend(_noted(stream.run(), events)))
     thread.start()
     try:
@@ -124,7 +124,7 @@ def test_what_comes_while_it_runs_is_taken_and_a_failed_topic_heals(resources):
             until(lambda: any(isinstance(event, SetAside) for event in events))
             stream.s3.heal()
             stream.registry.heal()
-            until(lambda: any(isinstance(event, streams.Healed) for event in events))
+            until(lambda: any(isinstance(event, Healed) for event in events))
             until(lambda: sum(e.published.counts.rows for e in events if isinstance(e, Commit)) == 90)
         assert any(fault.fired for fault in faults)
         oracle.judge(stream)
@@ -323,13 +323,13 @@ def test_a_bad_record_is_looked_at_again_and_not_written_again_until_it_can_pass
 
 
 def test_small_files_are_merged_while_it_runs(resources, monkeypatch):
-    monkeypatch.setattr(streams, "MANY_FILES", 5)
+    monkeypatch.setattr("lakehouse.streaming.scheduler.MANY_FILES", 5)
     stream = Stream(resources, settings={"max_records_per_batch": 50})
     stream.produce_trades(range(250))
 
     events = list(streams.Stream(stream.config, [stream.topic], stream.systems, once=True).run())
 
-    [tidied] = [event for event in events if isinstance(event, streams.Tidied)]
+    [tidied] = [event for event in events if isinstance(event, Tidied)]
     assert tidied.maintained.done[0].endswith(" data files into 1")
     assert tidied.maintained.before.data_files >= 5 > tidied.maintained.after.data_files
     oracle.judge(stream)
@@ -346,8 +346,8 @@ def test_while_small_files_are_merged_topics_are_served_but_one_whose_rows_are_r
             running.stop()
         return keep_pace(*given)
 
-    monkeypatch.setattr(streams, "MANY_FILES", 1)
-    monkeypatch.setattr(streams, "keep_pace", slow)
+    monkeypatch.setattr("lakehouse.streaming.scheduler.MANY_FILES", 1)
+    monkeypatch.setattr("lakehouse.streaming.compactor.keep_pace", slow)
     commit, tidied = ("commit", one.name), ("tidied", one.name)
     one.produce_trades(range(10))
     for event in running.run():
@@ -357,7 +357,7 @@ def test_while_small_files_are_merged_topics_are_served_but_one_whose_rows_are_r
                 if happened == [commit]:
                     one.produce_trades(range(10, 20))
                     other.produce_trades(range(5))
-            case streams.Tidied(name):
+            case Tidied(name):
                 happened.append(("tidied", name))
             case SetAside(_, error):
                 raise error

@@ -24,7 +24,6 @@ from lakehouse.core.markdown import plain
 from lakehouse.definitions import defs
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
-from lakehouse.streaming import stream as streams
 from resources.build import build_resources
 from resources.catalog import Catalog
 from resources.kafka import Kafka, Offsets, TopicDescription
@@ -155,7 +154,7 @@ def test_what_another_tool_wrote_pauses_too(declared, systems):
 
 
 def test_a_stream_leaves_a_paused_topic_and_serves_it_again(declared, systems, instance, monkeypatch):
-    monkeypatch.setattr(streams, "PAUSED_SECONDS", 0.1)
+    monkeypatch.setattr("lakehouse.streaming.scheduler.PAUSED_SECONDS", 0.1)
     run("pause", "orders", "--reason", "migration")
     said: list[str] = []
     streaming = Streaming(declared, list(declared.topics.values()), systems, said.append, instance)

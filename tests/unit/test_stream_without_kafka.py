@@ -16,7 +16,8 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError, Unreachable
 from lakehouse.core.markdown import plain
 from lakehouse.pipeline.clients import Clients
-from lakehouse.streaming.stream import Served, Stream
+from lakehouse.streaming.stream import Stream
+from lakehouse.streaming.stream_events import Served
 from resources.aws import Glue
 from resources.catalog import Catalog
 from resources.kafka import Kafka, Offsets, TopicDescription

@@ -14,7 +14,8 @@ from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.pipeline.clients import Clients
 from lakehouse.streaming import stream as streams
-from lakehouse.streaming.stream import Served, Stream
+from lakehouse.streaming.stream import Stream
+from lakehouse.streaming.stream_events import Served
 from resources import stream_group
 from resources.kafka import Offsets
 from resources.stream_group import Undivided, falls_to

@@ -1,0 +1,196 @@
+"""Which topic a stream serves next, by times and offsets that are given."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from lakehouse.config.topic import Topic
+from lakehouse.core.batch import Batch
+from lakehouse.core.errors import LakehouseError, Paused, Unreachable
+from lakehouse.core.pacing import EVERY_SECONDS, LEAST_RECORDS
+from lakehouse.streaming.scheduler import ATTEMPTS, MANY_FILES, PAUSED_SECONDS, Scheduler
+
+DOWN = Unreachable("Kafka", "127.0.0.1:1", "the address")
+WRONG = LakehouseError("The table is of another topic")
+
+
+def topic(name, **settings):
+    return Topic.model_validate({"name": name, **settings})
+
+
+def derived(name, source):
+    from_source = {"type": "derived", "from": source, "transform": "spark.flags:flagged"}
+    return topic(name, source=from_source)
+
+
+def scheduler(*topics, once=False, owns=lambda topic, partitions: True):
+    return Scheduler({each.name: each for each in topics}, once=once, owns=owns)
+
+
+def published(start, end, snapshot_id=1, data_files=1):
+    return SimpleNamespace(batch=Batch("c", "t", "id", start, end), snapshot_id=snapshot_id, data_files=data_files)
+
+
+def serve(stream, name, ends, now, batch=None, limit=LEAST_RECORDS):
+    """Take the turn of a topic, which has to be the next, and end it."""
+    assert stream.take(now) == name
+    end = stream.note_batch(name, batch, ends, limit, now, now)
+    stream.give_back(name, end.not_before)
+    return end
+
+
+def test_topics_with_new_records_are_served_in_turn():
+    stream = scheduler(topic("a"), topic("b"), topic("c"))
+    for name in "abc":
+        stream.note_ends(name, {0: 5}, 0.0)
+    for name in "abc":
+        serve(stream, name, {0: 5}, 0.0)
+    assert stream.take(10.0) is None
+    stream.note_ends("b", {0: 6}, 10.0)
+    assert stream.take(10.0) == "b"
+
+
+def test_a_topic_whose_ends_are_unknown_is_not_served():
+    assert scheduler(topic("a")).take(0.0) is None
+
+
+def test_a_turn_in_progress_is_not_given_twice():
+    stream = scheduler(topic("a"))
+    stream.note_ends("a", {0: 5}, 0.0)
+    assert (stream.take(0.0), stream.take(100.0), stream.is_idle) == ("a", None, False)
+
+
+def test_the_time_that_a_batch_waited_begins_when_its_first_record_is_noticed():
+    stream = scheduler(topic("a"))
+    stream.note_ends("a", {0: 5}, 1.0)
+    stream.note_ends("a", {0: 7}, 2.0)
+    end = serve(stream, "a", {0: 7}, 4.0, published({0: 0}, {0: 7}))
+    assert (end.behind, end.waited, end.is_first, end.is_recovered) == (0, 3.0, True, False)
+
+
+def test_a_topic_that_is_a_batch_behind_is_served_again_at_once_and_another_waits():
+    stream = scheduler(topic("a"))
+    ends = {0: 3 * LEAST_RECORDS}
+    stream.note_ends("a", ends, 0.0)
+    assert serve(stream, "a", ends, 0.0, published({0: 0}, {0: LEAST_RECORDS})).behind == 2 * LEAST_RECORDS
+    assert stream.batch_limit("a") == 2 * LEAST_RECORDS
+    near = published({0: LEAST_RECORDS}, {0: 3 * LEAST_RECORDS - 1})
+    assert serve(stream, "a", ends, 0.0, near, 2 * LEAST_RECORDS).behind == 1
+    assert stream.take(EVERY_SECONDS / 2) is None
+    assert stream.take(EVERY_SECONDS) == "a"
+
+
+def test_a_failed_topic_waits_longer_each_time_and_the_others_do_not():
+    stream = scheduler(topic("a"), topic("b"))
+    for name in "ab":
+        stream.note_ends(name, {0: 5}, 0.0)
+    assert stream.take(0.0) == "a"
+    first = stream.set_aside("a", DOWN, 0.0)
+    serve(stream, "b", {0: 5}, 0.0)
+    assert stream.take(first / 2) is None
+    assert stream.take(first) == "a"
+    second = stream.set_aside("a", DOWN, first)
+    assert second == 2 * first
+    end = serve(stream, "a", {0: 5}, first + second)
+    assert (end.is_recovered, end.failures) == (True, 2)
+
+
+def test_a_paused_topic_is_reported_once_and_looked_at_again():
+    stream = scheduler(topic("a"))
+    stream.note_ends("a", {0: 5}, 0.0)
+    stream.take(0.0)
+    assert stream.set_aside("a", Paused("a", "paused"), 0.0) == PAUSED_SECONDS
+    assert stream.take(PAUSED_SECONDS) == "a"
+    assert stream.set_aside("a", Paused("a", "paused"), PAUSED_SECONDS) is None
+    assert serve(stream, "a", {0: 5}, 2 * PAUSED_SECONDS).is_recovered
+
+
+@pytest.mark.parametrize(("error", "attempts"), [(WRONG, 1), (DOWN, ATTEMPTS)])
+def test_a_stream_that_ends_gives_up_a_topic(error, attempts):
+    stream, now = scheduler(topic("a"), once=True), 0.0
+    stream.note_ends("a", {0: 5}, now)
+    stream.polled_at = now
+    for _ in range(attempts):
+        assert not stream.is_done
+        assert stream.take(now) == "a"
+        now += stream.set_aside("a", error, now)
+    assert stream.is_done and stream.states["a"].error is error and stream.take(now) is None
+
+
+def test_a_stream_that_ends_reads_ends_once_and_another_again_and_again():
+    for once in (True, False):
+        stream = scheduler(topic("a"), once=once)
+        assert stream.is_poll_due(5.0) and not stream.is_done
+        stream.polled_at = 5.0
+        assert not stream.is_poll_due(5.1)
+        assert stream.is_poll_due(6.0) is not once
+
+
+def test_a_topic_that_cannot_be_read_is_served_at_once_when_it_can():
+    stream = scheduler(topic("a"))
+    stream.note_fault("a", WRONG)
+    assert stream.take(0.0) == "a"
+    stream.set_aside("a", WRONG, 0.0)
+    assert stream.take(0.5) is None
+    stream.note_ends("a", {0: 5}, 0.5)
+    assert stream.take(0.5) == "a"
+
+
+def test_ends_that_move_back_make_the_position_unknown():
+    stream = scheduler(topic("a"))
+    stream.note_ends("a", {0: 5}, 0.0)
+    serve(stream, "a", {0: 5}, 0.0, published({0: 0}, {0: 5}))
+    stream.note_ends("a", {0: 3}, 10.0)
+    assert stream.take(10.0) == "a"
+
+
+def test_a_topic_of_another_stream_is_left_to_it_until_it_cannot_be_read():
+    stream = scheduler(topic("a"), owns=lambda topic, partitions: False)
+    stream.note_ends("a", {0: 5}, 0.0)
+    assert stream.take(0.0) is None
+    stream.note_fault("a", WRONG)
+    assert stream.take(0.0) == "a"
+
+
+def test_a_derived_topic_is_computed_from_each_new_snapshot_of_its_source():
+    stream = scheduler(topic("a"), derived("d", "a"))
+    assert stream.is_computable("d")
+    stream.note_computed("d", None)
+    assert not stream.is_computable("d")
+    stream.note_ends("a", {0: 5}, 0.0)
+    serve(stream, "a", {0: 5}, 0.0, published({0: 0}, {0: 5}, snapshot_id=7))
+    assert stream.take(0.0) == "d"
+    stream.note_computed("d", 7)
+    assert stream.end_computed("d", 0.0) == 0
+    assert stream.take(100.0) is None
+
+
+@pytest.mark.parametrize(("settings", "turns"), [({}, ["a", "b"]), ({"mode": "upsert", "key": "id"}, ["b"])])
+def test_small_files_are_merged_without_a_turn_of_a_topic_whose_rows_are_replaced(settings, turns):
+    stream = scheduler(topic("a", **settings), topic("b"))
+    for name in "ab":
+        stream.note_ends(name, {0: 5}, 0.0)
+    many = published({0: 0}, {0: 5}, data_files=MANY_FILES)
+    assert stream.next_compaction() is None
+    serve(stream, "a", {0: 5}, 0.0, many)
+    for name in "ab":
+        stream.note_ends(name, {0: 9}, 10.0)
+    assert stream.next_compaction() == "a"
+    assert sorted(filter(None, [stream.take(10.0), stream.take(10.0)])) == turns
+    for name in turns:
+        stream.give_back(name, 0.0)
+    stream.end_compaction("a", data_files=1)
+    assert stream.is_idle and stream.states["a"].data_files == 1
+    assert {stream.take(20.0), stream.take(20.0)} == {"a", "b"}
+
+
+def test_merging_waits_for_the_turn_of_a_topic_whose_rows_are_replaced():
+    stream = scheduler(topic("a", mode="upsert", key="id"))
+    stream.note_ends("a", {0: 5}, 0.0)
+    assert stream.take(0.0) == "a"
+    end = stream.note_batch("a", published({0: 0}, {0: 5}, data_files=MANY_FILES), {0: 5}, LEAST_RECORDS, 0.0, 0.0)
+    assert stream.next_compaction() is None
+    stream.give_back("a", end.not_before)
+    assert stream.next_compaction() == "a"
+    stream.end_compaction("a", data_files=None)
+    assert stream.states["a"].data_files == 0
