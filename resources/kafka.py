@@ -14,14 +14,15 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from lakehouse.core.errors import LakehouseError, UnclearState, Unreachable, translate
-from resources.election import TIMEOUT_SECONDS, electing, when_elected
+from resources.election import TIMEOUT_SECONDS, when_elected
 from resources.hidden import hidden
 from resources.jaas import jaas_config
+from resources.kafka_errors import error_of
 from resources.oldest_records import timestamps
 from resources.secret import values
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, IsolationLevel, KafkaException, Message, Producer
+    from confluent_kafka import Consumer, IsolationLevel, Message, Producer
     from confluent_kafka.admin import AdminClient, OffsetSpec
 
 _LOG = logging.getLogger("lakehouse.librdkafka")
@@ -379,33 +380,4 @@ class Kafka(dg.ConfigurableResource):
         """Raise Unreachable where no broker answers, and LakehouseError for what one refuses."""
         from confluent_kafka import KafkaException
 
-        return translate({KafkaException: self._error})
-
-    def _error(self, error: KafkaException) -> LakehouseError | None:
-        from confluent_kafka import KafkaError
-
-        silent = (
-            KafkaError._TRANSPORT,
-            KafkaError._ALL_BROKERS_DOWN,
-            KafkaError._TIMED_OUT,
-            KafkaError._RESOLVE,
-            KafkaError._AUTHENTICATION,
-            KafkaError.REQUEST_TIMED_OUT,
-            *electing(),
-        )
-        refused = (
-            KafkaError.TOPIC_AUTHORIZATION_FAILED,
-            KafkaError.GROUP_AUTHORIZATION_FAILED,
-            KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        )
-        cause = error.args[0]
-        if cause.code() == KafkaError._FENCED:
-            return UnclearState("A newer process took over this producer; its transaction stands, not this one")
-        if cause.code() in silent:
-            check = "that the broker is up (`lakehouse status`), the address, and the API key"
-            return Unreachable("Kafka", self.servers, check, cause.str())
-        if cause.code() in refused:
-            return LakehouseError(
-                f"Kafka at {self.servers} refuses: {cause.str()}. Nothing was changed. Grant it to the API key"
-            )
-        return None
+        return translate({KafkaException: lambda error: error_of(error, self.servers)})
