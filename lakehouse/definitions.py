@@ -6,7 +6,6 @@ import gc
 
 import dagster as dg
 
-from assets.deployment import deployment_definitions
 from assets.schedules import nightly
 from assets.sensors.alerts import alert_failed_checks, alert_failed_runs
 from assets.sensors.disk_space import disk_space
@@ -73,7 +72,6 @@ def _all(config: Config) -> dg.Definitions:
         nightly(config, "maintenance", "17 2 * * *", "Compact, expire and clean up every table."),
         nightly(config, "ledger", "17 3 * * *", "Prove that every table holds all of its topic, once."),
     )
-    set_up = deployment_definitions(config, environment_name())
     # What the embedded stack needs, and an instance of Dagster that others look after does not.
     local = [old_runs_definitions(), dg.Definitions(sensors=[disk_space])] if environment_name() == "local" else []
-    return dg.Definitions.merge(common, *chains, *nights, set_up, stream_definitions(config), *local)
+    return dg.Definitions.merge(common, *chains, *nights, stream_definitions(config), *local)

@@ -81,32 +81,6 @@ def create(steps: Sequence[Step], tell: Tell) -> Found:
     return found
 
 
-def ensure(steps: Sequence[Step], name: str, tell: Tell) -> Any:
-    """Make or change the one step of that name, as `create` would, and return its thing.
-
-    Raises: LakehouseError that names the step; also when what it needs is not there.
-    """
-    by_name = {step.name: step for step in checked(steps)}
-    found: dict[str, Any] = {}
-
-    def look(needed: str) -> None:
-        step = by_name[needed]
-        for before in step.needs:
-            if before not in found:
-                look(before)
-        with naming_step(step):
-            found[needed] = step.find(_needed(step, found))
-        if found[needed] is None:
-            raise LakehouseError(f"{step.what} is not there yet. Nothing was changed. Materialize it first")
-
-    for before in by_name[name].needs:
-        if before not in found:
-            look(before)
-    with naming_step(by_name[name]):
-        _ensure(by_name[name], found, tell)
-    return found[name]
-
-
 def plan_deletion(steps: Sequence[Step], *, delete_data: bool) -> Iterator[Action]:
     """What `delete` would do, in its order. Nothing is changed.
 
