@@ -55,7 +55,7 @@ def test_older_version_is_used_where_records_become_dead_letters(decide):
     decision = decide(FIRST, UNFIT, policy="dead_letter")
 
     assert decision.action == "use_older"
-    assert [version.id for version in decision.require_readable().value.read_by] == [1]
+    assert [version.id for version in decision.require_readable().value.schema.read_by] == [1]
     assert decision.formats.unfit == {2}
 
 

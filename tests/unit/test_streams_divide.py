@@ -13,11 +13,10 @@ from test_stream_without_kafka import Brokers, connected
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.pipeline.clients import Clients
-from lakehouse.streaming import stream as streams
 from lakehouse.streaming.stream import Stream
 from lakehouse.streaming.stream_events import Served
 from resources import stream_group
-from resources.kafka import Offsets
+from resources.kafka import Kafka, Offsets
 from resources.stream_group import Undivided, falls_to
 
 SECONDS = 60
@@ -34,7 +33,7 @@ class Grouped(Brokers):
         return {topic: dict.fromkeys(range(4), Offsets(0, 0)) for topic in topics}
 
     def member(self, group, settings):
-        return self._consumer(group, **settings)
+        return Kafka.member(self, group, settings)
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +152,7 @@ def test_topics_pass_on_only_after_the_batch_in_progress(tmp_path, monkeypatch):
     monkeypatch.setattr(Grouped, "member", lambda *_: Member())
     monkeypatch.setattr(Grouped, "describe", Brokers.describe)
     monkeypatch.setattr(Grouped, "offsets", Brokers.offsets)
-    monkeypatch.setattr(streams, "ingest", slow)
+    monkeypatch.setattr("lakehouse.streaming.worker.ingest", slow)
     with running(tmp_path, "127.0.0.1:1", "slow", NAMES[:1]) as events:
         until(begun.is_set)
         passing = threading.Thread(target=members[0].lose)
