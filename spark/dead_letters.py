@@ -7,7 +7,6 @@ topic's id.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -15,7 +14,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.config.topic import Topic
 from lakehouse.core import naming
-from lakehouse.core.batch import PART, Batch, Positions
+from lakehouse.core.batch import Batch, Positions
 from lakehouse.core.sql import SPARK
 from spark import framing
 from spark.conditions import some
@@ -131,7 +130,7 @@ def discard(spark: SparkSession, target: Target, batch: Batch) -> None:
         & (F.col(f"{source}.offset") >= F.col("offsets.first"))
         & (F.col(f"{source}.offset") < F.col("offsets.after"))
     )
-    with with_properties(spark, replace(target, properties={PART: "delete"})):
+    with with_properties(spark, target.deleting()):
         offsets.mergeInto(target.path, inside).whenMatched().delete().merge()
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakehouse.core import naming
-from lakehouse.core.batch import PART
+from lakehouse.core.batch import PART, PARTS
 from lakehouse.core.counts import Counts
 from lakehouse.core.errors import Unreachable
 from lakehouse.core.sql import SPARK
@@ -72,6 +72,17 @@ class Target:
         """The branch, as Spark addresses it."""
         return naming.spark_table(self.namespace, self.table, branch=self.branch)
 
+    def deleting(self) -> Target:
+        """Return the branch for a commit that deletes rows, which another commit completes."""
+        return replace(self, properties={PART: "delete"})
+
+    def completing(self) -> Target:
+        """Return the branch for the commit that completes the one before it, which deleted rows.
+
+        The audit requires both: Iceberg creates a branch that another writer dropped again, without the first.
+        """
+        return replace(self, properties={**self.properties, PARTS: "2"})
+
 
 def create_branch(spark: SparkSession, namespace: str, table: str, branch: str) -> None:
     """A branch at main's head; on a table without snapshots, at an empty one."""
@@ -131,12 +142,12 @@ def upsert(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool
     kept = Observation()
     latest = _one_a_key(good, key, F.max_by)
     latest = latest.observe(kept, F.count(F.lit(1)).alias("kept"), F.count_if(record("tombstone")).alias("tombstones"))
-    completed = with_properties(decoded.sparkSession, target)
+    spark = decoded.sparkSession
     if empty:
-        with completed:
+        with with_properties(spark, target):
             _table_rows(latest.filter(~record("tombstone")), target).writeTo(target.path).append()
     else:
-        deleted = with_properties(decoded.sparkSession, replace(target, properties={PART: "delete"}))
+        deleted, completed = (with_properties(spark, part) for part in (target.deleting(), target.completing()))
         rows = _table_rows(latest, target, record("tombstone"))
         merge.replace(rows, target.path, target.branch, key, deleted, completed)
     counts, last = _reported(observation), _reported(kept)

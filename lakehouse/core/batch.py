@@ -33,6 +33,9 @@ REPLAYS = "lakehouse.replays"
 PART = "lakehouse.part"
 """The snapshot summary property of a commit that the one after it completes: an upsert deletes, and then appends."""
 
+PARTS = "lakehouse.parts"
+"""The snapshot summary property of a commit that completes others: the number of commits, this one included."""
+
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """What clients read where brokers have no topic ids: all zeros (KIP-516)."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.config.checks import CONSERVATION, KEY_NOT_NULL, Severity
 from lakehouse.core import naming
-from lakehouse.core.batch import PART
+from lakehouse.core.batch import PART, PARTS
 from lakehouse.core.errors import CommitConflict, LakehouseError
 from lakehouse.core.sql import SPARK
 from resources.snapshots import history
@@ -103,7 +103,8 @@ def audit(spark: SparkSession, table: Table, key: tuple[str, ...], staged: Stage
         staged: The rows.
 
     Raises:
-        CommitConflict: The branch was made at a snapshot that another writer published meanwhile.
+        CommitConflict: The branch was made at a snapshot that another writer published meanwhile, or another writer
+            dropped it between the commits of a write.
     """
     return [_conservation(table, staged), _key_not_null(spark, table, key, staged.branch)]
 
@@ -122,6 +123,11 @@ def _conservation(table: Table, staged: Staged) -> Finding:
         raise CommitConflict(
             f"Another writer changed {'.'.join(table.name())} while this batch was prepared. The batch was not "
             f"published; run it again"
+        )
+    if any(_lacks_parts(commits[place:]) for place, snapshot in enumerate(commits) if snapshot in completing):
+        raise CommitConflict(
+            f"Another writer dropped branch '{staged.branch}' of {'.'.join(table.name())} while rows were deleted and "
+            f"appended there, so that the rows to delete are still in it. The batch was not published; run it again"
         )
     committed = sum(map(committed_rows, completing))
     numbers = asdict(counts) | {
@@ -154,6 +160,17 @@ def _commits(table: Table, staged: Staged) -> Sequence[Snapshot]:
 def _completes(snapshot: Snapshot, staged: Staged) -> bool:
     """Whether a snapshot is the last, or only, part of a write."""
     return not _is_silent(snapshot) and staged.summary.items() <= _summary(snapshot).items()
+
+
+def _lacks_parts(commits: Sequence[Snapshot]) -> bool:
+    """Return whether a commit is not preceded by all parts that it completes.
+
+    Args:
+        commits: The commit, then those before it, newest first.
+    """
+    parts = int(_summary(commits[0]).get(PARTS, 1))
+    before = [PART in _summary(snapshot) for snapshot in commits[1:parts]]
+    return len(before) < parts - 1 or not all(before)
 
 
 def _is_silent(snapshot: Snapshot) -> bool:

@@ -71,7 +71,8 @@ def keep(context: BatchContext, decided: Decision) -> None:
             dead_letters.discard(context.spark, target, batch)
         if decided.count:
             records, how = context.decoded(headers=True), context.formats.decoding()
-            dead_letters.append(dead_letters.of_batch(records, how, namespace, topic, batch), target)
+            written = dead_letters.of_batch(records, how, namespace, topic, batch)
+            dead_letters.append(written, target.completing() if before.count else target)
 
     commit = StagedCommit(context.clients, namespace, name, table.metadata.current_snapshot_id, batch)
     stage, _ = commit.stage(table, replace_letters, {})

@@ -1,0 +1,72 @@
+"""Another writer drops the branch of a batch while a file is uploaded: Iceberg then creates it again from main."""
+
+import os
+import re
+
+import oracle
+import pytest
+from moments import LOGGED
+from proxied import ProxiedStream, proxied
+from proxy import Proxy, Request
+from support import Stream
+
+from lakehouse.core import naming
+
+DATA_FILE = r"/{table}/data/.*(?<!deletes)\.parquet"
+
+
+class DroppedBranch:
+    """A guard for a proxy in front of S3 that drops staging branches before the first upload of rows to a table."""
+
+    def __init__(self, stream: Stream, table: str):
+        self.stream, self.table, self.dropped = stream, table, []
+
+    def __call__(self, request: Request) -> None:
+        is_upload = request.method == "PUT" and re.search(DATA_FILE.format(table=self.table), request.path)
+        if self.dropped or not is_upload:
+            return
+        table = self.stream.table(self.table)
+        self.dropped = [name for name in table.metadata.refs if name.startswith(naming.STAGING_PREFIX)]
+        with table.manage_snapshots() as manage:
+            for name in self.dropped:
+                manage.remove_branch(name)
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_ingestion_publishes_each_key_once_when_its_branch_is_dropped(resources, mode):
+    stream = ProxiedStream(resources, settings=LOGGED | {"mode": mode})
+    stream.produce_trades(range(30))
+    stream.ingest()
+    stream.produce_trades(range(30, 50))
+    guard = DroppedBranch(stream, stream.topic.table)
+    stream.s3 = Proxy(os.environ["AWS_ENDPOINT_URL_S3"], guard)
+
+    with proxied(stream):
+        stream.ingest()
+
+    assert guard.dropped
+    oracle.judge(stream)
+
+
+def test_dead_letters_are_kept_once_when_their_branch_is_dropped(resources):
+    """The letters of an earlier attempt are replaced by those of a longer batch."""
+    stream = ProxiedStream(resources, partitions=1, settings=LOGGED)
+    stream.produce_trades(range(10))
+    stream.produce([{"value": b"bad"}])
+
+    def die(phase):
+        if phase == "publish" and stream.dead_letters():
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stream.ingest(die)
+    stream.produce([{"value": b"worse"}])
+    guard = DroppedBranch(stream, naming.dead_letter_table(stream.topic.table))
+    stream.s3 = Proxy(os.environ["AWS_ENDPOINT_URL_S3"], guard)
+
+    with proxied(stream):
+        stream.ingest()
+
+    assert guard.dropped
+    oracle.judge(stream)
+    assert [letter["value"] for letter in stream.dead_letters()] == [b"bad", b"worse"]
