@@ -25,6 +25,7 @@ from peers import plots
 
 from lakehouse.cli.systems import connected
 from lakehouse.config import loader
+from lakehouse.core import polling
 from lakehouse.local import stack
 from lakehouse.local.home import Home
 from lakehouse.pipeline.maintenance import size
@@ -75,9 +76,11 @@ def main() -> None:
                 work.join(MINUTE)
                 seen.append(look(systems, namespace, topics, stream.pid, (time.monotonic() - began) / MINUTE))
                 print(told(seen[-1]), flush=True)
-            until = time.monotonic() + LEFT_SECONDS
-            while look(systems, namespace, topics, stream.pid, 0).behind and time.monotonic() < until:
-                time.sleep(1)
+            polling.poll(
+                lambda: not look(systems, namespace, topics, stream.pid, 0).behind,
+                pause=1,
+                deadline_seconds=LEFT_SECONDS,
+            )
         for topic in topics:
             print(verified(systems, namespace, topic), flush=True)
     given.results.mkdir(exist_ok=True)

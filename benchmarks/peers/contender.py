@@ -13,6 +13,8 @@ from typing import Protocol
 
 import psutil
 
+from lakehouse.core import polling
+
 NAMESPACE = "bench"
 COMMIT_SECONDS = 5
 """How often a contender commits that is told how often."""
@@ -119,15 +121,13 @@ def _serve(work: Callable[[Stack], Work], stack: Stack, commands: Connection) ->
 
 
 def until(done: Callable[[], bool], seconds: float, what: str) -> None:
-    """Wait.
+    """Wait until something is done.
 
-    Raises: RuntimeError when it takes longer than that.
+    Raises:
+        RuntimeError: It takes longer than `seconds`.
     """
-    deadline = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"No sign of {what} within {seconds:.0f} s")
-        time.sleep(0.1)
+    if not polling.poll(done, pause=0.1, deadline_seconds=seconds):
+        raise RuntimeError(f"No sign of {what} within {seconds:.0f} s")
 
 
 def free_port() -> int:
@@ -137,5 +137,5 @@ def free_port() -> int:
 
 
 def idle() -> None:
-    """What a loop does that found nothing to do."""
+    """Pause a loop that had nothing to ingest, as a schedule would."""
     time.sleep(0.1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -12,6 +11,7 @@ import psutil
 from confluent_kafka import Consumer, TopicPartition
 from pyiceberg.catalog import Catalog
 
+from lakehouse.core import polling
 from peers.contender import NAMESPACE, Contender
 
 LOOK_SECONDS = 0.2
@@ -91,19 +91,25 @@ def rows(catalog: Catalog, table: str) -> int:
 
 
 def await_rows(catalog: Catalog, table: str, wanted: int, contender: Contender, seconds: float) -> None:
-    """Wait until a reader sees so many rows.
+    """Wait until a reader sees `wanted` rows.
 
-    Raises: RuntimeError when the contender fails, takes longer, or has more.
+    Raises:
+        RuntimeError: The contender fails, takes longer than `seconds`, or has more rows.
     """
-    deadline = time.monotonic() + seconds
-    while (found := rows(catalog, table)) < wanted:
-        if failure := contender.failure():
-            raise RuntimeError(f"{contender.name} failed with {found:,} of {wanted:,} rows: {failure}")
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"{contender.name} has {found:,} of {wanted:,} rows after {seconds:.0f} s")
-        time.sleep(LOOK_SECONDS)
-    if found > wanted:
-        raise RuntimeError(f"{contender.name} has {found:,} rows of {wanted:,} records: some are there twice")
+
+    def visible_rows() -> int:
+        visible = rows(catalog, table)
+        if visible < wanted and (failure := contender.failure()):
+            raise RuntimeError(f"{contender.name} failed with {visible:,} of {wanted:,} rows: {failure}")
+        return visible
+
+    visible = polling.poll(
+        visible_rows, pause=LOOK_SECONDS, deadline_seconds=seconds, until=lambda visible: visible >= wanted
+    )
+    if visible < wanted:
+        raise RuntimeError(f"{contender.name} has {visible:,} of {wanted:,} rows after {seconds:.0f} s")
+    if visible > wanted:
+        raise RuntimeError(f"{contender.name} has {visible:,} rows of {wanted:,} records: some are there twice")
 
 
 def commits(catalog: Catalog, table: str) -> int:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
-import time
 from pathlib import Path
+
+from lakehouse.core import polling
 
 MAX_BYTES = 10 * 1024 * 1024
 """Length at which a log is set aside."""
@@ -57,6 +58,4 @@ def _copy(log: Path, number: int) -> Path:
 
 
 if __name__ == "__main__":
-    while True:
-        shorten(Path(sys.argv[1]))
-        time.sleep(INTERVAL_SECONDS)
+    polling.poll(lambda: shorten(Path(sys.argv[1])), pause=INTERVAL_SECONDS)
