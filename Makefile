@@ -1,52 +1,58 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help venv demo lint test fuzz audit long chaos pipeline update-locks
+.PHONY: help venv demo lint test fuzz simulate docs audit long chaos pipeline update-locks
 .DEFAULT_GOAL := help
-# Every server, worker and command is a Python process of its own. Without bytecode files, which container images often
-# switch off, each compiles Dagster and PySpark again when it starts.
+# Every server, worker and command is a separate Python process. Without bytecode files, which container images often
+# disable, each process compiles Dagster and PySpark again when it starts.
 unexport PYTHONDONTWRITEBYTECODE
 
-help:  ## Show this
+help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 
-demo: venv  ## Start everything, run the main job, print its result, stay up until Ctrl-C (ONCE=1: stop at the end)
+demo: venv  ## Start the stack, run the main job, print its result, run until Ctrl-C (ONCE=1: stop at the end)
 	@$(BIN)/lakehouse demo $(if $(ONCE),--once)
 
-test: venv  ## Run all tests, two files at a time, each process with an embedded stack of its own
+test: venv  ## Run all tests, two files at a time, each process with a separate embedded stack
 	@$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --ignore tests/fuzz
 
-fuzz: venv  ## docs/types.md row by row, and generated schemas (MINUTES=20: with fresh seeds; SEED=7 ONLY=avro: one again)
+fuzz: venv  ## Test docs/types.md row by row, and generated schemas (MINUTES=20: new seeds; SEED=7 ONLY=avro: repeat one)
 	@$(if $(MINUTES),FUZZ_MINUTES=$(MINUTES)) $(if $(SEED),FUZZ_SEED=$(SEED)) \
 		$(BIN)/pytest tests/fuzz --numprocesses 2 --dist worksteal $(if $(ONLY)$(SEED),-k "every_value and $(or $(ONLY),every)") -o faulthandler_timeout=0 --tb short
 
-lint: venv  ## Style, likely mistakes, security rules, types and layers of all Python files
+simulate: venv  ## Run schedules of the simulation, one per seed (SEEDS=10000, FIRST=0); see tests/simulation/README.md
+	@$(BIN)/python -m tests.simulation.simulate $(or $(SEEDS),1000) $(or $(FIRST),0)
+
+lint: venv  ## Check style, likely mistakes, security rules, types and layers of all Python files
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/lint-imports
 	@$(BIN)/mypy
 
-# Exit code 3 means that nothing was found and something could not be checked, which is an error only with ONLINE=1.
-audit: venv  ## Locks, workflows, secrets, bill of materials (ONLINE=1: known vulnerabilities too, from osv.dev)
+docs: venv  ## Build the documentation in site/; a broken link is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+# Exit code 3 means that no check failed but some could not be made, which is an error only with ONLINE=1.
+audit: venv  ## Check locks, workflows and secrets, write the bill of materials (ONLINE=1: known vulnerabilities from osv.dev too)
 	@$(BIN)/python -m tools.audit $(if $(ONLINE),--online) || { code=$$?; test $$code -eq 3 -a -z "$(ONLINE)"; }
 
-update-locks: venv  ## Make requirements.lock and jars.lock follow what is asked for (UPGRADE="boto3 …": newest of these)
+update-locks: venv  ## Update requirements.lock and jars.lock (UPGRADE="boto3 …": upgrade these to the newest version)
 	@$(BIN)/python -m tools.locks $(UPGRADE)
 	@$(MAKE) --no-print-directory venv
 	@$(BIN)/python -m tools.licences
 
-long: venv  ## The tests that `make test` leaves out: a Spark cluster, killed workers and daemons, a kill at every change
+long: venv  ## Run the tests that `make test` omits: a Spark cluster, killed workers and daemons, a kill at every change
 	@$(BIN)/pytest -m long -o faulthandler_timeout=3600
 
-pipeline: venv  ## What a change must pass before it is deployed, on the embedded stack: see .github/workflows
+pipeline: venv  ## Run the checks of a change before deployment on the embedded stack: see .github/workflows
 	@.github/pipeline
 
-chaos: venv  ## Everything that goes wrong, at random for MINUTES=30, then one by one
+chaos: venv  ## Inject faults at random for MINUTES=30, then one by one
 	@LAKEHOUSE_CHAOS_SECONDS=$$(($(or $(MINUTES),30) * 60)) $(BIN)/pytest tests/faults -m stack -o faulthandler_timeout=0
 
-venv: .venv/installed  ## Make the virtual environment from requirements.lock
+venv: .venv/installed  ## Create the virtual environment from requirements.lock
 
-# pip installs nothing but uv, held to the lock's hashes as everything else is.
+# pip installs only uv. Like all packages, it is verified by the hashes of the lock.
 .venv/installed: requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
 	@sed -n '/^uv==/,/^    #/p' requirements.lock > .venv/uv.lock

@@ -1,1 +1,1 @@
-"""Factories: a declared topic in, Dagster assets and checks out."""
+"""Factories of the Dagster definitions for the entries of lakehouse.yaml."""

@@ -1,4 +1,4 @@
-"""When an asset runs without anybody asking."""
+"""Automation conditions of assets and checks."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ AC = dg.AutomationCondition
 
 @cache
 def on_upstream_change() -> dg.AutomationCondition:
-    """Request a run for every upstream change, including one that lands during a run, and once more after a failure.
+    """Return the condition that requests a run after every upstream change, and one more run after a failure.
 
-    Unlike `AutomationCondition.eager()`, which never requests an asset whose upstream had data when it was first
-    deployed, and forgets a change that arrives between a request and the next tick: by then the request resets what
-    waits (`since`), the change included. Here a tick that sees a change resets nothing. `newly_true()` bounds the price
-    of a permanent failure to one more run; a bare `execution_failed()` would ask at every tick, for ever.
+    It includes changes that arrive during a run. `AutomationCondition.eager()` does not fit: it never requests an asset
+    whose upstream had data when it was first deployed, and it loses a change that arrives between a request and the
+    next tick, because the request resets the pending change (`since`). Here a tick that sees a change resets nothing.
+    `newly_true()` limits a permanent failure to one more run; a bare `execution_failed()` would request a run at every
+    tick.
     """
     changed = AC.any_deps_updated()
     waiting = (AC.newly_missing() | changed).since(AC.newly_requested() & ~changed)
@@ -33,22 +34,24 @@ def on_upstream_change() -> dg.AutomationCondition:
 
 
 def unless_continuous(entry: Topic) -> dg.AutomationCondition | None:
-    """As `on_upstream_change`; of an entry that a stream takes on and on, nothing: its runs would race the stream, and
-    of two writers one does its work for nothing."""
+    """Return `on_upstream_change`, or None for a continuous entry.
+
+    Runs of a continuous entry would race the stream, and one of two writers loses its commit.
+    """
     return None if entry.continuous else on_upstream_change()
 
 
 @cache
 def with_the_asset() -> dg.AutomationCondition:
-    """For a check: whenever its asset runs, and in the same run.
+    """Return the condition that runs a check in the same run as its asset.
 
-    Not `on_upstream_change`, whose wait for what is in progress keeps a check out of its asset's run; and a blocking
-    check without a condition would never run, so that nothing after it would either.
+    `on_upstream_change` does not fit: it waits for dependencies in progress, which keeps a check out of its asset's
+    run. A blocking check without a condition would never run, and would block all assets downstream.
     """
     return AC.any_deps_updated().with_label("with_the_asset")
 
 
 @cache
 def hourly() -> dg.AutomationCondition:
-    """For a check of a table that a stream commits to every few seconds: each would cost more than the commit."""
+    """Return the condition for checks of streamed tables: one check per commit would cost more than the commit."""
     return AC.cron_tick_passed("17 * * * *").with_label("hourly")

@@ -1,89 +1,94 @@
-"""The check that Spark and the engine of every reader find the same in a table."""
+"""The check that Spark and the engine of every reader return the same totals for a table."""
 
 import time
 from typing import Any
 
 import dagster as dg
 
-from assets.shown import as_table
-from assets.standing import Standing
+from assets.check_definition import CheckDefinition
+from assets.text_table import as_table
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
-from lakehouse.core import naming
 from lakehouse.core.lag import snapshots_behind
 from lakehouse.core.markdown import escaped
 from lakehouse.core.sql import SPARK
+from lakehouse.core.table_ref import TableRef
 from lakehouse.readers import configured
-from lakehouse.readers.freshness import Hop
-from lakehouse.readers.truth import Answer, differences
+from lakehouse.readers.freshness import StageLag
+from lakehouse.readers.table_location import table_of, table_resources
+from lakehouse.readers.truth import TableTotals, differences
 from resources.catalog import published_table
 from resources.snapshots import commits
 
 AGREE = "engines_agree"
 
 
-def engines_check(config: Config, topic: Topic) -> Standing:
-    """Rows, and the sums of columns of whole numbers and decimals, in the snapshot that each reader exposes.
+def engines_check(config: Config, topic: Topic) -> CheckDefinition:
+    """Return the check that compares row counts and sums in the snapshot that each reader exposes.
 
-    Each engine reads those columns once: the cost of a check is that of a small query on the whole table.
+    It sums the columns of integers and decimals. Each engine reads these columns once, so the check costs one query on
+    the whole table per engine.
     """
     readers = configured(config)
 
     def agree(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         clients = context.resources
-        current, _ = clients.catalog.resolve_table(config.namespace, topic)
-        asked = {
-            reader.name: reader.answer(config.namespace, current, clients)
+        ref, _ = clients.catalog.resolve_table(table_of(config, topic, clients))
+        totals = {
+            reader.name: reader.query_totals(topic, ref, clients)
             for reader in readers
-            # Whether an optional reader has the table yet, its own asset's checks report.
-            if not reader.is_optional or reader.current(config.namespace, current, clients)
+            # The checks of an optional reader's own asset report a missing table.
+            if not reader.is_optional or reader.current(ref, clients)
         }
-        # After the answers: what they show may have been published while they were asked.
-        history = commits(published_table(clients.catalog, config.namespace, current.table))
-        problems, answers = [], []
-        for hop, answer in asked.items():
+        # The history is read after the queries, because a snapshot may be published during them.
+        history = commits(published_table(clients.catalog, ref))
+        problems, compared = [], []
+        for stage, answer in totals.items():
             behind = snapshots_behind(history, answer.snapshot_id, int(time.time() * 1000))
-            shown = Hop(topic.name, hop, topic.max_lag_seconds, behind, answer.snapshot_id)
-            if not shown.fresh:
-                problems.append(shown.said)
+            lag = StageLag(topic.name, stage, topic.max_lag_seconds, behind, answer.snapshot_id)
+            if not lag.is_fresh:
+                problems.append(lag.description)
             if behind is not None:
-                reference = _in_spark(config, current, answer, clients)
+                reference = _in_spark(ref, answer, clients)
                 problems += differences(reference, answer)
-                answers.append(reference)
-            answers.append(answer)
+                compared.append(reference)
+            compared.append(answer)
         return dg.AssetCheckResult(
             check_name=AGREE,
             asset_key=[asset_of(config), topic.name],
             passed=not problems,
             description=escaped("; ".join(problems))
-            or f"{answers[-1].rows:,} rows and {len(answers[-1].sums)} sums are the same everywhere",
-            metadata={"answers": _page(answers)},
+            or f"{compared[-1].rows:,} rows and {len(compared[-1].sums)} sums are the same everywhere",
+            metadata={"totals": _as_table(compared)},
         )
 
     engines = ", ".join(reader.engine for reader in readers)
     description = (
-        f"Spark and the readers ({engines}) return the same row counts and sums for the snapshot each exposes."
+        f"Spark and the readers ({engines}) return the same row counts and sums for the snapshot that each exposes."
     )
-    return Standing(
-        AGREE, description, frozenset({"catalog", "spark", *(reader.resource for reader in readers)}), agree
+    return CheckDefinition(
+        AGREE,
+        description,
+        frozenset({"catalog", "spark", *(reader.resource for reader in readers)}) | table_resources(topic),
+        agree,
     )
 
 
 def asset_of(config: Config) -> str:
-    """Return the first part of the key of the asset that has the check: of the last reader that is not optional."""
+    """Return the name of the last required reader, whose asset has the check."""
     return [reader.name for reader in configured(config) if not reader.is_optional][-1]
 
 
-def _in_spark(config: Config, topic: Topic, answer: Answer, systems: Any) -> Answer:
-    """The reference: what the engine that wrote the table says of the snapshot that another answered for."""
+def _in_spark(ref: TableRef, answer: TableTotals, systems: Any) -> TableTotals:
+    """Return the totals that Spark, which wrote the table, computes for the snapshot of another engine's answer."""
     quoted = {column: SPARK.identifier(column) for column in answer.scales}
     sums = "".join(f", SUM(CAST({quoted[column]} AS DECIMAL(38,{n})))" for column, n in answer.scales.items())
-    table = f"{naming.spark_table(config.namespace, topic.table)} VERSION AS OF {answer.snapshot_id}"
+    table = f"{ref.spark_path()} VERSION AS OF {answer.snapshot_id}"
     row = systems.spark.session(systems.catalog.spark_settings()).sql(f"SELECT COUNT(*){sums} FROM {table}").first()  # noqa: S608 (all quoted)
-    return Answer.of("Spark", answer.snapshot_id, answer.scales, tuple(row))
+    return TableTotals.of("Spark", answer.snapshot_id, answer.scales, tuple(row))
 
 
-def _page(answers: list[Answer]) -> dg.TableMetadataValue:
+def _as_table(answers: list[TableTotals]) -> dg.TableMetadataValue:
     columns = list(dict.fromkeys(column for answer in answers for column in answer.sums))
     return as_table(
         ["engine", "snapshot", "rows", *(f"sum of {column}" for column in columns)],

@@ -1,4 +1,4 @@
-"""An entry of lakehouse.yaml in Dagster: a topic, or a route, whose assets have a partition a topic."""
+"""Dagster attributes of an entry of lakehouse.yaml: a topic, or a route, whose assets have one partition per topic."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from lakehouse.core.errors import ConfigError
 
 
 def partitions(entry: Topic) -> dg.DynamicPartitionsDefinition | None:
-    """The partitions of an entry's assets: a route's topics, as the sensor found them."""
+    """Return the partitions of a route's assets, which the sensor `topic_offsets` adds; None for a topic."""
     return dg.DynamicPartitionsDefinition(name=f"topics_{entry.name}") if isinstance(entry, Route) else None
 
 
 def group(entry: Topic) -> str:
-    """The group of an entry's assets, and what its pools are named after: its table, or the route."""
+    """Return the group name of an entry's assets, which also names its pools: the table or the route."""
     return naming.table_name(entry.name) if isinstance(entry, Route) else entry.table
 
 
 def code_links(config: Config, entry: Topic) -> dict[str, dg.CodeReferencesMetadataValue]:
-    """Where the entry is declared and, of a derived topic, where its transform is written, as links in the UI."""
+    """Return links to the declaration of an entry and, for a derived topic, to the source of its transform."""
     places = [(config.file, entry.line or 1, config.file.name)]
     if isinstance(entry.source, Derived):
         module, _, function = entry.source.transform.partition(":")
@@ -36,34 +36,36 @@ def code_links(config: Config, entry: Topic) -> dict[str, dg.CodeReferencesMetad
             text = Path(spec.origin).read_text().partition(f"def {function}(")[0]
             places.append((Path(spec.origin), text.count("\n") + 1, entry.source.transform))
     with warnings.catch_warnings():
-        # Links are beta in Dagster 1.13; nothing depends on them.
+        # Code references are beta in Dagster 1.13.
         warnings.simplefilter("ignore", dg.BetaWarning)
         links = [dg.LocalFileCodeReference(file_path=str(f), line_number=line, label=name) for f, line, name in places]
         return {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=links)}
 
 
 def topics_of(entry: Topic, instance: dg.DagsterInstance) -> list[Topic]:
-    """The topics of an entry: itself, or those that a route has so far."""
+    """Return the topics of an entry: the topic itself, or the topics that the route has so far."""
     if not isinstance(entry, Route):
         return [entry]
-    found: list[Topic | None] = []
+    topics: list[Topic | None] = []
     for name in instance.get_dynamic_partitions(f"topics_{entry.name}"):
-        # One that the route's template makes no table of any more keeps no other from being looked at.
+        # After a change of the route's template, one invalid table name must not hide the other topics.
         with suppress(ConfigError):
-            found.append(entry.routed(name))
-    return [topic for topic in found if topic]
+            topics.append(entry.topic_named(name))
+    return [topic for topic in topics if topic]
 
 
 def topic_of(entry: Topic, context: dg.AssetExecutionContext) -> Topic:
-    """The topic that a run is about.
+    """Return the topic of a run.
 
-    Raises: ConfigError when the route's pattern does not match the partition any more.
+    Raises:
+        ConfigError: The route's pattern no longer matches the partition.
     """
     if not isinstance(entry, Route):
         return entry
-    topic = entry.routed(context.partition_key)
+    topic = entry.topic_named(context.partition_key)
     if topic is None:
         raise ConfigError(
-            f"Topic '{context.partition_key}' is none of route '{entry.name}' any more. Delete the partition"
+            f"The pattern of route '{entry.name}' no longer matches topic '{context.partition_key}'. Nothing was "
+            f"changed. Delete the partition"
         )
     return topic

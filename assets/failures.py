@@ -1,4 +1,4 @@
-"""The project's errors as Dagster failures: one sentence in the UI, and retries only for what can heal."""
+"""Conversion of this project's errors to Dagster failures, with retries for transient errors only."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from lakehouse.config.sensitive import unquoted
+from lakehouse.config.sensitive import hide_values
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError, is_transient, translate
 
 RETRY = dg.RetryPolicy(max_retries=3, delay=5, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
-"""For systems that come back. What cannot heal by itself is raised with `allow_retries=False`."""
+"""The retry policy for transient errors. Permanent errors are raised with `allow_retries=False`."""
 
 
 @contextmanager
 def explained(*topics: Topic) -> Iterator[None]:
-    """Turn a LakehouseError into a Failure with its message; anything else passes with its traceback.
+    """Raise a LakehouseError as a Failure with its message, and other errors unchanged.
 
     Args:
-        topics: Those that the work is about. Where one has sensitive columns, no text passes that nobody foresaw.
+        topics: The topics of the work. If one has sensitive columns, the texts of other errors are withheld.
     """
-    with translate({LakehouseError: _failure}), unquoted(*topics):
+    with translate({LakehouseError: _failure}), hide_values(*topics):
         yield
 
 

@@ -1,52 +1,56 @@
-"""Freshness in Dagster: a check on the asset of each hop, and Dagster's own policy on topics."""
+"""Freshness in Dagster: a check on the asset of each stage, and Dagster's own freshness policy on topics."""
 
 from datetime import timedelta
 from typing import Any
 
 import dagster as dg
 
+from assets.check_definition import CheckDefinition
 from assets.entry import topics_of
-from assets.standing import Standing
 from lakehouse.config.checks import FRESH
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.markdown import escaped
-from lakehouse.readers.freshness import NAMES, Hop, summary
-from lakehouse.readers.hops import measure, needs
+from lakehouse.readers.freshness import NAMES, StageLag, summary
+from lakehouse.readers.reader_lag import measure_lag, required_resources
+from lakehouse.readers.table_location import table_resources
 
 
-def freshness_check(config: Config, entry: Topic, hop: str) -> Standing:
-    """`fresh` on the asset of a hop; of a route, it is about all of its topics."""
+def freshness_check(config: Config, entry: Topic, stage: str) -> CheckDefinition:
+    """Return the check `fresh` for the asset of a stage. For a route it covers all of its topics."""
 
     def fresh(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         topics = topics_of(entry, context.instance)
-        found = [measure(hop, config, topic, context.resources) for topic in topics]
+        lags = [measure_lag(stage, config, topic, context.resources) for topic in topics]
         return dg.AssetCheckResult(
             check_name=FRESH,
-            asset_key=[hop, entry.name],
-            passed=all(one.fresh for one in found),
-            description=escaped(summary(found)),
-            metadata=numbers(entry, found),
+            asset_key=[stage, entry.name],
+            passed=all(lag.is_fresh for lag in lags),
+            description=escaped(summary(lags)),
+            metadata=numbers(entry, lags),
         )
 
-    description = f"{NAMES[hop]}: nothing has waited longer than {entry.max_lag_seconds:,} s."
-    return Standing(FRESH, description, needs(hop), fresh)
+    description = f"{NAMES[stage]}: nothing has waited longer than {entry.max_lag_seconds:,} s."
+    return CheckDefinition(FRESH, description, required_resources(stage) | table_resources(entry), fresh)
 
 
-def numbers(entry: Topic, found: list[Hop]) -> dict[str, Any]:
-    """What Dagster shows and plots of a verdict: the lag of the topic that is furthest behind, where any is known."""
-    seconds = [hop.behind.seconds for hop in found if hop.behind]
+def numbers(entry: Topic, lags: list[StageLag]) -> dict[str, Any]:
+    """Return the metadata of a verdict: the topics behind and, if known, the maximum lag, which Dagster plots."""
+    seconds = [lag.behind.seconds for lag in lags if lag.behind]
     return {
         **({"lag_seconds": round(max(seconds), 1)} if seconds else {}),
         "max_lag_seconds": entry.max_lag_seconds,
-        "stale": [hop.topic for hop in found if not hop.fresh],
-        "unknown": [hop.topic for hop in found if hop.failure],
-        "paused": [hop.topic for hop in found if hop.paused],
+        "stale": [lag.topic for lag in lags if not lag.is_fresh],
+        "unknown": [lag.topic for lag in lags if lag.failure],
+        "paused": [lag.topic for lag in lags if lag.paused],
     }
 
 
 def idle_policy(entry: Topic) -> dg.FreshnessPolicy | None:
-    """Whether the producer has stopped: Dagster's own policy, which tells the truth of a topic and of nothing else."""
+    """Return Dagster's freshness policy, which fails once the producer has written nothing for `max_idle_seconds`.
+
+    It fits topics only: it measures the time since the last change, which is no lag for tables and readers.
+    """
     if entry.max_idle_seconds is None:
         return None
     return dg.FreshnessPolicy.time_window(fail_window=timedelta(seconds=entry.max_idle_seconds))

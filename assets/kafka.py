@@ -1,4 +1,4 @@
-"""The asset of a Kafka topic: observed where others make it; else materializing it ensures topic, subjects, content."""
+"""The asset of a Kafka topic. Materializing it creates the topic, its subjects and its content; else it is external."""
 
 from collections.abc import Mapping
 from pkgutil import resolve_name
@@ -6,6 +6,7 @@ from typing import Any
 
 import dagster as dg
 
+from assets import confluent
 from assets.automation import on_upstream_change
 from assets.entry import code_links, group
 from assets.failures import explained
@@ -19,7 +20,7 @@ from resources.pauses import require_unpaused
 
 
 def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition | dg.AssetSpec:
-    """`kafka/<topic>`: an external asset, which the sensor reports, where others make the topic."""
+    """Return the asset `kafka/<topic>`; for a topic that others create, an external asset that the sensor reports."""
     source = entry.source
     spec = asset_spec(
         entry,
@@ -34,7 +35,9 @@ def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition | dg.AssetS
     if source.is_external:
         return spec
 
-    @step(spec, pool=f"kafka_{group(entry)}", resources=CLIENTS)
+    cloud = confluent.needed(config) if source.connector(entry.name) else frozenset()
+
+    @step(spec, pool=f"kafka_{group(entry)}", resources={*CLIENTS, *cloud})
     def kafka_topic(context: dg.AssetExecutionContext, clients: Any) -> dg.MaterializeResult:
         metadata: dict[str, Any] = {}
         with explained(entry, *_sources(config, entry)):
@@ -43,12 +46,14 @@ def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition | dg.AssetS
             clients.kafka.ensure_topic(entry.topic, entry.partitions, entry.retention.records)
             produced = resolve_name(source.producer)(config, entry, Clients.of(clients)) if source.producer else None
             if produced:
-                context.log.info(f"{entry.name}: {produced.messages:,} messages computed and produced")
+                context.log.info(f"{entry.name}: {produced.messages:,} messages were computed and produced")
                 metadata["messages"] = produced.messages
                 metadata["source_snapshot_id"] = str(produced.source_snapshot_id)
                 if produced.lineage:
                     metadata["dagster/column_lineage"] = _lineage(source.upstream, produced.lineage)
             offsets = clients.kafka.offsets([entry.topic])[entry.topic]
+            if cloud:
+                metadata |= confluent.connector_state(clients.confluent_cloud, entry).metadata
         return dg.MaterializeResult(metadata=metadata | offset_metadata(offsets), data_version=data_version(offsets))
 
     return kafka_topic
@@ -61,12 +66,12 @@ def _sources(config: Config, entry: Topic) -> list[Topic]:
 def _lineage(source: str, columns: Mapping[str, list[str]]) -> dg.TableColumnLineage:
     key = dg.AssetKey(["iceberg", source])
     return dg.TableColumnLineage(
-        {name: [dg.TableColumnDep(key, one) for one in made] for name, made in columns.items()}
+        {name: [dg.TableColumnDep(key, column) for column in inputs] for name, inputs in columns.items()}
     )
 
 
 def offset_metadata(offsets: dict[int, Offsets]) -> dict[str, Any]:
-    """What the UI shows and plots of a topic: how many offsets it holds, and where each partition ends."""
+    """Return the metadata of a topic: the number of offsets in its log and the end offset of each partition."""
     return {
         "offsets": sum(o.end - o.start for o in offsets.values()),
         "end_offsets": {str(partition): o.end for partition, o in sorted(offsets.items())},
@@ -74,5 +79,5 @@ def offset_metadata(offsets: dict[int, Offsets]) -> dict[str, Any]:
 
 
 def data_version(offsets: dict[int, Offsets]) -> dg.DataVersion:
-    """A topic's data version: its end offsets, such as `0:120,1:98`."""
+    """Return a topic's data version, which consists of its end offsets, such as `0:120,1:98`."""
     return dg.DataVersion(",".join(f"{partition}:{o.end}" for partition, o in sorted(offsets.items())))

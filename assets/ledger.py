@@ -1,39 +1,39 @@
-"""The ledger in Dagster: a check with every run of the table, and an asset that proves it and shows it as a page."""
+"""The ledger in Dagster: a check in every run of the table, and an asset that reconciles the ledger and shows it."""
 
 from typing import Any
 
 import dagster as dg
 
+from assets.check_definition import CheckDefinition
 from assets.entry import group, topic_of
 from assets.failures import explained
-from assets.shown import as_table
-from assets.standing import Standing
 from assets.step import asset_spec, step
+from assets.text_table import as_table
 from lakehouse.config.checks import LEDGER
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.ledger import totals
 from lakehouse.pipeline import ledger_page
 from lakehouse.pipeline.clients import CLIENTS, Clients
-from lakehouse.pipeline.proof import Proof, check, prove
+from lakehouse.pipeline.reconciliation import ReconciliationReport, check_ledger, reconcile
 
 
 class Depth(dg.Config):
-    """How far the proof goes."""
+    """Depth of the reconciliation."""
 
     whole_log: bool = False
-    """Also compare with every record that the topic's log still holds, which reads the topic once."""
+    """Also compare with every record in the topic's log, which reads the topic once."""
 
 
 def ledger_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
-    """`ledger/<topic>`: the deep check as a page; its check `proven` fails when something does not add up."""
+    """Return the asset `ledger/<topic>`, a reconciliation, whose check `reconciled` fails on any difference."""
     key, namespace = dg.AssetKey(["ledger", entry.name]), config.namespace
 
     spec = asset_spec(
         entry,
         "ledger",
         deps=[["iceberg", entry.name]],
-        description=f"What each commit of {group(entry)} took from the topic, proven against rows and dead letters.",
+        description=f"Records that each commit of {group(entry)} ingested, reconciled with rows and dead letters.",
         kinds={"iceberg", "spark"},
     )
 
@@ -42,51 +42,56 @@ def ledger_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         pool=f"ledger_{group(entry)}",
         resources=CLIENTS,
         check_specs=[
-            dg.AssetCheckSpec("proven", asset=key, description="Rows and dead letters are what the commits counted.")
+            dg.AssetCheckSpec("reconciled", asset=key, description="Rows and dead letters match the commits.")
         ],
         config=Depth,
     )
-    def proven_ledger(context: dg.AssetExecutionContext, clients: Any, config: Depth) -> dg.MaterializeResult:
+    def reconciled_ledger(context: dg.AssetExecutionContext, clients: Any, config: Depth) -> dg.MaterializeResult:
         with explained(entry):
             topic = topic_of(entry, context)
-            proof = prove(namespace, topic, Clients.of(clients), whole_log=config.whole_log)
-        said = ledger_page.summary(proof.entries, proof.findings)
-        counts = totals(proof.entries)
+            report = reconcile(namespace, topic, Clients.of(clients), whole_log=config.whole_log)
+        summary = ledger_page.summary(report.entries, report.findings)
+        counts = totals(report.entries)
         pages = {
-            "findings": ledger_page.findings_table(proof.findings),
-            "commits": ledger_page.commits(proof.entries, proof.findings),
-            "partitions": ledger_page.partitions(proof.entries, proof.rows, proof.letters),
+            "findings": ledger_page.findings_table(report.findings),
+            "commits": ledger_page.commits(report.entries, report.findings),
+            "partitions": ledger_page.partitions(report.entries, report.rows, report.letters),
         }
         return dg.MaterializeResult(
             metadata={
-                "summary": said,
+                "summary": summary,
                 **{name: as_table(*page) for name, page in pages.items()},
                 **{name: getattr(counts, name) for name in ledger_page.COUNTED},
             },
             check_results=[
-                dg.AssetCheckResult(check_name="proven", passed=proof.holds, description=said, metadata=_found(proof))
+                dg.AssetCheckResult(
+                    check_name="reconciled",
+                    passed=report.is_consistent,
+                    description=summary,
+                    metadata=_findings(report),
+                )
             ],
         )
 
-    return proven_ledger
+    return reconciled_ledger
 
 
-def ledger_check(config: Config, topic: Topic) -> Standing:
-    """The commits add up and follow each other without a gap: metadata only, so that it is cheap."""
+def ledger_check(config: Config, topic: Topic) -> CheckDefinition:
+    """Return the check that commits add up and follow each other without a gap. It is cheap: it reads only metadata."""
 
     def adds_up(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        proof = check(context.resources.catalog, config.namespace, topic)
+        report = check_ledger(context.resources.catalog, config.namespace, topic)
         return dg.AssetCheckResult(
             check_name=LEDGER,
             asset_key=["iceberg", topic.name],
-            passed=proof.holds,
-            description=ledger_page.summary(proof.entries, proof.findings),
-            metadata={"commits": len(proof.entries)} | _found(proof),
+            passed=report.is_consistent,
+            description=ledger_page.summary(report.entries, report.findings),
+            metadata={"commits": len(report.entries)} | _findings(report),
         )
 
-    said = "Every commit accounts for each record it consumed, and begins where the one before it ended."
-    return Standing(LEDGER, said, frozenset({"catalog"}), adds_up)
+    description = "Every commit accounts for each record it consumed, and begins where the one before it ended."
+    return CheckDefinition(LEDGER, description, frozenset({"catalog"}), adds_up)
 
 
-def _found(proof: Proof) -> dict[str, Any]:
-    return {"findings": as_table(*ledger_page.findings_table(proof.findings))} if proof.findings else {}
+def _findings(report: ReconciliationReport) -> dict[str, Any]:
+    return {"findings": as_table(*ledger_page.findings_table(report.findings))} if report.findings else {}

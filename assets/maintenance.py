@@ -1,4 +1,4 @@
-"""The asset that keeps a table fast and small (lakehouse.pipeline.maintenance)."""
+"""The asset that compacts a table, expires its snapshots and deletes orphans (lakehouse.pipeline.maintenance)."""
 
 from dataclasses import asdict
 from typing import Any
@@ -15,12 +15,12 @@ from lakehouse.pipeline.maintenance import maintain
 
 
 def maintenance_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
-    """`maintenance/<topic>`: shares the pool of the table's writer, and so never runs beside it."""
+    """Return the asset `maintenance/<topic>`, which shares the pool of the table's writer and never runs beside it."""
     spec = asset_spec(
         entry,
         "maintenance",
         deps=[["iceberg", entry.name]],
-        description=f"Files and snapshots of {group(entry)}, compacted and cleaned up.",
+        description=f"Compacts {group(entry)}, expires its snapshots and deletes orphan files.",
         kinds={"iceberg", "spark"},
     )
 

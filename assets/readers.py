@@ -6,16 +6,18 @@ from typing import Any
 import dagster as dg
 
 from assets.automation import unless_continuous
+from assets.check_definition import CheckDefinition
 from assets.entry import group, topic_of
 from assets.failures import explained
-from assets.standing import Standing
 from assets.step import asset_spec, step
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.lag import snapshots_behind
 from lakehouse.core.markdown import escaped
-from lakehouse.readers.freshness import Hop
+from lakehouse.core.table_ref import TableRef
+from lakehouse.readers.freshness import StageLag
 from lakehouse.readers.reader import Reader, Registration
+from lakehouse.readers.table_location import table_of, table_resources
 from resources.snapshots import commits, live_rows_at
 
 
@@ -28,64 +30,64 @@ def reader_asset(config: Config, entry: Topic, reader: Reader) -> dg.AssetsDefin
         description=f"{entry.description} {reader.description}".strip(),
         kinds=set(reader.kinds),
         automation_condition=unless_continuous(entry),
-        metadata={"dagster/table_name": reader.table_name(config.namespace, group(entry))},
+        metadata={"dagster/table_name": reader.table_name(TableRef(config.namespace, group(entry)))},
     )
 
-    @step(spec, pool=f"{reader.name}_{group(entry)}", resources=("catalog", reader.resource))
+    @step(spec, pool=f"{reader.name}_{group(entry)}", resources={"catalog", reader.resource, *table_resources(entry)})
     def publication(context: dg.AssetExecutionContext, clients: Any) -> dg.MaterializeResult:
         with explained(entry):
-            topic, table = clients.catalog.published(config.namespace, topic_of(entry, context))
-            published = reader.publish(config.namespace, topic, table, clients)
-        name = reader.table_name(config.namespace, topic.table)
-        context.log.info(f"{reader.label} shows {name} at snapshot {published.snapshot_id}")
+            topic = topic_of(entry, context)
+            ref, table = clients.catalog.published(table_of(config, topic, clients))
+            registration = reader.publish(topic, ref, table, clients)
+        context.log.info(f"{reader.label} shows {reader.table_name(ref)} at snapshot {registration.snapshot_id}")
         return dg.MaterializeResult(
-            metadata=metadata(published), data_version=dg.DataVersion(str(published.snapshot_id))
+            metadata=metadata(registration), data_version=dg.DataVersion(str(registration.snapshot_id))
         )
 
     return publication
 
 
-def metadata(published: Registration) -> dict[str, Any]:
-    """Return what Dagster shows of a publication."""
-    rows = {} if published.rows is None else {"dagster/row_count": published.rows}
+def metadata(registration: Registration) -> dict[str, Any]:
+    """Return the metadata of a publication."""
+    rows = {} if registration.rows is None else {"dagster/row_count": registration.rows}
     return {
-        "metadata_location": published.metadata_location,
-        "snapshot_id": str(published.snapshot_id),
+        "metadata_location": registration.metadata_location,
+        "snapshot_id": str(registration.snapshot_id),
         **rows,
     }
 
 
-def reader_check(config: Config, topic: Topic, reader: Reader) -> Standing:
-    """Return the check that a reader exposes a published snapshot, no older than the topic's lag allows.
+def reader_check(config: Config, topic: Topic, reader: Reader) -> CheckDefinition:
+    """Return the check that a reader exposes a published snapshot within the topic's maximum lag.
 
-    Where the reader counts rows, they are as many as the snapshot has.
+    If the reader counts rows, the check also compares the count with that of the snapshot.
     """
 
     def compare(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         clients = context.resources
-        current, table = clients.catalog.published(config.namespace, topic)
-        found = reader.require(config.namespace, current, clients, count=True)
-        behind = snapshots_behind(commits(table), found.snapshot_id, int(time.time() * 1000))
-        hop = Hop(topic.name, reader.name, topic.max_lag_seconds, behind, found.snapshot_id)
+        ref, table = clients.catalog.published(table_of(config, topic, clients))
+        registration = reader.require(topic, ref, clients, count=True)
+        behind = snapshots_behind(commits(table), registration.snapshot_id, int(time.time() * 1000))
+        lag = StageLag(topic.name, reader.name, topic.max_lag_seconds, behind, registration.snapshot_id)
         expected = None
-        if found.rows is not None and found.snapshot_id is not None and behind:
-            expected = live_rows_at(table, found.snapshot_id)
-        counts, counted = {}, ""
-        if found.rows is not None:
-            counts = {f"{reader.name}_rows": found.rows, "iceberg_rows": expected}
-            counted = f"; {found.rows:,} rows, Iceberg {expected:,}" if behind else ""
+        if registration.rows is not None and registration.snapshot_id is not None and behind:
+            expected = live_rows_at(table, registration.snapshot_id)
+        counts, comparison = {}, ""
+        if registration.rows is not None:
+            counts = {f"{reader.name}_rows": registration.rows, "iceberg_rows": expected}
+            comparison = f"; {registration.rows:,} rows, Iceberg {expected:,}" if behind else ""
         return dg.AssetCheckResult(
             check_name=reader.check,
             asset_key=[reader.name, topic.name],
-            passed=hop.fresh and expected == found.rows,
-            description=escaped(hop.said + counted),
+            passed=lag.is_fresh and expected == registration.rows,
+            description=escaped(lag.description + comparison),
             metadata={
-                f"{reader.name}_snapshot_id": str(found.snapshot_id),
+                f"{reader.name}_snapshot_id": str(registration.snapshot_id),
                 "iceberg_snapshot_id": str(table.metadata.current_snapshot_id),
-                "metadata_location": found.metadata_location,
+                "metadata_location": registration.metadata_location,
                 **counts,
             },
         )
 
-    needs = frozenset({"catalog", reader.resource})
-    return Standing(reader.check, reader.check_description, needs, compare, blocking=reader.is_blocking)
+    needs = frozenset({"catalog", reader.resource}) | table_resources(topic)
+    return CheckDefinition(reader.check, reader.check_description, needs, compare, blocking=reader.is_blocking)

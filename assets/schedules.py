@@ -1,4 +1,4 @@
-"""Work of every night: one job for all topics, and one a route, whose topics are partitions."""
+"""Nightly schedules: one job for all topics, and one per route, whose topics are partitions."""
 
 import dagster as dg
 
@@ -10,8 +10,8 @@ RUNNING = dg.DefaultScheduleStatus.RUNNING
 
 
 def nightly(config: Config, prefix: str, cron: str, description: str) -> dg.Definitions:
-    """Run all assets under a key prefix at a time of day, as the cron expression says."""
-    topics = dg.AssetSelection.assets(*([prefix, topic] for topic in config.by_spark))
+    """Return jobs and schedules that materialize all assets under a key prefix, at the times of a cron expression."""
+    topics = dg.AssetSelection.assets(*([prefix, topic] for topic in config.spark_topics))
     job = dg.define_asset_job(prefix, topics, description=description)
     schedules = [dg.ScheduleDefinition(job=job, cron_schedule=cron, default_status=RUNNING)]
     schedules += [_of_route(route, prefix, cron, description) for route in config.routes.values()]
@@ -27,8 +27,8 @@ def _of_route(route: Route, prefix: str, cron: str, description: str) -> dg.Sche
 
     @dg.schedule(name=f"{job.name}_schedule", job=job, cron_schedule=cron, default_status=RUNNING)
     def each_topic(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest]:
-        found = topics.get_partition_keys(dynamic_partitions_store=context.instance)
+        keys = topics.get_partition_keys(dynamic_partitions_store=context.instance)
         at = context.scheduled_execution_time.isoformat()
-        return [dg.RunRequest(run_key=f"{topic} {at}", partition_key=topic) for topic in found]
+        return [dg.RunRequest(run_key=f"{topic} {at}", partition_key=topic) for topic in keys]
 
     return each_topic

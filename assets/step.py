@@ -1,4 +1,4 @@
-"""An asset of an entry and the step that materializes it, with what all of them have in common."""
+"""Factories for the assets of an entry and the ops that materialize them."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -11,11 +11,11 @@ from assets.failures import RETRY
 from lakehouse.config.topic import Topic
 
 NOTHING_IN, NOTHING_OUT = dg.In(dg.Nothing), dg.Out(dg.Nothing)
-"""What steps pass on is in tables and topics. A check's result needs no type, either."""
+"""Inputs and outputs without values: data is passed in tables and topics."""
 
 
 def asset_spec(entry: Topic, system: str, deps: Sequence[Sequence[str]], **attributes: Any) -> dg.AssetSpec:
-    """The asset `system/<entry>`, with further attributes of Dagster's AssetSpec."""
+    """Return the spec of the asset `system/<entry>`, with further attributes of Dagster's AssetSpec."""
     return dg.AssetSpec(
         key=[system, entry.name],
         deps=deps,
@@ -36,18 +36,18 @@ def step(
     check_specs: Iterable[dg.AssetCheckSpec] = (),
     config: type[dg.Config] | None = None,
 ) -> Callable[[Materialize], dg.AssetsDefinition]:
-    """Make a function the step that materializes an asset, one at a time in its pool.
+    """Return a decorator that makes a function the op that materializes an asset.
 
-    The function takes the context, an object with the resources as attributes, and the run's configuration where there
-    is a class for it. The step is put together from Dagster's definitions, because its decorators inspect a function's
-    signature and resolve its types over and over: a thousand topics load in half the time.
+    The function takes the context, an object with the resources as attributes, and the run's configuration if `config`
+    is a class. The op is built from Dagster's definitions instead of its decorators, which inspect the function's
+    signature and resolve its types repeatedly: this halves the load time of a thousand topics.
 
     Args:
         spec: The asset.
-        pool: The pool, of which one step runs at a time.
-        resources: The keys of the resources that the function takes.
+        pool: The concurrency pool, which has one slot.
+        resources: Keys of the required resources.
         check_specs: Checks whose results the function yields.
-        config: The class of the run's configuration.
+        config: Class of the run's configuration.
     """
 
     def decorate(function: Materialize) -> dg.AssetsDefinition:
@@ -56,9 +56,9 @@ def step(
         upstream = {dep.asset_key.to_python_identifier(): dep.asset_key for dep in spec.deps}
 
         def run(context: dg.AssetExecutionContext, _: Mapping[str, Any]) -> Iterator[object]:
-            given = [config(**context.op_execution_context.op_config)] if config else []
-            made = function(context, context.resources, *given)
-            yield from made if isinstance(made, Iterator) else [made]
+            arguments = [config(**context.op_execution_context.op_config)] if config else []
+            results = function(context, context.resources, *arguments)
+            yield from results if isinstance(results, Iterator) else [results]
 
         node = dg.OpDefinition(
             run,

@@ -1,4 +1,4 @@
-"""A declared topic as its chain of assets: kafka → iceberg → glue → snowflake, and beside Glue a REST catalog."""
+"""The chain of assets of a declared topic: kafka → iceberg → one asset for each reader."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 import dagster as dg
 
+from assets import confluent
+from assets.check_definition import CheckDefinition, asset_checks
 from assets.dead_letters import dead_letters_asset
 from assets.engines import asset_of, engines_check
 from assets.freshness import freshness_check
@@ -14,23 +16,23 @@ from assets.kafka import topic_asset
 from assets.ledger import ledger_asset, ledger_check
 from assets.maintenance import maintenance_asset
 from assets.readers import reader_asset, reader_check
-from assets.standing import Standing, standing_checks
 from assets.streaming.check import streaming_check
 from assets.tableflow import tableflow_asset
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Route, Topic
 from lakehouse.readers import configured
-from lakehouse.readers.hops import hops_of
+from lakehouse.readers.reader_lag import stages_of
 
 
 def route_definitions(config: Config, route: Route) -> dg.Definitions:
-    """The chain of a route: the same assets as a topic's, with a partition a topic."""
+    """Return the chain of a route: the assets of a topic, with one partition for each topic."""
     return dg.Definitions(assets=_chain(config, route), asset_checks=_checks(config, route, {}))
 
 
 def _chain(config: Config, entry: Topic) -> list[dg.AssetsDefinition | dg.AssetSpec]:
     if entry.engine == "tableflow":
-        return [topic_asset(config, entry), tableflow_asset(config, entry)]
+        readers = (reader_asset(config, entry, reader) for reader in configured(config))
+        return [topic_asset(config, entry), tableflow_asset(config, entry), *readers]
     return [
         topic_asset(config, entry),
         table_asset(config, entry),
@@ -42,22 +44,27 @@ def _chain(config: Config, entry: Topic) -> list[dg.AssetsDefinition | dg.AssetS
 
 
 def topic_definitions(config: Config, topic: Topic) -> dg.Definitions:
-    """Return everything that Dagster knows of one topic."""
+    """Return the assets and checks of one topic."""
     further = {"iceberg": [ledger_check(config, topic)]}
     further |= {reader.name: [reader_check(config, topic, reader)] for reader in configured(config)}
     further[asset_of(config)].append(engines_check(config, topic))
     return dg.Definitions(assets=_chain(config, topic), asset_checks=_checks(config, topic, further))
 
 
-def _checks(config: Config, entry: Topic, further: Mapping[str, list[Standing]]) -> list[dg.AssetChecksDefinition]:
-    """The checks of each hop's asset: whether it is fresh, and those of its own."""
-    streamed = [hop for hop in hops_of(config, entry) if hop != "kafka" and entry.continuous]
+def _checks(
+    config: Config, entry: Topic, further: Mapping[str, list[CheckDefinition]]
+) -> list[dg.AssetChecksDefinition]:
+    """Return the checks of the asset of each stage: freshness, its own checks, and those of Confluent Cloud."""
+    stages = stages_of(config, entry)
+    streamed = [stage for stage in stages if stage != "kafka" and entry.continuous]
     checks = {
-        hop: [
-            freshness_check(config, entry, hop),
-            *([streaming_check(entry, hop)] if hop in streamed else []),
-            *further.get(hop, ()),
+        stage: [
+            freshness_check(config, entry, stage),
+            *([streaming_check(entry, stage)] if stage in streamed else []),
+            *further.get(stage, ()),
         ]
-        for hop in hops_of(config, entry)
+        for stage in stages
     }
-    return [standing_checks(entry, hop, found) for hop, found in checks.items()]
+    for system, check in confluent.checks(config, entry).items():
+        checks.setdefault(system, []).append(check)
+    return [asset_checks(entry, system, of_system) for system, of_system in checks.items()]

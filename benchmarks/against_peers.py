@@ -1,12 +1,12 @@
-"""One Kafka topic of stock trades into Iceberg, by this project and by others, in one run on one machine.
+"""Comparison of lakehouse and other tools that ingest one Kafka topic of stock trades into Iceberg, on one machine.
 
     python benchmarks/against_peers.py --records 2000000
 
-It starts a stack of its own (Kafka, registry, S3, catalog, Spark) in a folder that it removes in the end, and fetches
-the others' jars, locked by hash. Each contender is warmed up with a small topic, then catches up with the large one:
-the same topic, the same empty table, the same catalog and store, every record committed exactly once, which is verified
-by the offsets in the rows. Then a few hundred records come in at a time, and how long until a reader sees them is its
-freshness. One contender works at a time. What it says is written to benchmarks/results/.
+It starts a separate stack (Kafka, registry, S3, catalog, Spark) in a temporary folder, and downloads the jars of the
+other tools, locked by hash. Each contender is warmed up with a small topic and then catches up with a large one: the
+same topic, an equal empty table, and the same catalog and store. The offsets in the rows verify that every record was
+committed exactly once. Freshness is the time until a reader sees a few hundred additional records. The contenders run
+one after another. Results are written to benchmarks/results/.
 """
 
 from __future__ import annotations
@@ -46,35 +46,35 @@ RESULTS = Path(__file__).with_name("results")
 SERVERS = ("kafka", "registry", "s3", "spark")
 WARM_UP = 50_000
 MORE, TIMES = 200, 5
-"""How many records come at a time when freshness is measured, and how often."""
+"""Number of records of each freshness measurement, and number of measurements."""
 
 
 def main() -> None:
-    """Measure, verify, write down."""
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--records", type=int, default=2_000_000)
-    arguments.add_argument("--only", action="append", help="a contender by name; several times for several")
-    arguments.add_argument("--results", type=Path, default=RESULTS)
-    arguments.add_argument("--note", default="", help="what else is to be known about this run, kept with it")
-    given = arguments.parse_args()
+    """Measure and verify all contenders and write the results."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=2_000_000)
+    parser.add_argument("--only", action="append", help="name of a contender; may be repeated")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--note", default="", help="remark that is stored with the results")
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="peers-") as folder:
         home = Home(Path(folder) / "home")
         local_stack.up(home, SERVERS)
         try:
             os.environ.update(environment(home), LAKEHOUSE_HOME=str(home.path), LAKEHOUSE_ENV="local")
-            results = _all(home, Path(folder), given.records, given.only)
+            results = _all(home, Path(folder), arguments.records, arguments.only)
         finally:
             local_stack.down(home)
-    found = {
+    report = {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": f"{psutil.cpu_count()} cores, {psutil.virtual_memory().total / 1e9:.0f} GB, {platform.system()}",
-        "note": given.note,
+        "note": arguments.note,
         "commit_seconds": COMMIT_SECONDS,
         "results": [result.to_json() for result in results],
     }
-    given.results.mkdir(exist_ok=True)
-    (given.results / "against_peers.json").write_text(json.dumps(found, indent=2) + "\n")
-    plots.draw(results, given.results)
+    arguments.results.mkdir(exist_ok=True)
+    (arguments.results / "against_peers.json").write_text(json.dumps(report, indent=2) + "\n")
+    plots.draw(results, arguments.results)
     show(results)
 
 
@@ -106,7 +106,7 @@ def _all(home: Home, folder: Path, records: int, only: list[str] | None) -> list
                 continue
             contender.start()
             try:
-                results.append(_measured(contender, catalog, stack, warm_up, topic, more))
+                results.append(_measure(contender, catalog, stack, warm_up, topic, more))
             finally:
                 contender.stop()
             print(json.dumps(results[-1].to_json()), flush=True)
@@ -114,7 +114,7 @@ def _all(home: Home, folder: Path, records: int, only: list[str] | None) -> list
 
 
 def _producer(systems: Clients, topic: str) -> Callable[[], None]:
-    """Puts MORE records that the topic has had before into it."""
+    """Return a function that produces the first MORE records of the topic to it again."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": systems.kafka.bootstrap_servers, "group.id": "more"})
@@ -131,13 +131,13 @@ def _producer(systems: Clients, topic: str) -> Callable[[], None]:
     return produce
 
 
-def _measured(
+def _measure(
     contender: Contender, catalog: Catalog, stack: Stack, warm_up: str, topic: str, more: Callable[[], None]
 ) -> measure.Result:
     name = "".join(letter if letter.isalnum() else "_" for letter in contender.name.lower())
     tables = {source: f"{name}_{what}" for source, what in ((warm_up, "warm_up"), (topic, "trades"))}
     for table in tables.values():
-        if not contender.makes_its_table:
+        if not contender.creates_table:
             catalog.create_table((NAMESPACE, table), _schema(), properties=PROPERTIES)
     contender.begin(warm_up, tables[warm_up])
     measure.await_rows(catalog, tables[warm_up], sum(measure.ends(stack.kafka, warm_up).values()), contender, 600)
@@ -148,12 +148,12 @@ def _measured(
         contender.begin(topic, table)
         measure.await_rows(catalog, table, records, contender, 300 + records / 5_000)
         seconds = time.monotonic() - began
-    commits, waited = measure.commits(catalog, table), []
+    commits, freshness = measure.commits(catalog, table), []
     for number in range(1, TIMES + 1):
         began = time.monotonic()
         more()
         measure.await_rows(catalog, table, records + number * MORE, contender, 300)
-        waited.append(round(time.monotonic() - began, 2))
+        freshness.append(round(time.monotonic() - began, 2))
     contender.end()
     measure.verify(catalog, table, measure.ends(stack.kafka, topic))
     return measure.Result(
@@ -164,7 +164,7 @@ def _measured(
         peak_rss_mb=round(used.peak_bytes / 1e6),
         cpu_seconds_per_million=round(used.cpu_seconds / records * 1e6, 2),
         commits=commits,
-        freshness_seconds=sorted(waited),
+        freshness_seconds=sorted(freshness),
     )
 
 
@@ -176,8 +176,8 @@ def _schema() -> Schema:
 
 
 def show(results: list[measure.Result]) -> None:
-    """Print a table."""
-    columns = ("contender", "records/s", "peak memory MB", "CPU s/million", "commits", "fresh after s: median, most")
+    """Print the results as a table."""
+    columns = ("contender", "records/s", "peak memory MB", "CPU s/million", "commits", "freshness s: median, max")
     table = Table(*columns)
     for r in results:
         fresh = f"{r.freshness_seconds[len(r.freshness_seconds) // 2]:.1f}, {r.freshness_seconds[-1]:.1f}"

@@ -1,10 +1,10 @@
-"""Seconds in which one run ingests many small topics, from nothing to as many published, audited tables.
+"""Time of one run that ingests many small topics into new, audited and published tables.
 
     lakehouse up --only kafka --only registry --only s3 --only spark
     python benchmarks/fan_in.py --topics 100 --records 1000 --workers 2
 
-A few topics come first and are not counted: they warm Spark up. Beside it, what one topic after another takes by
-`ingest`, the path of a run of its own.
+The first topics warm up Spark and are not counted. For comparison, some topics are ingested one after another by
+`ingest`, as a separate run of each would.
 """
 
 from __future__ import annotations
@@ -27,35 +27,34 @@ from resources.kafka import Kafka
 
 WARM_UP = 10
 ALONE = 10
-"""Topics that are ingested one after another, for comparison."""
+"""Number of topics that are ingested one after another, for comparison."""
 
 
 def main() -> None:
-    """Fill topics, then measure."""
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--topics", type=int, default=100)
-    arguments.add_argument("--records", type=int, default=1_000, help="in each topic")
-    arguments.add_argument("--partitions", type=int, default=6, help="of each topic")
-    arguments.add_argument("--workers", type=int, default=WORKERS)
-    given = arguments.parse_args()
+    """Produce the records and measure both ways of ingestion."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--topics", type=int, default=100)
+    parser.add_argument("--records", type=int, default=1_000, help="records in each topic")
+    parser.add_argument("--partitions", type=int, default=6, help="partitions of each topic")
+    parser.add_argument("--workers", type=int, default=WORKERS)
+    arguments = parser.parse_args()
     with connected(loader.load()) as found:
         systems = Clients.of(found)
-        topics = filled(systems, given.topics + WARM_UP + ALONE, given.records, given.partitions)
+        topics = filled_topics(systems, arguments.topics + WARM_UP + ALONE, arguments.records, arguments.partitions)
         warm, alone, rest = topics[:WARM_UP], topics[WARM_UP : WARM_UP + ALONE], topics[WARM_UP + ALONE :]
-        together(warm, systems, given.workers)
+        ingest_together(warm, systems, arguments.workers)
         began = time.monotonic()
         for topic in alone:
             list(ingest("fan_in", topic, systems))
         each = (time.monotonic() - began) / len(alone)
-        seconds, records = together(rest, systems, given.workers)
-        print(f"one after another: {each:.2f} s a topic")
-        print(
-            f"together: {len(rest)} topics, {records:,} records in {seconds:.1f} s, {seconds / len(rest):.2f} s a topic"
-        )
+        seconds, records = ingest_together(rest, systems, arguments.workers)
+        print(f"one after another: {each:.2f} s per topic")
+        rate = seconds / len(rest)
+        print(f"together: {len(rest)} topics, {records:,} records in {seconds:.1f} s, {rate:.2f} s per topic")
 
 
-def filled(systems: Any, count: int, records: int, partitions: int) -> list[Topic]:
-    """New topics with so many stock trades each."""
+def filled_topics(systems: Any, count: int, records: int, partitions: int) -> list[Topic]:
+    """Return `count` new topics with `records` stock trades each."""
     schema = (loader.PROJECT / "schemas/stock_trades.avsc").read_text()
     prefix, producer = f"fan_in_{time.time_ns()}", systems.kafka.producer()
     topics = [Topic(name=f"{prefix}_{number}", key=("userid",)) for number in range(count)]
@@ -70,8 +69,8 @@ def filled(systems: Any, count: int, records: int, partitions: int) -> list[Topi
     return topics
 
 
-def together(topics: list[Topic], systems: Clients, workers: int) -> tuple[float, int]:
-    """Seconds, and records, of one stream that ends when every topic is complete."""
+def ingest_together(topics: list[Topic], systems: Clients, workers: int) -> tuple[float, int]:
+    """Ingest topics by one stream that stops at their ends, and return its seconds and the number of records."""
     config = Config(namespace="fan_in", topics={topic.name: topic for topic in topics}, environments={})
     began = time.monotonic()
     stream = Stream(config, topics, systems, once=True, workers=workers)

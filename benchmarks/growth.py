@@ -1,12 +1,12 @@
-"""What equal batches cost as rows, partitions or commits grow: seconds, the table's metadata file, Spark's memory.
+"""Cost of equal batches as rows, partitions or commits grow: seconds, size of the metadata file, Spark's memory.
 
     lakehouse up --only kafka --only registry --only s3 --only spark
     python benchmarks/growth.py
 
-Tables are filled by INSERT … SELECT and then take real batches from Kafka: staged, audited, published. Each round
-visits every size, so that whatever else the machine does hits all sizes alike; a first round that warms Spark up is
-not counted. Keys drawn from the whole table spare no file of it; the newest keys, as of orders or sessions, spare most.
-What was found is written to `benchmarks/results/`, with bars as SVG.
+Tables are filled by INSERT … SELECT and then ingest batches from Kafka: staged, audited, published. Each round measures
+every size, so that other load on the machine affects all sizes equally; a first round, which warms up Spark, is not
+counted. An upsert of keys from the whole table changes all of its files; one of the newest keys, as of orders or
+sessions, changes few. Results are written to `benchmarks/results/`, with bar charts as SVG.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from rich.table import Table
 from lakehouse.cli.systems import connected
 from lakehouse.config import loader
 from lakehouse.config.topic import Topic
-from lakehouse.core import naming
 from lakehouse.local import stack
 from lakehouse.local.home import Home
 from lakehouse.pipeline.clients import Clients
@@ -50,61 +49,72 @@ SCHEMA = json.dumps(
 )
 PARSED = fastavro.parse_schema(json.loads(SCHEMA))
 FILL_ROWS = 1_000_000
-"""Rows an INSERT: two files each where Spark has two cores."""
+"""Rows per INSERT, which writes two files if Spark has two cores."""
 
 
 def main() -> None:
-    """Fill tables, then measure."""
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--append", type=_sizes, default=_sizes("1e6,1e7,5e7"), help="rows in tables appended to")
-    arguments.add_argument(
-        "--upsert", type=_sizes, default=_sizes("1e4,1e5,1e6,1e7"), help="rows in tables merged into"
+    """Fill the tables, measure, and write the results."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--append", type=_sizes, default=_sizes("1e6,1e7,5e7"), help="rows in tables of appends")
+    parser.add_argument("--upsert", type=_sizes, default=_sizes("1e4,1e5,1e6,1e7"), help="rows in tables of upserts")
+    parser.add_argument(
+        "--partitions", type=_sizes, default=_sizes("6,100,1000"), help="partitions of topics of appends"
     )
-    arguments.add_argument("--partitions", type=_sizes, default=_sizes("6,100,1000"), help="of topics appended from")
-    arguments.add_argument("--appended", type=int, default=20_000, help="records in a batch that is appended")
-    arguments.add_argument("--merged", type=int, default=1_000, help="keys in a batch that is merged")
-    arguments.add_argument("--rounds", type=int, default=5)
-    arguments.add_argument("--consecutive", type=int, default=50, help="batches into one table, one after another")
-    arguments.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
-    given = arguments.parse_args()
+    parser.add_argument("--appended", type=int, default=20_000, help="records in a batch of an append")
+    parser.add_argument("--merged", type=int, default=1_000, help="keys in a batch of an upsert")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--consecutive", type=int, default=50, help="consecutive batches of one table")
+    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
+    arguments = parser.parse_args()
     curves: list[Curve] = []
     with connected(loader.load()) as found:
         systems = Clients.of(found)
-        if given.append:
-            subjects = [Subject(systems, "append", rows) for rows in given.append]
-            title = f"Append of {given.appended:,} records, by rows in the table"
-            curves.append(growth("append_rows", title, subjects, lambda s: s.new(given.appended), given.rounds))
-        if given.partitions:
-            subjects = [Subject(systems, "append", 1_000, partitions) for partitions in given.partitions]
-            title = f"Append of {given.appended:,} records, by partitions of the topic"
-            curves.append(growth("append_partitions", title, subjects, lambda s: s.new(given.appended), given.rounds))
-        if given.upsert:
-            subjects = [Subject(systems, "upsert", rows) for rows in given.upsert]
-            title = f"Upsert of {given.merged:,} keys"
-            spread, newest = f"{title} from the whole table, by its rows", f"{title}, the newest, by rows of the table"
-            curves.append(growth("upsert_spread", spread, subjects, lambda s: s.spread(given.merged), given.rounds))
-            curves.append(growth("upsert_newest", newest, subjects, lambda s: s.newest(given.merged), given.rounds))
-        if given.consecutive:
+        if arguments.append:
+            subjects = [Subject(systems, "append", rows) for rows in arguments.append]
+            title = f"Append of {arguments.appended:,} records, by rows in the table"
+            curves.append(growth("append_rows", title, subjects, lambda s: s.new(arguments.appended), arguments.rounds))
+        if arguments.partitions:
+            subjects = [Subject(systems, "append", 1_000, partitions) for partitions in arguments.partitions]
+            title = f"Append of {arguments.appended:,} records, by partitions of the topic"
+            curves.append(
+                growth("append_partitions", title, subjects, lambda s: s.new(arguments.appended), arguments.rounds)
+            )
+        if arguments.upsert:
+            subjects = [Subject(systems, "upsert", rows) for rows in arguments.upsert]
+            title = f"Upsert of {arguments.merged:,} keys"
+            spread, newest = (
+                f"{title} from the whole table, by rows of the table",
+                f"Upsert of the newest {arguments.merged:,} keys, by rows of the table",
+            )
+            curves.append(
+                growth("upsert_spread", spread, subjects, lambda s: s.spread(arguments.merged), arguments.rounds)
+            )
+            curves.append(
+                growth("upsert_newest", newest, subjects, lambda s: s.newest(arguments.merged), arguments.rounds)
+            )
+        if arguments.consecutive:
             appended, merged = Subject(systems, "append", 1_000), Subject(systems, "upsert", 1_000_000)
-            title = f"Append of {given.merged:,} records, batch after batch"
+            title = f"Append of {arguments.merged:,} records, consecutive batches"
             curves.append(
-                consecutive("append_commits", title, appended, lambda s: s.new(given.merged), given.consecutive)
+                consecutive("append_commits", title, appended, lambda s: s.new(arguments.merged), arguments.consecutive)
             )
-            title = f"Upsert of {given.merged:,} keys from a million rows, batch after batch"
+            title = f"Upsert of {arguments.merged:,} keys from a million rows, consecutive batches"
             curves.append(
-                consecutive("upsert_commits", title, merged, lambda s: s.spread(given.merged), given.consecutive)
+                consecutive(
+                    "upsert_commits", title, merged, lambda s: s.spread(arguments.merged), arguments.consecutive
+                )
             )
-    given.results.mkdir(exist_ok=True)
-    (given.results / "growth.json").write_text(json.dumps([asdict(curve) for curve in curves], indent=1) + "\n")
+    arguments.results.mkdir(exist_ok=True)
+    (arguments.results / "growth.json").write_text(json.dumps([asdict(curve) for curve in curves], indent=1) + "\n")
     for curve in curves:
         bars = [(point.at, point.seconds) for point in curve.points]
-        drawn = plots.bars(f"{curve.title}: seconds", bars, ".2f", ours=len(bars))
-        (given.results / f"growth_{curve.name}.svg").write_text(drawn)
+        chart = plots.bars(f"{curve.title}: seconds", bars, ".2f", ours=len(bars))
+        (arguments.results / f"growth_{curve.name}.svg").write_text(chart)
 
 
 @dataclass(frozen=True)
 class Point:
-    """Equal batches at one size: the median of their seconds, the least and the most; the table's metadata file."""
+    """Median, minimum and maximum seconds of equal batches at one size, and the size of the table's metadata file."""
 
     at: str
     seconds: float
@@ -115,7 +125,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """Points from small to large, and the memory that Spark's server has after them."""
+    """Points in order of size, and the memory of Spark's server after them."""
 
     name: str
     title: str
@@ -124,13 +134,13 @@ class Curve:
 
 
 class Subject:
-    """A table of so many rows and the topic that feeds it, of so many partitions."""
+    """A table with `rows` rows and its topic with `partitions` partitions."""
 
     def __init__(self, systems: Clients, mode: str, rows: int, partitions: int = 6):
         self.systems, self.rows, self.partitions = systems, rows, partitions
         self.topic = Topic.model_validate({"name": f"bench_{mode}_{time.time_ns()}", "mode": mode, "key": "id"})
         self.namespace = "growth"
-        self.chance = random.Random(rows)
+        self.random = random.Random(rows)
         systems.kafka.ensure_topic(self.topic.name, partitions)
         self.schema_id = systems.schema_registry.register(f"{self.topic.name}-value", SCHEMA)
         self.ingest(range(1_000))
@@ -138,7 +148,7 @@ class Subject:
 
     def fill(self) -> None:
         spark = self.systems.spark.session(self.systems.catalog.spark_settings())
-        target = naming.spark_table(self.namespace, self.topic.table)
+        target = self.topic.table_in(self.namespace).spark_path()
         for start in range(1_000, self.rows, FILL_ROWS):
             end = min(start + FILL_ROWS, self.rows)
             spark.sql(
@@ -150,13 +160,13 @@ class Subject:
         return range(self.rows, self.rows + records)
 
     def spread(self, keys: int) -> Iterable[int]:
-        return self.chance.sample(range(self.rows), keys)
+        return self.random.sample(range(self.rows), keys)
 
     def newest(self, keys: int) -> Iterable[int]:
         return range(self.rows - keys, self.rows)
 
     def ingest(self, ids: Iterable[int]) -> float:
-        """Seconds from records in a topic to a published, audited table."""
+        """Produce and ingest records with the ids, and return the seconds of the ingestion."""
         producer = self.systems.kafka.producer()
         for number in ids:
             record = {"id": f"account_{number}", "owner": "someone", "balance": number, "active": True}
@@ -168,8 +178,8 @@ class Subject:
         return time.monotonic() - began
 
     def metadata_bytes(self) -> int:
-        """Of the file that each commit writes anew and each reader reads first."""
-        table = self.systems.catalog.load(self.namespace, self.topic.table)
+        """Return the size of the metadata file, which each commit rewrites and each reader reads first."""
+        table = self.systems.catalog.load(self.topic.table_in(self.namespace))
         return len(table.io.new_input(table.metadata_location))
 
     def _framed(self, record: dict[str, object]) -> bytes:
@@ -182,7 +192,7 @@ class Subject:
 def growth(
     name: str, title: str, subjects: list[Subject], ids: Callable[[Subject], Iterable[int]], rounds: int
 ) -> Curve:
-    """What each subject's batches take."""
+    """Measure the batches of each subject."""
     seconds: dict[Subject, list[float]] = {subject: [] for subject in subjects}
     for _ in range(rounds + 1):
         for subject in subjects:
@@ -201,7 +211,7 @@ def growth(
 def consecutive(
     name: str, title: str, subject: Subject, ids: Callable[[Subject], Iterable[int]], batches: int
 ) -> Curve:
-    """How the time of a batch changes while snapshots, and position deletes, pile up: a point for each tenth."""
+    """Measure consecutive batches, while snapshots and position deletes accumulate: one point per tenth of them."""
     points, step = [], max(1, batches // 10)
     for start in range(1, batches + 1, step):
         end = min(start + step - 1, batches)
@@ -216,20 +226,20 @@ def point(at: str, seconds: list[float], subject: Subject) -> Point:
 
 
 def shown(name: str, title: str, points: list[Point]) -> Curve:
-    """The curve, after it was printed."""
+    """Return the curve and print it."""
     curve = Curve(name, title, spark_megabytes(), points)
-    columns = ("seconds for an equal batch", "least to most", "ratio to the first", "metadata KB")
+    columns = ("seconds for an equal batch", "min to max", "ratio to the first", "metadata KB")
     table = Table("at", *columns, title=f"{title} (Spark: {curve.spark_mb:,.0f} MB)")
-    for one in points:
-        ratio = one.seconds / points[0].seconds
-        spread = f"{one.least:.2f} to {one.most:.2f}"
-        table.add_row(one.at, f"{one.seconds:.2f}", spread, f"{ratio:.2f}", f"{one.metadata_kb:,.0f}")
+    for each in points:
+        ratio = each.seconds / points[0].seconds
+        spread = f"{each.least:.2f} to {each.most:.2f}"
+        table.add_row(each.at, f"{each.seconds:.2f}", spread, f"{ratio:.2f}", f"{each.metadata_kb:,.0f}")
     Console().print(table)
     return curve
 
 
 def spark_megabytes() -> float:
-    """Resident memory of the embedded Spark server."""
+    """Return the resident memory of the embedded Spark server."""
     return next(server.resident_bytes for server in stack.status(Home.default()) if server.name == "spark") / 1e6
 
 

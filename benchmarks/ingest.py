@@ -1,9 +1,9 @@
-"""Records a second from a Kafka topic into an Iceberg table, through the whole of ingestion, against reading alone.
+"""Records per second from a Kafka topic into a published Iceberg table, compared to reading alone.
 
     lakehouse up --only kafka --only registry --only s3 --only spark
     python benchmarks/ingest.py --records 3000000 --format avro
 
-Each round ingests the same topic of stock trades into a new table; the first round also warms Spark up.
+Each round ingests the same topic of stock trades into a new table; the first round also warms up Spark.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ SCHEMAS = {
         + "}",
     ),
 }
-"""Type and text of a stock trade's schema by format; Avro's is in schemas/."""
+"""Type and text of the schema of a stock trade by format; the Avro schema is in schemas/."""
 
 
 def main() -> None:
-    """Fill a topic, then measure."""
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--records", type=int, default=3_000_000)
-    arguments.add_argument("--rounds", type=int, default=3)
-    arguments.add_argument("--format", choices=SCHEMAS, default="avro")
-    given = arguments.parse_args()
+    """Produce the records, measure, and print the rates."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=3_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--format", choices=SCHEMAS, default="avro")
+    arguments = parser.parse_args()
     with connected(loader.load()) as connected_systems:
         systems = Clients(
             connected_systems.kafka,
@@ -70,11 +70,11 @@ def main() -> None:
             connected_systems.spark,
             connected_systems.catalog,
         )
-        topic = fill(systems, given.records, given.format)
+        topic = fill(systems, arguments.records, arguments.format)
         rates: dict[str, list[float]] = {"read": [], "ingest": []}
-        for number in range(given.rounds):
-            rates["read"].append(given.records / read(systems, topic))
-            rates["ingest"].append(given.records / ingested(systems, topic, given.format, number))
+        for number in range(arguments.rounds):
+            rates["read"].append(arguments.records / read(systems, topic))
+            rates["ingest"].append(arguments.records / ingested(systems, topic, arguments.format, number))
             print(f"round {number + 1}: " + ", ".join(f"{kind} {r[-1]:,.0f} records/s" for kind, r in rates.items()))
         for kind, measured in rates.items():
             low, middle, high = min(measured), statistics.median(measured), max(measured)
@@ -82,7 +82,7 @@ def main() -> None:
 
 
 def fill(systems: Clients, records: int, format_: str) -> str:
-    """A new topic with so many stock trades, of which DISTINCT differ."""
+    """Create a topic with `records` stock trades, of which DISTINCT differ, and return its name."""
     topic = f"bench_{time.time_ns()}"
     schema = (loader.PROJECT / "schemas/stock_trades.avsc").read_text()
     systems.kafka.ensure_topic(topic, 6)
@@ -99,29 +99,29 @@ def fill(systems: Clients, records: int, format_: str) -> str:
 
 
 def encoded(format_: str, text: str, avro: str, value: bytes) -> bytes:
-    """An Avro message in another format, with the same frame."""
+    """Return an Avro message in another format, with the same frame."""
     from google.protobuf.message_factory import GetMessageClass
 
     record = fastavro.schemaless_reader(io.BytesIO(value[5:]), json.loads(avro), None)
     if format_ == "json_schema":
         return value[:5] + json.dumps(record).encode()
-    made = GetMessageClass(protobuf.message(RegisteredSchema(0, text, "PROTOBUF")))
-    return value[:5] + b"\x00" + made(**record).SerializeToString()
+    message = GetMessageClass(protobuf.message(RegisteredSchema(0, text, "PROTOBUF")))
+    return value[:5] + b"\x00" + message(**record).SerializeToString()
 
 
 def read(systems: Clients, topic: str) -> float:
-    """Seconds to read every record and do nothing with it."""
+    """Return the seconds of reading every record without further work."""
     from spark.records import read_range
 
     spark = systems.spark.session(systems.catalog.spark_settings())
     began = time.monotonic()
-    everything = next_batch(None, read_log(systems.kafka, topic), topic)
-    read_range(spark, systems.kafka.spark_options(), everything).write.format("noop").mode("overwrite").save()
+    batch = next_batch(None, read_log(systems.kafka, topic), topic)
+    read_range(spark, systems.kafka.spark_options(), batch).write.format("noop").mode("overwrite").save()
     return time.monotonic() - began
 
 
 def ingested(systems: Clients, topic: str, format_: str, number: int) -> float:
-    """Seconds from nothing to a published, audited table."""
+    """Return the seconds of the ingestion into a new, audited and published table."""
     began = time.monotonic()
     for _ in ingest(
         f"bench_{number}_{time.time_ns()}", Topic(name=topic, key=("userid",), value_format=format_), systems

@@ -1,11 +1,11 @@
-"""Seconds from a record's Kafka timestamp until readers see it, while `lakehouse stream` takes a steady rate.
+"""Seconds from a record's Kafka timestamp until readers see it, while `lakehouse stream` ingests at a constant rate.
 
     lakehouse up --only kafka --only registry --only s3 --only aws --only spark --only snowflake
     python benchmarks/latency.py --rate 5000 --topics 5 --seconds 120
 
-Readers are of this script: pyiceberg through the catalog, Glue and Snowflake are asked again and again which metadata
-file they show, and a record is seen when that file's table holds its offset. What is told is too high by up to the time
-between two questions. Records of the warm-up are not counted.
+The script polls the catalog (through pyiceberg), Glue and Snowflake for the current metadata file of each table; a
+record is visible when the table of that file contains its offset. Results are too high by up to one polling interval.
+Records of the warm-up are not counted.
 """
 
 from __future__ import annotations
@@ -40,35 +40,36 @@ from resources.kafka import Kafka
 
 DISTINCT = 5_000
 PARTITIONS = 6
-ASKED_EVERY = {"iceberg": 0.25, "glue": 0.5, "snowflake": 1.0}
-"""Seconds between two questions to each about all topics."""
+POLL_SECONDS = {"iceberg": 0.25, "glue": 0.5, "snowflake": 1.0}
+"""Polling interval of each reader in seconds, for all topics."""
 SETTLE_SECONDS = 30
 
 
 def main() -> None:
-    """Stream and produce for a while, then tell."""
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--rate", type=float, default=5_000, help="records a second, of all topics together")
-    arguments.add_argument("--topics", type=int, default=5)
-    arguments.add_argument("--warm-up", type=float, default=60, help="seconds that are not counted")
-    arguments.add_argument("--seconds", type=float, default=120)
-    given = arguments.parse_args()
+    """Stream and produce for the given time, and print the latencies."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rate", type=float, default=5_000, help="records per second, of all topics together")
+    parser.add_argument("--topics", type=int, default=5)
+    parser.add_argument("--warm-up", type=float, default=60, help="seconds that are not counted")
+    parser.add_argument("--seconds", type=float, default=120)
+    arguments = parser.parse_args()
     namespace = f"latency_{time.time_ns()}"
-    topics = [f"{namespace}_{n}" for n in range(given.topics)]
+    topics = [f"{namespace}_{n}" for n in range(arguments.topics)]
     with connected(loader.load()) as systems, tempfile.TemporaryDirectory() as folder:
         pool = prepared(systems, topics)
-        own_session = systems.snowflake.staying()
-        with streaming(Path(folder), namespace, topics), own_session, watched(systems, namespace, topics) as seen:
-            produce(systems, topics, pool, given.rate, given.warm_up)
+        session = systems.snowflake.keep_session()
+        with streaming(Path(folder), namespace, topics), session, watched(systems, namespace, topics) as locations:
+            produce(systems, topics, pool, arguments.rate, arguments.warm_up)
             began = time.time()
-            produce(systems, topics, pool, given.rate, given.seconds)
+            produce(systems, topics, pool, arguments.rate, arguments.seconds)
             ended = time.time()
             time.sleep(SETTLE_SECONDS)
-        report({hop: latencies(found, namespace, began, ended) for hop, found in seen.items()}, given.rate)
+        measured = {reader: latencies(seen, namespace, began, ended) for reader, seen in locations.items()}
+        report(measured, arguments.rate)
 
 
 def prepared(systems: Any, topics: list[str]) -> list[tuple[bytes, bytes]]:
-    """Make the topics; returns stock trades as messages."""
+    """Create the topics and return stock trades as messages."""
     schema = (loader.PROJECT / "schemas/stock_trades.avsc").read_text()
     for topic in topics:
         systems.kafka.ensure_topic(topic, PARTITIONS)
@@ -78,7 +79,7 @@ def prepared(systems: Any, topics: list[str]) -> list[tuple[bytes, bytes]]:
 
 @contextmanager
 def streaming(folder: Path, namespace: str, topics: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """`lakehouse stream` in a process of its own."""
+    """Run `lakehouse stream` in a separate process."""
     environments = yaml.safe_load(loader.config_path().read_text())["environments"]
     file = folder / "lakehouse.yaml"
     declared = {topic: {"key": "userid"} for topic in topics}
@@ -93,7 +94,7 @@ def streaming(folder: Path, namespace: str, topics: list[str]) -> Iterator[subpr
 
 
 def produce(systems: Any, topics: list[str], pool: list[tuple[bytes, bytes]], rate: float, seconds: float) -> None:
-    """Produce at a rate, to all topics in turn."""
+    """Produce at `rate` records per second, to all topics in turn."""
     producer, began, number = systems.kafka.producer(), time.monotonic(), 0
     trades = cycle(pool)
     while (passed := time.monotonic() - began) < seconds:
@@ -106,13 +107,13 @@ def produce(systems: Any, topics: list[str], pool: list[tuple[bytes, bytes]], ra
 
 
 Seen = dict[str, list[tuple[float, str]]]
-"""By topic, when which metadata file was first seen, in order."""
+"""Times at which metadata files were first seen, with their locations, in order, by topic."""
 
 
 @contextmanager
 def watched(systems: Any, namespace: str, topics: list[str]) -> Iterator[dict[str, Seen]]:
-    """What readers see while the body runs, by hop."""
-    catalog = own_catalog()
+    """Collect the metadata files that readers see while the body runs, by reader."""
+    catalog = pyiceberg_catalog()
     glue = systems.glue.client()
 
     def in_iceberg(topic: str) -> str | None:
@@ -131,10 +132,10 @@ def watched(systems: Any, namespace: str, topics: list[str]) -> Iterator[dict[st
         state = systems.snowflake.table_state(namespace, topic)
         return state.metadata_location if state else None
 
-    seen: dict[str, Seen] = {hop: {topic: [] for topic in topics} for hop in ASKED_EVERY}
+    seen: dict[str, Seen] = {reader: {topic: [] for topic in topics} for reader in POLL_SECONDS}
     stopping = threading.Event()
-    asked = {"iceberg": in_iceberg, "glue": in_glue, "snowflake": in_snowflake}
-    threads = [threading.Thread(target=watch, args=(ask, hop, seen[hop], stopping)) for hop, ask in asked.items()]
+    lookups = {"iceberg": in_iceberg, "glue": in_glue, "snowflake": in_snowflake}
+    threads = [threading.Thread(target=watch, args=(look_up, r, seen[r], stopping)) for r, look_up in lookups.items()]
     for thread in threads:
         thread.start()
     try:
@@ -145,24 +146,24 @@ def watched(systems: Any, namespace: str, topics: list[str]) -> Iterator[dict[st
             thread.join()
 
 
-def own_catalog() -> Any:
-    """The catalog by pyiceberg alone."""
+def pyiceberg_catalog() -> Any:
+    """Return the catalog as plain pyiceberg loads it, without lakehouse."""
     settings = {"s3.endpoint": os.environ["AWS_ENDPOINT_URL_S3"], "s3.region": os.environ["AWS_REGION"]}
     return load_catalog("lake", type="sql", uri=os.environ["ICEBERG_CATALOG_URI"], **settings)
 
 
-def watch(ask: Callable[[str], str | None], hop: str, seen: Seen, stopping: threading.Event) -> None:
-    """Ask about each topic again and again."""
-    while not stopping.wait(ASKED_EVERY[hop]):
-        for topic, found in seen.items():
-            location = ask(topic)
-            if location and (not found or found[-1][1] != location):
-                found.append((time.time(), location))
+def watch(look_up: Callable[[str], str | None], reader: str, seen: Seen, stopping: threading.Event) -> None:
+    """Record the metadata files of each topic that a reader sees, until `stopping` is set."""
+    while not stopping.wait(POLL_SECONDS[reader]):
+        for topic, locations in seen.items():
+            location = look_up(topic)
+            if location and (not locations or locations[-1][1] != location):
+                locations.append((time.time(), location))
 
 
 def latencies(seen: Seen, namespace: str, began: float, ended: float) -> np.ndarray:
-    """Seconds from each record's timestamp, of those in a span of time, until it was first seen."""
-    catalog, found = own_catalog(), [np.empty(0)]
+    """Return the seconds until each record was first seen, of records with timestamps from `began` to `ended`."""
+    catalog, delays = pyiceberg_catalog(), [np.empty(0)]
     for topic, locations in seen.items():
         columns = ("kafka_partition", "kafka_offset", "kafka_timestamp")
         rows = catalog.load_table((namespace, topic)).scan(selected_fields=columns).to_arrow()
@@ -173,12 +174,12 @@ def latencies(seen: Seen, namespace: str, began: float, ended: float) -> np.ndar
             for p, end in position(location).items():
                 at[(partition == p) & (offset < end)] = when
         counted = (produced >= began) & (produced < ended)
-        found.append((at - produced)[counted])
-    return np.concatenate(found)
+        delays.append((at - produced)[counted])
+    return np.concatenate(delays)
 
 
 def position(location: str) -> dict[int, int]:
-    """The next offset by partition, as the table in a metadata file says (docs/exactly-once.md)."""
+    """Return the next offset by partition that the table of a metadata file stores (docs/exactly-once.md)."""
     settings = {"s3.endpoint": os.environ["AWS_ENDPOINT_URL_S3"], "s3.region": os.environ["AWS_REGION"]}
     metadata = StaticTable.from_metadata(location, settings).metadata
     snapshots = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
@@ -191,12 +192,12 @@ def position(location: str) -> dict[int, int]:
 
 
 def report(measured: dict[str, np.ndarray], rate: float) -> None:
-    """Print percentiles."""
+    """Print percentiles of the latencies by reader."""
     table = Table("seen in", "records", "p50 s", "p95 s", "p99 s", "max s", "never", title=f"{rate:,.0f} records/s")
-    for hop, seconds in measured.items():
-        there = seconds[np.isfinite(seconds)]
-        shown = [f"{value:.2f}" for value in np.percentile(there, [50, 95, 99, 100])] if len(there) else 4 * ["-"]
-        table.add_row(hop, f"{len(seconds):,}", *shown, f"{len(seconds) - len(there):,}")
+    for reader, seconds in measured.items():
+        finite = seconds[np.isfinite(seconds)]
+        cells = [f"{value:.2f}" for value in np.percentile(finite, [50, 95, 99, 100])] if len(finite) else 4 * ["-"]
+        table.add_row(reader, f"{len(seconds):,}", *cells, f"{len(seconds) - len(finite):,}")
     Console().print(table)
 
 

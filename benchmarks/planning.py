@@ -1,9 +1,9 @@
-"""Seconds in which a batch of one record is planned and decoded, by the number of columns and the format.
+"""Time to plan and decode a batch of one record, by the number of columns and the format.
 
     python benchmarks/planning.py --columns 42 150 300 600 1500
 
-It starts an embedded Spark of its own and reads no topic: what grows with the columns is the planning. The first round
-of each is not counted.
+It starts a separate embedded Spark and reads no topic, because only the planning depends on the number of columns. The
+first round of each is not counted.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ PROTOBUF = ["string", "int32", "double", "repeated string", "uint64", "google.pr
 
 
 def avro(columns: int) -> RegisteredSchema:
-    """Return a record of that many fields, of all types in turn."""
+    """Return a record with `columns` fields, of all types in turn."""
     fields = [{"name": f"c{i}", "type": AVRO[i % len(AVRO)]} for i in range(columns)]
     return RegisteredSchema(1, json.dumps({"type": "record", "name": "Wide", "fields": fields}))
 
 
 def json_schema(columns: int) -> RegisteredSchema:
-    """Return an object of that many properties, of all types in turn."""
+    """Return an object with `columns` properties, of all types in turn."""
     properties = {f"c{i}": JSON[i % len(JSON)] for i in range(columns)}
     return RegisteredSchema(1, json.dumps({"type": "object", "properties": properties}), "JSON")
 
 
 def protobuf(columns: int) -> RegisteredSchema:
-    """Return a message of that many fields, of all types in turn."""
+    """Return a message with `columns` fields, of all types in turn."""
     fields = "".join(f"{PROTOBUF[i % len(PROTOBUF)]} c{i} = {i + 1};" for i in range(columns))
     text = f'syntax = "proto3"; import "google/protobuf/timestamp.proto"; message Wide {{ {fields} }}'
     return RegisteredSchema(1, text, "PROTOBUF")
@@ -57,49 +57,49 @@ FORMATS: dict[str, Callable[[int], RegisteredSchema]] = {
 
 
 def main() -> None:
-    """Plan each width in each format, and print the medians."""
+    """Measure each number of columns in each format, and print the medians."""
     from resources.spark import Spark
 
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--columns", type=int, nargs="+", default=[42, 150, 300, 600, 1500])
-    arguments.add_argument("--formats", nargs="+", choices=FORMATS, default=list(FORMATS))
-    arguments.add_argument("--rounds", type=int, default=3)
-    given = arguments.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--columns", type=int, nargs="+", default=[42, 150, 300, 600, 1500])
+    parser.add_argument("--formats", nargs="+", choices=FORMATS, default=list(FORMATS))
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         home = Home(Path(folder) / "home")
         stack.up(home, ["spark"])
         try:
             os.environ.update(environment(home))
             spark = Spark(remote=os.environ["SPARK_REMOTE"])
-            print("format       columns  seconds  ms a column")
-            for format_ in given.formats:
-                for columns in given.columns:
-                    seconds = [_decode(spark, format_, columns) for _ in range(given.rounds + 1)][1:]
+            print("format       columns  seconds  ms/column")
+            for format_ in arguments.formats:
+                for columns in arguments.columns:
+                    seconds = [_decode(spark, format_, columns) for _ in range(arguments.rounds + 1)][1:]
                     median = statistics.median(seconds)
-                    print(f"{format_:12} {columns:7,}  {median:7.2f}  {1000 * median / columns:11.2f}", flush=True)
+                    print(f"{format_:12} {columns:7,}  {median:7.2f}  {1000 * median / columns:9.2f}", flush=True)
             spark.close()
         finally:
             stack.down(home)
 
 
 def _decode(spark: object, format_: str, columns: int) -> float:
-    """Decode one record that does not decode; return how many seconds that took."""
+    """Decode one malformed record and return the seconds."""
     from pyspark.sql import types as T
 
-    from lakehouse.pipeline.codecs import side
+    from lakehouse.pipeline.decoding import side_schema
     from spark.decode import Decoding, decode
     from spark.decoded import record as record_column
 
     began = time.monotonic()
-    codec = side(format_, [FORMATS[format_](columns)], "").codec
-    how = Decoding(codec, None, tuple(codec.columns), (), "append")
+    codec = side_schema(format_, [FORMATS[format_](columns)], "").codec
+    decoding = Decoding(codec, None, tuple(codec.columns), (), "append")
     names = {"key": T.BinaryType(), "value": T.BinaryType(), "topic": T.StringType(), "partition": T.IntegerType()}
     names |= {"offset": T.LongType(), "timestamp": T.TimestampType(), "timestampType": T.IntegerType()}
     schema = T.StructType([T.StructField(name, type_) for name, type_ in names.items()])
     record = (None, b"\x00\x00\x00\x00\x01{}", "t", 0, 0, dt.datetime.now(dt.UTC), 0)
-    # Read anew by each task, as a topic is: Spark would decode a record that is part of the plan while it plans.
+    # The repartition prevents Spark from decoding the record, which is part of the plan, while it plans.
     records = spark.session({}).createDataFrame([record], schema).repartition(1)
-    good = decode(records, how).filter(record_column("reason").isNull())
+    good = decode(records, decoding).filter(record_column("reason").isNull())
     good.select(*codec.columns).write.format("noop").mode("overwrite").save()
     return time.monotonic() - began
 

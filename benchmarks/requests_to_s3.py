@@ -1,20 +1,18 @@
-"""How many requests to S3 an equal batch makes as rows, partitions and commits grow: each costs money and a round trip.
+"""Number of S3 requests of equal batches as rows, partitions and commits grow. Each costs money and a round trip.
 
     lakehouse up --only kafka --only registry --only s3 --only spark
     python benchmarks/requests_to_s3.py
 
-The tests' proxy stands before S3 and counts. Batches of 1,000 records are appended, or merged by keys drawn from the
-whole table; what is told is the last of several, when nothing is made for the first time any more.
+The proxy of the tests counts the requests. Batches of 1,000 records are appended, or merged by keys from the whole
+table. The last of several batches is reported, so that the creation of the table is not included.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 from growth import Subject
 from rich.console import Console
@@ -23,44 +21,44 @@ from rich.table import Table
 from lakehouse.cli.systems import connected
 from lakehouse.config import loader
 from lakehouse.pipeline.clients import Clients
-
-sys.path.append(str(Path(__file__).parents[1] / "tests/faults"))
-from proxy import Proxy, Request
+from tests.support.servers.proxy import Proxy, Request
 
 RECORDS = 1_000
 METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE")
 
 
 def main() -> None:
-    """Count, and print."""
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--rows", type=float, default=1e7, help="in the larger table")
-    arguments.add_argument("--partitions", type=int, default=100, help="of the wider topic")
-    arguments.add_argument("--batches", type=int, default=50, help="one after another")
-    given = arguments.parse_args()
-    seen: Counter[str] = Counter()
+    """Count the requests of batches and print them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=float, default=1e7, help="rows in the larger table")
+    parser.add_argument("--partitions", type=int, default=100, help="partitions of the larger topic")
+    parser.add_argument("--batches", type=int, default=50, help="consecutive batches")
+    arguments = parser.parse_args()
+    counts: Counter[str] = Counter()
 
-    def counted(request: Request) -> None:
-        seen[request.method] += 1
+    def count(request: Request) -> None:
+        counts[request.method] += 1
 
     table = Table("batch", *METHODS, "all", title=f"Requests to S3 for a batch of {RECORDS:,} records")
-    with connected(loader.load()) as found, Proxy(os.environ["AWS_ENDPOINT_URL_S3"], guard=counted) as proxy:
+    with connected(loader.load()) as found, Proxy(os.environ["AWS_ENDPOINT_URL_S3"], guard=count) as proxy:
         catalog = found.catalog.model_copy(update={"s3_endpoint": proxy.address})
         systems = Clients(found.kafka, found.schema_registry, found.spark, catalog)
 
         def measure(name: str, subject: Subject, ids: Callable[[Subject], Iterable[int]], batches: int) -> None:
             for _ in range(batches):
-                seen.clear()
+                counts.clear()
                 subject.ingest(ids(subject))
-            table.add_row(name, *(f"{seen[method]}" for method in METHODS), f"{seen.total()}")
+            table.add_row(name, *(f"{counts[method]}" for method in METHODS), f"{counts.total()}")
 
         for mode, ids in (("append", new), ("upsert", spread)):
             small = Subject(systems, mode, RECORDS)
             measure(f"{mode}, the third", small, ids, 3)
-            measure(f"{mode}, number {given.batches}", small, ids, given.batches - 3)
-            measure(f"{mode}, {given.rows:,.0f} rows, the third", Subject(systems, mode, int(given.rows)), ids, 3)
-        wide = Subject(systems, "append", RECORDS, given.partitions)
-        measure(f"append, {given.partitions} partitions, the third", wide, new, 3)
+            measure(f"{mode}, number {arguments.batches}", small, ids, arguments.batches - 3)
+            measure(
+                f"{mode}, {arguments.rows:,.0f} rows, the third", Subject(systems, mode, int(arguments.rows)), ids, 3
+            )
+        wide = Subject(systems, "append", RECORDS, arguments.partitions)
+        measure(f"append, {arguments.partitions} partitions, the third", wide, new, 3)
     Console().print(table)
 
 

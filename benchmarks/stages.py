@@ -1,4 +1,4 @@
-"""Where the time of an Avro append goes: each stage does what the one before does, and one thing more.
+"""Time of an Avro append by stage. Each measurement runs the stages before it and one more.
 
 lakehouse up --only kafka --only registry --only s3 --only spark
 python benchmarks/stages.py --records 2000000 --rounds 5
@@ -23,7 +23,7 @@ from lakehouse.config import loader
 from lakehouse.config.topic import Topic
 from lakehouse.core.batch import next_batch
 from lakehouse.pipeline.clients import Clients
-from lakehouse.pipeline.codecs import formats
+from lakehouse.pipeline.decoding import resolve_schemas
 from lakehouse.pipeline.ingestion import read_log
 from lakehouse.pipeline.schema_decision import ensure_table
 from spark import write
@@ -35,53 +35,53 @@ OLD_INTERFACE = "spark.sql.sources.useV1SourceList"
 
 
 def main() -> None:
-    """Measure every stage in turn, as often as asked, and print medians."""
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--records", type=int, default=2_000_000)
-    arguments.add_argument("--rounds", type=int, default=5)
-    given = arguments.parse_args()
+    """Measure every stage in each round, and print the medians."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=2_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
     with connected(loader.load()) as found:
         systems = Clients.of(found)
-        stages = _stages(systems, fill(systems, given.records, "avro"))
+        stages = _stages(systems, fill(systems, arguments.records, "avro"))
         seconds: dict[str, list[float]] = {name: [] for name in stages}
-        for _ in range(given.rounds + 1):
+        for _ in range(arguments.rounds + 1):
             for name, stage in stages.items():
                 began = time.monotonic()
                 stage()
                 seconds[name].append(time.monotonic() - began)
-    _print({name: statistics.median(measured[1:]) for name, measured in seconds.items()}, given.records)
+    _print({name: statistics.median(measured[1:]) for name, measured in seconds.items()}, arguments.records)
 
 
 def _stages(systems: Clients, name: str) -> dict[str, Callable[[], object]]:
     topic = Topic(name=name, key=("userid",))
     spark = systems.spark.session(systems.catalog.spark_settings())
-    found = formats(systems.schema_registry, topic)
-    how = found.decoding()
-    ensure_table(systems.catalog, NAMESPACE, topic, found)
-    everything = next_batch(None, read_log(systems.kafka, name), name)
+    schemas = resolve_schemas(systems.schema_registry, topic)
+    decoding = schemas.decoding()
+    ensure_table(systems.catalog, topic, topic.table_in(NAMESPACE), schemas)
+    batch = next_batch(None, read_log(systems.kafka, name), name)
 
     def records() -> DataFrame:
-        return read_range(spark, systems.kafka.spark_options(), everything)
+        return read_range(spark, systems.kafka.spark_options(), batch)
 
     def read_untuned() -> None:
-        ours = spark.conf.get(OLD_INTERFACE)
+        setting = spark.conf.get(OLD_INTERFACE)
         spark.conf.set(OLD_INTERFACE, "kafka")
         options = {**systems.kafka.spark_options(), "subscribe": name, "kafka.isolation.level": "read_committed"}
         _noop(spark.read.format("kafka").options(**options).load())
-        spark.conf.set(OLD_INTERFACE, ours)
+        spark.conf.set(OLD_INTERFACE, setting)
 
     def write_branch() -> None:
         branch = f"stage_{uuid.uuid4().hex[:8]}"
-        write.create_branch(spark, NAMESPACE, topic.table, branch)
-        write.append(decode(records(), how), write.Target(NAMESPACE, topic.table, branch, {}))
+        write.create_branch(spark, topic.table_in(NAMESPACE), branch)
+        write.append(decode(records(), decoding), write.Target(topic.table_in(NAMESPACE), branch, {}))
 
     return {
-        "read as Spark does unasked": read_untuned,
+        "read with Spark's defaults": read_untuned,
         "read": lambda: _noop(records()),
-        "and run Avro's decoder": lambda: _noop(records().select(how.value.decode(F.col("value")))),
-        "and judge each record": lambda: _noop(decode(records(), how)),
+        "and run Avro's decoder": lambda: _noop(records().select(decoding.value.decode(F.col("value")))),
+        "and classify each record": lambda: _noop(decode(records(), decoding)),
         "and count, write Parquet, commit to a branch": write_branch,
-        "the whole of ingestion": lambda: ingested(systems, name, "avro", 0),
+        "the whole ingestion": lambda: ingested(systems, name, "avro", 0),
     }
 
 
@@ -90,9 +90,9 @@ def _noop(rows: DataFrame) -> None:
 
 
 def _print(medians: dict[str, float], records: int) -> None:
-    table, before = Table("stage", "seconds", "more than before", "records/s", "of reading alone"), 0.0
+    table, before = Table("stage", "seconds", "difference", "records/s", "relative to reading"), 0.0
     untuned, read = list(medians.values())[:2]
-    print(f"Read as Spark does unasked: {untuned:.2f} s, {records / untuned:,.0f} records/s")
+    print(f"Read with Spark's defaults: {untuned:.2f} s, {records / untuned:,.0f} records/s")
     for name, seconds in list(medians.items())[1:]:
         more, rate = f"{seconds - before:.2f}", f"{records / seconds:,.0f}"
         table.add_row(name, f"{seconds:.2f}", more, rate, f"{read / seconds:.2f}")

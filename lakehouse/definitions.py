@@ -1,4 +1,4 @@
-"""The Dagster code location: lakehouse.yaml in, assets, checks, sensors and the job out."""
+"""The Dagster code location: the assets, checks, sensors and jobs that follow from lakehouse.yaml."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import gc
 
 import dagster as dg
 
+from assets.confluent import cluster_definitions
 from assets.schedules import nightly
 from assets.sensors.alerts import alert_failed_checks, alert_failed_runs
 from assets.sensors.disk_space import disk_space
@@ -23,14 +24,14 @@ from lakehouse.config.loader import Config
 from lakehouse.readers import configured
 from resources.build import build_resources
 
-JOB = "lakehouse"
-"""The job that brings every topic all the way."""
+JOB = "all_topics"
+"""The job that materializes the assets of every topic, from Kafka to the readers."""
 
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """Everything declared in lakehouse.yaml, for the environment in LAKEHOUSE_ENV."""
-    # A thousand topics are millions of objects, none of which is garbage yet.
+    """Return all definitions for the environment in LAKEHOUSE_ENV."""
+    # A thousand topics are millions of objects, none of which is garbage yet, so collecting would only cost time.
     gc.disable()
     try:
         return _all(loader.load())
@@ -46,13 +47,10 @@ def _all(config: Config) -> dg.Definitions:
         default_status=dg.DefaultSensorStatus.RUNNING,
         minimum_interval_seconds=30,
     )
-    hops = ["kafka", "iceberg", *(reader.name for reader in configured(config))]
-    chain = dg.AssetSelection.assets(
-        *([hop, topic] for topic in config.by_spark for hop in hops),
-        *([hop, topic] for topic in config.topics.keys() - config.by_spark.keys() for hop in ("kafka", "iceberg")),
-    )
+    stages = ["kafka", "iceberg", *(reader.name for reader in configured(config))]
+    chain = dg.AssetSelection.assets(*([stage, topic] for topic in config.topics for stage in stages))
     common = dg.Definitions(
-        jobs=[dg.define_asset_job(JOB, chain.materializable(), description="Every topic, from Kafka to Snowflake.")],
+        jobs=[dg.define_asset_job(JOB, chain.materializable(), description="All topics, from Kafka to the readers.")],
         sensors=[
             topic_offsets_sensor(config),
             freshness_sensor(config),
@@ -68,10 +66,11 @@ def _all(config: Config) -> dg.Definitions:
     )
     chains = [topic_definitions(config, topic) for topic in config.topics.values()]
     chains += [route_definitions(config, route) for route in config.routes.values()]
-    nights = (
+    schedules = (
         nightly(config, "maintenance", "17 2 * * *", "Compact, expire and clean up every table."),
-        nightly(config, "ledger", "17 3 * * *", "Prove that every table holds all of its topic, once."),
+        nightly(config, "ledger", "17 3 * * *", "Verify that every table contains its whole topic, once."),
     )
-    # What the embedded stack needs, and an instance of Dagster that others look after does not.
+    # Other instances of Dagster have their own cleanup and monitoring.
     local = [old_runs_definitions(), dg.Definitions(sensors=[disk_space])] if environment_name() == "local" else []
-    return dg.Definitions.merge(common, *chains, *nights, stream_definitions(config), *local)
+    clusters = (stream_definitions(config), cluster_definitions(config))
+    return dg.Definitions.merge(common, *chains, *schedules, *clusters, *local)

@@ -1,7 +1,7 @@
-"""AWS Athena: a statement started, awaited and fetched page by page.
+"""A client of AWS Athena that runs one statement and fetches all pages of its result.
 
-Docs: Athena API reference, StartQueryExecution, GetQueryExecution, GetQueryResults. Endpoint and credentials come the
-way boto3 takes them.
+Reference: Athena API, StartQueryExecution, GetQueryExecution, GetQueryResults. boto3 determines endpoint and
+credentials.
 """
 
 from __future__ import annotations
@@ -17,53 +17,61 @@ from pydantic import Field
 
 from lakehouse.core.errors import LakehouseError, Unreachable, translate
 from lakehouse.core.polling import doubling, poll
+from resources.assumed_role import boto3_session
 
 if TYPE_CHECKING:
     from mypy_boto3_athena import AthenaClient
 
 TIMEOUT_SECONDS = 10
 PAUSE = doubling(first_seconds=0.1, longest_seconds=2.0)
-"""Between two looks at a query: Athena throttles who asks too often."""
+"""Between two status requests: Athena throttles frequent callers."""
 
 
 class Athena(dg.ConfigurableResource):
-    """Athena in one AWS region, by one workgroup. It finds the tables in the Glue Data Catalog."""
+    """Athena in one AWS region and workgroup, over the tables of the Glue Data Catalog."""
 
     region: str
-    workgroup: str = Field("primary", description="Workgroup: who pays, the limits, and where results go.")
+    workgroup: str = Field(
+        "primary", description="Workgroup, which determines billing, limits and the location of results."
+    )
     output_location: str | None = Field(
-        None, description="s3:// folder of results, where the workgroup does not enforce one."
+        None, description="s3:// folder of results, if the workgroup does not enforce one."
+    )
+    role_arn: str = Field(
+        default="", description="IAM role to assume; if empty, the credentials of the environment apply."
     )
     catalog: str = Field("AwsDataCatalog", description="Name of the Glue Data Catalog in Athena.")
     deadline_seconds: int = Field(300, ge=1, description="A query that takes longer is cancelled.")
 
     def client(self) -> AthenaClient:
-        """boto3's client, with time-outs set."""
-        import boto3
+        """Return boto3's client, with time-outs."""
         from botocore.config import Config
 
         # A repeated start carries the same token: Athena runs the statement once.
         retries = {"mode": "standard", "total_max_attempts": 3}
         config = Config(connect_timeout=TIMEOUT_SECONDS, read_timeout=TIMEOUT_SECONDS, retries=retries)
-        return boto3.client("athena", region_name=self.region, config=config)
+        return boto3_session(self.role_arn, self.region).client("athena", config=config)
 
     def query(self, statement: str) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Run one statement and fetch all its rows.
 
-        Returns: the columns' names, and the rows; structs, arrays and maps are text, as Athena gives no more.
-        Raises: LakehouseError when Athena refuses or fails it, or it takes too long (it is cancelled then);
-        Unreachable.
+        Returns:
+            The column names, and the rows. Structs, arrays and maps are text, as in Athena's results.
+
+        Raises:
+            LakehouseError: Athena rejected the statement, or it failed or exceeded the deadline and was cancelled.
+            Unreachable: Athena does not respond.
         """
         athena = self.client()
         output = {"ResultConfiguration": {"OutputLocation": self.output_location}} if self.output_location else {}
-        with self._explained():
+        with self._translate_errors():
             id_ = athena.start_query_execution(
                 QueryString=statement,
                 QueryExecutionContext={"Catalog": self.catalog},
                 WorkGroup=self.workgroup,
                 **output,
             )["QueryExecutionId"]
-            execution = self._finished(athena, id_)
+            execution = self._wait_succeeded(athena, id_)
             pages = [
                 page["ResultSet"] for page in athena.get_paginator("get_query_results").paginate(QueryExecutionId=id_)
             ]
@@ -74,12 +82,13 @@ class Athena(dg.ConfigurableResource):
         if execution["StatementType"] == "DML" and rows and rows[0] == names:
             rows = rows[1:]
         types = [column["Type"] for column in columns]
-        return names, [tuple(map(value_of, types, row)) for row in rows]
+        return names, [tuple(map(parse_value, types, row)) for row in rows]
 
-    def _finished(self, athena: AthenaClient, id_: str) -> Any:
-        """The execution once it has succeeded.
+    def _wait_succeeded(self, athena: AthenaClient, id_: str) -> Any:
+        """Wait for an execution to succeed and return it.
 
-        Raises: LakehouseError when it did not, or not in time.
+        Raises:
+            LakehouseError: It failed, was cancelled, or exceeded the deadline.
         """
         execution = poll(
             lambda: athena.get_query_execution(QueryExecutionId=id_)["QueryExecution"],
@@ -92,15 +101,15 @@ class Athena(dg.ConfigurableResource):
                 return execution
             case "FAILED" | "CANCELLED" as state:
                 reason = execution["Status"].get("StateChangeReason", "no reason given")
-                raise LakehouseError(f"Athena ended query {id_} as {state}: {reason}. Correct the SQL and ask again")
+                raise LakehouseError(f"Athena ended query {id_} as {state}: {reason}. Correct the SQL and run it again")
             case state:
                 athena.stop_query_execution(QueryExecutionId=id_)
                 raise LakehouseError(
-                    f"Athena query {id_} was {state} after {self.deadline_seconds} s, and was cancelled. Ask for less, "
-                    f"or set a longer `deadline_seconds` for athena in lakehouse.yaml"
+                    f"Athena query {id_} was {state} after {self.deadline_seconds} s, and was cancelled. Query less "
+                    f"data, or set a longer `deadline_seconds` for athena in lakehouse.yaml"
                 )
 
-    def _explained(self) -> AbstractContextManager[None]:
+    def _translate_errors(self) -> AbstractContextManager[None]:
         from botocore.exceptions import BotoCoreError, ClientError
 
         def refused(error: ClientError) -> LakehouseError:
@@ -108,7 +117,7 @@ class Athena(dg.ConfigurableResource):
             return LakehouseError(
                 f"Athena in {self.region} refused workgroup {self.workgroup} ({code}: {message})",
                 "No result was fetched",
-                "Check the SQL, the workgroup, its output location, and the rights to Athena, Glue and S3",
+                "Check the SQL, the workgroup, its output location, and the permissions on Athena, Glue and S3",
             )
 
         def unreachable(error: BotoCoreError) -> Unreachable:
@@ -118,8 +127,8 @@ class Athena(dg.ConfigurableResource):
         return translate({ClientError: refused, BotoCoreError: unreachable})
 
 
-def value_of(type_: str, value: str | None) -> Any:
-    """What Athena writes of a value of a type, as Python has it (Athena, Data types: all results are text)."""
+def parse_value(type_: str, value: str | None) -> Any:
+    """Parse the text of a value in Athena's results (Athena, Data types) to a Python value."""
     if value is None:
         return None
     match type_:

@@ -1,4 +1,4 @@
-"""An environment of lakehouse.yaml as resources: each system's settings are the fields of its resource."""
+"""Dagster resources of an environment in lakehouse.yaml: each system's settings are the fields of its resource."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import dagster as dg
 from lakehouse.config.environment import RESOURCES, EnvRef, Setting
 from lakehouse.config.loader import Config
 from lakehouse.core.errors import ConfigError
-from lakehouse.core.words import did_you_mean
+from lakehouse.core.text import did_you_mean
 from resources.athena import Athena
-from resources.aws import Glue
 from resources.catalog import Catalog
+from resources.confluent_cloud import ConfluentCloud
+from resources.glue import Glue
 from resources.kafka import Kafka
 from resources.open_lineage import OpenLineage
 from resources.rest_catalog import RestCatalog
@@ -35,26 +36,30 @@ SYSTEMS: dict[str, type[dg.ConfigurableResource]] = {
     "open_lineage": OpenLineage,
     "athena": Athena,
     "rest_catalog": RestCatalog,
+    "confluent_cloud": ConfluentCloud,
 }
 
 Resource = TypeVar("Resource", bound=dg.ConfigurableResource)
 
-OPTIONAL = ("athena", "rest_catalog", *(point.name for point in RESOURCES))
-"""Systems that there are only where an environment names them."""
+OPTIONAL = ("athena", "rest_catalog", "confluent_cloud", *(point.name for point in RESOURCES))
+"""Systems that exist only in environments that name them."""
 
 
 def build_resources(config: Config, environment: str) -> dict[str, dg.ConfigurableResource]:
-    """The resources of one environment. Values of environment variables are read at run time, not here, where only
-    those that are not set become their default. A system that requires no setting may be left out.
+    """Return the resources of one environment.
 
-    Raises: ConfigError when the environment is not declared, or names a field its system does not have.
+    Environment variables are read at run time; only the defaults of unset ones apply here. A system without required
+    settings may be omitted.
+
+    Raises:
+        ConfigError: The environment is not declared, or a system has no such field.
     """
     if environment not in config.environments:
         known = ", ".join(config.environments)
         raise ConfigError(f"Environment '{environment}' (LAKEHOUSE_ENV) is not in lakehouse.yaml, which has: {known}")
-    settings, at = config.environments[environment], f"environments.{environment}"
-    wanted = {name: system(name) for name in (*SYSTEMS, *OPTIONAL) if name in settings or name not in OPTIONAL}
-    return {name: _build(f"{at}.{name}", cls, settings.get(name)) for name, cls in wanted.items()}
+    settings, path = config.environments[environment], f"environments.{environment}"
+    names = [name for name in (*SYSTEMS, *OPTIONAL) if name in settings or name not in OPTIONAL]
+    return {name: _build(f"{path}.{name}", system(name), settings.get(name)) for name in names}
 
 
 def system(name: str) -> type[dg.ConfigurableResource]:
@@ -62,44 +67,48 @@ def system(name: str) -> type[dg.ConfigurableResource]:
     return SYSTEMS[name] if name in SYSTEMS else RESOURCES[name].load()
 
 
-def opener(config: Config, environment: str, name: str) -> Callable[[], Any] | None:
-    """What gives one system's resource with its variables read, when it is called; None where the environment, which
-    may not be declared yet, does not name the system.
+def lazy_resource(config: Config, environment: str, name: str) -> Callable[[], Any] | None:
+    """Return a function that creates a system's resource with its variables read.
 
-    It raises: ConfigError when a variable is not set.
+    The function raises ConfigError when a variable is not set.
+
+    Returns:
+        The function; None if the environment, which may be undeclared, does not name the system.
     """
-    settings, at = config.environments.get(environment, {}).get(name), f"environments.{environment}.{name}"
+    settings, path = config.environments.get(environment, {}).get(name), f"environments.{environment}.{name}"
     if settings is None:
         return None
 
     @cache
-    def opened() -> Any:
+    def create() -> Any:
         refs = [each for each in settings.values() if isinstance(each, EnvRef) and each.default is None]
         if unset := [ref.env for ref in refs if ref.env not in os.environ]:
             raise ConfigError(
-                f"lakehouse.yaml: {at}: {', '.join(unset)} not set. Nothing was changed. Set the variables"
+                f"lakehouse.yaml: {path}: {', '.join(unset)} not set. Nothing was changed. Set the variables"
             )
-        return _build(at, SYSTEMS[name], settings).process_config_and_initialize()
+        return _build(path, SYSTEMS[name], settings).process_config_and_initialize()
 
-    return opened
+    return create
 
 
-def _build(at: str, cls: type[dg.ConfigurableResource], settings: dict[str, Setting] | None) -> dg.ConfigurableResource:
+def _build(
+    path: str, cls: type[dg.ConfigurableResource], settings: dict[str, Setting] | None
+) -> dg.ConfigurableResource:
     fields = cls.model_fields
-    either = getattr(cls, "EITHER", ())
+    alternatives = getattr(cls, "ONE_OF", ())
     if settings is None:
-        if either or any(field.is_required() for field in fields.values()):
-            raise ConfigError(f"lakehouse.yaml: {at}: missing. Add the system's settings")
+        if alternatives or any(field.is_required() for field in fields.values()):
+            raise ConfigError(f"lakehouse.yaml: {path}: missing. Add the system's settings")
         settings = {}
     for name in settings:
         if name not in fields:
-            said = f"no such key.{did_you_mean(name, fields)} Known keys: {', '.join(fields)}"
-            raise ConfigError(f"lakehouse.yaml: {at}.{name}: {said}")
+            message = f"unknown key.{did_you_mean(name, fields)} Known keys: {', '.join(fields)}"
+            raise ConfigError(f"lakehouse.yaml: {path}.{name}: {message}")
     missing = [name for name, field in fields.items() if field.is_required() and name not in settings]
-    if either and not settings.keys() & set(either):
-        missing.insert(0, " or ".join(either))
+    if alternatives and not settings.keys() & set(alternatives):
+        missing.insert(0, " or ".join(alternatives))
     if missing:
-        raise ConfigError(f"lakehouse.yaml: {at}: {', '.join(missing)} missing. Add it, or {{env: NAME}}")
+        raise ConfigError(f"lakehouse.yaml: {path}: {', '.join(missing)} missing. Add it, or {{env: NAME}}")
     return cls(**{name: _value(setting, fields[name].annotation) for name, setting in settings.items()})
 
 
@@ -112,6 +121,6 @@ def _value(setting: Setting, annotation: object) -> object:
     return dg.EnvVar.int(setting.env) if is_int else dg.EnvVar(setting.env)
 
 
-def another(resource: Resource) -> Resource:
-    """A resource of the same settings whose connections are its own, for another thread."""
+def with_own_connections(resource: Resource) -> Resource:
+    """Return a resource with the same settings and its own connections, for another thread."""
     return type(resource)(**{name: getattr(resource, name) for name in type(resource).model_fields})

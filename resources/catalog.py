@@ -1,4 +1,4 @@
-"""The Iceberg catalog, configured once for pyiceberg and for Spark; branches and their atomic publication."""
+"""The Iceberg catalog, configured once for pyiceberg and Spark, and the atomic publication of branches."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import dagster as dg
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from lakehouse.config import sensitive
-from lakehouse.config.topic import Topic
 from lakehouse.core import layout, naming
 from lakehouse.core.batch import COUNTS, MAX_PROPERTY
 from lakehouse.core.errors import (
@@ -23,11 +22,12 @@ from lakehouse.core.errors import (
     SchemaError,
     UnclearState,
 )
+from lakehouse.core.table_ref import TableRef
 from lakehouse.formats import evolution
 from lakehouse.formats.schema import Shape
 from resources.catalogs import backend_of
 from resources.catalogs.backend import CatalogBackend
-from resources.hidden import hidden
+from resources.masked_field import masked_field
 from resources.snapshots import batch_of, history, with_counts
 
 if TYPE_CHECKING:
@@ -36,27 +36,28 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 PROPERTIES = {
-    # Snowflake reads position deletes and no equality deletes; version 2 has the former.
+    # Snowflake supports position deletes, which format version 2 has, but no equality deletes.
     "format-version": "2",
     "write.parquet.compression-codec": "zstd",
-    # A batch is written where its Kafka partition was read: no shuffle.
+    # Each Kafka partition is written where it was read, without a shuffle.
     "write.distribution-mode": "none",
     "write.merge.mode": "merge-on-read",
     "write.update.mode": "merge-on-read",
     "write.delete.mode": "merge-on-read",
-    # Glue and Snowflake hold a pointer to a metadata file; it must not be deleted under them.
+    # Glue and Snowflake refer to a metadata file, which must not be deleted.
     "write.metadata.delete-after-commit.enabled": "false",
 }
 """Properties of every table (Iceberg, Configuration: write properties)."""
 
 
 RECREATED = "lakehouse.recreated"
-"""The table property that says: there are rows of a topic that was recreated since, with the same offsets."""
+"""Table property: the table has rows of an earlier topic of this name, with overlapping offsets."""
 
-CONTINUED = "lakehouse.continued-in"
-"""The table property that names the table that goes on where this one's schema could not."""
+SUCCESSOR = "lakehouse.continued-in"
+"""Table property: name of the table that replaced this one after an incompatible schema change."""
 
 NEWEST_FORMAT = 2
+"""Newest Iceberg format version that this release commits to."""
 CREATE_ATTEMPTS = 3
 ALTER_ATTEMPTS = 5
 
@@ -65,12 +66,17 @@ class Catalog(dg.ConfigurableResource):
     """An Iceberg catalog."""
 
     type: str
-    """One of resources/catalogs: `sql` (a database, the embedded default) or `glue`."""
+    """One of resources/catalogs: `sql` (a database, the default) or `glue`."""
     warehouse: str
     """Where tables are stored, as an S3 URI."""
-    uri: str | None = hidden(None, "For `sql`: the database as an SQLAlchemy URL.")
-    s3_endpoint: str | None = hidden(None, "Where S3 answers, when it is not AWS.")
+    uri: str | None = masked_field(None, "For `sql`: the database as an SQLAlchemy URL.")
+    s3_endpoint: str | None = masked_field(None, "Address of S3, if it is not AWS.")
     region: str | None = None
+    role_arn: str = Field(
+        default="", description="IAM role to assume; if empty, the credentials of the environment apply."
+    )
+    maintenance_role_arn: str = Field(default="", description="IAM role of maintenance, which deletes files.")
+    reader_role_arn: str = Field(default="", description="IAM role of queries with DuckDB.")
 
     _catalog: IcebergCatalog | None = PrivateAttr(default=None)
 
@@ -78,31 +84,45 @@ class Catalog(dg.ConfigurableResource):
     def backend(self) -> CatalogBackend:
         """The type of catalog.
 
-        Raises: ConfigError for an unknown one.
+        Raises:
+            ConfigError: The type is unknown.
         """
         return backend_of(self.type)
 
     def iceberg(self) -> IcebergCatalog:
-        """The catalog for pyiceberg. S3 credentials come from the environment, as in every AWS client.
+        """Return the catalog for pyiceberg. S3 credentials come from the environment, as in every AWS client.
 
-        Raises: ConfigError for an unknown type.
+        Raises:
+            ConfigError: The type is unknown.
         """
         if self._catalog is None:
             properties = self.backend.pyiceberg_properties(self) | {"warehouse": self.warehouse} | self.file_io()
             self._catalog = self.backend.load(properties)
         return self._catalog
 
+    def for_maintenance(self) -> Catalog:
+        """Return this catalog with the IAM role of maintenance."""
+        return self._with_role(self.maintenance_role_arn)
+
+    def for_readers(self) -> Catalog:
+        """Return this catalog with the IAM role of readers."""
+        return self._with_role(self.reader_role_arn)
+
+    def _with_role(self, role_arn: str) -> Catalog:
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self)(**{**fields, "role_arn": role_arn}) if role_arn else self
+
     def file_io(self) -> dict[str, str]:
-        """How pyiceberg reaches the files."""
+        """Return pyiceberg's file properties."""
         return self.backend.file_io(self)
 
     def spark_settings(self) -> dict[str, str]:
-        """The same catalog for a Spark session (Iceberg, Spark configuration: catalogs)."""
+        """Return the settings of a Spark session that uses this catalog (Iceberg, Spark configuration: catalogs)."""
         settings = {
             **self.backend.spark_properties(self),
             **self.backend.spark_file_io(self),
             "warehouse": self.warehouse,
-            # pyiceberg publishes: a table read from Spark's cache could be the one before.
+            # pyiceberg publishes, so a table in Spark's cache could be outdated.
             "cache-enabled": "false",
         }
         catalogs = {self.cleaning: {**settings, **self.backend.cleaning}, naming.CATALOG: settings}
@@ -110,128 +130,143 @@ class Catalog(dg.ConfigurableResource):
 
     @property
     def cleaning(self) -> str:
-        """Name of the Spark catalog that may delete files: orphans only, where no commit is made."""
+        """Name of the Spark catalog that may delete files: for orphan removal only, never for commits."""
         return f"{naming.CATALOG}_cleaning" if self.backend.cleaning else naming.CATALOG
 
-    def load(self, namespace: str, table: str) -> Table | None:
-        """The table as it is now, or None when there is none.
+    def load(self, ref: TableRef) -> Table | None:
+        """Return the current state of a table, or None if it does not exist.
 
-        Raises: Unreachable when the catalog does not answer.
+        Raises:
+            Unreachable: The catalog does not respond.
         """
         from pyiceberg.exceptions import NoSuchTableError
 
-        with self.explained():
+        with self.translate_errors():
             try:
-                return self.iceberg().load_table((namespace, table))
+                return self.iceberg().load_table(ref.identifier)
             except NoSuchTableError:
                 return None
 
     @contextmanager
-    def explained(self) -> Iterator[None]:
-        """What the clients raise when nobody answers, as Unreachable."""
+    def translate_errors(self) -> Iterator[None]:
+        """Translate errors of the catalog's clients, such as connection errors to Unreachable."""
         try:
             yield
         except Exception as error:
-            if meaning := self.backend.explained(error, self):
-                raise meaning from error
+            if translated := self.backend.to_error(error, self):
+                raise translated from error
             raise
 
     def ensure_table(
         self,
-        namespace: str,
-        table: str,
+        ref: TableRef,
         schema: Schema,
-        former: Mapping[str, tuple[str, ...]] | None = None,
+        previous_names: Mapping[str, tuple[str, ...]] | None = None,
         existing: Table | None = None,
     ) -> Table:
-        """Create the table, or bring its columns to `schema`: added, renamed, widened, never dropped.
+        """Create the table, or change its columns to `schema`: they are added, renamed or widened, never dropped.
 
-        Parameters: `former` are names that a field had before, by its dotted path in `schema`; `existing` is the table,
-        where it was loaded just now.
-        Raises: DoesNotFit when a column would have to change in a way that its rows or readers cannot take; nothing is
-        changed. CommitConflict when another writer changes the table at the same time.
+        Args:
+            ref: The table.
+            schema: The required columns.
+            previous_names: Former names of fields, by dotted path in `schema`.
+            existing: The table, if it was just loaded.
+
+        Returns:
+            The table with the required columns.
+
+        Raises:
+            IncompatibleSchema: A column would change incompatibly; nothing was changed.
+            CommitConflict: Another writer keeps changing the table.
         """
         from pyiceberg.exceptions import CommitFailedException
 
         for attempt in range(1, ALTER_ATTEMPTS + 1):
-            existing = existing or self.load(namespace, table) or self._create(namespace, table, schema, former)
+            existing = existing or self.load(ref) or self._create(ref, schema, previous_names)
             _require_format(existing)
-            found = evolution.changes(existing.schema(), Shape(schema.as_struct(), former or {}))
-            evolution.refusals(found, f"{namespace}.{table}")
-            if not any(change.ddl for change in found):
+            changes = evolution.changes(existing.schema(), Shape(schema.as_struct(), previous_names or {}))
+            evolution.require_accepted(changes, str(ref))
+            if not any(change.ddl for change in changes):
                 return existing
             try:
                 with existing.update_schema() as update:
-                    evolution.apply(update, found)
+                    evolution.apply(update, changes)
                 return existing.refresh()
             except CommitFailedException as error:
-                # Another writer was first, and may have made the same changes.
+                # Another writer committed first, perhaps the same changes.
                 if attempt == ALTER_ATTEMPTS:
-                    name = f"{namespace}.{table}"
-                    raise CommitConflict(f"Another writer keeps changing {name} ({error}); run it again") from error
+                    raise CommitConflict(f"Another writer keeps changing {ref} ({error}); run it again") from error
                 existing = None
         raise AssertionError("the last attempt returns or raises")
 
-    def _create(
-        self, namespace: str, table: str, schema: Schema, former: Mapping[str, tuple[str, ...]] | None
-    ) -> Table:
-        properties = PROPERTIES | ({sensitive.FORMER: json.dumps(former)} if former else {})
-        if len(properties.get(sensitive.FORMER, "")) > MAX_PROPERTY:
+    def _create(self, ref: TableRef, schema: Schema, previous_names: Mapping[str, tuple[str, ...]] | None) -> Table:
+        properties = PROPERTIES | ({sensitive.PREVIOUS_NAMES: json.dumps(previous_names)} if previous_names else {})
+        if len(properties.get(sensitive.PREVIOUS_NAMES, "")) > MAX_PROPERTY:
             raise SchemaError(
-                f"The schema of {namespace}.{table} gives its fields former names (aliases) of more than "
-                f"{MAX_PROPERTY:,} characters. No table was made. Remove aliases from the schema"
+                f"The schema of {ref} gives its fields former names (aliases) of more than "
+                f"{MAX_PROPERTY:,} characters. No table was created. Remove aliases from the schema"
             )
         for attempt in range(CREATE_ATTEMPTS):
             try:
-                self.iceberg().create_namespace_if_not_exists(namespace)
-                return self.iceberg().create_table((namespace, table), schema, properties=properties)
+                self.iceberg().create_namespace_if_not_exists(ref.namespace)
+                return self.iceberg().create_table(ref.identifier, schema, properties=properties)
             except Exception as error:
-                # Another writer may have made either first; catalogs say so in different ways.
-                existing = self.load(namespace, table)
+                # Another writer may have created either first; the error for this depends on the catalog.
+                existing = self.load(ref)
                 if existing is not None:
                     return existing
                 if attempt == CREATE_ATTEMPTS - 1 or isinstance(error, Refused):
                     raise
         raise AssertionError("unreachable")
 
-    def arrange(self, table: Table, partition_by: tuple[str, ...], sort_by: tuple[str, ...]) -> None:
-        """Give the table this partitioning and sort order, where it has others.
+    def apply_layout(self, table: Table, partition_by: tuple[str, ...], sort_by: tuple[str, ...]) -> None:
+        """Change the table's partition spec and sort order to these, if they differ.
 
-        Raises: SchemaError when a column is not there or cannot be used so; CommitConflict.
+        Raises:
+            SchemaError: A column does not exist, or does not support the transform.
+            CommitConflict: Another writer changed the table.
         """
         from pyiceberg.exceptions import CommitFailedException
 
         try:
-            layout.arrange(table, partition_by, sort_by)
+            layout.apply_layout(table, partition_by, sort_by)
         except CommitFailedException as error:
             raise CommitConflict(f"Another writer changed {'.'.join(table.name())} ({error}); run it again") from error
 
-    def resolve_table(self, namespace: str, topic: Topic) -> tuple[Topic, Table | None]:
-        """Return the topic with the table that its records go to now, and that table; None where it is not made yet.
+    def resolve_table(self, first: TableRef) -> tuple[TableRef, Table | None]:
+        """Return the last table in the chain of successors of `first`, which new records go to.
 
-        Raises: Unreachable.
+        Returns:
+            Its name, and the table; None if it does not exist yet.
+
+        Raises:
+            Unreachable: The catalog does not respond.
         """
-        *_, (name, table) = self.successive_tables(namespace, topic.table)
-        return in_table(topic, name), table
+        *_, last = self.successive_tables(first)
+        return last
 
-    def successive_tables(self, namespace: str, name: str) -> Iterator[tuple[str, Table | None]]:
-        """Load a table and the ones that continue it, in order, each with its name; the last may not be made yet.
+    def successive_tables(self, first: TableRef) -> Iterator[tuple[TableRef, Table | None]]:
+        """Yield a table and its successors, in order; the last one may not exist yet.
 
-        Raises: Unreachable.
+        Raises:
+            Unreachable: The catalog does not respond.
         """
-        following: str | None = name
-        while following is not None:
-            table = self.load(namespace, following)
-            yield following, table
-            following = table.properties.get(CONTINUED) if table else None
+        ref: TableRef | None = first
+        while ref is not None:
+            table = self.load(ref)
+            yield ref, table
+            name = table.properties.get(SUCCESSOR) if table else None
+            ref = TableRef(first.namespace, name) if name else None
 
-    def published(self, namespace: str, topic: Topic) -> tuple[Topic, Table]:
-        """As `resolve_table`, of a table that has a published snapshot.
+    def published(self, first: TableRef) -> tuple[TableRef, Table]:
+        """Return the same as `resolve_table`, for a table that has a published snapshot.
 
-        Raises: LakehouseError when it has none, so nothing can be registered or compared; Unreachable.
+        Raises:
+            LakehouseError: It has none, so nothing can be registered or compared.
+            Unreachable: The catalog does not respond.
         """
-        topic, table = self.resolve_table(namespace, topic)
-        return topic, _with_snapshot(table, namespace, topic.table)
+        ref, table = self.resolve_table(first)
+        return ref, _with_snapshot(table, ref)
 
     def publish(
         self,
@@ -243,12 +278,17 @@ class Catalog(dg.ConfigurableResource):
     ) -> Table:
         """Make the head of `branch` the head of main and drop the branch, in one commit.
 
-        Where the branch moves the position, the offsets tag moves too.
+        The offsets tag moves with main if the branch contains a batch.
 
-        Parameters: `table` as loaded when the branch was audited; `base` is main's snapshot id when the batch began;
-        `counts` are the batch's numbers, which the table keeps as long as the snapshot, if it is among the newest;
-        `properties` are set with it.
-        Raises: CommitConflict when main or the branch moved in between; main is as the other writer left it.
+        Args:
+            table: The table as loaded when the branch was audited.
+            branch: The staging branch.
+            base: Snapshot id of main when the batch started.
+            counts: Outcome counts of the batch, which the table stores with those of its newest snapshots.
+            properties: Table properties to set in the same commit.
+
+        Raises:
+            CommitConflict: Main or the branch has moved since; main is as the other writer left it.
         """
         from pyiceberg.exceptions import CommitFailedException
         from pyiceberg.table.update import (
@@ -283,7 +323,7 @@ class Catalog(dg.ConfigurableResource):
         try:
             committed = self.iceberg().commit_table(table, requirements, updates)
         except Exception as error:
-            # Whatever the client says, the catalog decides: a commit may be applied and its answer lost.
+            # The commit may be applied and its response lost: only the catalog's state is conclusive.
             if any(snapshot.snapshot_id == audited for snapshot in history(table.refresh())):
                 return table
             if isinstance(error, CommitFailedException):
@@ -296,76 +336,75 @@ class Catalog(dg.ConfigurableResource):
         return table
 
     def drop_staging(self, table: Table) -> Table:
-        """Drop branches that an interrupted or refused batch left; their data files become orphans.
+        """Drop the branches of interrupted or refused batches; their data files become orphans.
 
-        Raises: CommitConflict when another writer is at it.
+        Raises:
+            CommitConflict: Another writer changed the table.
         """
         staged = [ref for ref in table.metadata.refs if ref.startswith(naming.STAGING_PREFIX)]
         return self.drop_abandoned(table, *staged)
 
     def drop_abandoned(self, table: Table, *branches: str) -> Table:
-        """Drop these branches, and those of rehearsals that were killed; they would keep their files for ever.
+        """Drop these branches, and those of killed dry runs, which would keep their files from expiry forever.
 
-        Raises: CommitConflict when another writer is at it.
+        Raises:
+            CommitConflict: Another writer changed the table.
         """
         from pyiceberg.exceptions import CommitFailedException
 
         abandoned = (ref for ref in table.metadata.refs if naming.is_abandoned(ref, time.time()))
-        stale = [*branches, *abandoned]
-        if stale:
+        dropped = [*branches, *abandoned]
+        if dropped:
             try:
                 with table.manage_snapshots() as manage:
-                    for branch in stale:
+                    for branch in dropped:
                         manage.remove_branch(branch)
             except CommitFailedException as error:
                 name = ".".join(table.name())
                 raise CommitConflict(
                     f"Another writer changed {name} ({error}). Nothing was published; run it again"
                 ) from error
-        return table.refresh() if stale else table
+        return table.refresh() if dropped else table
 
 
 def _require_format(table: Table) -> None:
-    """Compare a table's format version with what this release can commit to.
+    """Require a format version that this release can commit to.
 
     Raises:
-        UnclearState: Somebody upgraded the table. PyIceberg cannot publish there, nor are deletion vectors audited.
+        UnclearState: The table was upgraded to a newer one, where pyiceberg cannot publish and deletion vectors are
+            not audited.
     """
     if table.format_version > NEWEST_FORMAT:
         raise UnclearState(
             f"Table {'.'.join(table.name())} has Iceberg format version {table.format_version}, and this release "
-            f"writes versions up to {NEWEST_FORMAT}. Nothing was changed. Iceberg cannot take an upgrade back: drop "
-            f"the table and ingest the topic again, or choose another `table`"
+            f"writes versions up to {NEWEST_FORMAT}. Nothing was changed. Iceberg has no downgrade: drop the table and "
+            f"ingest the topic again, or choose another `table`"
         )
 
 
 def _spark_catalog(name: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings of a Spark session that has a catalog of this name."""
+    """Return the settings of a Spark session for a catalog of this name."""
     prefix = f"spark.sql.catalog.{name}"
     return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | {f"{prefix}.{k}": v for k, v in settings.items()}
 
 
-def in_table(topic: Topic, name: str) -> Topic:
-    """Return the topic with the table of that name."""
-    return topic if topic.table == name else topic.model_copy(update={"table_name": name})
+def published_table(catalog: Catalog, ref: TableRef) -> Table:
+    """Return a table that has a published snapshot.
 
-
-def published_table(catalog: Catalog, namespace: str, table: str) -> Table:
-    """A table that has a published snapshot.
-
-    Raises: LakehouseError when there is none, so nothing can be registered or compared.
+    Raises:
+        LakehouseError: It has none, so nothing can be registered or compared.
     """
-    return _with_snapshot(catalog.load(namespace, table), namespace, table)
+    return _with_snapshot(catalog.load(ref), ref)
 
 
-def _with_snapshot(found: Table | None, namespace: str, table: str) -> Table:
-    if found is None or found.current_snapshot() is None:
-        raise LakehouseError(f"Table {namespace}.{table} has nothing published yet. Materialize iceberg/{table} first")
-    return found
+def _with_snapshot(table: Table | None, ref: TableRef) -> Table:
+    if table is None or table.current_snapshot() is None:
+        raise LakehouseError(f"Table {ref} has no published snapshot. Materialize iceberg/{ref.name} first")
+    return table
 
 
 def snapshot_at(catalog: Catalog, metadata_location: str) -> int | None:
-    """The current snapshot id in a metadata file, as a reader of that file sees it."""
+    """Return the current snapshot id in a metadata file."""
     from pyiceberg.table import StaticTable
 
     return StaticTable.from_metadata(metadata_location, catalog.file_io()).metadata.current_snapshot_id

@@ -1,4 +1,4 @@
-"""Clocks of the machines that write to one table: this one's, Spark's, and the one that wrote last."""
+"""Comparison of the clocks of the machines that write to one table."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MAX_SKEW_SECONDS = 30
-"""Half of what Java tolerates: another writer may commit between the comparison and this commit."""
+"""Half of Iceberg's tolerance: another writer may commit between the comparison and this commit."""
 
 
 def now_ms() -> int:
-    """This machine's time, in milliseconds since the epoch."""
+    """Return this machine's time in milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
 
 
-def text(milliseconds: int) -> str:
-    """A time as people read it, in UTC."""
+def format_utc(milliseconds: int) -> str:
+    """Return a time in milliseconds since the epoch as text, in UTC."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(sep=" ", timespec="seconds")
 
 
-def require_clock_of(spark: SparkSession) -> None:
-    """Compare this machine's clock with Spark's, since both commit to the same tables.
+def require_spark_clock(spark: SparkSession) -> None:
+    """Require that this machine's clock and Spark's agree, since both commit to the same tables.
 
     Raises:
-        ClockSkew: They differ by more than `MAX_SKEW_SECONDS`, whichever is ahead.
+        ClockSkew: They differ by more than `MAX_SKEW_SECONDS`, in either direction.
     """
     before = now_ms()
-    [(theirs,)] = spark.sql("SELECT unix_millis(current_timestamp())").collect()
+    [(spark_time,)] = spark.sql("SELECT unix_millis(current_timestamp())").collect()
     after = now_ms()
-    ahead = max(before - theirs, theirs - after) / 1000
-    if ahead > MAX_SKEW_SECONDS:
-        word = "ahead of" if before > theirs else "behind"
+    skew = max(before - spark_time, spark_time - after) / 1000
+    if skew > MAX_SKEW_SECONDS:
+        direction = "ahead of" if before > spark_time else "behind"
         raise ClockSkew(
-            f"{text(after)} UTC, {ahead:.0f} s {word} Spark's ({text(theirs)} UTC)",
+            f"{format_utc(after)} UTC, {skew:.0f} s {direction} Spark's ({format_utc(spark_time)} UTC)",
             "Iceberg refuses commits to a history whose times go back",
         )

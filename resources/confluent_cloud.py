@@ -1,94 +1,214 @@
-"""Confluent Cloud: everything that `lakehouse create` makes there, by kind, over the vendor's REST API."""
+"""The resource for Confluent Cloud's REST API: the state of one cluster, and clients of all objects of a deployment."""
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 import dagster as dg
 from pydantic import Field
 
+from lakehouse.core.errors import ConfigError
+from resources.aws_secrets import read_secret_fields
 from resources.confluent import URL
 from resources.confluent.api_keys import ApiKeys
 from resources.confluent.clusters import Cluster, Clusters, SchemaRegistryCluster, SchemaRegistryClusters, Subjects
-from resources.confluent.connectors import Connectors
+from resources.confluent.connectors import Connector, Connectors
 from resources.confluent.flink import ComputePools, Region, Regions, Statements
 from resources.confluent.kafka import Acls, Topics
 from resources.confluent.organization import Environment, Environments, RoleBindings, ServiceAccounts
 from resources.confluent.plane import Key, Plane
-from resources.confluent.tableflow import CatalogIntegrations, ProviderIntegrations, TableflowTopics
-from resources.hidden import hidden
+from resources.confluent.tableflow import CatalogIntegrations, ProviderIntegrations, TableflowTopic, TableflowTopics
+from resources.masked_field import masked_field
+
+KEY, KEY_SECRET, ENVIRONMENT, CLUSTER = "api.key", "api.key.secret", "environment.id", "kafka.cluster.id"
+"""Fields of a secret that contains an API key."""
 
 
 class ConfluentCloud(dg.ConfigurableResource):
-    """An organization in Confluent Cloud, entered with a Cloud API key. Nothing connects before a method of what is
-    returned here is called. Kafka, the Schema Registry, Flink and Tableflow each want a key of their own."""
+    """An organization in Confluent Cloud, accessed with a Cloud API key.
 
-    api_key: str = Field(description="Id of a Cloud API key.")
-    api_secret: str = hidden(description="Its secret.")
-    url: str = hidden(URL, "Address of the API, if it is not Confluent's own.")
+    Kafka, the Schema Registry, Flink and Tableflow each need another key. Clients connect at their first call.
+    """
+
+    ONE_OF: ClassVar = ("api_key", "secret")
+    """Settings of which one is required."""
+
+    api_key: str = Field(default="", description="Id of a Cloud API key.")
+    api_secret: str = masked_field("", "Its secret.")
+    environment_id: str = Field(default="", description="The environment of the Kafka cluster: env-…")
+    cluster_id: str = Field(default="", description="The Kafka cluster: lkc-…")
+    secret: str = Field(
+        default="",
+        description="A secret in AWS Secrets Manager with api.key and api.key.secret (of a Cloud API key), "
+        "environment.id and kafka.cluster.id, in place of the settings above.",
+    )
+    tableflow_api_key: str = Field(default="", description="Id of a Tableflow API key.")
+    tableflow_api_secret: str = masked_field("", "Its secret.")
+    tableflow_secret: str = Field(
+        default="",
+        description="A secret in AWS Secrets Manager with api.key and api.key.secret (of a Tableflow API key).",
+    )
+    role_arn: str = Field(default="", description="IAM role to assume to read secrets of AWS Secrets Manager.")
+    url: str = masked_field(URL, "Address of the API, if it is not Confluent's own.")
+    deadline_seconds: int = Field(
+        default=20, gt=0, description="Seconds for which a request without an answer is retried."
+    )
 
     def plane(self) -> Plane:
-        """The plane on which the organization itself is managed."""
-        return Plane("Confluent Cloud", self.url, Key(self.api_key, self.api_secret))
+        """Return the plane that manages the organization.
+
+        Raises:
+            ConfigError: The secret cannot be used.
+            Unreachable: AWS does not answer.
+        """
+        key = self._key(self.secret) if self.secret else Key(self.api_key, self.api_secret)
+        return self._plane("Confluent Cloud", self.url, key)
+
+    def kafka_cluster(self) -> Cluster | None:
+        """Return the state of the environment's Kafka cluster; None if it does not exist or is not visible to the key.
+
+        Raises:
+            ConfigError: The settings do not name the cluster.
+            ConfluentError: Confluent Cloud refuses the key.
+            Unreachable: Confluent Cloud, or AWS, does not answer.
+        """
+        environment_id, cluster_id = self._place()
+        return self.clusters(environment_id).get(cluster_id)
+
+    def connector(self, name: str) -> Connector | None:
+        """Return the state of a managed connector of the cluster, without its settings.
+
+        The result is None and errors are raised as by `kafka_cluster`.
+        """
+        return Connectors(self.plane(), *self._place()).find(name)
+
+    def tableflow_topic(self, name: str) -> TableflowTopic | None:
+        """Return the state of Tableflow for a topic of the cluster; None also if Tableflow is off.
+
+        The result is None and errors are raised as by `kafka_cluster`.
+        """
+        if not (self.tableflow_secret or self.tableflow_api_key):
+            raise ConfigError(
+                "The environment has no Tableflow API key",
+                "The state was not read",
+                "Add tableflow_secret, or tableflow_api_key and tableflow_api_secret, to `confluent_cloud` of the "
+                "environment in lakehouse.yaml",
+            )
+        key = Key(self.tableflow_api_key, self.tableflow_api_secret)
+        if self.tableflow_secret:
+            key = self._key(self.tableflow_secret)
+        return TableflowTopics(self._plane("Tableflow", self.url, key), *self._place()).find(name)
+
+    def _place(self) -> tuple[str, str]:
+        if self.secret:
+            ids = read_secret_fields(self.secret, ENVIRONMENT, CLUSTER, role_arn=self.role_arn)
+            return ids[ENVIRONMENT], ids[CLUSTER]
+        if not (self.environment_id and self.cluster_id):
+            raise ConfigError(
+                "The environment does not name its Kafka cluster in Confluent Cloud",
+                "The state was not read",
+                "Add environment_id and cluster_id to `confluent_cloud` of the environment in lakehouse.yaml",
+            )
+        return self.environment_id, self.cluster_id
+
+    def _key(self, secret: str) -> Key:
+        stored = read_secret_fields(secret, KEY, KEY_SECRET, role_arn=self.role_arn)
+        return Key(stored[KEY], stored[KEY_SECRET])
+
+    def _plane(self, name: str, url: str, key: Key) -> Plane:
+        return Plane(name, url, key, self.deadline_seconds)
 
     def environments(self) -> Environments:
-        """Environments."""
+        """Return the client of environments."""
         return Environments(self.plane())
 
     def service_accounts(self) -> ServiceAccounts:
-        """Service accounts."""
+        """Return the client of service accounts."""
         return ServiceAccounts(self.plane())
 
     def role_bindings(self) -> RoleBindings:
-        """Role bindings."""
+        """Return the client of role bindings."""
         return RoleBindings(self.plane())
 
     def api_keys(self) -> ApiKeys:
-        """API keys."""
+        """Return the client of API keys."""
         return ApiKeys(self.plane())
 
     def clusters(self, environment_id: str) -> Clusters:
-        """Kafka clusters of an environment."""
+        """Return the client of an environment's Kafka clusters."""
         return Clusters(self.plane(), environment_id)
 
     def schema_registry_clusters(self, environment_id: str) -> SchemaRegistryClusters:
-        """The Schema Registry of an environment."""
+        """Return the client of an environment's Schema Registry."""
         return SchemaRegistryClusters(self.plane(), environment_id)
 
     def connectors(self, cluster: Cluster) -> Connectors:
-        """Managed connectors of a cluster."""
+        """Return the client of a cluster's managed connectors."""
         return Connectors(self.plane(), cluster.environment_id, cluster.id)
 
     def provider_integrations(self, environment_id: str) -> ProviderIntegrations:
-        """Ways into AWS accounts, of an environment."""
+        """Return the client of an environment's integrations with AWS accounts."""
         return ProviderIntegrations(self.plane(), environment_id)
 
     def regions(self) -> Regions:
-        """Where Flink is offered."""
+        """Return the client of Flink's regions."""
         return Regions(self.plane())
 
     def compute_pools(self, environment_id: str) -> ComputePools:
-        """Flink's compute pools of an environment."""
+        """Return the client of an environment's compute pools for Flink."""
         return ComputePools(self.plane(), environment_id)
 
     def topics(self, cluster: Cluster, key: Key) -> Topics:
-        """Topics of a cluster, with a Kafka key."""
-        return Topics(Plane("Kafka REST", cluster.http_endpoint, key), cluster.id)
+        """Return the client of a cluster's topics.
+
+        Args:
+            cluster: The cluster.
+            key: A Kafka key.
+        """
+        return Topics(self._plane("Kafka REST", cluster.http_endpoint, key), cluster.id)
 
     def acls(self, cluster: Cluster, key: Key) -> Acls:
-        """Access control lists of a cluster, with a Kafka key."""
-        return Acls(Plane("Kafka REST", cluster.http_endpoint, key), cluster.id)
+        """Return the client of a cluster's access control lists.
+
+        Args:
+            cluster: The cluster.
+            key: A Kafka key.
+        """
+        return Acls(self._plane("Kafka REST", cluster.http_endpoint, key), cluster.id)
 
     def subjects(self, registry: SchemaRegistryCluster, key: Key) -> Subjects:
-        """Subjects of a Schema Registry, with a key of its own."""
-        return Subjects(Plane("Schema Registry", registry.http_endpoint, key))
+        """Return the client of a Schema Registry's subjects.
+
+        Args:
+            registry: The Schema Registry.
+            key: A key of the Schema Registry.
+        """
+        return Subjects(self._plane("Schema Registry", registry.http_endpoint, key))
 
     def statements(self, region: Region, environment: Environment, key: Key) -> Statements:
-        """Flink's statements in a region of an environment, with a Flink key."""
-        return Statements(Plane("Flink", region.http_endpoint, key), environment.organization_id, environment.id)
+        """Return the client of an environment's Flink statements in a region.
+
+        Args:
+            region: The region.
+            environment: The environment.
+            key: A Flink key.
+        """
+        return Statements(self._plane("Flink", region.http_endpoint, key), environment.organization_id, environment.id)
 
     def catalog_integrations(self, cluster: Cluster, key: Key) -> CatalogIntegrations:
-        """Catalog integrations of a cluster, with a Tableflow key."""
-        return CatalogIntegrations(Plane("Tableflow", self.url, key), cluster.environment_id, cluster.id)
+        """Return the client of a cluster's catalog integrations.
+
+        Args:
+            cluster: The cluster.
+            key: A Tableflow key.
+        """
+        return CatalogIntegrations(self._plane("Tableflow", self.url, key), cluster.environment_id, cluster.id)
 
     def tableflow_topics(self, cluster: Cluster, key: Key) -> TableflowTopics:
-        """Topics that Tableflow keeps as tables, with a Tableflow key."""
-        return TableflowTopics(Plane("Tableflow", self.url, key), cluster.environment_id, cluster.id)
+        """Return the client of the topics that Tableflow maintains as tables.
+
+        Args:
+            cluster: The cluster.
+            key: A Tableflow key.
+        """
+        return TableflowTopics(self._plane("Tableflow", self.url, key), cluster.environment_id, cluster.id)

@@ -1,10 +1,10 @@
-"""The configuration by which clients in Java log in (Kafka, Security)."""
+"""The login configuration of Kafka's Java clients."""
 
 from __future__ import annotations
 
 
 def jaas_config(mechanism: str, user: str, password: str) -> str:
-    """Compose the JAAS configuration of a client in Java (Kafka, Security: SASL configuration).
+    """Return the JAAS configuration of a Java client (Kafka, Security: SASL configuration).
 
     Args:
         mechanism: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
@@ -17,5 +17,5 @@ def jaas_config(mechanism: str, user: str, password: str) -> str:
 
 
 def _jaas_text(text: str) -> str:
-    """A text for between quotes. Octal escapes are those that Java's StreamTokenizer, which reads it, undoes."""
+    """Return a text for use between quotes, with the octal escapes of Java's StreamTokenizer, which parses it."""
     return "".join(c if c.isalnum() or c in "-_.+/=" or not c.isascii() else f"\\{ord(c):03o}" for c in text)

@@ -1,4 +1,4 @@
-"""Kafka: offsets, topics and producers, through confluent-kafka."""
+"""A client of Kafka for offsets, topics and producers, with confluent-kafka."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from lakehouse.core.errors import LakehouseError, UnclearState, Unreachable, translate
-from resources.election import TIMEOUT_SECONDS, when_elected
-from resources.hidden import hidden
+from resources.aws_secrets import read_secret_fields
 from resources.jaas import jaas_config
-from resources.kafka_errors import error_of
+from resources.kafka_errors import to_error
+from resources.kafka_retry import TIMEOUT_SECONDS, retry_during_election
+from resources.masked_field import masked_field
 from resources.oldest_records import timestamps
-from resources.secret import values
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, IsolationLevel, Message, Producer
     from confluent_kafka.admin import AdminClient, OffsetSpec
 
 _LOG = logging.getLogger("lakehouse.librdkafka")
-# librdkafka repeats on stderr, line by line, what the exception says once.
+# librdkafka writes the text of each exception to stderr as well.
 _LOG.setLevel(logging.CRITICAL)
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -34,8 +34,13 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 @dataclass(frozen=True)
 class TopicDescription:
-    """`topic_id` is the broker's own: a topic that is deleted and created again has another one. Partitions that are
-    `leaderless` cannot be read: the brokers that hold them are down."""
+    """The description of a topic.
+
+    Attributes:
+        topic_id: The broker's id of the topic, which changes when the topic is recreated.
+        partitions: Number of partitions.
+        leaderless: Partitions that cannot be read because their brokers are down.
+    """
 
     topic_id: str
     partitions: int
@@ -44,21 +49,21 @@ class TopicDescription:
 
 @dataclass(frozen=True)
 class Offsets:
-    """One partition's log: `start` is its first offset (inclusive), `end` one past the last committed record."""
+    """Offsets of one partition: `start` is the first one (inclusive), `end` is one past the last committed record."""
 
     start: int
     end: int
 
 
 def _headers(message: Message) -> Headers:
-    """Return the headers of a message; librdkafka gives them as pairs of text and bytes."""
+    """Return the headers of a message, which librdkafka provides as pairs of text and bytes."""
     headers: Any = message.headers() or ()
     return headers
 
 
 @dataclass(frozen=True)
 class Received:
-    """A message as a consumer gets it."""
+    """A consumed message."""
 
     key: bytes | None
     value: bytes | None
@@ -66,39 +71,46 @@ class Received:
 
 
 class Kafka(dg.ConfigurableResource):
-    """A Kafka cluster. With a SASL mechanism, its clients log in; without, they are anonymous."""
+    """A Kafka cluster. Clients log in if a SASL mechanism is set, and are anonymous otherwise."""
 
-    EITHER: ClassVar = ("bootstrap_servers", "secret")
-    """Settings of which one has to be given."""
+    ONE_OF: ClassVar = ("bootstrap_servers", "secret")
+    """Settings of which one is required."""
 
     bootstrap_servers: str = ""
     security_protocol: str = "PLAINTEXT"
     sasl_mechanism: str | None = Field(None, description="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.")
     api_key: str | None = None
-    api_secret: str | None = hidden(None)
+    api_secret: str | None = masked_field(None)
 
     secret: str = Field(
         "", description="A secret in AWS Secrets Manager with bootstrap.servers, sasl.username and sasl.password."
     )
 
+    role_arn: str = Field(default="", description="IAM role to assume to read secrets of AWS Secrets Manager.")
+
     _client: AdminClient | None = PrivateAttr(default=None)
 
     @property
     def servers(self) -> str:
-        """Where it answers.
+        """Addresses of the brokers.
 
-        Raises: ConfigError; Unreachable.
+        Raises:
+            ConfigError: The secret does not exist or has no address.
+            Unreachable: AWS does not respond.
         """
-        return values(self.secret, "bootstrap.servers")["bootstrap.servers"] if self.secret else self.bootstrap_servers
+        return self._secret("bootstrap.servers")["bootstrap.servers"] if self.secret else self.bootstrap_servers
 
-    def _key(self) -> tuple[str, str]:
+    def _secret(self, *fields: str) -> Mapping[str, str]:
+        return read_secret_fields(self.secret, *fields, role_arn=self.role_arn)
+
+    def _credentials(self) -> tuple[str, str]:
         if not self.secret:
             return self.api_key or "", self.api_secret or ""
-        found = values(self.secret, "sasl.username", "sasl.password")
-        return found["sasl.username"], found["sasl.password"]
+        fields = self._secret("sasl.username", "sasl.password")
+        return fields["sasl.username"], fields["sasl.password"]
 
     def client_config(self) -> dict[str, str | int]:
-        """Connection settings of every client (librdkafka, Configuration properties)."""
+        """Return the connection settings of all clients (librdkafka, Configuration properties)."""
         config: dict[str, str | int] = {
             "bootstrap.servers": self.servers,
             "security.protocol": self.security_protocol,
@@ -106,47 +118,50 @@ class Kafka(dg.ConfigurableResource):
         }
         if self.sasl_mechanism:
             config |= {"sasl.mechanism": self.sasl_mechanism}
-            config["sasl.username"], config["sasl.password"] = self._key()
+            config["sasl.username"], config["sasl.password"] = self._credentials()
         return config
 
     def spark_options(self) -> dict[str, str]:
-        """The same for Spark's Kafka source (Spark, Kafka Integration Guide: security)."""
+        """Return the connection settings of Spark's Kafka source (Spark, Kafka Integration Guide: security)."""
         options = {
             "kafka.bootstrap.servers": self.servers,
             "kafka.security.protocol": self.security_protocol,
         }
         if self.sasl_mechanism:
             options["kafka.sasl.mechanism"] = self.sasl_mechanism
-            options["kafka.sasl.jaas.config"] = jaas_config(self.sasl_mechanism, *self._key())
+            options["kafka.sasl.jaas.config"] = jaas_config(self.sasl_mechanism, *self._credentials())
         return options
 
     def cluster_id(self) -> str:
-        """The cluster's id.
+        """Return the cluster's id.
 
-        Raises: Unreachable.
+        Raises:
+            Unreachable: Kafka does not respond.
         """
-        with self.explained():
+        with self.translate_errors():
             return self._admin().describe_cluster(request_timeout=TIMEOUT_SECONDS).result().cluster_id
 
     def topics(self) -> list[str]:
-        """The names of all topics.
+        """Return the names of all topics.
 
-        Raises: Unreachable.
+        Raises:
+            Unreachable: Kafka does not respond.
         """
-        with self.explained():
+        with self.translate_errors():
             return sorted(self._admin().list_topics(timeout=TIMEOUT_SECONDS).topics)
 
     def describe(self, topics: Sequence[str]) -> dict[str, TopicDescription]:
-        """The topics that exist, of those asked for.
+        """Return the descriptions of those of the topics that exist.
 
-        Raises: Unreachable.
+        Raises:
+            Unreachable: Kafka does not respond.
         """
         from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
-        found = {}
-        with self.explained():
-            asked = self._admin().describe_topics(TopicCollection(list(topics)), request_timeout=TIMEOUT_SECONDS)
-            for name, answer in asked.items():
+        descriptions = {}
+        with self.translate_errors():
+            pending = self._admin().describe_topics(TopicCollection(list(topics)), request_timeout=TIMEOUT_SECONDS)
+            for name, answer in pending.items():
                 try:
                     description = answer.result()
                 except KafkaException as error:
@@ -156,51 +171,62 @@ class Kafka(dg.ConfigurableResource):
                 leaderless = tuple(
                     part.id for part in description.partitions if part.leader is None or part.leader.id < 0
                 )
-                found[name] = TopicDescription(str(description.topic_id), len(description.partitions), leaderless)
-        return found
+                descriptions[name] = TopicDescription(
+                    str(description.topic_id), len(description.partitions), leaderless
+                )
+        return descriptions
 
     def offsets(self, topics: Sequence[str], *, committed: bool = True) -> dict[str, dict[int, Offsets]]:
-        """Where each partition of each topic starts and ends, in two requests for all.
+        """Return the offsets of each partition of each topic, with two requests for all.
 
-        Parameters: `committed` is how a read_committed consumer sees it, to whom the log ends where an open transaction
-        begins.
-        Raises: Unreachable; LakehouseError when a topic does not exist.
+        Args:
+            topics: Names of the topics.
+            committed: Report the end as a read_committed consumer sees it: the start of the first open transaction.
+
+        Raises:
+            LakehouseError: A topic does not exist.
+            Unreachable: Kafka does not respond.
         """
         from confluent_kafka import IsolationLevel
         from confluent_kafka.admin import OffsetSpec
 
         described = self.describe(topics)
         if missing := [topic for topic in topics if topic not in described]:
-            raise self.missing(missing[0])
-        partitions = [(topic, p) for topic, found in described.items() for p in range(found.partitions)]
+            raise self.missing_topic_error(missing[0])
+        partitions = [(topic, p) for topic, description in described.items() for p in range(description.partitions)]
         isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         start = self._list_offsets(partitions, OffsetSpec.earliest(), isolation)
         end = self._list_offsets(partitions, OffsetSpec.latest(), isolation)
         return {
-            topic: {p: Offsets(start[topic, p], end[topic, p]) for p in range(found.partitions)}
-            for topic, found in described.items()
+            topic: {p: Offsets(start[topic, p], end[topic, p]) for p in range(description.partitions)}
+            for topic, description in described.items()
         }
 
-    def missing(self, topic: str) -> LakehouseError:
-        """The error for a topic that does not exist."""
+    def missing_topic_error(self, topic: str) -> LakehouseError:
+        """Return the error for a topic that does not exist."""
         return LakehouseError(
             f"Topic '{topic}' does not exist at {self.servers}. Nothing was changed. "
-            f"Create it, or correct its name in lakehouse.yaml; one with a source is made by kafka/{topic}"
+            f"Create it, or correct its name in lakehouse.yaml; the asset kafka/{topic} creates one that has a source"
         )
 
     def offsets_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
-        """The first offset by partition whose timestamp is at or after `timestamp_ms` (milliseconds since the epoch);
-        the end of the partition where there is none.
+        """Return the first offset by partition with a timestamp at or after `timestamp_ms`, or the partition's end.
 
-        Raises: Unreachable; LakehouseError when the topic does not exist.
+        Args:
+            topic: Name of the topic.
+            timestamp_ms: Milliseconds since the epoch.
+
+        Raises:
+            LakehouseError: The topic does not exist.
+            Unreachable: Kafka does not respond.
         """
         from confluent_kafka import IsolationLevel
         from confluent_kafka.admin import OffsetSpec
 
         ends = {partition: offsets.end for partition, offsets in self.offsets([topic])[topic].items()}
-        asked = [(topic, partition) for partition in ends]
-        found = self._list_offsets(asked, OffsetSpec.for_timestamp(timestamp_ms), IsolationLevel.READ_COMMITTED)
-        return {p: min(offset, ends[p]) if (offset := found[topic, p]) >= 0 else ends[p] for p in ends}
+        partitions = [(topic, partition) for partition in ends]
+        first = self._list_offsets(partitions, OffsetSpec.for_timestamp(timestamp_ms), IsolationLevel.READ_COMMITTED)
+        return {p: min(offset, ends[p]) if (offset := first[topic, p]) >= 0 else ends[p] for p in ends}
 
     def ensure_topic(
         self,
@@ -209,24 +235,29 @@ class Kafka(dg.ConfigurableResource):
         retention: timedelta | None = None,
         *,
         settings: Mapping[str, str] | None = None,
-        fewest: int | None = None,
+        min_partitions: int | None = None,
     ) -> None:
-        """Create the topic if it is not there.
+        """Create the topic if it does not exist.
 
-        Parameters: `retention` is how long Kafka keeps records of a topic that is created, by default as it decides;
-        `settings` are more of its settings; `fewest` is with how many partitions a topic that exists is accepted, by
-        default as many as it would be created with.
-        Raises: UnclearState when it has fewer: adding some would move keys between partitions, which is for somebody to
-        decide; Unreachable.
+        Args:
+            topic: Name of the topic.
+            partitions: Number of partitions to create.
+            retention: Retention of a new topic; Kafka's default if None.
+            settings: Further settings of a new topic.
+            min_partitions: Number of partitions that an existing topic must have; `partitions` if None.
+
+        Raises:
+            UnclearState: An existing topic has fewer. Adding partitions moves keys, so an operator has to decide.
+            Unreachable: Kafka does not respond.
         """
         from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.admin import NewTopic
 
-        found = self.describe([topic]).get(topic)
-        if found is None:
+        existing = self.describe([topic]).get(topic)
+        if existing is None:
             config = {"retention.ms": str(retention // timedelta(milliseconds=1))} if retention else {}
             config |= settings or {}
-            with self.explained():
+            with self.translate_errors():
                 created = self._admin().create_topics(
                     [NewTopic(topic, partitions, config=config)],
                     operation_timeout=TIMEOUT_SECONDS,
@@ -237,31 +268,35 @@ class Kafka(dg.ConfigurableResource):
                 except KafkaException as error:
                     if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                         raise
-        elif found.partitions < (partitions if fewest is None else fewest):
+        elif existing.partitions < (partitions if min_partitions is None else min_partitions):
             raise UnclearState(
-                f"Topic '{topic}' has {found.partitions} partitions and lakehouse.yaml declares {partitions}. Nothing "
-                f"was changed. Set 'partitions: {found.partitions}', or add partitions yourself (keys will move)"
+                f"Topic '{topic}' has {existing.partitions} partitions and lakehouse.yaml declares {partitions}. "
+                f"Nothing was changed. Set 'partitions: {existing.partitions}', or add partitions yourself (keys will "
+                f"move)"
             )
 
     def oldest_timestamp(
         self, topic: str, positions: Mapping[int, int], ends: Mapping[int, int]
     ) -> dict[int, int | None]:
-        """As `oldest_records.timestamps`. Records of open transactions count, too: they wait.
+        """Return the same as `oldest_records.timestamps`, with records of open transactions, which are pending too.
 
-        Raises: LakehouseError when it cannot be found out; Unreachable.
+        Raises:
+            LakehouseError: A timestamp could not be determined.
+            Unreachable: Kafka does not respond.
         """
-        with self.explained():
+        with self.translate_errors():
             consumer = self._consumer("lakehouse-lag", "read_uncommitted", {"check.crcs": "true"})
             return timestamps(consumer, topic, positions, ends)
 
-    def member(self, group: str, settings: Mapping[str, str | int]) -> Consumer:
-        """A consumer that is to join a group, with more settings of librdkafka."""
+    def group_consumer(self, group: str, settings: Mapping[str, str | int]) -> Consumer:
+        """Return a consumer for a group, with further settings of librdkafka."""
         return self._consumer(group, settings=settings)
 
     def producer(self, **config: str | int) -> Producer:
-        """An idempotent producer that places keys as Java producers do.
+        """Return an idempotent producer that partitions keys as Java producers do.
 
-        Parameters: more settings of librdkafka, `transactional_id="x"` for `transactional.id`.
+        Args:
+            config: Further settings of librdkafka, with `_` for `.`, such as `transactional_id`.
         """
         from confluent_kafka import Producer
 
@@ -274,48 +309,55 @@ class Kafka(dg.ConfigurableResource):
         return Producer({**self.client_config(), **settings, **{k.replace("_", "."): v for k, v in config.items()}})
 
     def topic_setting(self, topic: str, name: str) -> str | None:
-        """Look up a setting of a topic (Kafka, Topic configs); None where the key may not see it.
+        """Return a setting of a topic (Kafka, Topic configs); None without permission to read it.
 
-        Raises: Unreachable.
+        Raises:
+            Unreachable: Kafka does not respond.
         """
         from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.admin import ConfigResource
 
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-        unseen = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART)
-        with self.explained():
+        unreadable = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART)
+        with self.translate_errors():
             answer = self._admin().describe_configs([resource], request_timeout=TIMEOUT_SECONDS)[resource]
             try:
-                found = answer.result().get(name)
+                setting = answer.result().get(name)
             except KafkaException as error:
-                if error.args[0].code() not in unseen:
+                if error.args[0].code() not in unreadable:
                     raise
-                found = None
-        return found.value if found else None
+                setting = None
+        return setting.value if setting else None
 
     def messages(self, topic: str, partition: int, start: int, end: int) -> Iterator[Received]:
-        """Read the committed messages of a partition from `start` (inclusive) to `end` (exclusive).
+        """Yield the committed messages of a partition from `start` (inclusive) to `end` (exclusive).
 
-        Parameters: `end` as a read_committed consumer sees it; it is read to the end, or closed before.
-        Raises: Unreachable when Kafka sends nothing for TIMEOUT_SECONDS.
+        Args:
+            topic: Name of the topic.
+            partition: The partition.
+            start: First offset.
+            end: An offset that is not past the end for a read_committed consumer.
+
+        Raises:
+            Unreachable: Kafka sends nothing for TIMEOUT_SECONDS.
         """
         from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
         start = max(start, self.offsets([topic])[topic][partition].start)
         if start >= end:
             return
-        heard = time.monotonic()
-        with self.explained(), closing(self._consumer("lakehouse-reader")) as consumer:
+        last_received = time.monotonic()
+        with self.translate_errors(), closing(self._consumer("lakehouse-reader")) as consumer:
             consumer.assign([TopicPartition(topic, partition, start)])
             while True:
                 message = consumer.poll(1)
                 if message is None:
-                    if time.monotonic() - heard > TIMEOUT_SECONDS:
+                    if time.monotonic() - last_received > TIMEOUT_SECONDS:
                         raise Unreachable("Kafka", self.servers, f"partition {partition} of '{topic}'", "no messages")
                     continue
-                heard = time.monotonic()
+                last_received = time.monotonic()
                 if error := message.error():
-                    # What is behind the last message are transaction markers.
+                    # Only transaction markers follow the last message.
                     if error.code() == KafkaError._PARTITION_EOF:
                         return
                     raise KafkaException(error)
@@ -335,7 +377,7 @@ class Kafka(dg.ConfigurableResource):
         headers: Headers = (),
         partition: int = -1,
     ) -> None:
-        """Hand a message to the producer, waiting while its queue is full; without a partition, the key chooses it."""
+        """Add a message to the producer's queue, waiting while it is full; by default partitioned by key."""
         while True:
             try:
                 return producer.produce(topic, value=value, key=key, headers=list(headers), partition=partition)
@@ -347,17 +389,17 @@ class Kafka(dg.ConfigurableResource):
     ) -> dict[tuple[str, int], int]:
         from confluent_kafka import TopicPartition
 
-        asked = {TopicPartition(topic, p): spec for topic, p in partitions}
+        specs = {TopicPartition(topic, p): spec for topic, p in partitions}
 
         def offsets() -> dict[tuple[str, int], int]:
-            answers = self._admin().list_offsets(asked, isolation_level=isolation, request_timeout=TIMEOUT_SECONDS)
+            answers = self._admin().list_offsets(specs, isolation_level=isolation, request_timeout=TIMEOUT_SECONDS)
             return {(tp.topic, tp.partition): answer.result().offset for tp, answer in answers.items()}
 
-        with self.explained():
-            return when_elected(offsets)
+        with self.translate_errors():
+            return retry_during_election(offsets)
 
     def _admin(self) -> AdminClient:
-        """One client: its answers are lost with it."""
+        """Return the only admin client: a client that is deleted loses its pending responses."""
         if self._client is None:
             from confluent_kafka.admin import AdminClient
 
@@ -369,15 +411,15 @@ class Kafka(dg.ConfigurableResource):
     ) -> Consumer:
         from confluent_kafka import Consumer
 
-        usual = {"group.id": group, "enable.auto.commit": "false", "auto.offset.reset": "error"}
-        usual |= {"isolation.level": isolation, "enable.partition.eof": "true"}
+        defaults = {"group.id": group, "enable.auto.commit": "false", "auto.offset.reset": "error"}
+        defaults |= {"isolation.level": isolation, "enable.partition.eof": "true"}
         return Consumer(
-            {**self.client_config(), **usual, **(settings or {})},
+            {**self.client_config(), **defaults, **(settings or {})},
             logger=_LOG,
         )
 
-    def explained(self) -> AbstractContextManager[None]:
-        """Raise Unreachable where no broker answers, and LakehouseError for what one refuses."""
+    def translate_errors(self) -> AbstractContextManager[None]:
+        """Raise Unreachable if no broker responds, and LakehouseError for a refused request."""
         from confluent_kafka import KafkaException
 
-        return translate({KafkaException: lambda error: error_of(error, self.servers)})
+        return translate({KafkaException: lambda error: to_error(error, self.servers)})

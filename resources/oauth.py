@@ -1,4 +1,4 @@
-"""OAuth 2.0 client credentials (RFC 6749, section 4.4): bearer tokens, each asked for when the one before ends."""
+"""Bearer tokens by OAuth 2.0 client credentials (RFC 6749, section 4.4)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,23 @@ from dataclasses import dataclass, field
 
 import requests
 
-from lakehouse.core.errors import LakehouseError, Unreachable, without_credentials
+from lakehouse.core.errors import LakehouseError, Unreachable, redact_credentials
 
 TIMEOUT_SECONDS = 10
 MARGIN_SECONDS = 30
-"""A token is renewed so long before its end, or at half of its life where that is shorter."""
+"""A token is renewed this long before it expires, or at half of its lifetime if that is shorter."""
 
 
 @dataclass
 class ClientCredentials:
     """The tokens of one client, kept in memory only.
 
-    Parameters: the system's name for messages, the address of the token endpoint, and the client.
+    Attributes:
+        system: Name of the system, for messages.
+        token_uri: Address of the token endpoint.
+        client_id: The client's id.
+        client_secret: The client's secret.
+        scope: Requested scope.
     """
 
     system: str
@@ -32,17 +37,21 @@ class ClientCredentials:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def token(self, refused: str = "") -> str:
-        """A token that is valid for a while.
+        """Return a token, renewed if it expires soon.
 
-        Parameters: a token that the system has refused since, so that another is asked for.
-        Raises: LakehouseError when the client is refused; Unreachable.
+        Args:
+            refused: A token that the system has refused, which is renewed as well.
+
+        Raises:
+            LakehouseError: The client is refused.
+            Unreachable: The token endpoint does not respond.
         """
         with self._lock:
             if not self._token or self._token == refused or time.monotonic() >= self._renew_at:
-                self._ask()
+                self._renew()
             return self._token
 
-    def _ask(self) -> None:
+    def _renew(self) -> None:
         check = "oauth2_server_uri and the network"
         form = {"grant_type": "client_credentials", "scope": self.scope}
         form |= {"client_id": self.client_id, "client_secret": self.client_secret}
@@ -53,12 +62,12 @@ class ClientCredentials:
         if answer.status_code >= 500:
             raise Unreachable(self.system, self.token_uri, check, f"status {answer.status_code}")
         try:
-            given = answer.json()
-            # expires_in may be left out (RFC 6749, section 5.1): then the system says when the token has ended.
-            self._token, seconds = given["access_token"], float(given.get("expires_in", 3600))
+            body = answer.json()
+            # expires_in is optional (RFC 6749, section 5.1): without it, the system reports that a token has expired.
+            self._token, seconds = body["access_token"], float(body.get("expires_in", 3600))
         except (requests.JSONDecodeError, TypeError, KeyError, AttributeError):
             raise LakehouseError(
-                f"{self.system} gave client '{self.client_id}' no token at {without_credentials(self.token_uri)} "
+                f"{self.system} issued no token to client '{self.client_id}' at {redact_credentials(self.token_uri)} "
                 f"(status {answer.status_code}, {_error_of(answer)}). Nothing was changed. Check the client's id, "
                 f"secret and scope '{self.scope}' in lakehouse.yaml and the variables it names"
             ) from None
@@ -66,7 +75,7 @@ class ClientCredentials:
 
 
 def _error_of(answer: requests.Response) -> str:
-    """What RFC 6749, section 5.2, calls `error`; the rest of the answer might repeat what was sent."""
+    """Return `error` of RFC 6749, section 5.2; other parts of the response might repeat the request."""
     try:
         error = answer.json().get("error", "no reason given")
     except (requests.JSONDecodeError, AttributeError):

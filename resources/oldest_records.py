@@ -1,4 +1,4 @@
-"""When the oldest records that wait in a topic were produced, as a consumer reads them."""
+"""Timestamps of the oldest pending records of a topic."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from lakehouse.core.errors import LakehouseError
-from resources.election import TIMEOUT_SECONDS
+from resources.kafka_retry import TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
@@ -17,59 +17,59 @@ if TYPE_CHECKING:
 def timestamps(
     consumer: Consumer, topic: str, positions: Mapping[int, int], ends: Mapping[int, int]
 ) -> dict[int, int | None]:
-    """Read the first record from each position on.
+    """Return the timestamp of the first record at or after each position.
 
     Args:
-        consumer: A consumer that is told of the end of partitions; it is closed.
+        consumer: A consumer with `enable.partition.eof`; it is closed.
         topic: The topic in Kafka.
-        positions: The offset to begin at, by partition.
-        ends: Where each of these partitions ends (exclusive).
+        positions: The first offset, by partition.
+        ends: End of each of these partitions (exclusive).
 
     Returns:
-        By partition, the timestamp in milliseconds; None where Kafka said that no record is left before the end, as
-        after a transaction's marker.
+        Timestamps in milliseconds by partition; None where no record remains before the end, as after a transaction's
+        marker.
 
     Raises:
-        LakehouseError: Of a partition Kafka says neither: what waits there, and for how long, is unknown.
-        KafkaException: Kafka does not answer.
+        LakehouseError: Kafka returned neither a record nor the end of a partition.
+        KafkaException: Kafka does not respond.
     """
     from confluent_kafka import KafkaError, TopicPartition
 
-    found: dict[int, int | None] = {}
-    said = ""
+    by_partition: dict[int, int | None] = {}
+    last_error = ""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     with closing(consumer):
         consumer.assign([TopicPartition(topic, p, offset) for p, offset in positions.items()])
-        while len(found) < len(positions) and time.monotonic() < deadline:
+        while len(by_partition) < len(positions) and time.monotonic() < deadline:
             message = consumer.poll(1)
             if message is None:
                 continue
             error, partition = message.error(), message.partition()
             assert partition is not None, "a message of a consumer that assigned partitions names its own"
             if error is None and partition in positions:
-                found.setdefault(partition, _timestamp(topic, message))
+                by_partition.setdefault(partition, _timestamp(topic, message))
             elif error is not None and error.code() == KafkaError._PARTITION_EOF:
                 if (message.offset() or 0) < ends[partition]:
                     continue
-                found.setdefault(partition, None)
+                by_partition.setdefault(partition, None)
             elif error is not None:
-                said = error.str()
+                last_error = error.str()
                 if partition in positions and not error.retriable():
                     break
                 continue
             consumer.pause([TopicPartition(topic, partition)])
-    if unknown := sorted(positions.keys() - found.keys()):
-        at = f"partition {unknown[0]} offset {positions[unknown[0]]}"
+    if unknown := sorted(positions.keys() - by_partition.keys()):
+        where = f"partition {unknown[0]} offset {positions[unknown[0]]}"
+        cause = last_error or f"Kafka sent nothing within {TIMEOUT_SECONDS} s"
         raise LakehouseError(
-            f"The oldest record that waits in {at} of topic '{topic}' could not be read: "
-            f"{said or f'Kafka sent nothing within {TIMEOUT_SECONDS} s'}. How long it has waited is unknown. "
+            f"The oldest pending record of topic '{topic}' ({where}) could not be read: {cause}. Its age is unknown. "
             f"Check the broker's log"
         )
-    return found
+    return by_partition
 
 
 def _timestamp(topic: str, message: Message) -> int:
-    """A record's timestamp in milliseconds.
+    """Return a record's timestamp in milliseconds.
 
     Raises:
         LakehouseError: It has none.
@@ -79,8 +79,8 @@ def _timestamp(topic: str, message: Message) -> int:
     kind, milliseconds = message.timestamp()
     if kind == TIMESTAMP_NOT_AVAILABLE or milliseconds < 0:
         raise LakehouseError(
-            f"The oldest record that waits in partition {message.partition()} offset {message.offset()} of topic "
-            f"'{topic}' has no timestamp. How long it has waited is unknown. Set message.timestamp.type=LogAppendTime "
-            f"on the topic"
+            f"The oldest pending record of topic '{topic}' (partition {message.partition()} offset "
+            f"{message.offset()}) has no timestamp. Its age is unknown. Set message.timestamp.type=LogAppendTime on "
+            f"the topic"
         )
     return milliseconds

@@ -7,26 +7,27 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from lakehouse.core.errors import Unreachable
-from resources.hidden import hidden
+from resources.masked_field import masked_field
 
 if TYPE_CHECKING:
     from openlineage.client.event_v2 import RunEvent
 
 TIMEOUT_SECONDS = 5
 RETRY = {"total": 2, "read": 2, "connect": 2}
-"""With the time-outs of three attempts, a send ends before Dagster ends the tick, after 60 s."""
+"""With the time-outs of three attempts, a request ends before Dagster ends the tick, after 60 s."""
 
 
 class OpenLineage(dg.ConfigurableResource):
-    """Where lineage goes. Without a URL it is off. The variables are those of OpenLineage's own clients."""
+    """A server of lineage events; without a URL, none are sent. The variables are those of OpenLineage's clients."""
 
-    url: str = hidden("")
-    api_key: str | None = hidden(None)
+    url: str = masked_field("")
+    api_key: str | None = masked_field(None)
 
     def emit(self, event: RunEvent) -> None:
         """Send one event (https://openlineage.io/apidocs/openapi).
 
-        Raises: Unreachable when it was not taken after a few attempts.
+        Raises:
+            Unreachable: The server did not accept it after a few attempts.
         """
         import requests
         from openlineage.client.transport.http import HttpConfig, HttpTransport
@@ -35,7 +36,7 @@ class OpenLineage(dg.ConfigurableResource):
         settings = HttpConfig.from_dict({"url": self.url, "timeout": TIMEOUT_SECONDS, "retry": RETRY, **auth})
         try:
             HttpTransport(settings).emit(event)
-        except (requests.RequestException, ValueError) as error:  # ValueError: the client refuses the URL
+        except (requests.RequestException, ValueError) as error:  # ValueError: the client rejects the URL
             check = "`open_lineage` in lakehouse.yaml (OPENLINEAGE_URL, OPENLINEAGE_API_KEY), and the network"
-            # Without a cause: the client quotes the whole URL, and Dagster stores causes.
+            # No cause is attached: the client quotes the whole URL, and Dagster stores causes.
             raise Unreachable("The OpenLineage server", self.url, check, error) from None

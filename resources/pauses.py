@@ -1,6 +1,6 @@
-"""Paused topics, kept where every process sees it: as properties of the catalog's namespace.
+"""Paused topics, stored as properties of the catalog's namespace, which every process can read.
 
-They are there before a topic has a table, survive restarts, and one request lists all of them.
+They exist before a topic has a table, survive restarts, and can be listed with one request.
 """
 
 from __future__ import annotations
@@ -14,46 +14,46 @@ from lakehouse.core.errors import LakehouseError, Paused
 from resources.catalog import Catalog
 
 PREFIX = "pause."
-"""Of the property's name, before the topic's, which Kafka limits to 249 characters: catalogs allow 255."""
+"""Prefix of the property's name. Catalogs allow names of 255 characters, and Kafka topic names of 249."""
 
 MAX_REASON = 500
-"""Characters of a reason: some catalogs allow a property 1,000 in all."""
+"""Maximum length of a reason: some catalogs limit a property to 1,000 characters."""
 
 
 @dataclass(frozen=True)
 class Pause:
-    """Why a topic is paused, since when (UTC), and who paused it."""
+    """The pause of a topic: its reason, its start (UTC), and the user who paused it."""
 
     reason: str
     at: str
     by: str
 
     def describe(self) -> str:
-        """Return the pause as words."""
+        """Return the pause as text."""
         return f"paused since {self.at} by {self.by}{f' ({self.reason})' if self.reason else ''}"
 
 
 def pauses(catalog: Catalog, namespace: str) -> dict[str, Pause]:
-    """The paused topics, by name of the entry.
+    """Return the pauses by topic entry.
 
     Raises:
-        Unreachable: The catalog does not answer.
+        Unreachable: The catalog does not respond.
     """
     from pyiceberg.exceptions import NoSuchNamespaceError
 
-    with catalog.explained():
+    with catalog.translate_errors():
         try:
             properties = catalog.iceberg().load_namespace_properties(namespace)
         except NoSuchNamespaceError:
             return {}
-    return {name.removeprefix(PREFIX): _read(text) for name, text in properties.items() if name.startswith(PREFIX)}
+    return {name.removeprefix(PREFIX): _parse(text) for name, text in properties.items() if name.startswith(PREFIX)}
 
 
-def _read(text: str) -> Pause:
+def _parse(text: str) -> Pause:
     try:
         return Pause(**json.loads(text))
     except (ValueError, TypeError):
-        # Somebody set it with another tool: it pauses all the same.
+        # Another tool set the property; it still pauses the topic.
         return Pause(text, "an unknown time", "an unknown user")
 
 
@@ -61,34 +61,34 @@ def pause(catalog: Catalog, namespace: str, topic: str, reason: str) -> Pause:
     """Pause a topic, or change the reason of its pause.
 
     Raises:
-        LakehouseError: The reason is too long, or the catalog did not keep the pause.
-        Unreachable: The catalog does not answer.
+        LakehouseError: The reason is too long, or another change undid the pause.
+        Unreachable: The catalog does not respond.
     """
     if len(reason) > MAX_REASON:
         raise LakehouseError(
             f"The reason has {len(reason):,} characters. Nothing was changed. Use {MAX_REASON} at most"
         )
-    made = Pause(reason, datetime.now(UTC).isoformat(sep=" ", timespec="seconds"), getuser())
-    with catalog.explained():
+    new = Pause(reason, datetime.now(UTC).isoformat(sep=" ", timespec="seconds"), getuser())
+    with catalog.translate_errors():
         catalog.iceberg().create_namespace_if_not_exists(namespace)
-        text = json.dumps(asdict(made), ensure_ascii=False)
+        text = json.dumps(asdict(new), ensure_ascii=False)
         catalog.iceberg().update_namespace_properties(namespace, updates={PREFIX + topic: text})
-    if pauses(catalog, namespace).get(topic) != made:
-        # Glue replaces all properties at once, and has no condition.
+    if pauses(catalog, namespace).get(topic) != new:
+        # Glue replaces all properties at once, without a condition.
         raise LakehouseError(f"Another change to namespace '{namespace}' undid the pause of '{topic}'. Run it again")
-    return made
+    return new
 
 
 def unpause(catalog: Catalog, namespace: str, topic: str) -> bool:
-    """End the pause of a topic; returns whether it was paused.
+    """End the pause of a topic and return whether it was paused.
 
     Raises:
-        LakehouseError: The catalog kept the pause.
-        Unreachable: The catalog does not answer.
+        LakehouseError: Another change restored the pause.
+        Unreachable: The catalog does not respond.
     """
     if topic not in pauses(catalog, namespace):
         return False
-    with catalog.explained():
+    with catalog.translate_errors():
         catalog.iceberg().update_namespace_properties(namespace, removals={PREFIX + topic})
     if topic in pauses(catalog, namespace):
         raise LakehouseError(f"Another change to namespace '{namespace}' kept the pause of '{topic}'. Run it again")
@@ -96,11 +96,11 @@ def unpause(catalog: Catalog, namespace: str, topic: str) -> bool:
 
 
 def require_unpaused(catalog: Catalog, namespace: str, topic: str) -> None:
-    """Stop where a topic is paused.
+    """Require that a topic is not paused.
 
     Raises:
-        Paused: It is.
-        Unreachable: The catalog does not answer.
+        Paused: The topic is paused.
+        Unreachable: The catalog does not respond.
     """
-    if found := pauses(catalog, namespace).get(topic):
-        raise Paused(topic, found.describe())
+    if current := pauses(catalog, namespace).get(topic):
+        raise Paused(topic, current.describe())

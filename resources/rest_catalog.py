@@ -1,11 +1,11 @@
-"""A catalog that speaks Iceberg's REST protocol, such as Apache Polaris: the registration of a table there.
+"""Registrations of tables in a catalog with Iceberg's REST protocol, such as Apache Polaris.
 
-Specification: Apache Iceberg, open-api/rest-catalog-open-api.yaml; Apache Polaris, spec/polaris-catalog-apis. How a
-registered table is moved to a newer metadata file is the server's choice, and `move` says which:
+Specification: Apache Iceberg, open-api/rest-catalog-open-api.yaml; Apache Polaris, spec/polaris-catalog-apis. The
+setting `move` selects how a registered table is moved to a newer metadata file, which depends on the server:
 
 - `overwrite`: RegisterTableRequest with `overwrite` (Iceberg 1.11; Polaris since 1.6, type INTERNAL). Atomic.
 - `notify`: Polaris' notification UPDATE (catalogs of type EXTERNAL, Snowflake's Open Catalog too). Atomic.
-- `replace`: drop without purge, then register. Every server can, but **for a moment readers find no table**.
+- `replace`: drop without purge, then register. Every server supports it, but **readers briefly find no table**.
 """
 
 from __future__ import annotations
@@ -25,97 +25,115 @@ from lakehouse.core.errors import (
     LakehouseError,
     UnclearState,
     Unreachable,
-    without_credentials,
+    redact_credentials,
 )
-from resources.hidden import hidden
+from resources.masked_field import masked_field
 from resources.oauth import ClientCredentials
 
 SYSTEM = "The REST catalog"
 TIMEOUT_SECONDS = 30
-"""To register a table the server reads its metadata file first."""
-TOKEN_ENDED = (401, 419)
-"""Unauthorized, and what the specification calls AuthenticationTimeout."""
+"""The server reads a table's metadata file to register it."""
+TOKEN_EXPIRED = (401, 419)
+"""Status codes: Unauthorized, and AuthenticationTimeout of the specification."""
 
 
 @dataclass(frozen=True)
-class Registered:
-    """What the catalog shows of a table."""
+class Registration:
+    """The registration of a table. `snapshot_id` is None while the table has no snapshot."""
 
     metadata_location: str
     table_uuid: str
     snapshot_id: int | None
 
 
-class Refused(LakehouseError):
-    """The catalog answered with an error: its HTTP status."""
+class ErrorResponse(LakehouseError):
+    """The catalog responded with an error."""
 
-    def __init__(self, said: str, status: int):
-        """Parameters: the sentence, and the status."""
-        super().__init__(said)
+    def __init__(self, message: str, status: int):
+        """
+        Args:
+            message: The complete message.
+            status: The HTTP status.
+        """
+        super().__init__(message)
         self.status = status
 
 
-class HalfReplaced(Unreachable):
-    """`replace` stopped between its two steps; doing it again ends it."""
+class IncompleteReplacement(Unreachable):
+    """`replace` was interrupted between its two requests; a repetition completes it."""
 
     def __init__(self, name: str, where: str, cause: LakehouseError):
-        """Parameters: the table, the catalog's address, and what came between."""
+        """
+        Args:
+            name: The table.
+            where: The catalog's address.
+            cause: The error that interrupted it.
+        """
         LakehouseError.__init__(
             self,
-            f"{name} was dropped from the REST catalog to be registered anew, and that did not end: {cause}",
-            "Its files are all there, but readers there may find no table until it is published again",
-            "Run it again: the table is registered then",
+            f"{name} was dropped from the REST catalog and not registered again: {cause}",
+            "No file was deleted, but readers may find no table there until it is published again",
+            "Run it again to register the table",
         )
-        self.system, self.where = SYSTEM, without_credentials(where)
+        self.system, self.where = SYSTEM, redact_credentials(where)
 
 
 class RestCatalog(dg.ConfigurableResource):
-    """One catalog of a server. The client is `credential`, as Iceberg writes it, or `client_id` and `client_secret`."""
+    """One catalog of a server. The client is either `credential`, in Iceberg's notation, or `client_id` and
+    `client_secret`."""
 
-    uri: str = hidden(description="Address, as `https://host/api/catalog`.")
+    uri: str = masked_field(description="Address, as `https://host/api/catalog`.")
     warehouse: str = Field(description="Name of the catalog on the server.")
-    credential: str | None = hidden(None, "`client id:client secret`.")
+    credential: str | None = masked_field(None, "`client id:client secret`.")
     client_id: str | None = Field(None, description="The client's id, in place of `credential`.")
-    client_secret: str | None = hidden(None, "Its secret.")
-    scope: str = Field("PRINCIPAL_ROLE:ALL", description="OAuth scope; Polaris takes roles, others `catalog`.")
-    oauth2_server_uri: str | None = hidden(
-        None, "Token endpoint, where it is not the catalog's own `/v1/oauth/tokens`."
+    client_secret: str | None = masked_field(None, "The client's secret.")
+    scope: str = Field(
+        "PRINCIPAL_ROLE:ALL", description="OAuth scope: roles for Polaris, usually `catalog` for others."
+    )
+    oauth2_server_uri: str | None = masked_field(
+        None, "Token endpoint, if it is not the catalog's own `/v1/oauth/tokens`."
     )
     move: Literal["overwrite", "notify", "replace"] = Field(
-        "overwrite", description="How a table is moved to newer metadata: see resources/rest_catalog.py."
+        "overwrite", description="Method to move a table to newer metadata: see resources/rest_catalog.py."
     )
 
     _oauth: ClientCredentials | None = PrivateAttr(default=None)
     _prefix: str | None = PrivateAttr(default=None)
 
-    def registered(self, namespace: str, table: str) -> Registered | None:
-        """What the catalog shows, or None when it has no such table.
+    def registration(self, namespace: str, table: str) -> Registration | None:
+        """Return the registration of a table, or None if there is none.
 
-        Raises: LakehouseError when it refuses; Unreachable.
+        Raises:
+            LakehouseError: The catalog refuses the request.
+            Unreachable: The catalog does not respond.
         """
         try:
-            found = self._call("GET", f"{_in(namespace)}/tables/{_path(table)}", params={"snapshots": "refs"})
-        except Refused as refused:
-            if refused.status == 404:
+            body = self._call("GET", f"{_in(namespace)}/tables/{_path(table)}", params={"snapshots": "refs"})
+        except ErrorResponse as error:
+            if error.status == 404:
                 return None
             raise
-        metadata = found["metadata"]
-        # Some servers write -1 where there is no snapshot yet.
+        metadata = body["metadata"]
+        # Some servers return -1 while there is no snapshot.
         snapshot_id = metadata.get("current-snapshot-id")
-        return Registered(
-            metadata_location=found["metadata-location"],
+        return Registration(
+            metadata_location=body["metadata-location"],
             table_uuid=metadata["table-uuid"],
             snapshot_id=None if snapshot_id == -1 else snapshot_id,
         )
 
     def publish(
-        self, namespace: str, table: str, *, metadata_location: str, table_uuid: str, expected: Registered | None
-    ) -> Registered:
-        """Show a metadata file: register the table, or move it there from what is `expected`.
+        self, namespace: str, table: str, *, metadata_location: str, table_uuid: str, expected: Registration | None
+    ) -> Registration:
+        """Register a metadata file for the table, in place of `expected`.
 
-        Whatever `move` says, the server compares nothing: the caller has looked whether `expected` may be replaced.
-        Raises: UnclearState when another Iceberg table has the name; CommitConflict when somebody else changed it;
-        LakehouseError when the catalog refuses; Unreachable.
+        The server compares nothing, whatever `move` is, so the caller checks that `expected` may be replaced.
+
+        Raises:
+            UnclearState: Another Iceberg table is registered under the name.
+            CommitConflict: Another writer changed the registration.
+            LakehouseError: The catalog refuses the request.
+            Unreachable: The catalog does not respond.
         """
         name = f"{namespace}.{table}"
         if expected and expected.table_uuid != table_uuid:
@@ -134,45 +152,45 @@ class RestCatalog(dg.ConfigurableResource):
                 self._ensure_namespace(namespace)
                 self._register(namespace, table, metadata_location, overwrite=expected is not None)
         except Unreachable:
-            # The answer was lost, perhaps not the change: the catalog decides.
-            now = self.registered(namespace, table)
-            if now is None or now.metadata_location != metadata_location:
+            # The response was lost, but the change may have been applied: read it back.
+            current = self.registration(namespace, table)
+            if current is None or current.metadata_location != metadata_location:
                 raise
-            return now
-        except Refused as refused:
-            if refused.status == 409:
+            return current
+        except ErrorResponse as error:
+            if error.status == 409:
                 raise CommitConflict(
-                    f"Somebody else changed {name} in the REST catalog meanwhile. It was left as it is; run it again"
-                ) from refused
+                    f"Another writer changed {name} in the REST catalog meanwhile. It was left unchanged; run it again"
+                ) from error
             raise
-        now = self.registered(namespace, table)
-        if now is None or now.metadata_location != metadata_location:
-            raise CommitConflict(f"Somebody else changed {name} in the REST catalog at the same time. Run it again")
-        return now
+        current = self.registration(namespace, table)
+        if current is None or current.metadata_location != metadata_location:
+            raise CommitConflict(f"Another writer changed {name} in the REST catalog at the same time. Run it again")
+        return current
 
     def _register(self, namespace: str, table: str, metadata_location: str, *, overwrite: bool) -> None:
         request = {"name": table, "metadata-location": metadata_location} | ({"overwrite": True} if overwrite else {})
         try:
             self._call("POST", f"{_in(namespace)}/register", json=request)
-        except Refused as refused:
-            # A server of before Iceberg 1.11 ignores `overwrite`, and answers 409: the table is there.
-            if overwrite and refused.status in (400, 406, 409, 501):
+        except ErrorResponse as error:
+            # Servers before Iceberg 1.11 ignore `overwrite` and respond with 409, because the table exists.
+            if overwrite and error.status in (400, 406, 409, 501):
                 raise LakehouseError(
-                    f"{refused}. This catalog does not move a table by `overwrite`. Set `move: notify` for a Polaris "
-                    f"catalog of type EXTERNAL, or `move: replace`, which drops and registers: for a moment readers "
-                    f"find no table"
-                ) from refused
+                    f"{error}. This catalog does not support `move: overwrite`. Set `move: notify` for a Polaris "
+                    f"catalog of type EXTERNAL, or `move: replace`, which drops and registers the table, so readers "
+                    f"briefly find none"
+                ) from error
             raise
 
     def _replace(self, namespace: str, table: str, metadata_location: str) -> None:
         try:
             self._call("DELETE", f"{_in(namespace)}/tables/{_path(table)}", params={"purgeRequested": "false"})
         except Unreachable as error:
-            raise HalfReplaced(f"{namespace}.{table}", self.uri, error) from error
+            raise IncompleteReplacement(f"{namespace}.{table}", self.uri, error) from error
         try:
             self._register(namespace, table, metadata_location, overwrite=False)
-        except (Refused, Unreachable) as error:
-            raise HalfReplaced(f"{namespace}.{table}", self.uri, error) from error
+        except (ErrorResponse, Unreachable) as error:
+            raise IncompleteReplacement(f"{namespace}.{table}", self.uri, error) from error
 
     def _notify(self, namespace: str, table: str, metadata_location: str, table_uuid: str, kind: str) -> None:
         payload = {
@@ -187,18 +205,20 @@ class RestCatalog(dg.ConfigurableResource):
     def _ensure_namespace(self, namespace: str) -> None:
         try:
             self._call("POST", "namespaces", json={"namespace": [namespace]})
-        except Refused as refused:
-            if refused.status != 409:
+        except ErrorResponse as error:
+            if error.status != 409:
                 raise
 
     def _call(self, method: str, path: str, **request: Any) -> Any:
-        """What the catalog answers.
+        """Return the body of the catalog's response.
 
-        Raises: Refused with what it said; Unreachable when it does not answer, or with an error of its own.
+        Raises:
+            ErrorResponse: The catalog refuses the request.
+            Unreachable: The catalog does not respond, or has an internal error.
         """
         if self._prefix is None:
-            found = self._send("GET", "v1/config", params={"warehouse": self.warehouse})
-            self._prefix = {**found.get("defaults", {}), **found.get("overrides", {})}.get("prefix", "")
+            body = self._send("GET", "v1/config", params={"warehouse": self.warehouse})
+            self._prefix = {**body.get("defaults", {}), **body.get("overrides", {})}.get("prefix", "")
         prefix = f"{quote(self._prefix)}/" if self._prefix else ""
         return self._send(method, f"v1/{prefix}{path}", **request)
 
@@ -210,15 +230,15 @@ class RestCatalog(dg.ConfigurableResource):
                 token = oauth.token(refused=token) if oauth else ""
                 headers = {"Authorization": f"Bearer {token}"} if token else {}
                 answer = requests.request(method, url, headers=headers, timeout=TIMEOUT_SECONDS, **request)
-                if oauth is None or answer.status_code not in TOKEN_ENDED:
+                if oauth is None or answer.status_code not in TOKEN_EXPIRED:
                     break
         except requests.RequestException as error:
             raise Unreachable(SYSTEM, self.uri, check, type(error).__name__) from error
         if answer.status_code >= 500 and answer.status_code != 501:
             raise Unreachable(SYSTEM, self.uri, check, f"status {answer.status_code}")
         if not answer.ok:
-            raise Refused(
-                f"{SYSTEM} at {without_credentials(self.uri)} refused {method} /{path} for warehouse "
+            raise ErrorResponse(
+                f"{SYSTEM} at {redact_credentials(self.uri)} refused {method} /{path} for warehouse "
                 f"'{self.warehouse}' (status {answer.status_code}: {_message(answer)}), and did nothing. Check the "
                 f"warehouse's name and the client's roles there",
                 answer.status_code,
@@ -226,9 +246,10 @@ class RestCatalog(dg.ConfigurableResource):
         return answer.json() if answer.content else {}
 
     def client(self) -> ClientCredentials | None:
-        """The client and its tokens; None for a catalog that asks for none.
+        """Return the OAuth client; None for a catalog without authentication.
 
-        Raises: ConfigError when it has no secret.
+        Raises:
+            ConfigError: The client has no secret.
         """
         if self._oauth is None and (self.credential or self.client_id):
             id_, _, secret = (self.credential or f"{self.client_id}:{self.client_secret or ''}").partition(":")
@@ -247,12 +268,12 @@ def _in(namespace: str) -> str:
 
 
 def _path(name: str) -> str:
-    """A name as one part of a path."""
+    """Return a name as one segment of a path."""
     return quote(name, safe="")
 
 
 def _message(answer: requests.Response) -> str:
-    """What the catalog says (IcebergErrorResponse)."""
+    """Return the message of an error response (IcebergErrorResponse)."""
     try:
         return answer.json()["error"]["message"].partition("\n")[0]
     except (requests.JSONDecodeError, KeyError, TypeError, AttributeError):

@@ -1,4 +1,4 @@
-"""The schema registry, through Confluent's client. A registry that does not answer is never "not found"."""
+"""A client of the schema registry. A registry that does not respond is never reported as "not found"."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pydantic import Field, PrivateAttr
 from lakehouse.core.errors import LakehouseError, SchemaError, Unreachable, translate
 from lakehouse.formats.budget import MAX_DEPTH, MAX_REFERENCES, require_characters
 from lakehouse.formats.schema import RegisteredSchema, SchemaType
-from resources.hidden import hidden
-from resources.secret import values
+from resources.aws_secrets import read_secret_fields
+from resources.masked_field import masked_field
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 TIMEOUT_SECONDS = 10
 NOT_FOUND_SECONDS = 60
-"""How long "not found" is remembered: the id may be registered at any time."""
-MOST_NOT_FOUND = 1_000
-"""So many answers of "not found" are remembered, the newest."""
+"""Lifetime of a "not found" response in memory: the id may be registered at any time."""
+MAX_NOT_FOUND = 1_000
+"""Maximum number of "not found" responses in memory; the oldest are dropped."""
 NOT_FOUND = 404
 URL, USER_INFO = "schema.registry.url", "schema.registry.basic.auth.user.info"
 
@@ -31,12 +31,12 @@ URL, USER_INFO = "schema.registry.url", "schema.registry.basic.auth.user.info"
 class SchemaRegistry(dg.ConfigurableResource):
     """A Confluent-compatible schema registry."""
 
-    EITHER: ClassVar = ("url", "secret")
-    """Settings of which one has to be given."""
+    ONE_OF: ClassVar = ("url", "secret")
+    """Settings of which one is required."""
 
-    url: str = hidden("")
+    url: str = masked_field("")
     api_key: str | None = None
-    api_secret: str | None = hidden(None)
+    api_secret: str | None = masked_field(None)
 
     secret: str = Field(
         "",
@@ -44,26 +44,32 @@ class SchemaRegistry(dg.ConfigurableResource):
         "schema.registry.basic.auth.user.info.",
     )
 
+    role_arn: str = Field(default="", description="IAM role to assume to read secrets of AWS Secrets Manager.")
+
     _client: tuple[dict[str, object], SchemaRegistryClient] | None = PrivateAttr(default=None)
     _not_found: dict[int, float] = PrivateAttr(default_factory=dict)
 
     @property
     def address(self) -> str:
-        """Where it answers.
+        """The registry's URL.
 
-        Raises: ConfigError; Unreachable.
+        Raises:
+            ConfigError: The secret does not exist or has no URL.
+            Unreachable: AWS does not respond.
         """
-        return values(self.secret, URL)[URL] if self.secret else self.url
+        return read_secret_fields(self.secret, URL, role_arn=self.role_arn)[URL] if self.secret else self.url
 
     def client(self) -> SchemaRegistryClient:
-        """Confluent's client, with time-outs set: a registry may hang. Its connection is kept and none of its answers:
-        they are what the registry says now.
+        """Return Confluent's client, with time-outs and without cached responses.
+
+        The connection is reused. Cached responses are cleared because they may be outdated.
         """
         from confluent_kafka.schema_registry import SchemaRegistryClient
 
         config: dict[str, object] = {"url": self.address, "timeout": TIMEOUT_SECONDS, "max.retries": 2}
         if self.secret:
-            config["basic.auth.user.info"] = values(self.secret, USER_INFO)[USER_INFO]
+            fields = read_secret_fields(self.secret, USER_INFO, role_arn=self.role_arn)
+            config["basic.auth.user.info"] = fields[USER_INFO]
         elif self.api_key:
             config["basic.auth.user.info"] = f"{self.api_key}:{self.api_secret}"
         if self._client is None or self._client[0] != config:
@@ -73,13 +79,15 @@ class SchemaRegistry(dg.ConfigurableResource):
         return client
 
     def register(self, subject: str, schema: str, type_: SchemaType = "AVRO") -> int:
-        """Register a schema under a subject, or find it there; returns its id.
+        """Register a schema under a subject, if it is not registered there, and return its id.
 
-        Raises: LakehouseError when the subject's compatibility rule refuses it; Unreachable.
+        Raises:
+            LakehouseError: The subject's compatibility rule rejects the schema.
+            Unreachable: The registry does not respond.
         """
         from confluent_kafka.schema_registry import Schema, SchemaRegistryError
 
-        with self._explained():
+        with self._translate_errors():
             try:
                 return self.client().register_schema(subject, Schema(schema, type_))
             except SchemaRegistryError as error:
@@ -91,20 +99,20 @@ class SchemaRegistry(dg.ConfigurableResource):
                 raise
 
     def versions(self, subject: str) -> list[RegisteredSchema]:
-        """List every schema that is registered under a subject, oldest first, so that the last is the newest.
+        """Return all schemas registered under a subject, oldest first.
 
-        All come from one listing of the subject: a version that is registered meanwhile is in all of it or in none.
+        All come from one listing of the subject, so a concurrently registered version is either complete or absent.
 
         Returns:
-            The schemas; none when the subject does not exist.
+            The schemas; empty if the subject does not exist.
 
         Raises:
-            SchemaError: A schema refers to more than is read, or to itself.
-            Unreachable: The registry does not answer.
+            SchemaError: A schema has too many references, or refers to itself.
+            Unreachable: The registry does not respond.
         """
         from confluent_kafka.schema_registry import SchemaRegistryError
 
-        with self._explained():
+        with self._translate_errors():
             client = self.client()
             try:
                 numbers = sorted(client.get_versions(subject))
@@ -114,51 +122,51 @@ class SchemaRegistry(dg.ConfigurableResource):
                 raise
             by_id: dict[int, RegisteredSchema] = {}
             for number in numbers:
-                found = client.get_version(subject, number)
-                assert found.schema_id is not None, "a registered schema has an id"
-                # The same schema under two numbers has one id, and its place is that of the higher number.
-                by_id.pop(found.schema_id, None)
-                by_id[found.schema_id] = self._resolved(found.schema_id, found.schema)
+                version = client.get_version(subject, number)
+                assert version.schema_id is not None, "a registered schema has an id"
+                # A schema with two version numbers has one id, and the position of the higher number.
+                by_id.pop(version.schema_id, None)
+                by_id[version.schema_id] = self._with_references(version.schema_id, version.schema)
             return list(by_id.values())
 
     def by_id(self, id_: int, deadline: float = math.inf) -> RegisteredSchema | None:
-        """Fetch the schema of an id under any subject, and all that it refers to.
+        """Return the schema with an id, under any subject, and all schemas it refers to.
 
         Args:
-            id_: the schema id.
-            deadline: until when requests may begin, as `time.monotonic` counts.
+            id_: The schema id.
+            deadline: Time after which no request may start, as of `time.monotonic`.
 
         Returns:
-            The schema, or None when the registry says that there is none.
+            The schema, or None if the registry has none.
 
         Raises:
-            SchemaError: The schema refers to more than is read, or to itself.
-            Unreachable: The registry does not answer, or not before the deadline.
+            SchemaError: The schema has too many references, or refers to itself.
+            Unreachable: The registry does not respond, or not before the deadline.
         """
         from confluent_kafka.schema_registry import SchemaRegistryError
 
-        with self._explained():
+        with self._translate_errors():
             try:
                 self._require_time(deadline)
-                return self._resolved(id_, self.client().get_schema(id_), deadline)
+                return self._with_references(id_, self.client().get_schema(id_), deadline)
             except SchemaRegistryError as error:
                 if error.http_status_code != NOT_FOUND:
                     raise
                 self._not_found.pop(id_, None)
                 self._not_found[id_] = time.monotonic()
-                for oldest in list(self._not_found)[:-MOST_NOT_FOUND]:
+                for oldest in list(self._not_found)[:-MAX_NOT_FOUND]:
                     del self._not_found[oldest]
                 return None
 
     def subjects(self, id_: int) -> frozenset[str]:
-        """List the subjects that have, or had before it was deleted, the schema of an id.
+        """Return the subjects that have the schema with an id, or had it before it was deleted.
 
         Raises:
-            Unreachable: The registry does not answer.
+            Unreachable: The registry does not respond.
         """
         from confluent_kafka.schema_registry import SchemaRegistryError
 
-        with self._explained():
+        with self._translate_errors():
             try:
                 return frozenset(self.client().get_subjects_by_schema_id(id_, deleted=True))
             except SchemaRegistryError as error:
@@ -167,29 +175,31 @@ class SchemaRegistry(dg.ConfigurableResource):
                 return frozenset()
 
     def not_found(self) -> frozenset[int]:
-        """The ids that the registry had no schema of when it was asked, less than NOT_FOUND_SECONDS ago."""
+        """Return the ids that had no schema when they were last looked up, less than NOT_FOUND_SECONDS ago."""
         since = time.monotonic() - NOT_FOUND_SECONDS
-        return frozenset(id_ for id_, asked in self._not_found.items() if asked > since)
+        return frozenset(id_ for id_, looked_up in self._not_found.items() if looked_up > since)
 
-    def _resolved(self, id_: int, schema: Schema, deadline: float = math.inf) -> RegisteredSchema:
-        """The schema with what it refers to, fetched depth first.
+    def _with_references(self, id_: int, schema: Schema, deadline: float = math.inf) -> RegisteredSchema:
+        """Return the schema with all schemas it refers to, fetched depth first.
 
-        Raises: SchemaError; Unreachable.
+        Raises:
+            SchemaError: The schema has too many references, or refers to itself.
+            Unreachable: The registry does not respond, or not before the deadline.
         """
         texts: dict[str, str] = {}
         open_: list[str] = []
         type_: Any = schema.schema_type or "AVRO"
         characters = 0
 
-        def collect(of: Schema) -> None:
+        def collect(referring: Schema) -> None:
             nonlocal characters
-            characters += len(of.schema_str or "")
+            characters += len(referring.schema_str or "")
             require_characters(type_, characters)
-            for reference in of.references or ():
+            for reference in referring.references or ():
                 if reference.name in texts:
                     continue
                 if reference.name in open_:
-                    raise SchemaError(f"Schema {id_} refers to itself by way of '{reference.name}'. Correct it")
+                    raise SchemaError(f"Schema {id_} refers to itself through '{reference.name}'. Correct it")
                 if len(texts) + len(open_) == MAX_REFERENCES or len(open_) == MAX_DEPTH:
                     raise SchemaError(
                         f"Schema {id_} refers to more than {MAX_REFERENCES} schemas, or through more than {MAX_DEPTH} "
@@ -197,12 +207,12 @@ class SchemaRegistry(dg.ConfigurableResource):
                     )
                 self._require_time(deadline)
                 name, subject, version = reference.name, reference.subject, reference.version
-                assert name and subject and version is not None, "the registry names a reference completely"
-                referred = self.client().get_version(subject, version).schema
+                assert name and subject and version is not None, "a reference has a name, a subject and a version"
+                referenced = self.client().get_version(subject, version).schema
                 open_.append(name)
-                collect(referred)
+                collect(referenced)
                 open_.pop()
-                texts[name] = referred.schema_str or ""
+                texts[name] = referenced.schema_str or ""
 
         collect(schema)
         return RegisteredSchema(id_, schema.schema_str or "", type_, tuple(texts.items()))
@@ -210,9 +220,9 @@ class SchemaRegistry(dg.ConfigurableResource):
     def _require_time(self, deadline: float) -> None:
         if time.monotonic() > deadline:
             check = "its load and rate limits"
-            raise Unreachable("The schema registry", self.address, check, "it answers too slowly")
+            raise Unreachable("The schema registry", self.address, check, "it responds too slowly")
 
-    def _explained(self) -> AbstractContextManager[None]:
+    def _translate_errors(self) -> AbstractContextManager[None]:
         from confluent_kafka.schema_registry import SchemaRegistryError
         from httpx2 import HTTPError
 

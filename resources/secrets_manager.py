@@ -1,112 +1,122 @@
-"""JSON secrets in AWS Secrets Manager, and the staging labels that say which version is in use.
+"""JSON secrets in AWS Secrets Manager, and the staging labels of their versions.
 
-Labels (AWS Secrets Manager, "Secret versions"): AWSCURRENT is what readers get, AWSPENDING a version that is being
-tried, AWSPREVIOUS what was current before. A label is on one version at a time; one call moves it.
+Labels (AWS Secrets Manager, "Secret versions"): readers get AWSCURRENT; AWSPENDING is a version under test, and
+AWSPREVIOUS the one that was current before. A label is on one version at a time; one call moves it.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState, Unreachable
+from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState, Unreachable, translate
 
 if TYPE_CHECKING:
     from mypy_boto3_secretsmanager import SecretsManagerClient
 
 TAG = "lakehouse:deployment"
-"""The tag of an AWS resource; its value is the name of the deployment that the resource belongs to."""
+"""Tag of an AWS resource; its value is the name of the resource's deployment."""
 CURRENT, PENDING, PREVIOUS = "AWSCURRENT", "AWSPENDING", "AWSPREVIOUS"
 TIMEOUT_SECONDS = 10
 
 RECOVERY_DAYS = 7
-"""How long a deleted secret can be restored: the least that AWS takes (Secrets Manager, DeleteSecret)."""
+"""Time during which a deleted secret can be restored: the minimum of AWS (Secrets Manager, DeleteSecret)."""
 
 
 @dataclass(frozen=True)
 class SecretJson:
-    """A JSON object of texts that shows itself nowhere by accident: neither repr nor str have its values."""
+    """A JSON object of texts whose values are in neither its repr nor its str."""
 
     _values: Mapping[str, str] = field(repr=False)
 
     def reveal(self) -> dict[str, str]:
-        """The values, for whoever is about to use them."""
+        """Return the values."""
         return dict(self._values)
 
 
 @dataclass(frozen=True)
 class Version:
-    """One version of a secret, and the labels it had when it was read."""
+    """One version of a secret, with the labels it had when it was read."""
 
     version_id: str
     stages: frozenset[str]
     value: SecretJson
     created_at: datetime | None = None
-    """None of one that was written just now."""
+    """None if it was just written."""
 
 
 @dataclass(frozen=True)
 class Secrets:
-    """The secrets of one AWS account and region. Endpoints and credentials come the way boto3 takes them."""
+    """The secrets of one AWS account and region. boto3 determines endpoints and credentials."""
 
     region: str
     deployment: str = ""
-    """Whose they are: what is made here gets its tag. Who only reads need not say it."""
+    """Name of the deployment, with which created secrets are tagged; not needed to read."""
+    role_arn: str = ""
+    """IAM role to assume; if empty, the credentials of the environment apply."""
 
     @cached_property
     def _client(self) -> SecretsManagerClient:
-        """boto3's client, with time-outs set. It may repeat a call: each write carries a token that makes it one."""
-        import boto3
+        """Boto3's client, with time-outs and retries: a token in each write makes its repetition safe."""
         from botocore.config import Config
+
+        from resources.assumed_role import boto3_session
 
         for logger in ("botocore.endpoint", "botocore.parsers"):
             logging.getLogger(logger).addFilter(_without_secrets)
         config = Config(connect_timeout=TIMEOUT_SECONDS, read_timeout=TIMEOUT_SECONDS, retries={"mode": "standard"})
-        return boto3.client("secretsmanager", region_name=self.region, config=config)
+        return boto3_session(self.role_arn, self.region).client("secretsmanager", config=config)
 
     def read(self, name: str, stage: str = CURRENT) -> Version | None:
-        """The version that has the label, or None when there is none, or no such secret, or the secret was deleted and
-        can still be restored.
+        """Return the version with a label, or None.
 
-        Raises: UnclearState when the secret is not a JSON object of texts; LakehouseError when AWS refuses;
-        Unreachable.
+        Returns:
+            The version; None if the label or the secret does not exist, or the secret was deleted.
+
+        Raises:
+            UnclearState: The secret is not a JSON object of texts.
+            LakehouseError: AWS refuses the request.
+            Unreachable: AWS does not respond.
         """
         return self._read(name, stage, VersionStage=stage)
 
     def versions(self, name: str) -> list[Version]:
-        """All versions that AWS still has, also those without a label.
+        """Return all versions that AWS still has, including those without a label.
 
-        Raises: as `read`; LakehouseError also when there is no such secret.
+        Raises:
+            UnclearState: The secret is not a JSON object of texts.
+            LakehouseError: The secret does not exist, or AWS refuses the request.
+            Unreachable: AWS does not respond.
         """
         ids: list[str] = []
-        asked = {"SecretId": name, "IncludeDeprecated": True}
-        while asked:
-            with self._explained(name):
-                page = self._client.list_secret_version_ids(**asked)
+        request = {"SecretId": name, "IncludeDeprecated": True}
+        while request:
+            with self._translate_errors(name):
+                page = self._client.list_secret_version_ids(**request)
             ids += [each["VersionId"] for each in page["Versions"]]
-            asked = {**asked, "NextToken": page["NextToken"]} if page.get("NextToken") else {}
-        read = (self._read(name, version_id, VersionId=version_id) for version_id in ids)
-        return [version for version in read if version]
+            request = {**request, "NextToken": page["NextToken"]} if page.get("NextToken") else {}
+        versions = (self._read(name, version_id, VersionId=version_id) for version_id in ids)
+        return [version for version in versions if version]
 
     def create(self, name: str, value: SecretJson, *, description: str) -> None:
         """Create the secret with this value as its current version, and the deployment's tag.
 
-        A secret of that name stays as it is. One of this deployment that was deleted is restored first, because its
-        name is taken until AWS forgets it.
+        An existing secret is left unchanged. A deleted one of this deployment is restored first, because AWS reserves
+        its name until it can no longer be restored.
 
         Raises:
-            UnclearState: A deleted secret of that name is not of this deployment.
-            LakehouseError: AWS refuses.
-            Unreachable: AWS does not answer.
+            UnclearState: A deleted secret of that name belongs to another deployment.
+            LakehouseError: AWS refuses the request.
+            Unreachable: AWS does not respond.
         """
         unavailable = (self._client.exceptions.ResourceExistsException, self._client.exceptions.InvalidRequestException)
-        with self._explained(name):
+        with self._translate_errors(name):
             try:
                 self._client.create_secret(
                     Name=name,
@@ -121,23 +131,32 @@ class Secrets:
                     raise
 
     def put_pending(self, name: str, value: SecretJson) -> Version:
-        """Write a version that nobody reads yet, in place of an earlier pending one.
+        """Write a version with the label AWSPENDING, which is moved from an earlier one.
 
-        Raises: as `create`.
+        Raises:
+            LakehouseError: AWS refuses the request.
+            Unreachable: AWS does not respond.
         """
-        with self._explained(name):
+        with self._translate_errors(name):
             answer = self._client.put_secret_value(
                 SecretId=name, SecretString=json.dumps(value.reveal()), VersionStages=[PENDING]
             )
         return Version(answer["VersionId"], frozenset(answer["VersionStages"]), value)
 
     def promote(self, name: str, pending: Version, *, over: Version) -> None:
-        """Make the pending version the current one, in one step; the one before becomes AWSPREVIOUS.
+        """Make the pending version the current one atomically; the previous one becomes AWSPREVIOUS.
 
-        Parameters: `over`, the version that is current as far as the caller knows.
-        Raises: CommitConflict when another version is current by now; otherwise as `create`.
+        Args:
+            name: Name of the secret.
+            pending: The new current version.
+            over: The version that the caller knows as current.
+
+        Raises:
+            CommitConflict: Another version has become current.
+            LakehouseError: AWS refuses the request.
+            Unreachable: AWS does not respond.
         """
-        with self._explained(name):
+        with self._translate_errors(name):
             try:
                 self._client.update_secret_version_stage(
                     SecretId=name,
@@ -149,24 +168,24 @@ class Secrets:
                 refused = True
             else:
                 refused = False
-        # AWS refuses also what it did already, when boto3 repeats a call whose answer was lost.
-        now = self.read(name) if refused else None
-        if refused and (now is None or now.version_id != pending.version_id):
+        # AWS also rejects a change that it has made already, when boto3 repeats a call whose response was lost.
+        current = self.read(name) if refused else None
+        if refused and (current is None or current.version_id != pending.version_id):
             raise CommitConflict(
-                f"Somebody else changed the secret '{name}' in region {self.region} at the same time. The version that "
-                f"is current now was left untouched. Run it again"
+                f"Another writer changed the secret '{name}' in region {self.region} at the same time. The version "
+                f"that is current now was left unchanged. Run it again"
             )
 
     def delete(self, name: str) -> None:
-        """Delete it with all versions. For `RECOVERY_DAYS` it can be restored, by hand or by `create`.
+        """Delete a secret with all versions. For `RECOVERY_DAYS` it can be restored, manually or by `create`.
 
-        One that is not there, or was deleted before, is left as it is.
+        A missing or already deleted secret is left as it is.
 
         Raises:
-            LakehouseError: AWS refuses.
-            Unreachable: AWS does not answer.
+            LakehouseError: AWS refuses the request.
+            Unreachable: AWS does not respond.
         """
-        with self._explained(name):
+        with self._translate_errors(name):
             try:
                 self._client.delete_secret(SecretId=name, RecoveryWindowInDays=RECOVERY_DAYS)
             except self._client.exceptions.ResourceNotFoundException:
@@ -176,71 +195,72 @@ class Secrets:
                     raise
 
     def _is_deleted(self, name: str) -> bool:
-        """Whether the secret was deleted and can still be restored."""
+        """Return whether the secret was deleted and can still be restored."""
         return "DeletedDate" in self._client.describe_secret(SecretId=name)
 
     def _restore(self, name: str, value: SecretJson) -> None:
         """Restore a deleted secret of this deployment and make `value` its current version.
 
-        AWS takes no value before the restoration. Interrupted between the two, the secret has its former value, which
-        whoever keeps a key there compares with the keys that exist.
+        AWS accepts no value before the restoration. After a crash between the two, the secret has its former value,
+        which the owner of a key compares with the keys that exist.
         """
         tags = {tag["Key"]: tag["Value"] for tag in self._client.describe_secret(SecretId=name).get("Tags", ())}
         if tags.get(TAG) != self.deployment:
             raise UnclearState(
-                f"The name of the secret '{name}' in region {self.region} is taken by a deleted one that is not of "
+                f"The name of the secret '{name}' in region {self.region} is reserved by a deleted one that is not of "
                 f"deployment '{self.deployment}' (tag {TAG}: {tags.get(TAG, 'none')}). It was left untouched. Choose "
-                f"another deployment name, or wait until AWS has forgotten it, {RECOVERY_DAYS} to 30 days after its "
+                f"another deployment name, or wait until AWS has purged it, {RECOVERY_DAYS} to 30 days after its "
                 f"deletion"
             )
         self._client.restore_secret(SecretId=name)
         self._client.put_secret_value(SecretId=name, SecretString=json.dumps(value.reveal()))
 
-    def _read(self, name: str, version: str, **which: str) -> Version | None:
-        with self._explained(name):
+    def _read(self, name: str, version: str, **selector: str) -> Version | None:
+        with self._translate_errors(name):
             try:
-                answer = self._client.get_secret_value(SecretId=name, **which)
+                answer = self._client.get_secret_value(SecretId=name, **selector)
             except self._client.exceptions.ResourceNotFoundException:
                 return None
             except self._client.exceptions.InvalidRequestException:
                 if not self._is_deleted(name):
                     raise
                 return None
-        value = _parsed(answer.get("SecretString", ""))
+        value = _parse(answer.get("SecretString", ""))
         if value is None:
             raise UnclearState(
                 f"The secret '{name}' ({version}) in region {self.region} is not a JSON object of texts. It was left "
-                f"untouched. Look at it in the AWS console, and put another version or choose another name"
+                f"untouched. Inspect it in the AWS console, and store another version or choose another name"
             )
         return Version(answer["VersionId"], frozenset(answer.get("VersionStages", ())), value, answer["CreatedDate"])
 
-    @contextmanager
-    def _explained(self, name: str) -> Iterator[None]:
+    def _translate_errors(self, name: str) -> AbstractContextManager[None]:
         from botocore.exceptions import BotoCoreError, ClientError
 
-        try:
-            yield
-        except ClientError as error:
-            said = error.response["Error"]
-            raise LakehouseError(
+        def refused(error: ClientError) -> LakehouseError:
+            answer = error.response["Error"]
+            return LakehouseError(
                 f"AWS Secrets Manager refused {error.operation_name} of '{name}' in region {self.region}: "
-                f"{said['Code']}: {said.get('Message', '')} The call changed nothing. Check the AWS credentials and "
-                f"their permissions"
-            ) from error
-        except BotoCoreError as error:
+                f"{answer['Code']}: {answer.get('Message', '')} The call changed nothing. Check the AWS credentials "
+                f"and their permissions"
+            )
+
+        def unreachable(error: BotoCoreError) -> LakehouseError:
             check = "AWS_ENDPOINT_URL, the AWS credentials and the network"
-            raise Unreachable("AWS Secrets Manager", f"region {self.region}", check, type(error).__name__) from None
+            return Unreachable("AWS Secrets Manager", f"region {self.region}", check, type(error).__name__)
+
+        # An error quotes a response that cannot be parsed, which may contain a secret.
+        return translate({ClientError: refused, BotoCoreError: unreachable}, show_cause=False)
 
 
 def _without_secrets(record: logging.LogRecord) -> bool:
-    """A filter: at level DEBUG botocore logs whole requests and answers."""
+    """Return whether a log record contains no secret: at level DEBUG botocore logs whole requests and responses."""
     return "SecretString" not in record.getMessage()
 
 
-def _parsed(text: str) -> SecretJson | None:
+def _parse(text: str) -> SecretJson | None:
     try:
         values: Any = json.loads(text)
     except ValueError:
         return None
-    texts = isinstance(values, dict) and all(isinstance(value, str) for value in values.values())
-    return SecretJson(values) if texts else None
+    is_valid = isinstance(values, dict) and all(isinstance(value, str) for value in values.values())
+    return SecretJson(values) if is_valid else None

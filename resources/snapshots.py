@@ -1,4 +1,4 @@
-"""What a table's snapshots say: main's history, up to which offsets it holds a topic, and its rows."""
+"""The snapshot history of a table's main branch, with the batches and rows in it."""
 
 from __future__ import annotations
 
@@ -17,70 +17,75 @@ if TYPE_CHECKING:
 
 
 def history(table: Table) -> Iterator[Snapshot]:
-    """Main's snapshots, newest first, along parents."""
+    """Yield main's snapshots, newest first, along parents."""
     snapshot = table.current_snapshot()
     while snapshot is not None:
         yield snapshot
         snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id else None
 
 
-def lineage(table: Table) -> Iterator[Snapshot]:
-    """`history`; and where expiry left no snapshot in it that says the position, those before it up to one that does.
+def full_history(table: Table) -> Iterator[Snapshot]:
+    """Yield main's snapshots, newest first, including expired ones if only these have a batch.
 
-    Raises: UnclearState when no metadata file is left that describes them.
+    If expiry left no snapshot with a batch, the expired ones up to the newest with a batch follow.
+
+    Raises:
+        UnclearState: No remaining metadata file describes them.
+        Unreachable: A metadata file could not be read.
     """
-    known = False
+    has_batch = False
     for snapshot in history(table):
-        known = known or batch_of(snapshot) is not None
+        has_batch = has_batch or batch_of(snapshot) is not None
         yield snapshot
-    for snapshot in () if known else _expired(table):
+    for snapshot in () if has_batch else _expired_ancestors(table):
         yield snapshot
         if batch_of(snapshot):
             return
 
 
 def last_batch(table: Table | None) -> Batch | None:
-    """The newest batch that main holds: also past snapshots of other writers (compaction, a manual DELETE).
+    """Return the newest batch on main, skipping snapshots of other writers (compaction, a manual DELETE).
 
-    Raises: UnclearState when the table has rows but no token, or expiry removed what would say: its position is
-    unknown.
+    Raises:
+        UnclearState: The table has rows but no token, or the token expired: its position is unknown.
+        Unreachable: A metadata file could not be read.
     """
     if table is None:
         return None
-    for snapshot in lineage(table):
+    for snapshot in full_history(table):
         if batch := batch_of(snapshot):
             return batch
     current = table.current_snapshot()
     if rows := int(current.summary.additional_properties.get("total-records", 0)) if current and current.summary else 0:
         raise UnclearState(
-            f"Table {'.'.join(table.name())} has {rows:,} rows and no snapshot that says up to which offsets. "
-            f"Nothing was changed. Say where to go on with `lakehouse resume`, choose another table name, or drop "
+            f"Table {'.'.join(table.name())} has {rows:,} rows and no snapshot with its Kafka offsets. "
+            f"Nothing was changed. Set the position with `lakehouse resume`, choose another table name, or drop "
             f"the table to ingest the topic from its start"
         )
     return None
 
 
 def counts_by_snapshot(table: Table) -> dict[int, dict[str, int]]:
-    """What each ingested batch held, in records by outcome, for the snapshots that the table still has.
+    """Return the records by outcome of each ingested batch, by id of the snapshots that still exist.
 
-    They stand in a table property, set by the publishing commit: a snapshot's own summary is written before Spark has
-    counted, and never after.
+    The publishing commit stores them in a table property, because a snapshot's own summary is written before Spark has
+    counted and is immutable.
     """
-    counts = {int(id_): found for id_, found in json.loads(table.properties.get(COUNTS, "{}")).items()}
-    alive = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
-    return {id_: found for id_, found in counts.items() if id_ in alive}
+    stored = {int(id_): counts for id_, counts in json.loads(table.properties.get(COUNTS, "{}")).items()}
+    existing = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
+    return {id_: counts for id_, counts in stored.items() if id_ in existing}
 
 
 def with_counts(table: Table, snapshot_id: int, counts: Mapping[str, int]) -> str:
-    """The counts of the table's snapshots and of one more, as the table property holds them.
+    """Return the table property with the counts of one more snapshot.
 
-    Of many snapshots, the oldest have no counts any more: Glue refuses a longer property, and so the commit.
+    The counts of the oldest snapshots are dropped beyond MAX_PROPERTY, since Glue rejects a commit with a longer one.
     """
-    kept = counts_by_snapshot(table) | {snapshot_id: dict(counts)}
-    written = [f'"{id_}":{_compact({name: n for name, n in of.items() if n})}' for id_, of in kept.items()]
-    sizes = accumulate(len(text) + 1 for text in reversed(written))
+    by_snapshot = counts_by_snapshot(table) | {snapshot_id: dict(counts)}
+    items = [f'"{id_}":{_compact({name: n for name, n in of.items() if n})}' for id_, of in by_snapshot.items()]
+    sizes = accumulate(len(text) + 1 for text in reversed(items))
     newest = sum(size < MAX_PROPERTY for size in sizes)
-    return "{" + ",".join(written[-newest:]) + "}"
+    return "{" + ",".join(items[-newest:]) + "}"
 
 
 def _compact(counts: Mapping[str, int]) -> str:
@@ -88,55 +93,57 @@ def _compact(counts: Mapping[str, int]) -> str:
 
 
 def batch_of(snapshot: Snapshot) -> Batch | None:
-    """The batch that a snapshot says it holds; None when another writer made it."""
+    """Return the batch in a snapshot's token; None for a snapshot of another writer."""
     token = snapshot.summary.additional_properties.get(TOKEN) if snapshot.summary else None
     return Batch.from_json(token) if token else None
 
 
-def _expired(table: Table) -> Iterator[Snapshot]:
-    """Main's ancestors that expiry removed, newest first, as older metadata files still describe them.
+def _expired_ancestors(table: Table) -> Iterator[Snapshot]:
+    """Yield main's expired ancestors, newest first, from older metadata files.
 
-    The offsets tag alone would not do: after a rollback main does not hold what the tag says.
+    The offsets tag is no substitute: after a rollback main does not have the tagged batch.
 
-    Raises: UnclearState when those files do not reach back far enough; Unreachable when one of them cannot be read.
+    Raises:
+        UnclearState: The files do not reach back far enough.
+        Unreachable: A file could not be read.
     """
     from pyiceberg.serializers import FromInputFile
 
     *_, oldest = None, *history(table)
-    wanted = oldest.parent_snapshot_id if oldest else None
+    next_id = oldest.parent_snapshot_id if oldest else None
     for entry in reversed(table.metadata.metadata_log):
-        if wanted is None:
+        if next_id is None:
             return
         try:
             metadata = FromInputFile.table_metadata(table.io.new_input(entry.metadata_file))
         except FileNotFoundError:
             break
         except OSError as error:
-            # It may be there: a decision about the position must not follow from a store that is slow.
+            # The file may exist: a slow store must not change the position.
             where = entry.metadata_file.rpartition("/")[0]
             raise Unreachable("The table's store", where, "the endpoint and the AWS credentials", error) from error
-        known = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
-        while wanted in known:
-            yield known[wanted]
-            wanted = known[wanted].parent_snapshot_id
-    if wanted is not None:
+        by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+        while next_id in by_id:
+            yield by_id[next_id]
+            next_id = by_id[next_id].parent_snapshot_id
+    if next_id is not None:
         raise UnclearState(
-            f"Table {'.'.join(table.name())} descends from snapshot {wanted}, which was expired, and no metadata file "
-            f"is left that says which offsets it held. Nothing was changed. The tag '{naming.OFFSETS_TAG}' names the "
-            f"newest batch ever published; say where to go on with `lakehouse resume`"
+            f"Table {'.'.join(table.name())} descends from snapshot {next_id}, which was expired, and no remaining "
+            f"metadata file has its offsets. Nothing was changed. The tag '{naming.OFFSETS_TAG}' names the newest "
+            f"batch ever published; set the position with `lakehouse resume`"
         )
 
 
 def live_rows(table: Table) -> int:
-    """Rows that a reader of main sees now."""
+    """Return the number of rows that readers of main see."""
     snapshot = table.current_snapshot()
     return live_rows_at(table, snapshot.snapshot_id) if snapshot else 0
 
 
 def live_rows_at(table: Table, snapshot_id: int) -> int:
-    """Rows in one snapshot: what the data files hold less what position deletes hide.
+    """Return the number of rows in one snapshot: those of the data files less those hidden by position deletes.
 
-    A summary's own arithmetic does not do: it counts deletes of rows whose files were rewritten since.
+    A snapshot's summary does not suffice: it counts deletes of rows whose files have been rewritten since.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -147,14 +154,14 @@ def live_rows_at(table: Table, snapshot_id: int) -> int:
     deletes = {file.file_path for task in tasks for file in task.delete_files}
     if not deletes:
         return rows
-    read = [pq.read_table(table.io.new_input(path).open(), columns=["file_path", "pos"]) for path in deletes]
-    positions = pa.concat_tables(read)
+    tables = [pq.read_table(table.io.new_input(path).open(), columns=["file_path", "pos"]) for path in deletes]
+    positions = pa.concat_tables(tables)
     hidden = positions.filter(pc.is_in(positions["file_path"], pa.array([task.file.file_path for task in tasks])))
     return rows - hidden.group_by(["file_path", "pos"]).aggregate([]).num_rows
 
 
-def snapshots_of(table: Table, publications: int) -> int:
-    """How many of main's newest snapshots its newest publications are: a commit in parts is several."""
+def snapshot_count(table: Table, publications: int) -> int:
+    """Return the number of main's newest snapshots in its newest publications: a commit in parts has several."""
     number = 0
     for snapshot in history(table):
         number += 1
@@ -165,7 +172,7 @@ def snapshots_of(table: Table, publications: int) -> int:
 
 
 def commits(table: Table) -> list[tuple[int, int]]:
-    """Main's (snapshot id, commit time in milliseconds), newest first; a commit in parts counts once."""
+    """Return main's (snapshot id, commit time in milliseconds), newest first; a commit in parts counts once."""
     return [
         (snapshot.snapshot_id, snapshot.timestamp_ms)
         for snapshot in history(table)

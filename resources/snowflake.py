@@ -1,4 +1,4 @@
-"""Snowflake: Iceberg tables over AWS Glue, through dagster-snowflake's resource and the real connector."""
+"""A client of Snowflake that manages Iceberg tables over AWS Glue."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from lakehouse.core import naming
-from lakehouse.core.errors import LakehouseError, Unreachable
+from lakehouse.core.errors import LakehouseError, translate
 from resources import snowflake_integrations as integrations
 from resources import snowflake_sql as sql
-from resources.secret import values
+from resources.aws_secrets import read_secret_fields
+from resources.snowflake_connection import connect, location, private_key, session_errors
 
 if TYPE_CHECKING:
     from snowflake.connector import SnowflakeConnection
+    from snowflake.connector.errors import Error
 
-LOGIN_TIMEOUT_SECONDS = 10
-NETWORK_TIMEOUT_SECONDS = 300
-"""Of one request, and a refresh can be long. Without these two the connector repeats itself for minutes."""
-
+REFRESH_TIMEOUT_SECONDS = 300
+"""Limit for one request, which may be a long refresh."""
 
 DOES_NOT_EXIST = (2003, 2043)
-"""Snowflake's error numbers for an object that does not exist, or that the role may not see."""
+"""Snowflake's error numbers for an object that does not exist, or that the role may not access."""
 
 
 class DoesNotExist(LakehouseError):
-    """Snowflake knows no such object, or does not show it to this role."""
+    """The object does not exist, or the role may not access it."""
 
 
 @dataclass(frozen=True)
 class TableState:
-    """What Snowflake's table shows: the Iceberg metadata it is pinned to, and how many rows that has."""
+    """The Iceberg metadata file that a table in Snowflake shows, and the number of its rows."""
 
     metadata_location: str
     row_count: int
@@ -44,20 +44,33 @@ class TableState:
 
 @dataclass(frozen=True)
 class Login:
-    """Who enters an account. `key` is the argument of dagster-snowflake that has the key, `key_from` where it is."""
+    """The credentials of a user.
+
+    Attributes:
+        account: Account identifier.
+        user: Login name.
+        role: Role of the session.
+        key: Setting with the private key or its path.
+        key_source: Location of the key, for messages.
+    """
 
     account: str
     user: str
     role: str
     key: Mapping[str, str] = field(repr=False)
-    key_from: str
+    key_source: str
+
+    def pem(self) -> bytes:
+        """Return the private key in its stored format."""
+        path = self.key.get("private_key_path")
+        return Path(path).read_bytes() if path else self.key["private_key"].encode()
 
 
 class Snowflake(dg.ConfigurableResource):
-    """An account, entered as one user with a key pair. Nothing connects before a method is called."""
+    """An account with one user, who logs in by key pair. Nothing connects before a method is called."""
 
-    EITHER: ClassVar = ("private_key_path", "secret")
-    """Settings of which one has to be given."""
+    ONE_OF: ClassVar = ("private_key_path", "secret")
+    """Settings of which one is required."""
 
     account: str = Field("", description="Account identifier, as `organization-account`.")
     user: str = Field("", description="Login name of a user with TYPE = SERVICE.")
@@ -65,8 +78,9 @@ class Snowflake(dg.ConfigurableResource):
     role: str = ""
     secret: str = Field(
         "",
-        description="A secret in AWS Secrets Manager with account, user, private_key and role, in place of the four.",
+        description="A secret in AWS Secrets Manager with account, user, private_key and role, in place of these four.",
     )
+    role_arn: str = Field(default="", description="IAM role to assume to read secrets of AWS Secrets Manager.")
     warehouse: str
     database: str
     aws_role_arn: str = Field(description="IAM role that Snowflake assumes to read the tables' files and Glue.")
@@ -82,21 +96,29 @@ class Snowflake(dg.ConfigurableResource):
 
     @property
     def account_identifier(self) -> str:
-        """The account.
+        """Account identifier.
 
-        Raises: ConfigError, Unreachable where a secret is to have it.
+        Raises:
+            ConfigError: The secret does not exist or has no account.
+            Unreachable: AWS does not respond.
         """
-        return values(self.secret, "account")["account"] if self.secret else self.account
+        if not self.secret:
+            return self.account
+        return read_secret_fields(self.secret, "account", role_arn=self.role_arn)["account"]
 
     def login(self) -> Login:
-        """Who enters, and with what.
+        """Return the credentials of the user.
 
-        Raises: LakehouseError when there is no key; ConfigError, Unreachable where a secret is to have it.
+        Raises:
+            LakehouseError: The private key file does not exist.
+            ConfigError: The secret does not exist or lacks a field.
+            Unreachable: AWS does not respond.
         """
         if self.secret:
-            found = values(self.secret, "account", "user", "role", "private_key")
-            key = {"private_key": found["private_key"]}
-            return Login(found["account"], found["user"], found["role"], key, f"the secret '{self.secret}'")
+            names = "account", "user", "role", "private_key"
+            fields = read_secret_fields(self.secret, *names, role_arn=self.role_arn)
+            key = {"private_key": fields["private_key"]}
+            return Login(fields["account"], fields["user"], fields["role"], key, f"the secret '{self.secret}'")
         if not Path(self.private_key_path).is_file():
             raise LakehouseError(
                 f"The private key of Snowflake user {self.user} is not at {self.private_key_path}. Nothing was changed."
@@ -108,58 +130,24 @@ class Snowflake(dg.ConfigurableResource):
 
     @contextlib.contextmanager
     def connect(self) -> Iterator[SnowflakeConnection]:
-        """A session, closed at the end whatever happens, or the one of `staying`. Each statement commits by itself.
+        """Provide a session with autocommit, which is closed at the end unless `keep_session` is active.
 
-        Raises: Unreachable when nothing answers; LakehouseError when the key or the role is refused, or a statement in
-        the body fails.
+        Raises:
+            Unreachable: Snowflake does not respond.
+            LakehouseError: Snowflake rejects the key or role, or a statement in the body fails.
         """
         if self._session is not None:
             yield self._session
             return
-        # Importing it costs seconds (it brings Snowpark), so not before it is needed.
-        from dagster_snowflake import SnowflakeResource
-        from snowflake.connector.errors import DatabaseError, OperationalError
-
-        login = self.login()
-        key: dict[str, Any] = dict(login.key)
-        try:
-            resource = SnowflakeResource(
-                account=login.account,
-                user=login.user,
-                role=login.role,
-                **key,
-                warehouse=self.warehouse,
-                database=self.database,
-                autocommit=True,
-                login_timeout=LOGIN_TIMEOUT_SECONDS,
-                network_timeout=NETWORK_TIMEOUT_SECONDS,
-                paramstyle="qmark",
-                additional_snowflake_connection_args=self._address(),
-            )
-            opened = contextlib.ExitStack()
-            connection = opened.enter_context(resource.get_connection())
-        except OperationalError as error:
-            raise Unreachable("Snowflake", self._where, "account, host, port and network", error.msg) from error
-        except ValueError as error:
-            raise LakehouseError(
-                f"{login.key_from} is not a PEM private key that can be read ({error}). Nothing was changed."
-                " Correct private_key_path (SNOWFLAKE_PRIVATE_KEY_PATH)"
-            ) from error
-        except DatabaseError as error:
-            raise LakehouseError(
-                f"Snowflake at {self._where} refused user {login.user} with role {login.role}: {error.msg}. Nothing was"
-                f" changed. Check that the public key of {login.key_from} is the user's (DESC USER:"
-                " RSA_PUBLIC_KEY_FP), that the role is granted to the user, and this machine's clock"
-            ) from error
-        # dagster-snowflake leaves the session open when the body raises; closing it twice does no harm.
-        with contextlib.closing(connection), opened:
+        with contextlib.closing(self._open()) as connection:
             yield connection
 
     @contextlib.contextmanager
-    def staying(self) -> Iterator[None]:
-        """One session for all that is asked in the body, by one thread: a login takes longer than most statements.
+    def keep_session(self) -> Iterator[None]:
+        """Use one session for all calls in the body, by one thread: a login takes longer than most statements.
 
-        Raises: as `connect`.
+        Raises:
+            LakehouseError: As `connect`.
         """
         with self.connect() as self._session:
             try:
@@ -170,18 +158,27 @@ class Snowflake(dg.ConfigurableResource):
     def query(self, statement: str, params: Sequence[Any] = ()) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Run one statement and fetch all its rows.
 
-        Parameters: `?` in the statement stands for a value of `params`, bound by the server.
-        Returns: the columns' names, and the rows.
-        Raises: as `connect`.
+        Args:
+            statement: The statement, with `?` for each value of `params`.
+            params: Values that the server binds.
+
+        Returns:
+            The column names, and the rows.
+
+        Raises:
+            LakehouseError: As `connect`.
         """
         with self.connect() as connection:
             return self._run(connection, statement, params)
 
     def ensure_account_objects(self, warehouse_location: str) -> None:
-        """Make the external volume and the catalog integration, where they are not there yet.
+        """Create the external volume and the catalog integration, if they do not exist.
 
-        Parameters: the s3:// URI under which all tables lie.
-        Raises: as `connect`.
+        Args:
+            warehouse_location: The s3:// URI of all tables.
+
+        Raises:
+            LakehouseError: As `connect`.
         """
         volume = sql.create_external_volume(
             self.external_volume, location=warehouse_location, role_arn=self.aws_role_arn
@@ -194,14 +191,16 @@ class Snowflake(dg.ConfigurableResource):
             self._ensure(connection, integration, "CATALOG INTEGRATION", self.catalog_integration)
 
     def ensure_iceberg_table(self, schema: str, table: str, glue_database: str, glue_table: str) -> None:
-        """Make the schema, and the table over its Glue registration, where they are not there yet.
+        """Create the schema and the table over its Glue registration, if they do not exist.
 
-        A new table shows the snapshot that Glue shows now; one that was there stays as it is until `refresh`.
-        Raises: as `connect`.
+        A new table shows Glue's current snapshot; an existing one is unchanged until `refresh`.
+
+        Raises:
+            LakehouseError: As `connect`.
         """
-        within = self.database, naming.snowflake_name(schema)
+        qualified_schema = self.database, naming.snowflake_name(schema)
         with self.connect() as connection:
-            self._ensure(connection, sql.create_schema(*within), "SCHEMA", *within)
+            self._ensure(connection, sql.create_schema(*qualified_schema), "SCHEMA", *qualified_schema)
             self._run(
                 connection,
                 sql.create_iceberg_table(
@@ -213,27 +212,31 @@ class Snowflake(dg.ConfigurableResource):
                 ),
             )
 
-    def take_over(self, schema: str, table: str) -> None:
-        """Stop Snowflake's own refreshes of the table: from then on only `refresh` moves it.
+    def disable_auto_refresh(self, schema: str, table: str) -> None:
+        """Stop Snowflake's own refreshes of the table, so that only `refresh` moves it.
 
-        Raises: as `connect`.
+        Raises:
+            LakehouseError: As `connect`.
         """
         with self.connect() as connection:
-            self._run(connection, sql.stop_auto_refresh(*self._name(schema, table)))
+            self._run(connection, sql.disable_auto_refresh(*self._name(schema, table)))
 
     def refresh(self, schema: str, table: str) -> None:
-        """Move a table that was taken over to the snapshot, and the schema, that Glue shows now.
+        """Move a table without automatic refreshes to Glue's current snapshot and schema.
 
-        Raises: as `connect`.
+        Raises:
+            LakehouseError: As `connect`.
         """
         with self.connect() as connection:
             self._run(connection, sql.refresh_iceberg_table(*self._name(schema, table)))
 
     def metadata_location(self, schema: str, table: str) -> str | None:
-        """The metadata file that the table shows, or None when there is no such table that this role may see.
+        """Return the metadata file that the table shows, or None if the table does not exist or is not accessible.
 
-        No warehouse works for it, so it may be asked every minute while none is awake.
-        Raises: as `connect`.
+        The query needs no warehouse, so a call every minute costs no compute.
+
+        Raises:
+            LakehouseError: As `connect`.
         """
         with self.connect() as connection, contextlib.suppress(DoesNotExist):
             _, [(information,)] = self._run(connection, sql.iceberg_table_information(*self._name(schema, table)))
@@ -241,10 +244,12 @@ class Snowflake(dg.ConfigurableResource):
         return None
 
     def table_state(self, schema: str, table: str) -> TableState | None:
-        """What the table shows, or None when there is no such table that this role may see.
+        """Return the state of the table, or None if the table does not exist or is not accessible.
 
-        The snapshot's id is in the metadata file, which the caller can read.
-        Raises: as `connect`.
+        The metadata file contains the snapshot's id.
+
+        Raises:
+            LakehouseError: As `connect`.
         """
         name = self._name(schema, table)
         with self.connect() as connection, contextlib.suppress(DoesNotExist):
@@ -254,15 +259,54 @@ class Snowflake(dg.ConfigurableResource):
         return None
 
     def drop_iceberg_table(self, schema: str, table: str) -> None:
-        """Remove the table from Snowflake; Glue and the files stay as they are.
+        """Drop the table in Snowflake; Glue and the files are unchanged.
 
-        Raises: as `connect`.
+        Raises:
+            LakehouseError: As `connect`.
         """
         self.query(sql.drop("ICEBERG TABLE", *self._name(schema, table)))
 
+    def _open(self) -> SnowflakeConnection:
+        # The import takes seconds, because it includes Snowpark.
+        from dagster_snowflake.constants import SNOWFLAKE_PARTNER_CONNECTION_IDENTIFIER
+
+        login = self.login()
+
+        def unreadable(error: ValueError) -> LakehouseError:
+            return LakehouseError(
+                f"{login.key_source} is not a readable PEM private key ({error}). Nothing was changed."
+                " Correct private_key_path (SNOWFLAKE_PRIVATE_KEY_PATH)"
+            )
+
+        def refused(error: Error) -> LakehouseError:
+            return LakehouseError(
+                f"Snowflake at {self._where} refused user {login.user} with role {login.role}: {error.msg}. Nothing was"
+                f" changed. Check that the public key of {login.key_source} is the user's (DESC USER:"
+                " RSA_PUBLIC_KEY_FP), that the role is granted to the user, and this machine's clock"
+            )
+
+        with translate({ValueError: unreadable}):
+            key = private_key(login.pem())
+        return connect(
+            account=login.account,
+            user=login.user,
+            address=self._address,
+            refused=refused,
+            network_timeout=REFRESH_TIMEOUT_SECONDS,
+            private_key=key,
+            role=login.role,
+            warehouse=self.warehouse,
+            database=self.database,
+            autocommit=True,
+            paramstyle="qmark",
+            application=SNOWFLAKE_PARTNER_CONNECTION_IDENTIFIER,
+        )
+
     def _ensure(self, connection: SnowflakeConnection, creation: str, kind: str, *name: str) -> None:
-        """Make an object that is not to be seen. Looked at first: a role that was only granted the use of what a
-        deployment made may not even say CREATE ... IF NOT EXISTS."""
+        """Create an object that SHOW does not list.
+
+        A role that only has USAGE on objects of a deployment may not execute CREATE ... IF NOT EXISTS.
+        """
         columns, rows = self._run(connection, sql.show(kind, *name))
         if name[-1] not in [row[columns.index("name")] for row in rows]:
             self._run(connection, creation)
@@ -273,28 +317,23 @@ class Snowflake(dg.ConfigurableResource):
     def _run(
         self, connection: SnowflakeConnection, statement: str, params: Sequence[Any] = ()
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
-        from snowflake.connector.errors import Error, OperationalError
-
-        try:
-            with connection.cursor() as cursor:
-                cursor.execute(statement, tuple(params) or None)
-                return [column.name for column in cursor.description], cursor.fetchall()
-        except OperationalError as error:
-            raise Unreachable("Snowflake", self._where, "host, port and network", error.msg) from error
-        except Error as error:
+        def refused(error: Error) -> LakehouseError:
             login = self.login()
             kind = DoesNotExist if error.errno in DOES_NOT_EXIST else LakehouseError
-            raise kind(
+            return kind(
                 f"Snowflake at {self._where} refused a statement of user {login.user}, role {login.role}: "
-                + integrations.redacted(f"{error.msg} The statement changed nothing: {statement}")
-            ) from error
+                + integrations.redact(f"{error.msg} The statement changed nothing: {statement}")
+            )
 
+        with session_errors(self._where, refused), connection.cursor() as cursor:
+            cursor.execute(statement, tuple(params) or None)
+            return [column.name for column in cursor.description], cursor.fetchall()
+
+    @property
     def _address(self) -> dict[str, Any]:
-        given = {"host": self.host, "port": self.port, "protocol": self.protocol}
-        # Otherwise the connector asks the metadata services of three clouds where it runs.
-        return {"platform_detection_timeout_seconds": 0} | {key: value for key, value in given.items() if value}
+        return {"host": self.host, "port": self.port, "protocol": self.protocol}
 
     @property
     def _where(self) -> str:
-        host = self.host or f"{self.account_identifier}.snowflakecomputing.com"
-        return f"{host}:{self.port}" if self.port else host
+        # An account in a secret is not looked up for a message about an address.
+        return location("" if self.host else self.account_identifier, self._address)

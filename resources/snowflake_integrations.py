@@ -1,6 +1,6 @@
-"""Statements about catalog integrations: Snowflake's way to an Iceberg catalog, AWS Glue or a REST catalog.
+"""SQL statements for catalog integrations, Snowflake's connections to AWS Glue or an Iceberg REST catalog.
 
-As in resources/snowflake_sql.py, names are quoted and literals escaped.
+Names are quoted and literals escaped, as in resources/snowflake_sql.py.
 """
 
 from __future__ import annotations
@@ -9,23 +9,27 @@ import re
 from collections.abc import Sequence
 from enum import StrEnum
 
-from resources.snowflake_sql import commented, identifier, literal
+from resources.snowflake_sql import comment_clause, identifier, literal
 
 REFRESH_SECONDS = 30
-"""Between two looks at the catalog, for tables with AUTO_REFRESH. Snowflake takes no less, and no other by itself."""
+"""Interval of tables with AUTO_REFRESH: Snowflake's minimum and default."""
 
 
 class RestSource(StrEnum):
-    """What Snowflake calls the two kinds of REST catalogs: Polaris and Open Catalog, and all others."""
+    """Kinds of REST catalogs in Snowflake: Polaris and Open Catalog, and all others."""
 
     POLARIS = "POLARIS"
     ICEBERG_REST = "ICEBERG_REST"
 
 
 def create_catalog_integration(integration: str, *, role_arn: str, catalog_id: str, region: str) -> str:
-    """AWS Glue as the Iceberg catalog. Docs: sql-reference/sql/create-catalog-integration-glue.
+    """Return the statement that creates an integration of AWS Glue (sql-reference/sql/create-catalog-integration-glue).
 
-    Parameters: the IAM role that Snowflake assumes; the AWS account that owns the Glue catalog; its region.
+    Args:
+        integration: Name of the integration.
+        role_arn: IAM role that Snowflake assumes.
+        catalog_id: AWS account that owns the Glue catalog.
+        region: AWS region of the Glue catalog.
     """
     return (
         f"CREATE CATALOG INTEGRATION IF NOT EXISTS {identifier(integration)}"
@@ -48,15 +52,23 @@ def create_rest_catalog_integration(
     token_uri: str | None = None,
     comment: str = "",
 ) -> str:
-    """A REST catalog as the Iceberg catalog, entered with OAuth client credentials.
+    """Return the statement that creates an integration of a REST catalog, with OAuth client credentials.
 
-    The statement holds the client's secret: show it as `redacted`.
-
-    Docs: sql-reference/sql/create-catalog-integration-open-catalog (also for Apache Polaris);
+    The statement contains the client's secret: use `redact` before showing it. Reference:
+    sql-reference/sql/create-catalog-integration-open-catalog (also for Apache Polaris) and
     sql-reference/sql/create-catalog-integration-rest.
 
-    Parameters: the catalog's address, its name on the server, the namespace of tables that name none; the client;
-    where tokens are, if not at the catalog's own endpoint.
+    Args:
+        integration: Name of the integration.
+        source: Kind of REST catalog.
+        uri: Address of the catalog.
+        catalog: Name of the catalog on the server.
+        namespace: Default namespace of tables.
+        client_id: Id of the OAuth client.
+        client_secret: Secret of the OAuth client.
+        scopes: OAuth scopes.
+        token_uri: Token endpoint; the catalog's own if None.
+        comment: Comment on the integration.
     """
     token = f" OAUTH_TOKEN_URI = {literal(token_uri)}" if token_uri else ""
     allowed = ", ".join(map(literal, scopes))
@@ -66,13 +78,15 @@ def create_rest_catalog_integration(
         f" REST_CONFIG = (CATALOG_URI = {literal(uri)} CATALOG_NAME = {literal(catalog)})"
         f" REST_AUTHENTICATION = (TYPE = OAUTH{token} OAUTH_CLIENT_ID = {literal(client_id)}"
         f" OAUTH_CLIENT_SECRET = {literal(client_secret)} OAUTH_ALLOWED_SCOPES = ({allowed}))"
-        f" ENABLED = TRUE REFRESH_INTERVAL_SECONDS = {REFRESH_SECONDS}{commented(comment)}"
+        f" ENABLED = TRUE REFRESH_INTERVAL_SECONDS = {REFRESH_SECONDS}{comment_clause(comment)}"
     )
 
 
-def redacted(text: str) -> str:
-    """A statement, or a text that quotes it, without the client's secret. Where quotes are escaped once more, as in the
-    repr of an answer, more is taken out."""
+def redact(text: str) -> str:
+    """Return a text without the client's secret of a statement in it.
+
+    If quotes are escaped again, as in the repr of a response, more than the secret is removed.
+    """
     return re.sub(r"(OAUTH_CLIENT_SECRET = )\\*'(?:[^'\\]|''|\\.)*(?:'|$)", r"\1'***'", text, flags=re.DOTALL)
 
 
@@ -86,10 +100,18 @@ def create_glue_rest_integration(
     namespace: str,
     comment: str = "",
 ) -> str:
-    """AWS Glue by its Iceberg REST endpoint. Docs: user-guide/tables-iceberg-configure-catalog-integration-rest-glue.
+    """Return the statement that creates an integration of AWS Glue by its Iceberg REST endpoint.
 
-    Parameters: the IAM role that Snowflake assumes, and the external id that it shows; the AWS account that owns the
-    Glue catalog; its region; the Glue database of tables that name none.
+    Reference: user-guide/tables-iceberg-configure-catalog-integration-rest-glue.
+
+    Args:
+        integration: Name of the integration.
+        role_arn: IAM role that Snowflake assumes.
+        external_id: External id that Snowflake presents.
+        catalog_id: AWS account that owns the Glue catalog.
+        region: AWS region of the Glue catalog.
+        namespace: Default Glue database of tables.
+        comment: Comment on the integration.
     """
     return (
         f"CREATE CATALOG INTEGRATION IF NOT EXISTS {identifier(integration)}"
@@ -98,17 +120,23 @@ def create_glue_rest_integration(
         f" CATALOG_API_TYPE = AWS_GLUE CATALOG_NAME = {literal(catalog_id)})"
         f" REST_AUTHENTICATION = (TYPE = SIGV4 SIGV4_IAM_ROLE = {literal(role_arn)}"
         f" SIGV4_SIGNING_REGION = {literal(region)} SIGV4_EXTERNAL_ID = {literal(external_id)})"
-        f" ENABLED = TRUE REFRESH_INTERVAL_SECONDS = {REFRESH_SECONDS}{commented(comment)}"
+        f" ENABLED = TRUE REFRESH_INTERVAL_SECONDS = {REFRESH_SECONDS}{comment_clause(comment)}"
     )
 
 
 def set_refresh_interval(integration: str) -> str:
-    """As it is made with. Docs: sql-reference/sql/alter-catalog-integration, which alters this and secrets alone."""
+    """Return the statement that restores the refresh interval of a new integration.
+
+    Reference: sql-reference/sql/alter-catalog-integration, which can alter only this and secrets.
+    """
     return f"ALTER CATALOG INTEGRATION {identifier(integration)} SET REFRESH_INTERVAL_SECONDS = {REFRESH_SECONDS}"
 
 
 def set_client_secret(integration: str, client_secret: str) -> str:
-    """The statement holds the secret: show it as `redacted`. Docs: sql-reference/sql/alter-catalog-integration."""
+    """Return the statement that replaces the client's secret: use `redact` before showing it.
+
+    Reference: sql-reference/sql/alter-catalog-integration.
+    """
     return (
         f"ALTER CATALOG INTEGRATION {identifier(integration)} SET"
         f" REST_AUTHENTICATION = (OAUTH_CLIENT_SECRET = {literal(client_secret)})"
@@ -116,8 +144,8 @@ def set_client_secret(integration: str, client_secret: str) -> str:
 
 
 def verify_catalog_integration(integration: str) -> str:
-    """One JSON value with `success` and `errorMessage`; the name is taken as it is, without quotes.
+    """Return the query that tests an integration: one JSON value with `success` and `errorMessage`.
 
-    Docs: sql-reference/functions/system_verify_catalog_integration.
+    Reference: sql-reference/functions/system_verify_catalog_integration, whose argument is the unquoted name.
     """
     return f"SELECT SYSTEM$VERIFY_CATALOG_INTEGRATION({literal(integration)})"

@@ -1,4 +1,4 @@
-"""Spark, reached through Spark Connect: a warm engine somewhere else, and no JVM in this process."""
+"""A client of Spark through Spark Connect, which needs no JVM in this process."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from lakehouse.core.errors import ClockSkew, Stalled, Unreachable
-from resources.clocks import require_clock_of
-from resources.hidden import hidden
+from resources.clocks import require_spark_clock
+from resources.masked_field import masked_field
 from resources.spark_logs import silence_failed_queries
 
 if TYPE_CHECKING:
@@ -26,91 +26,102 @@ if TYPE_CHECKING:
 
 
 TIMEOUT_SECONDS = 10
-TELL_SECONDS = 10
+PROGRESS_SECONDS = 10
+"""Minimum time between two progress messages."""
 RETRIES, MAX_WAIT_MS = 6, 10_000
-"""About half a minute: the client waits 50 ms, then four times as long each time."""
+"""About half a minute in total: the first pause is 50 ms, and each further one four times as long."""
 
-# A value in quotes, whose own quotes are escaped, or a word. Spark prints plans as Protobuf text, which puts a
-# backslash before each quote and backslash: what follows `\\"` is hidden up to the end of the enclosing text.
+# Matches a quoted value with escaped quotes, or a word. Spark prints plans as Protobuf text, with a backslash before
+# each quote and backslash: after `\\"`, everything up to the end of the enclosing text is redacted.
 REDACTION = {
     "spark.sql.redaction.string.regex": r"""(?is)(?:password|secret|token)\s*=\s*\\*"""
     r"""(?:"[^"\\]*+(?:\\.[^"\\]*+)*+|'[^'\\]*+(?:\\.[^'\\]*+)*+|[^\s;"'\\]++)""",
     "spark.sql.redaction.options.regex": "(?i)url|secret|password|token|credential|jaas",
 }
-"""What plans, events and the UI of Spark do not show: passwords in the options of the Kafka source."""
+"""Redaction in Spark's plans, events and UI: the options of the Kafka source contain passwords."""
 
 PLANNING = {
-    # Spark derives further conditions from each filter, once for each column that is renamed: of 300 columns with a
-    # check each it took two minutes to plan one batch. Nothing here relies on conditions that are not written down.
+    # Spark infers further conditions from each filter, once for each renamed column: with 300 columns and a check of
+    # each, planning one batch took two minutes. Nothing here depends on inferred conditions.
     "spark.sql.constraintPropagation.enabled": "false",
-    # The text of each plan that Spark's UI shows, which is all of a wide table's checks by default.
+    # Limits the plan texts in Spark's UI, which otherwise include all checks of a wide table.
     "spark.sql.ui.explainMode": "simple",
 }
-"""How queries are planned."""
+"""Settings of query planning."""
 
 
 class Progress:
-    """Says how far an operation is, at most every ten seconds (PySpark, SparkSession.registerProgressHandler)."""
+    """Progress messages of an operation (PySpark, SparkSession.registerProgressHandler)."""
 
-    def __init__(self, say: Callable[[str], None]):
-        self.say, self.told = say, time.monotonic()
+    def __init__(self, report: Callable[[str], None]):
+        """
+        Args:
+            report: Receives a message at most every PROGRESS_SECONDS.
+        """
+        self.report, self.last_report = report, time.monotonic()
 
     def __call__(self, stages: Iterable[StageInfo] | None, inflight_tasks: int, operation_id: str, done: bool) -> None:
-        now, found = time.monotonic(), list(stages or ())
-        if done or not found or now - self.told < TELL_SECONDS:
+        now, known = time.monotonic(), list(stages or ())
+        if done or not known or now - self.last_report < PROGRESS_SECONDS:
             return
-        self.told = now
-        tasks, completed = (sum(getattr(s, name) for s in found) for name in ("num_tasks", "num_completed_tasks"))
-        megabytes = sum(stage.num_bytes_read for stage in found) / 1_000_000
-        self.say(f"Spark: {completed:,} of {tasks:,} tasks done, {inflight_tasks:,} running, {megabytes:,.0f} MB read")
+        self.last_report = now
+        tasks, completed = (sum(getattr(s, name) for s in known) for name in ("num_tasks", "num_completed_tasks"))
+        megabytes = sum(stage.num_bytes_read for stage in known) / 1_000_000
+        self.report(
+            f"Spark: {completed:,} of {tasks:,} tasks done, {inflight_tasks:,} running, {megabytes:,.0f} MB read"
+        )
 
 
 class Spark(dg.ConfigurableResource):
-    """A Spark Connect server, the embedded one or a cluster's."""
+    """A Spark Connect server: the embedded one or a cluster's."""
 
-    remote: str = hidden(
-        description="Address as `sc://host:port`, with `/;use_ssl=true;token=…` where the server asks for a token."
+    remote: str = masked_field(
+        description="Address as `sc://host:port`, with `/;use_ssl=true;token=…` if the server requires a token."
     )
 
     stall_seconds: int = Field(
-        600, ge=1, description="How long an operation may make no progress (no task ends) before it is cancelled."
+        600, ge=1, description="Seconds without progress (no task ends) after which an operation is cancelled."
     )
 
     _session: SparkSession | None = PrivateAttr(default=None)
     _settings: dict[str, str] = PrivateAttr(default_factory=dict)
-    _say: Callable[[str], None] | None = PrivateAttr(default=None)
+    _report: Callable[[str], None] | None = PrivateAttr(default=None)
     _shared: bool = PrivateAttr(default=True)
 
-    def apart(self) -> Spark:
-        """The same server by a session of its own, which another thread may use: what is set for a write is set for
-        all of its session."""
+    def with_own_session(self) -> Spark:
+        """Return a resource for the same server with its own session, for use by another thread.
+
+        A session's settings apply to all of its operations, so threads with different settings cannot share one.
+        """
         other = Spark(remote=self.remote, stall_seconds=self.stall_seconds)
-        other._shared = False
+        other._shared, other._report = False, self._report
         return other
 
-    def tell(self, say: Callable[[str], None]) -> None:
-        """Tell how far long work of this run's session is."""
-        self._say = say
+    def on_progress(self, report: Callable[[str], None]) -> None:
+        """Report the progress of long operations of this resource's next session."""
+        self._report = report
 
     def session(self, settings: Mapping[str, str]) -> SparkSession:
-        """The session of this run, with `settings` applied; made on first use and closed with the run.
+        """Return the session of this run with `settings` applied, opened on first use and closed with the run.
 
-        Raises: Unreachable when the server does not answer; ClockSkew when its clock is not this machine's.
+        Raises:
+            Unreachable: The server does not respond.
+            ClockSkew: The server's clock differs from this machine's.
         """
-        # All of a process share one session, and another resource's run may have closed it.
+        # All resources of a process share one session, which another resource's run may have closed.
         if self._session is None or self._session.is_stopped:  # type: ignore[attr-defined]  # of Spark Connect
             self._session, self._settings = self._connect(), {}
             try:
-                require_clock_of(self._session)
+                require_spark_clock(self._session)
             except ClockSkew:
                 self.close()
                 raise
-        # Each is a round trip, and all have stood since the first batch of a run.
+        # Each setting is a round trip, and usually all are unchanged since the first batch of a run.
         for key, value in settings.items():
             if self._settings.get(key) != value:
                 self._session.conf.set(key, value)
                 self._settings[key] = value
-        # PySpark binds the result of a checkpoint to the active session of the thread, which may be another, or none.
+        # PySpark binds the result of a checkpoint to the thread's active session, which may be another one, or none.
         type(self._session)._active_session.session = self._session  # type: ignore[attr-defined]  # of Spark Connect
         return self._session
 
@@ -131,34 +142,36 @@ class Spark(dg.ConfigurableResource):
         try:
             socket.create_connection((host.strip("[]"), int(port)), TIMEOUT_SECONDS).close()
             channel.add_interceptor(Deadlines(where, self.stall_seconds))
-            # As PySpark's other builder does, which takes no channel: functions then make expressions of Spark Connect.
+            # PySpark's other builder, which accepts no channel, sets this too: functions then create expressions of
+            # Spark Connect.
             os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
             builder = SparkSession.builder.channelBuilder(channel)
             session = builder.getOrCreate() if self._shared else builder.create()
             if self._shared:
-                # dagster-pyspark takes no channel, but finds the session of this process.
+                # dagster-pyspark accepts no channel, but uses the existing session of this process.
                 session = LazyPySparkResource(spark_config={"spark.remote": self.remote}).spark_session
-            # By default the client tries for ten minutes, also to say goodbye to a server that is gone.
+            # By default the client retries for ten minutes, even when it closes the session of a lost server.
             session.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES, max_backoff=MAX_WAIT_MS)])
-            if self._say:
-                report: Any = Progress(self._say)  # PySpark's type names the same parameters by keyword only
-                session.registerProgressHandler(report)
+            if self._report:
+                handler: Any = Progress(self._report)  # PySpark's type has the same parameters by keyword only
+                session.registerProgressHandler(handler)
             for name, setting in (REDACTION | PLANNING).items():
                 session.conf.set(name, setting)
             session.version  # noqa: B018  the session is lazy: this is the first round trip
-            connected: Any = session  # PySpark's own annotations name the session that both of its kinds derive from
+            connected: Any = session  # PySpark annotates the base class of its two kinds of session
             return connected
         except (OSError, PySparkException, Stalled) as error:
             if session is not None:
-                # Otherwise the end of the process waits for this server once more.
+                # Otherwise the process waits for this server again when it ends.
                 session.client.close()
             cause = error.symptom if isinstance(error, Stalled) else error
             raise Unreachable("Spark Connect", where, check, cause) from error
 
     def _channel(self) -> Channel:
-        """The way to the server.
+        """Return the channel to the server.
 
-        Raises: Unreachable, without the address, when PySpark does not take it.
+        Raises:
+            Unreachable: PySpark cannot parse the address, which the message omits.
         """
         from pyspark.errors import PySparkException
 
@@ -166,20 +179,20 @@ class Spark(dg.ConfigurableResource):
 
         with suppress(PySparkException, ValueError):
             return Channel(self.remote)
-        # Raised apart from PySpark's error, which quotes the token: Dagster stores causes.
+        # Raised outside of the handler of PySpark's error, which quotes the token: Dagster stores causes.
         host = urlsplit(self.remote.partition(";")[0]).netloc.rpartition("@")[2]
         check = (
-            "`spark.remote` in lakehouse.yaml (SPARK_REMOTE): its form is sc://host:port/;use_ssl=true;token=…, where "
-            "a `=` in the token is written %3D"
+            "`spark.remote` in lakehouse.yaml (SPARK_REMOTE): its format is sc://host:port/;use_ssl=true;token=…, with "
+            "`=` in the token written as %3D"
         )
         raise Unreachable("Spark Connect", host or "its address", check, "PySpark cannot parse the address")
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
-        """Free what the server keeps for this session."""
+        """Release the session on the server."""
         self.close()
 
     def close(self) -> None:
-        """End the session, if there is one. The next use opens another."""
+        """End the session, if there is one. The next use opens a new one."""
         if self._session is not None:
             self._session.stop()
             self._session = None

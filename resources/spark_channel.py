@@ -1,4 +1,4 @@
-"""How this process reaches a Spark Connect server: who may be sent the token."""
+"""The gRPC channel to a Spark Connect server, which sends the token only to the intended server."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ LOOPBACK = "127.0.0.1"
 
 
 class Channel(DefaultChannelBuilder):
-    """PySpark's channel, except that a server of this machine is reached at 127.0.0.1 and nowhere else.
+    """PySpark's channel, with loopback servers reached at 127.0.0.1 only.
 
-    gRPC resolves `localhost` to [::1] first, where another user of the machine may listen for the token. PySpark, for
-    its part, sends a token without TLS to a host spelled `localhost` only.
+    gRPC resolves `localhost` to [::1] first, where another user of the machine may listen for the token. PySpark itself
+    sends a token without TLS only to a host spelled `localhost`.
     """
 
     def toChannel(self) -> grpc.Channel:  # noqa: N802  PySpark's name

@@ -1,21 +1,21 @@
-"""What pyspark writes to standard error by itself."""
+"""Suppression of pyspark's own log messages."""
 
 from __future__ import annotations
 
 import logging
 
-OF_QUERIES = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """pyspark's loggers of failed queries (pyspark.errors.exceptions.base)."""
 
 
 def silence_failed_queries() -> None:
-    """Keep pyspark from logging the text of each error, which may quote values.
+    """Prevent pyspark from logging the texts of errors, which may quote values.
 
-    The error is raised as well, and whoever catches it decides whether its text is shown.
+    The errors are raised as well, and their handlers decide which text to show.
     """
     from pyspark.logger import PySparkLogger
-    from pyspark.sql.connect.logging import logger as of_the_client
+    from pyspark.sql.connect.logging import logger as client_logger
 
-    for logger in (*map(PySparkLogger.getLogger, OF_QUERIES), of_the_client):
-        # The client's is disabled, which Dagster undoes when it configures logging. A level stays.
+    for logger in (*map(PySparkLogger.getLogger, QUERY_LOGGERS), client_logger):
+        # The client's logger is disabled by default, which Dagster undoes when it configures logging; a level persists.
         logger.setLevel(logging.CRITICAL + 1)

@@ -1,7 +1,7 @@
-"""The topics that fall to one of several streams: a consumer group divides them, and nothing is read by it.
+"""A consumer group that divides topics among several streams; no records are read through it.
 
-What keeps records from being lost or published twice are the tables, whatever the group says; it only keeps streams
-from doing the same work. A stream that ends or dies leaves the group, and its topics fall to the others.
+The tables prevent loss and duplicates regardless of the group, which only prevents streams from doing the same work.
+When a stream ends or crashes, its topics are assigned to the others.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
     from resources.kafka import Kafka
 
-Share = frozenset[tuple[str, int]]
-"""Partitions that fall to a stream, as (topic, partition)."""
+Assignment = frozenset[tuple[str, int]]
+"""Partitions that are assigned to a stream, as (topic, partition)."""
 
 JOIN_SECONDS = 60
-"""A stream that is in no group after so long takes all of its topics: work done twice is better than none."""
+"""A stream that has not joined a group after this time serves all of its topics: duplicate work is better than none."""
 
 RETRY_SECONDS = 30
 POLL_SECONDS = 0.2
 
 SETTINGS: Mapping[str, str | int] = {
-    # Each member gets as many partitions of a topic as any other, whatever it had before.
+    # Distributes the partitions of a topic equally, regardless of earlier assignments.
     "partition.assignment.strategy": "roundrobin",
-    # So long after a stream was killed its topics fall to the others.
+    # The topics of a killed stream are assigned to the others after this time.
     "session.timeout.ms": 10_000,
     "heartbeat.interval.ms": 2_000,
-    # Topics that come or grow are divided so soon.
+    # New topics and partitions are assigned after this time.
     "topic.metadata.refresh.interval.ms": 10_000,
     "enable.partition.eof": "false",
     "auto.offset.reset": "latest",
@@ -45,26 +45,26 @@ SETTINGS: Mapping[str, str | int] = {
 
 
 @dataclass(frozen=True)
-class Undivided:
-    """A stream takes all of its topics, whatever other streams take, and why."""
+class GroupUnavailable:
+    """A stream could not join its group and serves all of its topics."""
 
     reason: Exception
 
 
-def falls_to(share: Share, topic: str, partitions: int) -> bool:
-    """Whether a topic falls to the stream with this share: one of its partitions, by a hash of its name, decides."""
-    return partitions > 0 and (topic, crc32(topic.encode()) % partitions) in share
+def is_assigned(assignment: Assignment, topic: str, partitions: int) -> bool:
+    """Return whether an assignment includes a topic, which one partition, chosen by a hash of its name, decides."""
+    return partitions > 0 and (topic, crc32(topic.encode()) % partitions) in assignment
 
 
 class StreamGroup:
-    """A stream's membership in the group of those that serve the same namespace.
+    """A stream's membership in the consumer group of the streams of one namespace.
 
     Args:
-        kafka: Where the group is coordinated.
+        kafka: The cluster that coordinates the group.
         name: The consumer group.
-        topics: The topics in Kafka that this stream would serve.
-        release: Is called before the share passes to others; returns when nothing of it is in work.
-        tell: Is told if this stream serves all of its topics.
+        topics: The topics in Kafka that this stream can serve.
+        release: Called before the assignment passes to others; returns when no work on it is in progress.
+        report: Receives an event when this stream serves all of its topics.
     """
 
     def __init__(
@@ -73,35 +73,35 @@ class StreamGroup:
         name: str,
         topics: Collection[str],
         release: Callable[[], None],
-        tell: Callable[[Undivided], None],
+        report: Callable[[GroupUnavailable], None],
     ):
         self._kafka, self._name, self._topics = kafka, name, sorted(topics)
-        self._release, self._tell = release, tell
-        self._share: Share | None = frozenset()
+        self._release, self._report = release, report
+        self._assignment: Assignment | None = frozenset()
         self._joined = False
 
-    def has(self, topic: str, partitions: int) -> bool:
-        """Whether this stream is to serve a topic, which has so many partitions."""
-        return self._share is None or falls_to(self._share, topic, partitions)
+    def serves(self, topic: str, partitions: int) -> bool:
+        """Return whether this stream serves a topic with this number of partitions."""
+        return self._assignment is None or is_assigned(self._assignment, topic, partitions)
 
-    def stay(self, leaving: threading.Event) -> None:
-        """Be a member until `leaving` is set; then leave, so that the others need not wait."""
+    def run(self, leaving: threading.Event) -> None:
+        """Be a member until `leaving` is set, and then leave, so that the others need not wait for a time-out."""
         while not leaving.is_set():
             try:
-                self._stay(leaving)
+                self._be_member(leaving)
             except Exception as error:
-                self._take_all(error)
+                self._serve_all(error)
                 leaving.wait(RETRY_SECONDS)
 
-    def _stay(self, leaving: threading.Event) -> None:
+    def _be_member(self, leaving: threading.Event) -> None:
         """
         Raises:
-            LakehouseError: The group may not be joined.
+            LakehouseError: Kafka does not permit the group.
         """
         from confluent_kafka import KafkaError
 
         self._joined, deadline = False, time.monotonic() + JOIN_SECONDS
-        with closing(self._kafka.member(self._name, SETTINGS)) as consumer:
+        with closing(self._kafka.group_consumer(self._name, SETTINGS)) as consumer:
             consumer.subscribe(self._topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
             while not leaving.is_set():
                 message = consumer.poll(POLL_SECONDS)
@@ -112,21 +112,21 @@ class StreamGroup:
                     )
                 if not self._joined and time.monotonic() > deadline:
                     check = f"consumer group '{self._name}' (`kafka-consumer-groups --describe`)"
-                    self._take_all(Unreachable("Kafka", self._kafka.servers, check))
+                    self._serve_all(Unreachable("Kafka", self._kafka.servers, check))
 
-    def _take_all(self, reason: Exception) -> None:
-        if self._share is not None:
-            self._share = None
-            self._tell(Undivided(reason))
+    def _serve_all(self, reason: Exception) -> None:
+        if self._assignment is not None:
+            self._assignment = None
+            self._report(GroupUnavailable(reason))
 
-    # Assigning nothing keeps the membership, and nothing is fetched.
+    # An empty assignment on the client keeps the membership without fetching records.
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         consumer.assign([])
-        self._share = frozenset((one.topic, one.partition) for one in partitions)
+        self._assignment = frozenset((one.topic, one.partition) for one in partitions)
         self._joined = True
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._share = frozenset()
+        self._assignment = frozenset()
         self._release()
         consumer.unassign()

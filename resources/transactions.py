@@ -1,4 +1,4 @@
-"""Transactions of Kafka: all messages of one become visible, or none does."""
+"""Kafka transactions, in which all messages become visible or none."""
 
 from __future__ import annotations
 
@@ -9,82 +9,92 @@ from typing import TYPE_CHECKING
 
 from lakehouse.core.errors import LakehouseError, Unreachable
 from lakehouse.core.polling import poll
-from resources.election import POLL_SECONDS
+from resources.kafka_retry import POLL_SECONDS
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
 
     from resources.kafka import Headers, Kafka
 
-SECONDS = 300
-"""After so long Kafka aborts a transaction that is still open; its own limit is 15 minutes."""
+TIMEOUT_SECONDS = 300
+"""Time after which Kafka aborts an open transaction; the brokers' default limit is 15 minutes."""
 
-MOST_MESSAGES = 500_000
-MOST_BYTES = 128_000_000
-MOST_SECONDS = SECONDS / 5
-"""Of one transaction, where the work can be divided."""
+MAX_MESSAGES = 500_000
+MAX_BYTES = 128_000_000
+MAX_SECONDS = TIMEOUT_SECONDS / 5
+"""Limits of one transaction, if the work can be divided."""
 
-SETTLE_SECONDS = 60
-"""How long a committed transaction may take until read_committed consumers see its end."""
+VISIBLE_SECONDS = 60
+"""Maximum time until read_committed consumers see the end of a committed transaction."""
 
 DEFAULT_LIMIT = 1_048_588
-"""Of a topic's max.message.bytes (Kafka, Topic configs)."""
+"""Default of a topic's max.message.bytes (Kafka, Topic configs)."""
 
 OVERHEAD_BYTES = 512
-"""What a batch of one message has besides its key, value and headers, and to spare."""
+"""Upper bound of the size of a batch with one message besides its key, value and headers."""
 
 
 @dataclass(frozen=True)
 class Outgoing:
-    """A message to be produced; without a partition, the key chooses it. `place` is the partition and offset of the
-    record that it was made of, where there is one."""
+    """A message to produce.
+
+    Attributes:
+        topic: The topic.
+        key: The key.
+        value: The value.
+        headers: The headers.
+        partition: The partition; -1 to partition by key.
+        source: Partition and offset of the record that it was produced from, if any.
+    """
 
     topic: str
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
     partition: int = -1
-    place: tuple[int, int] | None = None
+    source: tuple[int, int] | None = None
 
     @property
     def size(self) -> int:
-        """Bytes of a batch with this message alone, uncompressed, or somewhat less."""
+        """Approximate bytes of an uncompressed batch with only this message."""
         headers = sum(len(name) + len(value or b"") + 10 for name, value in self.headers)
         return len(self.key or b"") + len(self.value or b"") + headers + OVERHEAD_BYTES
 
 
 def begin(kafka: Kafka, transactional_id: str) -> Producer:
-    """Open a producer. From here on, an older process with this id is fenced off and can produce nothing.
+    """Open a producer, which fences off an older process with the same id.
 
-    Raises: Unreachable.
+    Raises:
+        Unreachable: Kafka does not respond.
     """
-    settings = {"transaction_timeout_ms": SECONDS * 1000, "message_max_bytes": 1_000_000_000}
+    settings = {"transaction_timeout_ms": TIMEOUT_SECONDS * 1000, "message_max_bytes": 1_000_000_000}
     producer = kafka.producer(transactional_id=transactional_id, **settings)
-    with kafka.explained():
+    with kafka.translate_errors():
         producer.init_transactions()
     return producer
 
 
 def message_limit(kafka: Kafka, topic: str) -> int:
-    """How many bytes a batch of the topic may have; Kafka's default where the key may not see the setting.
+    """Return the maximum bytes of a batch in the topic; Kafka's default without permission to read the setting.
 
-    Raises: Unreachable.
+    Raises:
+        Unreachable: Kafka does not respond.
     """
     return int(kafka.topic_setting(topic, "max.message.bytes") or DEFAULT_LIMIT)
 
 
 def commit(kafka: Kafka, producer: Producer, messages: Iterable[Outgoing]) -> None:
-    """Produce all messages or none; returns when readers see them.
+    """Produce all messages or none, and return when readers see them.
 
     Raises:
-        Unreachable: Kafka does not answer.
-        UnclearState: A newer process took over.
+        Unreachable: Kafka does not respond.
+        UnclearState: A newer process replaced this producer.
         LakehouseError: The transaction was open for too long.
     """
     from confluent_kafka import KafkaError, KafkaException
 
-    topics, began = set(), time.monotonic()
-    with kafka.explained():
+    topics, started = set(), time.monotonic()
+    with kafka.translate_errors():
         producer.begin_transaction()
         try:
             for message in messages:
@@ -92,39 +102,39 @@ def commit(kafka: Kafka, producer: Producer, messages: Iterable[Outgoing]) -> No
                 kafka.enqueue(producer, message.topic, message.key, message.value, message.headers, message.partition)
             producer.commit_transaction()
         except BaseException as error:
-            open_seconds, code = time.monotonic() - began, None
+            open_seconds, code = time.monotonic() - started, None
             if isinstance(error, KafkaException):
                 code = error.args[0].code()
             if not (code and error.args[0].fatal()):
                 producer.abort_transaction()
-            ended = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError._TIMED_OUT)
-            if code in ended and open_seconds >= SECONDS:
+            expired = (KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError._TIMED_OUT)
+            if code in expired and open_seconds >= TIMEOUT_SECONDS:
                 raise LakehouseError(
                     f"A transaction on topic '{next(iter(topics))[0]}' was open for {open_seconds:.0f} s, and Kafka "
-                    f"aborts one after {SECONDS} s. None of its messages is visible. Set a lower "
+                    f"aborts one after {TIMEOUT_SECONDS} s. None of its messages is visible. Set a lower "
                     f"'max_records_per_batch' on the topic in lakehouse.yaml, and check the load of the brokers"
                 ) from error
             raise
     for topic, partition in topics:
-        settle(kafka, topic, partition)
+        wait_until_visible(kafka, topic, partition)
 
 
-def parts(messages: Iterable[Outgoing]) -> Iterator[Iterator[Outgoing]]:
-    """Divide messages for several transactions, each of bounded number, bytes and time.
+def split(messages: Iterable[Outgoing]) -> Iterator[Iterator[Outgoing]]:
+    """Split messages into parts for several transactions, each of limited number, bytes and time.
 
-    Each part has to be used up before the next; there is at least one, and it may be empty.
+    Each part must be consumed before the next one. There is at least one, which may be empty.
     """
     source = iter(messages)
     following = next(source, None)
 
     def part() -> Iterator[Outgoing]:
         nonlocal following
-        count, size, began = 0, 0, time.monotonic()
+        count, size, started = 0, 0, time.monotonic()
         while following is not None:
             count, size = count + 1, size + following.size
             yield following
             following = next(source, None)
-            if count >= MOST_MESSAGES or size >= MOST_BYTES or time.monotonic() - began >= MOST_SECONDS:
+            if count >= MAX_MESSAGES or size >= MAX_BYTES or time.monotonic() - started >= MAX_SECONDS:
                 return
 
     yield part()
@@ -132,11 +142,16 @@ def parts(messages: Iterable[Outgoing]) -> Iterator[Iterator[Outgoing]]:
         yield part()
 
 
-def settle(kafka: Kafka, topic: str, partition: int | None = None) -> None:
-    """Wait until read_committed consumers see the end of the log: commit markers come after the answer.
+def wait_until_visible(kafka: Kafka, topic: str, partition: int | None = None) -> None:
+    """Wait until read_committed consumers see the end of the log, since commit markers follow the commit's response.
 
-    Parameters: `partition` is the only one to wait for.
-    Raises: Unreachable when a transaction stays open.
+    Args:
+        kafka: The cluster.
+        topic: The topic.
+        partition: The only partition to wait for; all if None.
+
+    Raises:
+        Unreachable: A transaction stays open.
     """
     written = kafka.offsets([topic], committed=False)[topic]
     awaited = written if partition is None else [partition]
@@ -145,5 +160,5 @@ def settle(kafka: Kafka, topic: str, partition: int | None = None) -> None:
         offsets = kafka.offsets([topic])[topic]
         return all(offsets[p].end >= written[p].end for p in awaited)
 
-    if not poll(is_visible, pause=POLL_SECONDS, deadline_seconds=SETTLE_SECONDS):
+    if not poll(is_visible, pause=POLL_SECONDS, deadline_seconds=VISIBLE_SECONDS):
         raise Unreachable("Kafka", kafka.servers, f"open transactions on topic '{topic}'", "commit not visible")

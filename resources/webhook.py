@@ -1,5 +1,4 @@
-"""Where alerts go, and where a heartbeat says that somebody is there to send them. The URL of an incoming webhook, as
-Slack has them, and that of a heartbeat are their only credentials, so nothing ever shows them."""
+"""Alerts and heartbeats by HTTP. Their URLs are the only credentials and therefore never shown."""
 
 from __future__ import annotations
 
@@ -14,55 +13,61 @@ import dagster as dg
 from pydantic import Field
 
 from lakehouse.core.errors import Unreachable
-from resources.hidden import hidden
+from resources.masked_field import masked_field
 
 TIMEOUT_SECONDS = 10
 RETRIES = 2
 RETRY_AFTER_MAX_SECONDS = 5
-"""The most that Retry-After is obeyed: with the time-outs of three attempts, a send ends before Dagster ends the tick,
-after 60 s. The next tick tries again anyway."""
+"""Upper limit of Retry-After: with the time-outs of three attempts, a request ends before Dagster ends the tick, after
+60 s. The next tick retries anyway."""
 
 SECTION_CHARACTERS = 3000
-"""The most that Slack takes as the text of a section (https://docs.slack.dev/reference/block-kit/blocks/section-block)."""
+"""Slack's maximum for the text of a section (https://docs.slack.dev/reference/block-kit/blocks/section-block)."""
 
 
 class Webhook(dg.ConfigurableResource):
-    """Slack's incoming webhook, or one that takes the same JSON (Mattermost, Rocket.Chat). Without a URL it is off.
+    """Slack's incoming webhook, or one with the same JSON (Mattermost, Rocket.Chat). Without a URL, alerts are off.
 
     https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
     """
 
-    url: str = hidden("")
+    url: str = masked_field("")
     ui_url: str = Field("", description="Address of Dagster's UI as readers reach it; messages link to it.")
     heartbeat_url: str = Field(
         "",
         repr=False,
-        description="Called once a minute while monitoring works, as healthchecks.io has them. Without it, nothing is.",
+        description="Requested once a minute while monitoring works, as healthchecks.io expects; empty for none.",
         json_schema_extra={"dagster__is_secret": True},
     )
 
     def send(self, headline: str, lines: Sequence[str] = (), path: str = "") -> None:
-        """Post one message. It may arrive twice: when only the answer is lost, it is sent again.
+        """Post one message, possibly twice: it is sent again if only the response is lost.
 
-        Parameters: plain texts, which are escaped here; `path` is the page of Dagster's UI to link to, such as `/runs`.
-        Raises: Unreachable, without the URL, when it was not taken after a few attempts.
+        Args:
+            headline: First line, as plain text.
+            lines: Further lines, as plain text.
+            path: Page of Dagster's UI to link to, such as `/runs`.
+
+        Raises:
+            Unreachable: The webhook did not accept it after a few attempts; the message omits the URL.
         """
-        if self.url and (fault := _fault("POST", self.url, self._message(headline, lines, path))):
-            # Not raised where the client's error is handled: its text holds the URL, and Dagster stores causes, too.
+        if self.url and (error := _request("POST", self.url, self._message(headline, lines, path))):
+            # Raised outside of the handler of the client's error, which quotes the URL: Dagster stores causes.
             check = "the URL in `alerts` of lakehouse.yaml (LAKEHOUSE_ALERT_WEBHOOK), and the network"
-            raise Unreachable("The alert webhook", _host(self.url), check, fault)
+            raise Unreachable("The alert webhook", _host(self.url), check, error)
 
     def beat(self) -> None:
-        """Tell whoever waits for a heartbeat that monitoring works.
+        """Send one heartbeat.
 
-        Raises: Unreachable, without the URL, when it was not taken after a few attempts.
+        Raises:
+            Unreachable: The server did not accept it after a few attempts; the message omits the URL.
         """
-        if self.heartbeat_url and (fault := _fault("GET", self.heartbeat_url)):
+        if self.heartbeat_url and (error := _request("GET", self.heartbeat_url)):
             check = "`alerts.heartbeat_url` of lakehouse.yaml (LAKEHOUSE_HEARTBEAT_URL), and the network"
-            raise Unreachable("The heartbeat URL", _host(self.heartbeat_url), check, fault)
+            raise Unreachable("The heartbeat URL", _host(self.heartbeat_url), check, error)
 
     def _message(self, headline: str, lines: Sequence[str], path: str) -> dict[str, Any]:
-        """The JSON of a message: once as blocks, and as text for notifications and for those who know no blocks."""
+        """Return the JSON of a message, as blocks and as text for notifications and clients without blocks."""
         body = "\n".join([f"*{escaped(headline)}*", *map(escaped, lines)])
         if len(body) > SECTION_CHARACTERS:
             body = body[: SECTION_CHARACTERS - 1] + "…"
@@ -72,8 +77,8 @@ class Webhook(dg.ConfigurableResource):
         return {"text": "\n".join(texts), "blocks": blocks}
 
 
-def _fault(method: str, url: str, message: dict[str, Any] | None = None) -> str | None:
-    """Call a secret URL; what went wrong, in words that cannot hold it, or None."""
+def _request(method: str, url: str, message: dict[str, Any] | None = None) -> str | None:
+    """Request a secret URL and return None, or a description of the error that cannot contain the URL."""
     import requests
     from requests.adapters import HTTPAdapter
     from urllib3.exceptions import HTTPError
@@ -91,14 +96,14 @@ def _fault(method: str, url: str, message: dict[str, Any] | None = None) -> str 
         with requests.Session() as session, _unlogged(url):
             for scheme in ("http://", "https://"):
                 session.mount(scheme, HTTPAdapter(max_retries=retries))
-            # The types of requests do not know that it passes urllib3's timeouts on.
+            # The types of requests do not declare urllib3's time-outs, which it accepts.
             timeout: Any = Timeout(total=TIMEOUT_SECONDS)
             answer = session.request(method, url, json=message, timeout=timeout, allow_redirects=False)
     except (requests.RequestException, HTTPError, ValueError) as error:
         return type(getattr(error.args[0], "reason", error) if error.args else error).__name__
     if answer.ok and not answer.is_redirect:
         return None
-    # Slack answers with a code, such as no_service; anything longer may repeat the request.
+        # Slack responds with a code, such as no_service; any longer text may repeat the request.
     code = answer.text if re.fullmatch("[a-z_]{1,40}", answer.text) else ""
     return f"HTTP {answer.status_code} {code}".strip()
 
@@ -111,7 +116,7 @@ def _host(url: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """A text in which nothing is a link or a mention.
+    """Return a text in which nothing is a link or a mention.
 
     https://docs.slack.dev/messaging/formatting-message-text (Escaping text)
     """
@@ -120,7 +125,7 @@ def escaped(text: str) -> str:
 
 @contextmanager
 def _unlogged(url: str) -> Iterator[None]:
-    """Keep urllib3 from logging the path of the URL: it does with each retry, as a warning."""
+    """Prevent urllib3 from logging the path of the URL, which it does with each retry, as a warning."""
     secret = re.sub("^[a-z]+://[^/]*/?", "", url, flags=re.IGNORECASE)
 
     def harmless(record: logging.LogRecord) -> bool:

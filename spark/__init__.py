@@ -1,1 +1,1 @@
-"""PySpark only: DataFrame in, DataFrame out. Nothing here knows of Dagster."""
+"""Data work in PySpark: DataFrame in, DataFrame out. No Dagster."""

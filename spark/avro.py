@@ -1,4 +1,4 @@
-"""Avro messages → rows, with Spark's own parser."""
+"""Decode Avro messages with Spark's own parser."""
 
 from __future__ import annotations
 
@@ -22,27 +22,28 @@ from spark.conditions import none_of
 from spark.decode import Codec
 from spark.fitting import misfits
 
-ENDING = secrets.token_bytes(8)
-"""Bytes that nobody can have put where a record ends: every process has others."""
+END_MARKER = secrets.token_bytes(8)
+"""Random bytes that mark the end of a record. They differ by process, so that no producer can forge them."""
 
-END = f"end_{secrets.token_hex(8)}"
-"""The field that takes them, by a name that no schema can have."""
+END_FIELD = f"end_{secrets.token_hex(8)}"
+"""Name of the field that reads these bytes; no schema can have it."""
 
 
 def decoder(schema: MessageSchema, reader: Type) -> AvroCodec:
-    """Return the decoder of records, each by the version that it was written with."""
+    """Return the codec that decodes each record by the version that it was written with."""
     return AvroCodec({version.id: parse(version) for version in schema.versions}, reader)
 
 
 @dataclass(frozen=True)
 class AvroCodec(Codec):
-    """Avro records in the Confluent wire format.
+    """Codec of Avro records in the Confluent wire format.
 
-    Known bytes are appended to each body, and to each schema a field that takes them: a record that ends elsewhere than
-    its bytes do, where Avro would not mind, does not find them.
+    END_MARKER is appended to each body, and a field that reads it to each schema. A record that ends elsewhere than its
+    bytes, which Avro does not detect, fails to read the marker.
 
-    Parameters: `writers` are the types that records were written with, by registry id; `reader` is the type that all of
-    them are read as (lakehouse.formats.avro_resolution).
+    Attributes:
+        writers: The types that records were written with, by registry id.
+        reader: The type that all of them are read as (lakehouse.formats.avro_resolution).
     """
 
     writers: Mapping[int, Type]
@@ -53,26 +54,25 @@ class AvroCodec(Codec):
         return [field.name for field in self.reader.fields]
 
     def decode(self, data: Column) -> Column:
-        body = F.concat(framing.body(data), F.lit(ENDING))
+        body = F.concat(framing.body(data), F.lit(END_MARKER))
 
         def read(id_: int) -> Column:
-            found = schemas(self.writers[id_], self.reader, END, len(ENDING))
-            bytes_ = body if found else F.lit(None).cast("binary")
-            readable = found or schemas(self.reader, self.reader, END, len(ENDING))
-            assert readable is not None, "a schema reads what it wrote"
-            written, wanted = readable
-            # Spark 2 wrote another calendar before 1582, so Spark asks which one this is: Avro's, the proleptic
-            # Gregorian.
-            options = {"mode": "PERMISSIVE", "avroSchema": wanted, "datetimeRebaseMode": "CORRECTED"}
-            return from_avro(bytes_, written, options)
+            resolved = schemas(self.writers[id_], self.reader, END_FIELD, len(END_MARKER))
+            bytes_ = body if resolved else F.lit(None).cast("binary")
+            resolvable = resolved or schemas(self.reader, self.reader, END_FIELD, len(END_MARKER))
+            assert resolvable is not None, "a schema reads what it wrote"
+            writer_schema, reader_schema = resolvable
+            # Dates before 1582 are in the proleptic Gregorian calendar, as in Avro; Spark 2 wrote a hybrid calendar.
+            options = {"mode": "PERMISSIVE", "avroSchema": reader_schema, "datetimeRebaseMode": "CORRECTED"}
+            return from_avro(bytes_, writer_schema, options)
 
         return framing.by_schema_id(data, self.writers, read)
 
     def finished(self, struct: Column) -> Column:
-        found = without_spare(struct, self.reader)
-        whole, faults = found[END] == F.lit(ENDING), misfits(found, columns(self.reader).struct)
-        # The field that takes the ending stays in the row, by a name that no column has.
-        return F.struct(found.alias("row"), none_of([~F.coalesce(whole, F.lit(False)), *faults]).alias("good"))
+        row = without_spare(struct, self.reader)
+        is_complete, faults = row[END_FIELD] == F.lit(END_MARKER), misfits(row, columns(self.reader).struct)
+        # The row keeps END_FIELD, which no column can have the name of.
+        return F.struct(row.alias("row"), none_of([~F.coalesce(is_complete, F.lit(False)), *faults]).alias("good"))
 
     def explain(self, data: bytes) -> str | None:
         id_ = schema_id(data)
@@ -84,5 +84,5 @@ class AvroCodec(Codec):
         return framing.by_schema_id(data, self.writers, F.lit)
 
     def framed(self, data: Column) -> Column:
-        # A record of no fields, as a version of the schema may have been, has no bytes.
+        # A record without fields, which a version of the schema may define, has no bytes.
         return framing.is_framed(data, may_be_empty=True)

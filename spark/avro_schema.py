@@ -1,4 +1,4 @@
-"""The Avro schema of a DataFrame's rows, for topics whose schema nobody wrote down."""
+"""Derive the Avro schema of a DataFrame's rows, for topics without a schema file."""
 
 from __future__ import annotations
 
@@ -24,24 +24,30 @@ PLAIN: dict[type[T.DataType], Any] = {
     T.TimestampType: {"type": "long", "logicalType": "timestamp-micros"},
     T.TimestampNTZType: {"type": "long", "logicalType": "local-timestamp-micros"},
 }
-"""Avro types by Spark's (Spark, Apache Avro Data Source Guide: Spark SQL → Avro)."""
+"""Avro types of Spark's types (Spark, Apache Avro Data Source Guide: Spark SQL → Avro)."""
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""Avro specification, Names."""
+"""Valid names (Avro specification, Names)."""
 
 
 def avro_schema(rows: T.StructType, name: str) -> str:
-    """A record schema in which every field is optional.
+    """Return a record schema in which every field is optional.
 
-    Parameters: `name` is what the record is called after, such as a topic: what Avro does not allow in it becomes `_`.
-    Raises: SchemaError for a column whose name or type Avro does not have.
+    Args:
+        rows: The columns.
+        name: The name of the record, such as a topic's; characters that Avro does not allow are replaced by `_`.
+
+    Raises:
+        SchemaError: Avro does not allow a column's name or type.
     """
     return json.dumps(_record(rows, re.sub(r"^(?=\d)|[^A-Za-z0-9_]", "_", name)))
 
 
 def _record(struct: T.StructType, name: str) -> dict[str, Any]:
-    if wrong := [field.name for field in struct if not NAME.fullmatch(field.name)]:
-        raise SchemaError(f"Avro has no field called '{wrong[0]}'. Give the column another name in the transform")
+    if invalid := [field.name for field in struct if not NAME.fullmatch(field.name)]:
+        raise SchemaError(
+            f"'{invalid[0]}' is not a valid Avro field name. Nothing was produced. Rename the column in the transform"
+        )
     fields = [
         {"name": field.name, "type": ["null", _type(field.dataType, f"{name}.{field.name}")], "default": None}
         for field in struct
@@ -60,5 +66,7 @@ def _type(type_: T.DataType, name: str) -> Any:
         case T.DecimalType():
             return {"type": "bytes", "logicalType": "decimal", "precision": type_.precision, "scale": type_.scale}
     if type(type_) not in PLAIN:
-        raise SchemaError(f"Avro has no type for {type_.simpleString()} at '{name}'. Cast it in the transform")
+        raise SchemaError(
+            f"Avro has no type for {type_.simpleString()} at '{name}'. Nothing was produced. Cast it in the transform"
+        )
     return PLAIN[type(type_)]

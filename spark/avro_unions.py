@@ -1,4 +1,4 @@
-"""Unions of which Spark reads one branch more than there is (lakehouse.formats.avro_resolution), without it."""
+"""Remove the extra branch that Spark reads in some unions (lakehouse.formats.avro_resolution)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakehouse.formats.avro_types import Type
 
 
 def without_spare(value: Column, place: Type) -> Column:
-    """A decoded value of the place, as its columns are."""
+    """Return a decoded value without the extra branches of its unions."""
     if not _is_within(place):
         return value
     if len(place.branches) == 1:
@@ -37,7 +37,7 @@ def _branch(value: Column, type_: Type) -> Column:
 
 
 def _is_within(place: Type) -> bool:
-    """Whether there is such a union in a place."""
+    """Return whether a place contains such a union."""
     if has_spare(place):
         return True
     return any(_is_within(part) for branch in place.branches for part in _parts(branch))

@@ -1,4 +1,4 @@
-"""Declared checks, run on rows that nobody can see yet."""
+"""Run declared checks on rows that are not published yet."""
 
 from __future__ import annotations
 
@@ -16,12 +16,19 @@ from lakehouse.core.sql import SPARK
 from spark.decoded import record
 
 SAMPLE = 5
-"""How many failing rows a result shows."""
+"""Maximum number of failing rows in a result."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """How many of the rows that a check looked at fail, the first of them, and the query that finds all."""
+    """Result of a check.
+
+    Attributes:
+        checked: The number of rows that were checked.
+        failing: The number of rows that fail.
+        sql: The query that returns all failing rows.
+        sample: The first failing rows, as text by column.
+    """
 
     checked: int
     failing: int
@@ -32,19 +39,25 @@ class Result:
 def run(
     spark: SparkSession, declared: Mapping[str, Check], scope: Scope, shown: Mapping[str, list[str]]
 ) -> dict[str, Result]:
-    """Run checks; those of single rows in one pass over the rows, each other in a query of its own.
+    """Run checks: those of single rows in one pass over the rows, each other check in a separate query.
 
-    Parameters: `shown` are the columns of a sample by check.
-    Raises: ConfigError for a check that does not fit the table.
+    Args:
+        spark: The Spark session.
+        declared: The checks by name.
+        scope: The rows to check, and the tables that checks refer to.
+        shown: The columns of a sample, by check.
+
+    Raises:
+        ConfigError: A check does not fit the table.
     """
-    of_rows = {name: check for name, check in declared.items() if isinstance(check, RowCheck)}
-    counted = ", ".join(["COUNT(*)", *(f"COUNT_IF({check.fails})" for check in of_rows.values())])
+    row_checks = {name: check for name, check in declared.items() if isinstance(check, RowCheck)}
+    counts_sql = ", ".join(["COUNT(*)", *(f"COUNT_IF({check.failure_condition})" for check in row_checks.values())])
     try:
-        [(checked, *counts)] = spark.sql(f"SELECT {counted} FROM {scope.rows}").collect()
-        failing = dict(zip(of_rows, counts, strict=True))
+        [(checked, *counts)] = spark.sql(f"SELECT {counts_sql} FROM {scope.rows}").collect()
+        failing = dict(zip(row_checks, counts, strict=True))
         for name, check in declared.items():
             if isinstance(check, SetCheck):
-                [(failing[name],)] = spark.sql(f"SELECT COUNT(*) FROM ({check.failing(scope)})").collect()
+                [(failing[name],)] = spark.sql(f"SELECT COUNT(*) FROM ({check.failing_rows(scope)})").collect()
     except PySparkException:
         validate(spark, declared, scope)
         raise
@@ -52,16 +65,21 @@ def run(
     for name, count in failing.items():
         check = declared[name]
         assert isinstance(check, RowCheck | SetCheck)
-        sql = check.failing(scope)
+        sql = check.failing_rows(scope)
         results[name] = Result(checked, count, sql, _sample(spark, sql, shown[name]) if count else [])
     return results
 
 
-def set_aside(decoded: DataFrame, name: str, columns: list[str], sql: str, checked: int, any_: bool) -> Result:
-    """What a quarantining check kept from the table.
+def quarantine_result(decoded: DataFrame, name: str, columns: list[str], sql: str, checked: int, any_: bool) -> Result:
+    """Return the result of a quarantining check.
 
-    Parameters: `decoded` as spark.decode answers it; `columns` are those of a sample; `any_` says that there is a row
-    in quarantine at all.
+    Args:
+        decoded: The decoded records; see spark.decode.
+        name: The name of the check.
+        columns: The columns of a sample.
+        sql: The query that returns all quarantined rows.
+        checked: The number of rows that were checked.
+        any_: Whether any row is in quarantine.
     """
     rows = decoded.filter(record("check") == name)
     failing = rows.count() if any_ else 0
@@ -69,16 +87,17 @@ def set_aside(decoded: DataFrame, name: str, columns: list[str], sql: str, check
 
 
 def validate(spark: SparkSession, declared: Mapping[str, Check], scope: Scope) -> None:
-    """Whether checks fit the table; nothing is read.
+    """Require that checks fit the table, without reading rows.
 
-    Raises: ConfigError for the first that does not.
+    Raises:
+        ConfigError: A check does not fit.
     """
     for name, check in declared.items():
         if not isinstance(check, RowCheck | SetCheck):
             continue
         try:
-            # No row, and yet all of the planning: a pattern that is none is told by nothing less.
-            spark.sql(check.failing(scope)).limit(0).collect()
+            # Collect no rows instead of only analyzing the plan: an invalid pattern is only detected by the optimizer.
+            spark.sql(check.failing_rows(scope)).limit(0).collect()
         except PySparkException as error:
             raise ConfigError(
                 f"lakehouse.yaml: check '{name}' does not fit the table: {str(error).partition(chr(10))[0]}. Nothing "
@@ -87,13 +106,13 @@ def validate(spark: SparkSession, declared: Mapping[str, Check], scope: Scope) -
 
 
 def _sample(spark: SparkSession, sql: str, columns: list[str]) -> list[dict[str, Any]]:
-    found = spark.sql(sql)
-    there = [column for column in columns if column in found.columns]
-    return first(found, there) if there else []
+    failing = spark.sql(sql)
+    present = [column for column in columns if column in failing.columns]
+    return first(failing, present) if present else []
 
 
 def first(rows: DataFrame, columns: list[str]) -> list[dict[str, Any]]:
-    """The first rows in the order of those columns, as text by column."""
+    """Return the first rows, ordered by the first two columns, as text by column."""
     text = [F.col(SPARK.identifier(column)).cast("string").alias(column) for column in columns]
     order = [F.col(SPARK.identifier(column)) for column in columns[:2]]
     return [row.asDict() for row in rows.orderBy(*order).limit(SAMPLE).select(*text).collect()]

@@ -1,6 +1,7 @@
-"""Many conditions as one expression that is as deep as the logarithm of their number.
+"""Combine many conditions into expressions of logarithmic depth.
 
-Protobuf, in which Spark Connect sends expressions, reads 100 messages within messages: a chain of fifty is too deep.
+Spark Connect sends expressions as Protobuf messages, which may be nested 100 deep: a chain of fifty conditions is too
+deep.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from pyspark.sql import functions as F
 
 
 def none_of(faults: Sequence[Column]) -> Column:
-    """None of the conditions, which are never null.
+    """Return whether none of the conditions is true. The conditions are never null.
 
-    They are the elements of a list: Spark's optimizer compares the conditions of a conjunction with each other, which
-    takes minutes where each of a thousand columns has one.
+    They are elements of an array, because Spark's optimizer compares the conditions of a conjunction pairwise, which
+    takes minutes for a thousand columns with one condition each.
     """
     return ~F.array_contains(F.array(*faults), F.lit(True))
 
 
 def some(conditions: Sequence[Column]) -> Column:
-    """At least one of the conditions; false without any."""
+    """Return whether at least one of the conditions is true; false if there are none."""
     joined = list(conditions)
     while len(joined) > 1:
         pairs = [or_(*joined[i : i + 2]) for i in range(0, len(joined) - 1, 2)]
@@ -32,7 +33,7 @@ def some(conditions: Sequence[Column]) -> Column:
 
 
 def first_of(branches: Iterable[tuple[Column, Any]]) -> Column:
-    """Return the value of the first condition that is true, null where none is; there is at least one branch."""
+    """Return the value of the first condition that is true, or null if none is. There must be at least one branch."""
     chain: Any = F
     for condition, value in branches:
         chain = chain.when(condition, value)

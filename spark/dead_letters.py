@@ -1,8 +1,8 @@
-"""Records that are no rows: kept with their bytes, reason and origin, and read again when the reason is gone.
+"""Store records that could not become rows, so that they can be decoded again later.
 
-The columns are those of Confluent's dead-letter queues (Confluent Cloud for Apache Flink, Error handling), with
-headers as a list, since Kafka repeats keys, and with the schema id, the number of attempts, the time of redrive and the
-topic's id.
+The columns are those of Confluent's dead-letter queues (Confluent Cloud for Apache Flink, Error handling), except that
+headers are a list, since Kafka allows repeated keys, and that the schema id, the number of attempts, the time of
+redrive and the topic's id are added.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from lakehouse.config.topic import Topic
 from lakehouse.core import naming
 from lakehouse.core.batch import Batch, Positions
-from lakehouse.core.sql import SPARK
+from lakehouse.core.table_ref import TableRef
 from spark import framing
 from spark.conditions import some
 from spark.decision import Decision, digest
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
 CODES = {reason: code for code, reason in enumerate(REASONS, start=1)}
-"""`error_code` by reason."""
+"""Value of `error_code` by reason."""
 
 
 def schema() -> Schema:
-    """The columns of a dead-letter table; timestamps of Kafka are milliseconds."""
+    """Return the columns of a table of dead letters; Kafka timestamps are in milliseconds."""
     from pyiceberg.schema import Schema, assign_fresh_schema_ids
     from pyiceberg.types import (
         BinaryType,
@@ -49,7 +49,7 @@ def schema() -> Schema:
     )
 
     def fields(*columns: tuple[str, IcebergType, str]) -> list[NestedField]:
-        # The catalog gives ids of its own.
+        # The catalog assigns the ids.
         return [NestedField(n, name, type_, required=False, doc=doc) for n, (name, type_, doc) in enumerate(columns, 1)]
 
     text, number, time = StringType(), IntegerType(), TimestamptzType()
@@ -88,23 +88,23 @@ def schema() -> Schema:
     return assign_fresh_schema_ids(Schema(*columns))
 
 
-def of_batch(decoded: DataFrame, how: Decoding, namespace: str, topic: Topic, batch: Batch) -> DataFrame:
-    """The records of a batch that have a reason, bytes intact, as dead letters.
+def of_batch(decoded: DataFrame, decoding: Decoding, topic: Topic, ref: TableRef, batch: Batch) -> DataFrame:
+    """Return the records of a batch that are dead letters, with unchanged bytes.
 
     Args:
-        decoded: the batch's records, with headers.
-        how: how they were decoded.
-        namespace: of the table that lacks the records.
-        topic: the topic's entry in lakehouse.yaml, with that table.
-        batch: where the records are from.
+        decoded: The decoded records of the batch, with headers.
+        decoding: The instructions that they were decoded with.
+        topic: The topic as declared in lakehouse.yaml.
+        ref: The table that lacks the records.
+        batch: The offsets of the records.
     """
-    # Without that policy, what does not decode is skipped, and quarantine is all there is to keep.
+    # Without the policy `log`, records that do not decode are skipped, and only quarantined rows are kept.
     kept = record("reason" if topic.errors == "log" else "check").isNotNull()
-    return decoded.filter(kept & ~record("filtered")).select(*_columns(how, namespace, topic, batch.topic_id))
+    return decoded.filter(kept & ~record("filtered")).select(*_columns(decoding, topic, ref, batch.topic_id))
 
 
 def decision(letters: DataFrame, batch: Batch) -> Decision:
-    """Which records of a batch a table of dead letters holds."""
+    """Return the set of a batch's records in a table of dead letters."""
     source, landed = F.col("source_record"), F.col("redriven_timestamp").isNotNull()
     [row] = (
         letters.filter(_is_of(batch.topic_id, batch.start, batch.end))
@@ -119,7 +119,7 @@ def decision(letters: DataFrame, batch: Batch) -> Decision:
 
 
 def discard(spark: SparkSession, target: Target, batch: Batch) -> None:
-    """Delete the letters of a batch's offsets from a branch of their table."""
+    """Delete the dead letters of a batch's offsets from a branch of their table."""
     ranges = [(p, batch.start[p], end) for p, end in batch.end.items()]
     offsets = spark.createDataFrame(ranges, "partition int, first long, after long").alias("offsets")
     letter = f"branch_{target.branch}"
@@ -141,9 +141,10 @@ def append(letters: DataFrame, target: Target) -> None:
 
 
 def _is_of(topic_id: str, start: Positions, end: Positions) -> Column:
-    """Whether a letter is of a topic, and of offsets from `start` (inclusive) to `end` (exclusive) by partition.
+    """Return whether a dead letter is of a topic and has an offset in a range.
 
-    A topic that was recreated has the same offsets and another id.
+    The range is from `start` (inclusive) to `end` (exclusive) by partition. A recreated topic has the same offsets and
+    another id.
     """
     source = F.col("source_record")
     inside = [
@@ -154,62 +155,72 @@ def _is_of(topic_id: str, start: Positions, end: Positions) -> Column:
     return (F.col("topic_id") == topic_id) & some([F.lit(False), *inside])
 
 
-def waiting(spark: SparkSession, namespace: str, table: str, snapshot_id: int, position: Batch) -> DataFrame:
-    """The dead letters of one snapshot that are no rows yet, as spark.records reads records.
+def waiting(spark: SparkSession, letters: TableRef, snapshot_id: int, position: Batch) -> DataFrame:
+    """Return the dead letters of one snapshot that are not rows yet, in the columns of spark.records.
+
+    Those that abort decoding are left out.
 
     Args:
-        spark: the session.
-        namespace: the table's.
-        table: the name of the table of dead letters.
-        snapshot_id: the snapshot.
-        position: the newest batch of the table that lacks the records. Letters of later offsets are of a batch that was
-            not published: the next run decides about their records anew.
+        spark: The Spark session.
+        letters: The table of dead letters.
+        snapshot_id: The snapshot.
+        position: The newest batch of the table that lacks the records. Dead letters with later offsets are of an
+            unpublished batch: the next run decides about their records again.
     """
-    letters = published(spark, namespace, table, snapshot_id, {}).filter(F.col("redriven_timestamp").isNull())
-    source = letters.filter(_is_of(position.topic_id, {}, position.end)).select("source_record.*")
+    undecoded = published(spark, letters, snapshot_id, {}).filter(F.col("redriven_timestamp").isNull())
+    # Decoding such a record again would abort the job, and all other dead letters would wait for ever.
+    undecoded = undecoded.filter(F.col("error_reason") != "poison")
+    source = undecoded.filter(_is_of(position.topic_id, {}, position.end)).select("source_record.*")
     codes = F.when(F.col("timestamp_type") == "CreateTime", 0).when(F.col("timestamp_type") == "LogAppendTime", 1)
     return source.withColumn("timestampType", codes)
 
 
 def between(letters: DataFrame, topic_id: str, since: Positions, upto: Positions) -> DataFrame:
-    """The dead letters of a topic's offsets from `since` (inclusive) to `upto` (exclusive) by partition, in order."""
-    found = letters.filter(_is_of(topic_id, since, upto))
-    return found.orderBy("source_record.partition", "source_record.offset")
+    """Return the dead letters with offsets from `since` (inclusive) to `upto` (exclusive) by partition, in order."""
+    selected = letters.filter(_is_of(topic_id, since, upto))
+    return selected.orderBy("source_record.partition", "source_record.offset")
 
 
 def places(letters: DataFrame) -> DataFrame:
-    """Where in Kafka the letters are from, in the columns that tables have for it."""
+    """Return the partitions and offsets of dead letters, in the columns that tables have for them."""
     source = F.col("source_record")
     return letters.select(source["partition"].alias("kafka_partition"), source["offset"].alias("kafka_offset"))
 
 
-def tried(decoded: DataFrame) -> DataFrame:
-    """Decide which letters decode now, once: by `kafka_partition` and `kafka_offset`, whether each has `landed`.
+def attempt(decoded: DataFrame) -> DataFrame:
+    """Decide once which dead letters decode now: `landed` by `kafka_partition` and `kafka_offset`.
 
-    The answer is held: asked again, Spark would decode again. Where it was lost, Spark stops.
+    The result is checkpointed, because Spark would decode again for each query. If the checkpoint is lost, queries
+    fail.
     """
     place = record("partition").alias("kafka_partition"), record("offset").alias("kafka_offset")
     return decoded.select(*place, record("reason").isNull().alias("landed")).localCheckpoint()
 
 
 def first_offsets(tried: DataFrame) -> dict[int, int]:
-    """The first offset by partition of letters that decode."""
+    """Return the first offset by partition of the dead letters that decode."""
     first = tried.filter("landed").groupBy(F.col("kafka_partition").alias("p")).agg(F.min("kafka_offset").alias("o"))
     return {row["p"]: row["o"] for row in first.collect()}
 
 
 def staying(tried: DataFrame) -> tuple[int, Decision]:
-    """How many letters there are, and which of them do not decode."""
+    """Return the number of dead letters, and the set of those that do not decode."""
     stays = ~F.col("landed")
     places = digest(F.col("kafka_partition"), F.col("kafka_offset"), stays)
     [row] = tried.agg(F.count(F.lit(1)).alias("all"), F.count_if(stays).alias("n"), places.alias("digest")).collect()
     return row["all"], Decision(row["n"], row["digest"])
 
 
-def mark(tried: DataFrame, namespace: str, table: str, topic_id: str) -> None:
-    """Note one more attempt at each letter, and for those that landed, that they are rows now."""
-    letter = SPARK.identifier(table)
-    source = f"{letter}.`source_record`"
+def mark(tried: DataFrame, target: Target, topic_id: str) -> None:
+    """Count one more attempt at each dead letter on a branch of their table, and mark those that landed as redriven.
+
+    Args:
+        tried: The dead letters, as `attempt` returns them.
+        target: The branch.
+        topic_id: Id of the Kafka topic that they come from.
+    """
+    letter = f"branch_{target.branch}"
+    source = f"{letter}.source_record"
     same = (
         (F.col(f"{letter}.topic_id") == topic_id)
         & (F.col(f"{source}.partition") == F.col("tried.kafka_partition"))
@@ -217,18 +228,19 @@ def mark(tried: DataFrame, namespace: str, table: str, topic_id: str) -> None:
         & F.col(f"{letter}.redriven_timestamp").isNull()
     )
     attempts = F.col(f"{letter}.attempts") + 1
-    (
-        tried.alias("tried")
-        .mergeInto(naming.spark_table(namespace, table), same)
-        .whenMatched(F.col("tried.landed"))
-        .update({"attempts": attempts, "redriven_timestamp": F.current_timestamp()})
-        .whenMatched()
-        .update({"attempts": attempts})
-        .merge()
-    )
+    with with_properties(tried.sparkSession, target):
+        (
+            tried.alias("tried")
+            .mergeInto(target.path, same)
+            .whenMatched(F.col("tried.landed"))
+            .update({"attempts": attempts, "redriven_timestamp": F.current_timestamp()})
+            .whenMatched()
+            .update({"attempts": attempts})
+            .merge()
+        )
 
 
-def _columns(how: Decoding, namespace: str, topic: Topic, topic_id: str) -> list[Column]:
+def _columns(decoding: Decoding, topic: Topic, ref: TableRef, topic_id: str) -> list[Column]:
     reason, value = record("reason"), record("value")
     fields = ("partition", "offset", "timestamp", "timestamp_type", "headers", "key", "value")
     source_record = F.struct(F.lit(topic.topic).alias("topic"), *(record(field).alias(field) for field in fields))
@@ -241,14 +253,14 @@ def _columns(how: Decoding, namespace: str, topic: Topic, topic_id: str) -> list
         F.current_timestamp().alias("error_timestamp"),
         codes[reason].alias("error_code"),
         reason.alias("error_reason"),
-        message(how).alias("error_message"),
+        message(decoding).alias("error_message"),
         F.map_filter(details, lambda _, value: value.isNotNull()).alias("error_details"),
         F.lit("lakehouse").alias("processor"),
         F.lit(topic.name).alias("statement_name"),
         F.lit("table").alias("affected_type"),
         F.lit(naming.CATALOG).alias("affected_catalog"),
-        F.lit(namespace).alias("affected_database"),
-        F.lit(topic.table).alias("affected_name"),
+        F.lit(ref.namespace).alias("affected_database"),
+        F.lit(ref.name).alias("affected_name"),
         source_record.alias("source_record"),
         F.when(framing.is_framed(value, may_be_empty=True), named).alias("schema_id"),
         F.lit(1).alias("attempts"),

@@ -1,6 +1,6 @@
-"""Which records of a batch are dead letters: decided while it is written, and found again before it is published.
+"""Sets of dead letters: decided while a batch is written, and verified before it is published.
 
-A count alone would not tell one record from another, so a digest of their places in Kafka goes with it.
+A count does not distinguish records, so sets are compared by a digest of their partitions and offsets as well.
 """
 
 from __future__ import annotations
@@ -13,7 +13,13 @@ from pyspark.sql import functions as F
 
 @dataclass(frozen=True)
 class Decision:
-    """The dead letters of a batch: how many, the digest of their places, and how many of them became rows since."""
+    """A set of dead letters.
+
+    Attributes:
+        count: Their number.
+        digest: The digest of their partitions and offsets.
+        landed: How many of them have become rows since.
+    """
 
     count: int = 0
     digest: int = 0
@@ -21,12 +27,12 @@ class Decision:
 
 
 def digest(partition: Column, offset: Column, chosen: Column) -> Column:
-    """Aggregate the places of chosen records to one number, whatever their order.
+    """Aggregate the partitions and offsets of chosen records to one number that does not depend on their order.
 
     Args:
-        partition: Kafka partition of each record.
-        offset: Kafka offset of each record.
-        chosen: whether a record counts.
+        partition: The Kafka partition of each record.
+        offset: The Kafka offset of each record.
+        chosen: Whether a record is in the set.
     """
     place = F.xxhash64(partition.cast("long"), offset.cast("long"))
     return F.coalesce(F.bit_xor(F.when(chosen, place)), F.lit(0).cast("long"))

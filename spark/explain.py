@@ -1,6 +1,6 @@
-"""Why a record does not decode, as text that names field, rule and position, and never a value.
+"""Explain why a record does not decode, as text with field, rule and position but without values.
 
-Decoding in Spark says no more than that it failed. The few records that fail are read again in Python, one by one.
+Spark only reports that decoding failed. The few records that fail are read again in Python, one by one.
 """
 
 from __future__ import annotations
@@ -20,60 +20,62 @@ OF_VALUE, OF_KEY = ("undecodable", "unfit_schema"), "bad_key"
 """Reasons that a codec can explain."""
 
 OF_SCHEMA = ("unknown_schema", "other_type", "schema_limit")
-"""Reasons for which the schema id that the value names is at fault."""
+"""Reasons caused by the schema id in the value."""
 
 SHOWN = 64
-"""Bytes of a message key in an error."""
+"""Maximum number of bytes of a message key in an error."""
 
 
-def message(how: Decoding) -> Column:
-    """Return why a record of spark.decode is a dead letter: the sentence of its reason, and what is known besides."""
+def message(decoding: Decoding) -> Column:
+    """Return the reason why a record is a dead letter: the sentence of the reason code, and details if known."""
     sentences = F.create_map(*[F.lit(part) for item in REASONS.items() for part in item])
-    read_again = F.arrow_udf(_explainer(how), "string")  # type: ignore[call-overload]  # its stub lacks this form
+    read_again = F.arrow_udf(_explainer(decoding), "string")  # type: ignore[call-overload]  # its stub lacks this form
     reason = record("reason")
     detail = F.when(reason.isin(*OF_VALUE, OF_KEY, *OF_SCHEMA), read_again(reason, record("key"), record("value")))
-    return F.concat(sentences[reason], F.coalesce(F.concat(F.lit(": "), F.coalesce(detail, _missing(how))), F.lit("")))
+    return F.concat(
+        sentences[reason], F.coalesce(F.concat(F.lit(": "), F.coalesce(detail, _missing(decoding))), F.lit(""))
+    )
 
 
 def first_faults(
-    decoded: DataFrame, how: Decoding, limit: int = 5, *, shows_keys: bool = False
+    decoded: DataFrame, decoding: Decoding, limit: int = 5, *, shows_keys: bool = False
 ) -> list[tuple[int, int, str]]:
-    """Return the first records that could not be decoded, in order of partition and offset.
+    """Return the first records that could not be decoded, by partition and offset.
 
     Args:
-        decoded: Records as spark.decode returns them.
-        how: How they were decoded.
-        limit: How many to return at most.
-        shows_keys: Whether the text may quote the message key.
+        decoded: The decoded records; see spark.decode.
+        decoding: The instructions that they were decoded with.
+        limit: The maximum number of records.
+        shows_keys: Whether the text may quote message keys.
 
     Returns:
-        Partition, offset and why, as text.
+        Partition, offset and reason of each record.
     """
     bad = decoded.filter(record("reason").isNotNull() & record("check").isNull())
     fields = [record(name).alias(name) for name in ("partition", "offset", "key", "value", "reason")]
-    bad = bad.select(*fields, F.coalesce(_missing(how), F.lit("")).alias("missing"))
-    found = []
+    bad = bad.select(*fields, F.coalesce(_missing(decoding), F.lit("")).alias("missing"))
+    faults = []
     for row in bad.orderBy("partition", "offset").limit(limit).collect():
-        detail = _explained(how.value, how.key, row["reason"], row["key"], row["value"])
+        detail = _explained(decoding.value, decoding.key, row["reason"], row["key"], row["value"])
         detail = detail or (row["missing"] if row["reason"] == OF_KEY else "")
         quoted = f" (key {_quoted(row['key'])})" if shows_keys and row["key"] is not None else ""
-        why = REASONS[row["reason"]] + (f": {detail}" if detail else "")
-        found.append((row["partition"], row["offset"], why + quoted))
-    return found
+        explanation = REASONS[row["reason"]] + (f": {detail}" if detail else "")
+        faults.append((row["partition"], row["offset"], explanation + quoted))
+    return faults
 
 
-def _missing(how: Decoding) -> Column:
-    """The first key column that is null, where the reason is that one is; else null."""
+def _missing(decoding: Decoding) -> Column:
+    """Return the first key column that is null if the reason is `bad_key`, else null."""
     null = [
         F.when(F.col(SPARK.identifier(name)).isNull(), F.lit(f"key column '{name}' is null"))
-        for name in how.key_columns
+        for name in decoding.key_columns
     ]
     return F.when(record("reason") == OF_KEY, F.coalesce(*null)) if null else F.lit(None).cast("string")
 
 
-def _explainer(how: Decoding) -> Callable[[pa.Array, pa.Array, pa.Array], pa.Array]:
-    """What the workers run: it holds schemas, and no connection to anything."""
-    value_codec, key_codec = how.value, how.key
+def _explainer(decoding: Decoding) -> Callable[[pa.Array, pa.Array, pa.Array], pa.Array]:
+    """Return the function that Spark's Python workers run. It contains schemas, and no connections."""
+    value_codec, key_codec = decoding.value, decoding.key
 
     def explain(reasons: pa.Array, keys: pa.Array, values: pa.Array) -> pa.Array:
         rows = zip(reasons.to_pylist(), keys.to_pylist(), values.to_pylist(), strict=True)
@@ -93,8 +95,8 @@ def _explained(
         if reason == OF_KEY and key is not None and key_codec:
             return key_codec.explain(key)
     except Exception as error:
-        # A message that could not be explained must not keep the others from being published.
-        return f"it could not be found out why ({type(error).__name__})"
+        # One message without an explanation must not prevent publication of the others.
+        return f"the cause could not be determined ({type(error).__name__})"
     return None
 
 

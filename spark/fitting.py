@@ -1,4 +1,5 @@
-"""What a record may hold though its type cannot: decimals with more digits, text that is not UTF-8."""
+"""Detect decoded values that the type of their column cannot hold: decimals with more digits, text that is not
+UTF-8."""
 
 from __future__ import annotations
 
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
 
 
 def misfits(column: Column, type_: IcebergType) -> list[Column]:
-    """Conditions, never null, under which a column holds what is no value of its type.
+    """Return conditions, never null, under which a column contains a value that its type cannot hold.
 
-    Longer decimals need no look: Spark refuses what they cannot hold. Shorter ones it cuts to 64 bits without a word,
-    and text it takes as it comes, so that readers of the file would fail (Parquet, LogicalTypes: STRING is UTF-8).
+    Decimals of more than 64 bits need no condition, because Spark refuses values that do not fit. Shorter decimals are
+    truncated to 64 bits without an error, and text is not validated, so that readers of the file would fail (Parquet,
+    LogicalTypes: STRING is UTF-8).
     """
     return list(_faults(column, type_))
 
@@ -45,19 +47,19 @@ def _faults(column: Column, type_: IcebergType) -> Iterator[Column]:
 
 
 def _each(items: Column, type_: IcebergType) -> Iterator[Column]:
-    if _is_looked_at(type_):
+    if _is_checked(type_):
         yield F.coalesce(F.exists(items, lambda item: some(misfits(item, type_))), F.lit(False))
 
 
-def _is_looked_at(type_: IcebergType) -> bool:
-    """Whether there is something to look at in values of the type, without building what looks."""
+def _is_checked(type_: IcebergType) -> bool:
+    """Return whether values of the type have any condition, without building the conditions."""
     from pyiceberg.types import DecimalType, ListType, MapType, StringType, StructType
 
     match type_:
         case StructType():
-            return any(_is_looked_at(field.field_type) for field in type_.fields)
+            return any(_is_checked(field.field_type) for field in type_.fields)
         case ListType():
-            return _is_looked_at(type_.element_type)
+            return _is_checked(type_.element_type)
         case MapType():
-            return _is_looked_at(type_.key_type) or _is_looked_at(type_.value_type)
+            return _is_checked(type_.key_type) or _is_checked(type_.value_type)
     return isinstance(type_, StringType) or (isinstance(type_, DecimalType) and type_.precision <= LONG_DIGITS)

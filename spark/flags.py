@@ -1,4 +1,4 @@
-"""flagged_stock_trades: each trade with what is unusual about it."""
+"""flagged_stock_trades: trades with an anomaly flag."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from pyspark.sql import functions as F
 
 
 def flagged(trades: DataFrame) -> DataFrame:
-    """Trades with an anomaly flag; the first that matches wins, and a value that is null matches nothing.
+    """Return trades with the column anomaly_flag.
 
-    Parameters: rows of stock_trades, each by itself.
-    Returns: the same rows with anomaly_flag: NEGATIVE_PRICE (price < 0), LARGE_TRADE (quantity > 4000), UNUSUAL_PRICE
-    (price > 900, in pennies), else NORMAL.
+    The first rule that matches applies, and null values match none: NEGATIVE_PRICE (price < 0), LARGE_TRADE (quantity >
+    4000), UNUSUAL_PRICE (price > 900, in pennies), else NORMAL.
+
+    Args:
+        trades: Rows of stock_trades; each is flagged independently.
     """
     flag = (
         F.when(F.col("price") < 0, "NEGATIVE_PRICE")

@@ -1,4 +1,5 @@
-"""JSON messages → rows, with Spark's own parser. What does not match its schema is not a row with nulls in it."""
+"""Decode JSON messages with Spark's own parser; reject those that do not match their schema, instead of reading
+nulls."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from spark.json_values import converted
 OPTIONS = {
     "mode": "PERMISSIVE",
     "columnNameOfCorruptRecord": "__corrupt",
-    # Spark reads more than JSON unless it is told not to.
+    # Spark accepts a superset of JSON by default.
     "allowSingleQuotes": "false",
     "allowNonNumericNumbers": "false",
     "prefersDecimal": "false",
@@ -30,40 +31,42 @@ OPTIONS = {
 """Spark, JSON Files: data source options."""
 
 VALUE, END, OTHER = (f"{name}_{secrets.token_hex(8)}" for name in ("value", "end", "other"))
-"""Names that nobody can have written into a message: every process has others."""
+"""Random names that no message can contain; they differ by process."""
 
 
 PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 SURROGATE = r"\\u[dD][89a-fA-F]"
-"""Escapes of the two halves of one character, and the beginning of any half."""
+"""Escapes of a surrogate pair, and the beginning of any surrogate."""
 
 HUGE = r"[\[:,\s]-?(?:[0-9]+(?:\.[0-9]+)?[eE]\+?[0-9]{3}|[0-9]{210})"
-"""How numbers beyond a double (1.8e308) begin: with three digits of an exponent, or too many before one of two. Text in
-quotes may have it, too."""
+"""Pattern of numbers that may exceed a double (1.8e308): an exponent of three digits, or 210 digits. It may match
+text."""
 
 INFINITE = "Infinity"
-"""What Spark writes, in quotes, for a number beyond a double in a value of any type."""
+"""Quoted text that Spark writes in values of any type for a number that exceeds a double."""
 
 
 def wrapped(text: Column) -> Column:
-    """The text as the one item of a list inside of an object with a member behind it, the number 1.
+    """Return the text as the only item of a list in an object, followed by a member with the number 1.
 
-    Spark does not look behind the first JSON value of a text. Whatever is not one whole value, or has something behind
-    it, breaks the list or makes it longer.
+    Spark ignores text after the first JSON value. Text that is not exactly one value breaks the list or makes it
+    longer.
     """
     return F.concat(F.lit(f'{{"{VALUE}":['), text, F.lit(f'],"{END}":1}}'))
 
 
 def decoder(schema: MessageSchema, reader: tuple[Field, ...]) -> JsonCodec:
-    """Return the decoder of objects in the Confluent wire format."""
+    """Return the codec of objects in the Confluent wire format."""
     return JsonCodec(reader, frozenset(version.id for version in schema.versions))
 
 
 @dataclass(frozen=True)
 class JsonCodec(Codec):
-    """JSON objects, in the Confluent wire format or, without `writers`, as bare text.
+    """Codec of JSON objects, in the Confluent wire format or, without `writers`, as bare text.
 
-    Parameters: `writers` are the registry ids that messages may have; `fields` are the columns.
+    Attributes:
+        fields: The columns.
+        writers: The registry ids that messages may have.
     """
 
     fields: tuple[Field, ...]
@@ -80,25 +83,28 @@ class JsonCodec(Codec):
         return F.struct(parsed.alias("parsed"), *(doubt.alias("doubt") for doubt in self._doubt(text)))
 
     def _doubt(self, text: Column) -> list[Column]:
-        """The fields that hold values of any type, parsed once more where one of their numbers may be infinite.
+        """Return the fields with values of any type, parsed again if one of their numbers may be infinite.
 
-        What somebody wrote as text is written otherwise there, if no field has that name.
+        In the copy, text that producers wrote is altered, so that INFINITE only occurs where Spark wrote it. That
+        requires that no field has this name.
         """
         fields = tuple(field for field in self.fields if _has_text(field))
         is_name = any(map(_is_infinite, fields))
-        other = text if is_name else F.replace(text, F.lit(INFINITE), F.lit(OTHER))
-        return [F.when(text.rlike(HUGE), _parsed(other, fields))] if fields else []
+        altered = text if is_name else F.replace(text, F.lit(INFINITE), F.lit(OTHER))
+        return [F.when(text.rlike(HUGE), _parsed(altered, fields))] if fields else []
 
     def finished(self, struct: Column) -> Column:
         parsed = struct["parsed"]
         value = F.try_element_at(parsed[VALUE], F.lit(1))
-        whole = (parsed[END] == 1) & parsed["__corrupt"].isNull() & (F.size(parsed[VALUE]) == 1) & value.isNotNull()
+        is_complete = (
+            (parsed[END] == 1) & parsed["__corrupt"].isNull() & (F.size(parsed[VALUE]) == 1) & value.isNotNull()
+        )
         faults = [fault for field in self.fields for fault in _faults(value[field.name], field, value)]
         for field in filter(_has_text, self.fields):
             doubt = F.coalesce(F.try_element_at(struct["doubt"][VALUE], F.lit(1))[field.name], value[field.name])
             infinite = F.coalesce(F.to_json(doubt).rlike(f'"-?{INFINITE}"'), F.lit(False))
             faults.append(struct["doubt"].isNotNull() & infinite)
-        good = none_of([~F.coalesce(whole, F.lit(False)), *faults])
+        good = none_of([~F.coalesce(is_complete, F.lit(False)), *faults])
         row = F.struct(*(converted(value[field.name], field).alias(field.name) for field in self.fields))
         return F.struct(row.alias("row"), good.alias("good"))
 
@@ -117,14 +123,14 @@ class JsonCodec(Codec):
 
 
 def _has_lone_surrogate(text: Column) -> Column:
-    """Whether half of a character is escaped without the other half: no UTF-8 text has it (RFC 8259, 8.2)."""
-    # A backslash that is escaped itself begins no escape.
+    """Return whether a surrogate is escaped without its other half, which UTF-8 cannot represent (RFC 8259, 8.2)."""
+    # An escaped backslash does not begin an escape.
     rest = F.regexp_replace(F.replace(text, F.lit(r"\\"), F.lit("  ")), PAIR, "")
     return (F.contains(text, F.lit(r"\ud")) | F.contains(text, F.lit(r"\uD"))) & rest.rlike(SURROGATE)
 
 
 def _parsed(text: Column, fields: tuple[Field, ...]) -> Column:
-    """An object with these fields, as `wrapped` has it."""
+    """Return an object with these fields, wrapped by `wrapped`."""
     value = T.ArrayType(_parsed_type(Field("", "struct", fields)))
     members = {VALUE: value, END: T.IntegerType(), "__corrupt": T.StringType()}
     schema = T.StructType([T.StructField(name, type_) for name, type_ in members.items()])
@@ -132,7 +138,7 @@ def _parsed(text: Column, fields: tuple[Field, ...]) -> Column:
 
 
 def _is_infinite(field: Field) -> bool:
-    """Whether the field, or one in it, has the name of what Spark writes for an infinite number."""
+    """Return whether the name of the field, or of a nested one, contains INFINITE."""
     return INFINITE in field.name or any(map(_is_infinite, field.fields))
 
 
@@ -141,7 +147,7 @@ def _has_text(field: Field) -> bool:
 
 
 def _parsed_type(field: Field) -> T.DataType:
-    """What the parser is asked for: dates and times as they are written, and any value as one that knows its type."""
+    """Return the type to parse: text for dates and times, and a variant for values of any type."""
     match field.kind:
         case "struct":
             return T.StructType([T.StructField(part.name, _parsed_type(part)) for part in field.fields])
@@ -154,9 +160,12 @@ def _parsed_type(field: Field) -> T.DataType:
 
 
 def _faults(value: Column, field: Field, within: Column) -> Iterator[Column]:
-    """Conditions, never null, under which a parsed value is not what its schema says, or no column can hold it.
+    """Yield conditions, never null, under which a parsed value violates its schema or does not fit a column.
 
-    Parameters: `within` is the struct, list or map that holds the value: where that is null, nothing is required.
+    Args:
+        value: The parsed value.
+        field: Its field.
+        within: The struct, list or map that contains the value; if it is null, nothing is required.
     """
     if field.required:
         yield within.isNotNull() & value.isNull()
@@ -180,5 +189,5 @@ def _faults(value: Column, field: Field, within: Column) -> Iterator[Column]:
 
 
 def _is_checked(field: Field) -> bool:
-    """Whether a value of the field can have faults."""
+    """Return whether values of the field have any condition."""
     return field.required or field.kind in ("date", "timestamp", "double") or any(map(_is_checked, field.fields))

@@ -1,4 +1,7 @@
-"""Parsed JSON values → values of their columns: dates, times, any value as its JSON text, maps with each key once."""
+"""Convert parsed JSON values to the types of their columns.
+
+Dates and times are cast, values of any type become their JSON text, and maps keep the last value of each key.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,14 @@ from lakehouse.formats.json_schema import Field
 LAST = """transform(array(array_sort(transform(map_keys({m}), (k, i) -> named_struct('k', k, 'i', -i)))), s ->
 map_from_entries(transform(filter(s, (e, i) -> CASE WHEN i = 0 THEN true ELSE s[i - 1].k != e.k END), e ->
 named_struct('key', e.k, 'value', map_values({m})[-e.i]))))[0]"""
-"""Of each key of a map the last value: the first of its key, once sorted by key and place from the end."""
+"""Template: the last value of each key of a map, which is the first one when sorted by key and descending position."""
 
 
 def converted(value: Column, field: Field) -> Column:
-    """Return a parsed value in its column's type."""
+    """Return a parsed value in the type of its column."""
     if not _is_converted(field):
         return value
-    # As text, since nested expressions are limited to 100 levels where they are sent to Spark, and not where it parses.
+    # As SQL text: nested expressions are limited to 100 levels in Spark Connect's messages, but not in Spark's parser.
     return F.call_function("transform", F.array(value), F.expr(f"x -> {_sql('x', field, 0)}"))[0]
 
 
@@ -39,11 +42,11 @@ def _sql(value: str, field: Field, level: int) -> str:
             return f"if({value} IS NULL, NULL, named_struct({', '.join(members)}))"
         case "list":
             return f"transform({value}, {item} -> {_sql(item, field.fields[0], level + 1)})"
-    twice = f"size(array_distinct(map_keys({value}))) < size({value})"
-    once = f"if({twice}, {LAST.format(m=value)}, {value})"
+    has_duplicates = f"size(array_distinct(map_keys({value}))) < size({value})"
+    unique = f"if({has_duplicates}, {LAST.format(m=value)}, {value})"
     if not _is_converted(field.fields[0]):
-        return once
-    return f"transform_values({once}, (k{level}, {item}) -> {_sql(item, field.fields[0], level + 1)})"
+        return unique
+    return f"transform_values({unique}, (k{level}, {item}) -> {_sql(item, field.fields[0], level + 1)})"
 
 
 def _is_converted(field: Field) -> bool:

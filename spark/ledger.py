@@ -1,4 +1,4 @@
-"""What a table, its dead letters and the topic's log hold of the ranges in a ledger, each counted in one query."""
+"""Count what a table, its dead letters and the topic's log have of the ranges in a ledger, in one query each."""
 
 from __future__ import annotations
 
@@ -8,33 +8,35 @@ from functools import reduce
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from lakehouse.core.ledger import NAMED, Held, Logged, Range
+from lakehouse.core.ledger import NAMED, LogContents, Range, RangeContents
 from lakehouse.core.sql import SPARK
 from spark.decoded import record
 
 PLACE = ["kafka_partition", "kafka_offset"]
-"""What identifies a record within its topic."""
+"""Columns that identify a record within its topic."""
 
 
 def places(table: DataFrame, names: Mapping[str, str], key: Sequence[str] = ()) -> DataFrame:
-    """Return PLACE of a table's rows, and `key`, a struct of the columns that identify a row.
+    """Return PLACE of a table's rows and `key`, a struct of the columns that identify a row.
 
     Args:
         table: One snapshot of a table.
-        names: The table's names of metadata columns, by their internal ones.
-        key: The names of the columns.
+        names: The table's names of metadata columns by their internal names.
+        key: The names of the key columns.
     """
     place = [F.col(SPARK.identifier(names[name])).alias(name) for name in PLACE]
     columns = [F.col(SPARK.identifier(name)) for name in key]
     return table.select(*place, *([F.struct(*columns).alias("key")] if key else []))
 
 
-def held(table: DataFrame, ranges: Sequence[Range]) -> dict[Range | None, Held]:
-    """Rows, distinct offsets, and the first and last of them, in each range; None for offsets of no range.
+def held(table: DataFrame, ranges: Sequence[Range]) -> dict[Range | None, RangeContents]:
+    """Return the number of rows and distinct offsets, and the first and last offset, in each range; None for no range.
 
-    Parameters: one snapshot of a table with the columns PLACE.
+    Args:
+        table: One snapshot of a table with the columns PLACE.
+        ranges: The ranges.
     """
-    counted = (
+    counts = (
         _in_ranges(_places(table), ranges, "left")
         .groupBy("range")
         .agg(
@@ -45,65 +47,80 @@ def held(table: DataFrame, ranges: Sequence[Range]) -> dict[Range | None, Held]:
         )
     )
     return {
-        None if i is None else ranges[i]: Held(rows, distinct, first, last)
-        for i, rows, distinct, first, last in counted.collect()
+        None if i is None else ranges[i]: RangeContents(rows, distinct, first, last)
+        for i, rows, distinct, first, last in counts.collect()
     }
 
 
 def duplicates(table: DataFrame, allowed: int = 1) -> list[tuple[int, int, int]]:
-    """The first records that are there more often than `allowed`, as (partition, offset, how often)."""
-    found = _places(table).filter((F.col("n") > allowed) & F.col("kafka_offset").isNotNull())
-    return [tuple(row) for row in found.orderBy(*PLACE).limit(NAMED).collect()]
+    """Return the first records that occur more often than `allowed`, as (partition, offset, occurrences)."""
+    repeated = _places(table).filter((F.col("n") > allowed) & F.col("kafka_offset").isNotNull())
+    return [tuple(row) for row in repeated.orderBy(*PLACE).limit(NAMED).collect()]
 
 
 def duplicate_keys(table: DataFrame, key: Sequence[str], shown: Collection[str]) -> list[tuple[str, int]]:
-    """The first keys that have more than one row, as (key, rows). Values of columns that are not `shown` are hidden.
+    """Return the first keys with more than one row, as (key, rows).
 
-    Parameters: `table` as `places` answers it.
+    Args:
+        table: The result of `places`.
+        key: The names of the key columns.
+        shown: The columns whose values may be returned; others are hidden.
     """
-    found = table.groupBy("key").agg(F.count("*").alias("n")).filter("n > 1")
+    repeated = table.groupBy("key").agg(F.count("*").alias("n")).filter("n > 1")
     texts = [F.col("key")[name].cast("string") if name in shown else F.lit("(sensitive)") for name in key]
     text = F.concat_ws(", ", *texts)
-    return [tuple(row) for row in found.select(text.alias("key"), "n").orderBy("key").limit(NAMED).collect()]
+    return [tuple(row) for row in repeated.select(text.alias("key"), "n").orderBy("key").limit(NAMED).collect()]
 
 
 def together(tables: Sequence[DataFrame | None]) -> DataFrame:
-    """The columns PLACE of all tables that there are."""
+    """Return the columns PLACE of all tables that are not None."""
     return reduce(DataFrame.unionAll, [table.select(*PLACE) for table in tables if table is not None])
 
 
 def logged(
     records: DataFrame, ranges: Sequence[Range], outcomes: DataFrame | None
-) -> tuple[dict[int, Logged], list[tuple[int, int, int]]]:
-    """What the log holds of each snapshot's ranges, and the first records of each that have no outcome.
+) -> tuple[dict[int, LogContents], list[tuple[int, int, int]]]:
+    """Return the number of records in the log for each snapshot's ranges, and the first records without an outcome.
 
-    Parameters: `records` as spark.records reads them; `outcomes` has the columns PLACE, and without it none is missing.
-    Returns: what was found by snapshot id, and (snapshot id, partition, offset) of the records to name.
+    Args:
+        records: The records in the columns of spark.records.
+        ranges: The ranges.
+        outcomes: Rows and dead letters with the columns PLACE; None to count records only.
+
+    Returns:
+        The numbers by snapshot id, and (snapshot id, partition, offset) of the records to report.
     """
     places = _in_ranges(records.selectExpr("partition AS kafka_partition", "offset AS kafka_offset"), ranges, "inner")
     missing = places.withColumn("missing", F.lit(False))
     if outcomes is not None:
-        found = places.join(outcomes.distinct().withColumn("found", F.lit(True)), PLACE, "left")
-        missing = found.withColumn("missing", F.col("found").isNull())
-    counted = missing.groupBy("snapshot").agg(F.count("*"), F.count_if("missing"))
-    by_snapshot = {snapshot: Logged(records, gone) for snapshot, records, gone in counted.collect()}
-    if not any(seen.missing for seen in by_snapshot.values()):
+        joined = places.join(outcomes.distinct().withColumn("has_outcome", F.lit(True)), PLACE, "left")
+        missing = joined.withColumn("missing", F.col("has_outcome").isNull())
+    counts = missing.groupBy("snapshot").agg(F.count("*"), F.count_if("missing"))
+    by_snapshot = {snapshot: LogContents(records, lost) for snapshot, records, lost in counts.collect()}
+    if not any(numbers.missing for numbers in by_snapshot.values()):
         return by_snapshot, []
     rank = F.row_number().over(Window.partitionBy("snapshot").orderBy(*PLACE))
-    named = missing.filter("missing").withColumn("rank", rank).filter(F.col("rank") <= NAMED)
-    return by_snapshot, [tuple(row) for row in named.select("snapshot", *PLACE).orderBy("snapshot", *PLACE).collect()]
+    reported = missing.filter("missing").withColumn("rank", rank).filter(F.col("rank") <= NAMED)
+    return by_snapshot, [
+        tuple(row) for row in reported.select("snapshot", *PLACE).orderBy("snapshot", *PLACE).collect()
+    ]
 
 
 def wrong_newest(
     decoded: DataFrame, letters: DataFrame | None, table: DataFrame, key: Sequence[str]
 ) -> list[tuple[int, int, bool]]:
-    """The first newest records of their keys that an upsert table does not show.
+    """Return the first records that are the newest of their key but are not what an upsert table has.
 
-    Keys that were in several partitions are left out: nothing orders their records.
+    Keys that occur in several partitions are left out, because their records have no order.
 
-    Parameters: `decoded` as spark.decode gives it, up to where the table is; `letters` and `table` as `places` answers
-    them.
-    Returns: (partition, offset, tombstone) of each; where a tombstone is the newest, the table has an older row.
+    Args:
+        decoded: The decoded records up to the table's offsets.
+        letters: The dead letters, as returned by `places`; None if there are none.
+        table: The rows, as returned by `places`.
+        key: The names of the key columns.
+
+    Returns:
+        (partition, offset, tombstone) of each record; for a tombstone, the table still has an older row.
     """
     good = decoded.filter(record("reason").isNull() & ~record("filtered")).select(
         record("partition").alias("kafka_partition"),
@@ -122,25 +139,26 @@ def wrong_newest(
         .filter("partitions = 1")
         .select("key", "newest.*")
     )
-    row = table.select(
+    rows = table.select(
         "key", F.col("kafka_partition").alias("row_partition"), F.col("kafka_offset").alias("row_offset")
     )
     older = (F.col("row_partition") == F.col("kafka_partition")) & (F.col("row_offset") < F.col("kafka_offset"))
     no_row = F.col("row_offset").isNull() & ~F.col("tombstone")
-    wrong = newest.join(row, "key", "left").filter(older | no_row).select(*PLACE, "tombstone")
-    return [tuple(found) for found in wrong.orderBy(*PLACE).limit(NAMED).collect()]
+    wrong = newest.join(rows, "key", "left").filter(older | no_row).select(*PLACE, "tombstone")
+    return [tuple(rows) for rows in wrong.orderBy(*PLACE).limit(NAMED).collect()]
 
 
 def _places(table: DataFrame) -> DataFrame:
-    """Each record once, with how often it is there as `n`."""
+    """Return each record once, with its number of occurrences as `n`."""
     return table.groupBy(*PLACE).agg(F.count("*").alias("n"))
 
 
 def _in_ranges(places: DataFrame, ranges: Sequence[Range], how: str) -> DataFrame:
-    """Records with the number of their range and its snapshot as `range` and `snapshot`.
+    """Add the number of the range that contains a record, and its snapshot, as `range` and `snapshot`.
 
-    A join on a condition alone compares each record with each range. Offsets are therefore cut into bins about as
-    wide as the average range: there are at most twice as many bins as ranges, and a record meets those of its bin.
+    A join on a condition alone compares each record with each range. Offsets are therefore divided into bins about as
+    wide as the average range: there are at most twice as many bins as ranges, and a record is only compared within its
+    bin.
     """
     width = max(1, sum(r.end - r.start for r in ranges) // max(1, len(ranges)))
     bins = [

@@ -1,4 +1,4 @@
-"""Which columns of a table each column of a computed result is made from, as Spark itself sees it."""
+"""Determine the source columns of each column of a result, from Spark's query plan."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from pyspark.sql import DataFrame
 from lakehouse.core.sql import SPARK
 
 SCANNED = re.compile(r"BatchScan [^\[\n]*\[([^\]\n]*)\]")
-"""The columns that a plan reads of an Iceberg table: Spark reads none that the result does not need."""
+"""Columns that a plan reads of an Iceberg table. Spark reads none that the result does not need."""
 
 
 def columns_read(result: DataFrame, source: Collection[str]) -> dict[str, list[str]]:
-    """For each column of a result, the source's columns that Spark reads to compute it; nothing is computed.
+    """Return the source columns that Spark reads to compute each column of a result, without computing it.
 
-    What decides which rows there are (a filter, a group) is read for every column, and so is in all of them.
+    Columns that select rows (filters, groups) are read for every column, and are therefore in all of them.
 
-    Parameters: `source` are the columns of the table that the result is made from.
+    Args:
+        result: The result.
+        source: The columns of the source table.
     """
     return {column: _read(result.select(SPARK.identifier(column)), source) for column in result.columns}
 
@@ -30,6 +32,6 @@ def _read(result: DataFrame, source: Collection[str]) -> list[str]:
     with redirect_stdout(plan):
         result.explain("simple")
     scanned = {
-        name.rpartition("#")[0].strip() for found in SCANNED.findall(plan.getvalue()) for name in found.split(",")
+        name.rpartition("#")[0].strip() for columns in SCANNED.findall(plan.getvalue()) for name in columns.split(",")
     }
     return [column for column in source if column in scanned]

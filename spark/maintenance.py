@@ -1,7 +1,6 @@
-"""What keeps a table fast and small: Iceberg's own procedures, each run only where it has something to do.
+"""Maintenance of tables with Iceberg's own procedures (Iceberg, Spark procedures).
 
-Source: Iceberg, Spark procedures. All of them commit like any other writer: a batch that is published meanwhile makes
-them fail, and they are safe to run again.
+They commit like any other writer: a batch that is published meanwhile makes them fail. They are safe to run again.
 """
 
 from __future__ import annotations
@@ -13,57 +12,63 @@ from pyspark.sql import functions as F
 
 from lakehouse.core import naming
 from lakehouse.core.sql import SPARK
+from lakehouse.core.table_ref import TableRef
 
 
-def compact(spark: SparkSession, namespace: str, table: str, target_bytes: int, small_bytes: int) -> Row:
-    """Rewrite data files below `small_bytes`, and those that two or more files of deletes belong to, to about
-    `target_bytes`."""
+def compact(spark: SparkSession, ref: TableRef, target_bytes: int, small_bytes: int) -> Row:
+    """Rewrite small data files, and those with two or more delete files, to about the target size.
+
+    Args:
+        spark: The Spark session.
+        ref: The table.
+        target_bytes: The target size of a data file.
+        small_bytes: The size below which a data file is rewritten.
+    """
     options = {
         "target-file-size-bytes": target_bytes,
         "min-file-size-bytes": small_bytes,
         "delete-file-threshold": 2,
-        # Deletes of files that are gone hide nothing, and are counted by readers all the same.
+        # Delete files of removed data files have no effect, but readers still open them.
         "remove-dangling-deletes": "true",
     }
-    return _call(spark, "rewrite_data_files", namespace, table, f"options => {_map(options)}")
+    return _call(spark, "rewrite_data_files", ref, f"options => {_map(options)}")
 
 
-def compact_deletes(spark: SparkSession, namespace: str, table: str) -> Row:
-    """Rewrite files of position deletes into fewer."""
-    return _call(spark, "rewrite_position_delete_files", namespace, table)
+def compact_deletes(spark: SparkSession, ref: TableRef) -> Row:
+    """Rewrite position delete files into fewer files."""
+    return _call(spark, "rewrite_position_delete_files", ref)
 
 
-def compact_manifests(spark: SparkSession, namespace: str, table: str) -> Row:
-    """Rewrite manifests into fewer, so that planning a read opens fewer files."""
-    return _call(spark, "rewrite_manifests", namespace, table)
+def compact_manifests(spark: SparkSession, ref: TableRef) -> Row:
+    """Rewrite manifests into fewer files, so that scan planning opens fewer."""
+    return _call(spark, "rewrite_manifests", ref)
 
 
-def expire(spark: SparkSession, namespace: str, table: str, older_than: datetime, retain_last: int) -> Row:
-    """Forget snapshots that are older, but not the last ones, nor any that a branch or tag holds: the offsets' does."""
+def expire(spark: SparkSession, ref: TableRef, older_than: datetime, retain_last: int) -> Row:
+    """Expire older snapshots, except the last ones and those of branches and tags, such as the offsets tag."""
     bounds = f"older_than => {_moment(older_than)}, retain_last => {retain_last}"
-    return _call(spark, "expire_snapshots", namespace, table, bounds)
+    return _call(spark, "expire_snapshots", ref, bounds)
 
 
-def remove_orphans(spark: SparkSession, catalog: str, namespace: str, table: str, older_than: datetime) -> int:
-    """Delete files that no metadata names.
+def remove_orphans(spark: SparkSession, catalog: str, ref: TableRef, older_than: datetime) -> int:
+    """Delete files that no metadata refers to.
 
     Args:
-        spark: The session.
-        catalog: Name of a catalog in it that may delete files.
-        namespace: The table's namespace.
-        table: The table's name.
-        older_than: Files that were written later stay.
+        spark: The Spark session.
+        catalog: The name of a catalog in the session that may delete files.
+        ref: The table.
+        older_than: The time after which files are kept.
 
     Returns:
-        How many files were deleted.
+        The number of files deleted.
     """
     bounds = f"older_than => {_moment(older_than)}, prefix_listing => true"
-    return spark.sql(_statement("remove_orphan_files", namespace, table, bounds, catalog=catalog)).count()
+    return spark.sql(_statement("remove_orphan_files", ref, bounds, catalog=catalog)).count()
 
 
-def delete_rows(spark: SparkSession, namespace: str, table: str, column: str, older_than: datetime) -> bool:
-    """Delete rows whose time is before; returns whether there were any."""
-    path = naming.spark_table(namespace, table)
+def delete_rows(spark: SparkSession, ref: TableRef, column: str, older_than: datetime) -> bool:
+    """Delete rows whose time is before `older_than`, and return whether there were any."""
+    path = ref.spark_path()
     before = f"{SPARK.identifier(column)} < {_moment(older_than)}"
     if spark.table(path).filter(F.expr(before)).limit(1).count() == 0:
         return False
@@ -71,17 +76,17 @@ def delete_rows(spark: SparkSession, namespace: str, table: str, column: str, ol
     return True
 
 
-def _call(spark: SparkSession, procedure: str, namespace: str, table: str, *arguments: str) -> Row:
-    row = spark.sql(_statement(procedure, namespace, table, *arguments)).first()
+def _call(spark: SparkSession, procedure: str, ref: TableRef, *arguments: str) -> Row:
+    row = spark.sql(_statement(procedure, ref, *arguments)).first()
     assert row is not None
     return row
 
 
-def _statement(procedure: str, namespace: str, table: str, *arguments: str, catalog: str = naming.CATALOG) -> str:
-    # The procedures parse the name they are given as an identifier of their catalog.
-    name = SPARK.literal(SPARK.identifier(namespace, table))
-    given = ", ".join((f"table => {name}", *arguments))
-    return f"CALL {catalog}.system.{procedure}({given})"
+def _statement(procedure: str, ref: TableRef, *arguments: str, catalog: str = naming.CATALOG) -> str:
+    # The procedures parse the table argument as an identifier in their catalog.
+    name = SPARK.literal(SPARK.identifier(*ref.identifier))
+    argument_list = ", ".join((f"table => {name}", *arguments))
+    return f"CALL {catalog}.system.{procedure}({argument_list})"
 
 
 def _map(options: dict[str, object]) -> str:

@@ -1,8 +1,9 @@
-"""Rows by key into a branch, at the cost of the batch: of the table, only key columns are read and nothing is moved.
+"""Merge rows by key into a branch at the cost of the batch.
 
-A MERGE that also inserts keeps all rows of the batch, matched or not. For such an outer join Spark cannot broadcast the
-batch and shuffles every key of the table (Spark, RewriteMergeIntoTable). So what matches is found by an inner join, and
-written apart from what is appended.
+Of the table, only key columns are read, and nothing is moved. A MERGE that also inserts keeps all rows of the batch,
+matched or not. For such an outer join Spark cannot broadcast the batch and shuffles every key of the table (Spark,
+RewriteMergeIntoTable). Matching rows are therefore determined by an inner join and written separately from appended
+ones.
 """
 
 from __future__ import annotations
@@ -28,13 +29,18 @@ def replace(
     first: AbstractContextManager[None],
     last: AbstractContextManager[None],
 ) -> None:
-    """Delete the table's rows whose key the batch has, then append the batch: two commits on the branch.
+    """Delete the table's rows with keys of the batch, then append the batch, in two commits on the branch.
 
-    Parameters: `rows` are one a key, in the columns of the table and `tombstone` of spark.decoded: that a row only
-    deletes; `target` is the branch as Spark addresses it; `first` and `last` are entered around the one commit and the
-    other, which completes the batch.
+    Args:
+        rows: One row per key, in the columns of the table and `tombstone` of spark.decoded, which is true for rows to
+            delete only.
+        target: The branch as Spark addresses it.
+        branch: The name of the branch.
+        key: The key columns.
+        first: Entered around the commit that deletes.
+        last: Entered around the commit that appends, which completes the batch.
     """
-    with _held(rows):
+    with _cached(rows):
         table = f"branch_{branch}"
         matches = _same_key("source", table, key) & _in_span(rows, table, key)
         keys = rows.select(*[_column(c) for c in key]).alias("source")
@@ -45,29 +51,32 @@ def replace(
 
 
 def add_missing(rows: DataFrame, target: str, key: tuple[str, ...]) -> int:
-    """Append the rows whose key the table lacks; returns how many.
+    """Append the rows whose key the table lacks, and return their number.
 
-    Parameters: `rows` are one a key, in the columns of the table; `target` is the branch as Spark addresses it.
+    Args:
+        rows: One row per key, in the columns of the table.
+        target: The branch as Spark addresses it.
+        key: The key columns.
     """
-    with _held(rows):
+    with _cached(rows):
         table = rows.sparkSession.table(target).alias("table")
-        known = table.filter(_in_span(rows, "table", key)).select(*[_column("table", c) for c in key])
-        # Apart, because Spark Connect refuses rows that are observed on both sides of one join.
-        present = known.join(rows.alias("source"), _same_key("source", "table", key), "leftsemi").localCheckpoint()
+        keys = table.filter(_in_span(rows, "table", key)).select(*[_column("table", c) for c in key])
+        # In separate queries, because Spark Connect refuses rows that are observed on both sides of one join.
+        present = keys.join(rows.alias("source"), _same_key("source", "table", key), "leftsemi").localCheckpoint()
         missing = rows.alias("source").join(present.alias("present"), _same_key("source", "present", key), "leftanti")
         return add(missing, target)
 
 
 def add(rows: DataFrame, target: str) -> int:
-    """Append the rows; returns how many."""
+    """Append the rows, and return their number."""
     added = Observation()
     rows.observe(added, F.count(F.lit(1)).alias("rows")).writeTo(target).append()
     return added.get["rows"]
 
 
 @contextmanager
-def _held(rows: DataFrame) -> Iterator[None]:
-    """Read, decode and reduce once, whatever is done with the rows inside."""
+def _cached(rows: DataFrame) -> Iterator[None]:
+    """Cache the rows, so that the batch is read, decoded and reduced once."""
     rows.persist()
     try:
         yield
@@ -80,19 +89,19 @@ def _same_key(one: str, other: str, key: tuple[str, ...]) -> Column:
 
 
 def _in_span(rows: DataFrame, table: str, key: tuple[str, ...]) -> Column:
-    """Between the batch's least and greatest value of each key column: by that Iceberg skips files before it reads any.
+    """Return whether a key is between the batch's minimum and maximum of each key column, by which Iceberg skips files.
 
-    Finding them is also what fills the held rows: Spark knows from then on how small they are, and broadcasts them.
+    Computing them also fills the cache: Spark then knows how small the rows are, and broadcasts them.
     """
     types = {field.name: field.dataType for field in rows.schema}
     spanned = [c for c in key if isinstance(types[c], SPANNED)]
     spans = [F.struct(bound(F.min(_column(c)), types[c]), bound(F.max(_column(c)), types[c])) for c in spanned]
-    [(_, *found)] = rows.agg(F.count(F.lit(1)), *spans).collect()
-    within = F.lit(True)
-    for column, span in zip(spanned, found, strict=True):
+    [(_, *bounds)] = rows.agg(F.count(F.lit(1)), *spans).collect()
+    is_in_span = F.lit(True)
+    for column, span in zip(spanned, bounds, strict=True):
         low, high = (literal(value, types[column]) for value in span)
-        within &= _column(table, column).between(low, high)
-    return within
+        is_in_span &= _column(table, column).between(low, high)
+    return is_in_span
 
 
 def _column(*path: str) -> Column:

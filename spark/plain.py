@@ -1,4 +1,4 @@
-"""Messages that are one value: text, a number, or bytes (Apache Kafka, the serializers of its clients)."""
+"""Decode messages that are one value: text, a number, or bytes (the serializers of Apache Kafka's clients)."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from spark.json import END, VALUE, JsonCodec, wrapped
 
 
 def json(schema: MessageSchema, reader: Any) -> Codec:
-    """Return the decoder of JSON text: of its properties where there is a schema, else of the text as it is."""
+    """Return the codec of JSON text: into its properties if there is a schema, else into one column of text."""
     return JsonCodec(reader) if schema.versions else JsonTextCodec.of(schema, reader)
 
 
 @dataclass(frozen=True)
 class PlainCodec(Codec):
-    """One column."""
+    """Codec of a single column."""
 
     column: str
 
     @classmethod
     def of(cls, schema: MessageSchema, column: str) -> Self:
-        """Return the decoder of a column."""
+        """Return the codec of a column."""
         return cls(column)
 
     @property
@@ -47,7 +47,7 @@ class PlainCodec(Codec):
 
     @abstractmethod
     def _value(self, data: Column) -> Column:
-        """Return the column's value, of bytes that fit."""
+        """Return the column's value, for bytes that fit."""
 
     @abstractmethod
     def _fits(self, data: Column) -> Column:
@@ -67,16 +67,16 @@ class BytesCodec(PlainCodec):
 
 @dataclass(frozen=True)
 class IntegerCodec(PlainCodec):
-    """A number of 4 bytes, big endian."""
+    """A signed number of 4 bytes, big endian."""
 
     type: ClassVar[str] = "int"
     length: ClassVar[int] = 4
 
     def explain(self, data: bytes) -> str | None:
-        return f"'{self.column}': {self.type} takes {self.length} bytes, and there are {len(data)}"
+        return f"'{self.column}': {self.type} has {self.length} bytes, but the message has {len(data)}"
 
     def _value(self, data: Column) -> Column:
-        # Two's complement: what conv reads is unsigned.
+        # conv reads unsigned numbers; convert them to two's complement.
         bits = 8 * self.length
         unsigned = F.conv(F.hex(data), 16, 10).cast("decimal(20,0)")
         half, whole = F.lit(Decimal(2 ** (bits - 1))), F.lit(Decimal(2**bits))
@@ -88,7 +88,7 @@ class IntegerCodec(PlainCodec):
 
 @dataclass(frozen=True)
 class LongCodec(IntegerCodec):
-    """A number of 8 bytes, big endian."""
+    """A signed number of 8 bytes, big endian."""
 
     type = "long"
     length = 8
@@ -114,7 +114,7 @@ class TextCodec(PlainCodec):
 
 @dataclass(frozen=True)
 class JsonTextCodec(TextCodec):
-    """JSON text that has no schema, kept as it is."""
+    """JSON text without a schema, stored unchanged."""
 
     def explain(self, data: bytes) -> str | None:
         return super().explain(data) or f"'{self.column}': text is not one JSON value"

@@ -1,4 +1,4 @@
-"""Protobuf messages → rows, in compiled code over Arrow (ptars); no Python object is made for a message."""
+"""Decode Protobuf messages in compiled code over Arrow (ptars), without a Python object per message."""
 
 from __future__ import annotations
 
@@ -29,20 +29,24 @@ if TYPE_CHECKING:
     from ptars._lib import MessageHandler
 
 PLAIN = "lakehouse_plain"
-"""A package that well-known types are moved to where ptars would convert them to less than they hold."""
+"""Package for copies of those well-known types that ptars would convert lossily."""
 
 
 def decoder(schema: MessageSchema, reader: tuple[Field, ...]) -> ProtobufCodec:
-    """Return the decoder of messages, each by the version that it was written with."""
+    """Return the codec that decodes each message by the version that it was written with."""
     return ProtobufCodec({version.id: version for version in schema.versions}, reader, schema.record)
 
 
 @dataclass(frozen=True)
 class ProtobufCodec(Codec):
-    """Protobuf messages in the Confluent wire format, each decoded by its writer's schema, then matched by number.
+    """Codec of Protobuf messages in the Confluent wire format.
 
-    Parameters: `writers` are schemas by registry id; `fields` are the columns; `record` is the message's full name, or
-    empty for the first of each file.
+    Each message is decoded by its writer's schema; fields are then matched by number.
+
+    Attributes:
+        writers: The schemas by registry id.
+        fields: The columns.
+        record: The full name of the message; empty for the first one of each file.
     """
 
     writers: Mapping[int, RegisteredSchema]
@@ -65,7 +69,7 @@ class ProtobufCodec(Codec):
         return framing.is_framed(data)
 
     def other(self, data: Column) -> Column:
-        """Whether a message is of another type than this table's, though of a known schema."""
+        """Return whether a message has a known schema, but is of another type than this table's."""
         return self._by_writer(data, lambda _: F.lit(False)).isNull() & self.schema_id(data).isNotNull()
 
     def explain(self, data: bytes) -> str | None:
@@ -74,13 +78,13 @@ class ProtobufCodec(Codec):
             return None
         start = FRAME_BYTES + len(self._index[id_])
         if data[FRAME_BYTES:start] != self._index[id_]:
-            return f"another message than '{self.sources[id_][1]}' is named at byte {FRAME_BYTES} of the value"
+            return f"byte {FRAME_BYTES} of the value does not select message '{self.sources[id_][1]}'"
         descriptors, message, written = self.sources[id_]
         return explain(data, start, message_class(descriptors, message), written, self.fields)
 
     @cached_property
     def sources(self) -> dict[int, Source]:
-        """What decodes each writer's messages, by registry id. It is pickled with the codec once it was asked for."""
+        """The decoders of each writer's messages, by registry id. The cached value is pickled with the codec."""
         return {
             id_: (
                 protobuf.compiled(schema).SerializeToString(),
@@ -92,8 +96,8 @@ class ProtobufCodec(Codec):
 
     @cached_property
     def _index(self) -> dict[int, bytes]:
-        found = {id_: protobuf.message(schema, self.record) for id_, schema in self.writers.items()}
-        return {id_: protobuf.message_index(message) for id_, message in found.items()}
+        messages = {id_: protobuf.message(schema, self.record) for id_, schema in self.writers.items()}
+        return {id_: protobuf.message_index(message) for id_, message in messages.items()}
 
     def _by_writer(self, data: Column, then: Callable[[int], Column]) -> Column:
         branches = []
@@ -108,7 +112,8 @@ class ProtobufCodec(Codec):
         return T.StructType([T.StructField("row", row), T.StructField("good", T.BooleanType())])
 
     def _decoder(self) -> Callable[[pa.Array, pa.Array], pa.Array]:
-        """What the workers run: it holds descriptors and fields, and no connection to anything."""
+        """Return the function that Spark's Python workers run. It contains descriptors and fields, and no
+        connections."""
         wanted, sources = self.fields, self.sources
 
         def decode(ids: pa.Array, bodies: pa.Array) -> pa.Array:
@@ -120,88 +125,93 @@ class ProtobufCodec(Codec):
 MAX_LENGTH = 2**31 - 1
 
 Source = tuple[bytes, str, tuple[Field, ...]]
-"""A writer: its descriptors, serialized, the message's full name, and its fields."""
+"""A writer: its serialized descriptors, the full name of the message, and its fields."""
 
 
 def decoded(ids: pa.Array, bodies: pa.Array, sources: Mapping[int, Source], wanted: tuple[Field, ...]) -> pa.Array:
-    """Messages as a struct array of `row`, the wanted fields, and `good`; null where a message does not decode.
+    """Return messages as a struct array of `row`, the wanted fields, and `good`; null if a message does not decode.
 
-    Parameters: the writer's id and the message's bytes of each row; either may be null.
+    Args:
+        ids: The registry id of each message's writer, or null.
+        bodies: The bytes of each message, or null.
+        sources: The writers by registry id.
+        wanted: The columns.
     """
     if bodies.type != pa.binary():
         bodies = bodies.cast(pa.binary())
-    found: list[Part] = []
+    parts: list[Part] = []
     usable = bodies.is_valid()
     for id_ in pc.unique(ids.filter(usable)).to_pylist():
         rows = pc.indices_nonzero(pc.fill_null(pc.and_(pc.equal(ids, id_), usable), False))
         descriptors, message, _ = sources[id_]
-        rows, theirs = rows.cast(pa.int64()), bodies.take(rows)
+        rows, messages = rows.cast(pa.int64()), bodies.take(rows)
         if is_plain := is_doubtful(descriptors, message):
-            theirs = plain(theirs, descriptors, message)
-            rows, theirs = rows.filter(theirs.is_valid()), theirs.drop_null()
+            messages = plain(messages, descriptors, message)
+            rows, messages = rows.filter(messages.is_valid()), messages.drop_null()
         if len(rows):
-            found += _decode(rows, theirs, sources[id_], wanted, is_plain=is_plain)
-    if not found:
+            parts += _decode(rows, messages, sources[id_], wanted, is_plain=is_plain)
+    if not parts:
         return pa.nulls(len(bodies), pa.struct([("row", _struct_type(wanted)), ("good", pa.bool_())]))
-    order = pa.concat_arrays([rows for rows, _ in found])
-    back = pa.array(range(len(bodies)), pa.int64())
-    return pa.concat_arrays([part for _, part in found]).take(pc.index_in(back, order))
+    order = pa.concat_arrays([rows for rows, _ in parts])
+    positions = pa.array(range(len(bodies)), pa.int64())
+    return pa.concat_arrays([part for _, part in parts]).take(pc.index_in(positions, order))
 
 
 Part = tuple[pa.Array, pa.Array]
-"""Decoded messages: which rows they are, and their structs of `row` and `good`."""
+"""Decoded messages: the indices of their rows, and their structs of `row` and `good`."""
 
 
 def _decode(
     rows: pa.Array, bodies: pa.Array, source: Source, wanted: tuple[Field, ...], *, is_plain: bool = False
 ) -> list[Part]:
-    """What decodes of some rows. A bad message is found by halving.
+    """Return the messages of some rows that decode. A bad message is isolated by bisection.
 
-    What ptars refuses or may have read otherwise than Protobuf's own parser is read by that parser first, message by
-    message, and is `is_plain` then.
+    Messages that ptars refuses, or may read differently from Protobuf's own parser, are first read by that parser, one
+    by one; `is_plain` is true then.
     """
     descriptors, message, written = source
-    found: list[Part] = []
+    parts: list[Part] = []
     try:
         structs = _structs(bodies, descriptors, message)
         doubtful = NONE if is_plain else doubts(structs, written)
-        sure, sure_rows = structs, rows
+        certain, certain_rows = structs, rows
         if len(doubtful):
-            of_sure = pc.indices_nonzero(pc.invert(pc.is_in(pa.array(range(len(rows))), doubtful)))
-            sure, sure_rows = structs.take(of_sure), rows.take(of_sure)
-        made = _struct(sure, written, wanted)
-        good = pa.array([True] * len(made), pa.bool_())
-        found.append((sure_rows, pa.StructArray.from_arrays([made, good], ["row", "good"])))
+            certain_indices = pc.indices_nonzero(pc.invert(pc.is_in(pa.array(range(len(rows))), doubtful)))
+            certain, certain_rows = structs.take(certain_indices), rows.take(certain_indices)
+        converted = _struct(certain, written, wanted)
+        flags = pa.array([True] * len(converted), pa.bool_())
+        parts.append((certain_rows, pa.StructArray.from_arrays([converted, flags], ["row", "good"])))
     except (ValueError, pa.ArrowException):
         if len(bodies) > 1:
             half = len(bodies) // 2
             halves = [(rows.slice(0, half), bodies.slice(0, half)), (rows.slice(half), bodies.slice(half))]
-            # Concatenated, since ptars does not look at where a slice begins.
+            # Copy each half, because ptars ignores the offset of a slice.
             return [
                 part
-                for these, those in halves
-                for part in _decode(these, pa.concat_arrays([those]), source, wanted, is_plain=is_plain)
+                for half_rows, half_bodies in halves
+                for part in _decode(half_rows, pa.concat_arrays([half_bodies]), source, wanted, is_plain=is_plain)
             ]
         doubtful = NONE if is_plain else pa.array([0], pa.int64())
     if len(doubtful):
         read = plain(bodies.take(doubtful), descriptors, message)
         rows = rows.take(doubtful).filter(read.is_valid())
         if len(rows):
-            found += _decode(rows, read.drop_null(), source, wanted, is_plain=True)
-    return found
+            parts += _decode(rows, read.drop_null(), source, wanted, is_plain=True)
+    return parts
 
 
 def _structs(bodies: pa.Array, descriptors: bytes, message: str) -> pa.StructArray:
-    """Messages as ptars reads them.
+    """Return messages as ptars reads them.
 
-    Raises: ValueError (or ArrowInvalid, which is one) when one of them does not decode.
+    Raises:
+        ValueError: A message does not decode (ArrowInvalid is a subclass).
     """
     try:
         return _handler(descriptors, message).array_to_record_batch(bodies).to_struct_array()
     except Exception:
         raise
     except BaseException as error:
-        # ptars panics over a map's entry without its value. What it raises then is no Exception and cannot be imported.
+        # ptars panics on a map entry without a value. PanicException is not an Exception and cannot be imported.
         if type(error).__name__ != "PanicException":
             raise
         raise ValueError("ptars cannot read a message") from error
@@ -209,7 +219,7 @@ def _structs(bodies: pa.Array, descriptors: bytes, message: str) -> pa.StructArr
 
 @lru_cache(maxsize=128)
 def _handler(descriptors: bytes, message: str) -> MessageHandler:
-    """The compiled decoder of a message, once a worker process."""
+    """Return the compiled decoder of a message; cached per worker process."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.descriptor_pool import DescriptorPool
     from ptars import HandlerPool, PtarsConfig
@@ -219,13 +229,16 @@ def _handler(descriptors: bytes, message: str) -> MessageHandler:
     for file in files.file:
         _make_plain(file)
         pool.Add(file)
-    found = pool.FindMessageTypeByName(message)
-    return HandlerPool([found.file], PtarsConfig(list_value_name="element")).get_for_message(found)
+    descriptor = pool.FindMessageTypeByName(message)
+    return HandlerPool([descriptor.file], PtarsConfig(list_value_name="element")).get_for_message(descriptor)
 
 
 def _make_plain(file: Any) -> None:
-    """Timestamp and its like as the messages they are (ptars counts nanoseconds in 64 bits, which end in 2262), and
-    JSON values, which are recursive, as bytes."""
+    """Replace types in a file descriptor that ptars would convert lossily.
+
+    Timestamps and similar types become ordinary messages: ptars counts nanoseconds in 64 bits, which end in the year
+    2262. JSON values, which are recursive, become bytes.
+    """
     moved = {
         "google/protobuf/timestamp.proto": "google.protobuf",
         "google/protobuf/duration.proto": "google.protobuf",
@@ -243,7 +256,7 @@ def _make_plain(file: Any) -> None:
                     field.type = field.TYPE_BYTES
                     field.ClearField("type_name")
                     if field.label == field.LABEL_OPTIONAL and not field.HasField("oneof_index") and not entry:
-                        # An empty value is not an absent one: bytes tell them apart when they are optional.
+                        # Optional bytes distinguish an empty value from an absent one.
                         field.oneof_index, field.proto3_optional = len(message.oneof_decl), True
                         message.oneof_decl.add(name=f"_{field.name}")
                 elif field.type_name in names or field.type_name.startswith(".google.type."):
@@ -253,29 +266,30 @@ def _make_plain(file: Any) -> None:
 
 
 def _struct(array: pa.Array, written: tuple[Field, ...], wanted: tuple[Field, ...]) -> pa.Array:
-    """A struct array with the wanted fields; null where the writer has no such field."""
-    there = partners(wanted, written)
+    """Return a struct array with the wanted fields; fields that the writer does not have are null."""
+    written_fields = partners(wanted, written)
     children = []
     for field in wanted:
-        own = there.get(field.name)
-        place = array.type.get_field_index(own.name) if own else -1
-        # A field of an absent message has its default in the array.
-        if own is None or (not fits(own, field) and _holds_nothing(array.drop_null().field(place))):
+        written_field = written_fields.get(field.name)
+        index = array.type.get_field_index(written_field.name) if written_field else -1
+        # Fields of an absent message have default values in the array.
+        if written_field is None or (not fits(written_field, field) and _is_empty(array.drop_null().field(index))):
             children.append(pa.nulls(len(array), _arrow_type(field)))
         else:
-            children.append(_converted(array.field(place), own, field))
+            children.append(_converted(array.field(index), written_field, field))
     return pa.StructArray.from_arrays(children, fields=list(_struct_type(wanted)), mask=array.is_null())
 
 
 def _converted(array: pa.Array, written: Field, wanted: Field) -> pa.Array:
-    """What a writer has in a field, in the type of the column, exactly.
+    """Convert a writer's field to the type of the column, without loss.
 
-    Raises: ValueError (or ArrowInvalid, which is one) when that cannot be.
+    Raises:
+        ValueError: A value cannot be converted (ArrowInvalid is a subclass).
     """
     if not fits(written, wanted):
-        if _holds_nothing(array):
+        if _is_empty(array):
             return pa.nulls(len(array), _arrow_type(wanted))
-        raise ValueError(f"{written.kind} is no {wanted.kind}")
+        raise ValueError(f"{written.kind} cannot be converted to {wanted.kind}")
     match wanted.kind:
         case "struct":
             return _struct(array, written.fields, wanted.fields)
@@ -301,15 +315,15 @@ def _converted(array: pa.Array, written: Field, wanted: Field) -> pa.Array:
     return array.cast(_arrow_type(wanted))
 
 
-def _holds_nothing(array: pa.Array) -> bool:
-    """Whether fields are absent, lists and maps empty."""
+def _is_empty(array: pa.Array) -> bool:
+    """Return whether all fields are absent, or all lists or maps are empty."""
     if pa.types.is_list(array.type) or pa.types.is_map(array.type):
         return len(array.flatten() if pa.types.is_list(array.type) else array.keys) == 0
     return array.null_count == len(array)
 
 
 def _timestamps(array: pa.Array) -> pa.Array:
-    """Seconds and nanoseconds as microseconds."""
+    """Convert seconds and nanoseconds to microseconds."""
     valid = array.is_valid()
     seconds, nanos = (array.field(name).filter(valid) for name in ("seconds", "nanos"))
     if len(seconds):
@@ -324,7 +338,7 @@ def _timestamps(array: pa.Array) -> pa.Array:
 
 
 def _json(message: str, value: bytes | None) -> str | None:
-    """A JSON value, which Protobuf has as a recursive message, as text."""
+    """Convert a JSON value, which is a recursive message in Protobuf, to text."""
     from google.protobuf import json_format, struct_pb2
     from google.protobuf.message import DecodeError
 

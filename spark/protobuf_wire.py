@@ -1,10 +1,10 @@
-"""Where ptars reads a message otherwise than Protobuf's own parser does, and what that parser makes of it.
+"""Detect messages that ptars reads differently from Protobuf's own parser, and read them with that parser.
 
-The format lets a writer send what no reader may keep: a map's key twice or two members of a oneof, of which the last
-one counts; a number that a closed enum does not have, which counts as absent; and a message without a required field,
-which is no message (Protocol Buffers, Encoding; proto2 language guide). Nor is one whose packed numbers of a fixed size
-are cut short, of which ptars leaves the last number out; and a message in two parts is their merger, of which ptars
-sees the last one only where it takes the message as bytes.
+Writers may send what readers must not keep: repeated map keys or several members of a oneof, of which the last one
+counts; numbers that a closed enum does not have, which count as absent; and messages without a required field, which
+are invalid (Protocol Buffers, Encoding; proto2 language guide). Messages whose packed fixed-size numbers are truncated
+are invalid as well, but ptars drops the last number. A message in two parts is their merger, but ptars only reads the
+last part if it takes the message as bytes.
 """
 
 from __future__ import annotations
@@ -28,30 +28,29 @@ FIXED_SIZES = {type_ for types in FIXED.values() for type_ in types}
 
 
 def doubts(structs: pa.StructArray, fields: tuple[Field, ...]) -> pa.Array:
-    """Return the rows in which ptars may have read something otherwise, in order."""
-    found = [rows for rows in _of_struct(structs, fields) if len(rows)]
-    return pc.unique(pa.concat_arrays(found)).sort() if found else NONE
+    """Return the indices of the rows that ptars may have read differently, in order."""
+    doubtful_rows = [rows for rows in _of_struct(structs, fields) if len(rows)]
+    return pc.unique(pa.concat_arrays(doubtful_rows)).sort() if doubtful_rows else NONE
 
 
 @lru_cache(maxsize=128)
 def is_doubtful(descriptors: bytes, message: str) -> bool:
-    """Return whether ptars may read any message otherwise, so that what it returns does not show it.
+    """Return whether ptars may read messages of this type differently without a trace in its result.
 
     Args:
         descriptors: The files that define the message, as a serialized set.
-        message: Its full name.
+        message: The full name of the message.
     """
     return _is_doubtful(message_class(descriptors, message).DESCRIPTOR, set())
 
 
 def plain(bodies: pa.Array, descriptors: bytes, message: str) -> pa.Array:
-    """Return messages as Protobuf's own parser reads them, encoded so that any reader agrees; null for one that it
-    refuses.
+    """Return messages re-encoded by Protobuf's own parser, so that every reader agrees; null for invalid messages.
 
     Args:
         bodies: The messages.
         descriptors: The files that define the message, as a serialized set.
-        message: Its full name.
+        message: The full name of the message.
     """
     kind = message_class(descriptors, message)
     return pa.array([_plain(kind, body) for body in bodies.to_pylist()], pa.binary())
@@ -59,7 +58,7 @@ def plain(bodies: pa.Array, descriptors: bytes, message: str) -> pa.Array:
 
 @lru_cache(maxsize=128)
 def message_class(descriptors: bytes, message: str) -> type[Message]:
-    """Return the class of a message, once a process."""
+    """Return the class of a message; cached per process."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.descriptor_pool import DescriptorPool
     from google.protobuf.message_factory import GetMessageClass
@@ -79,24 +78,24 @@ def _plain(kind: type[Message], body: bytes) -> bytes | None:
         return None
     if not parsed.IsInitialized():
         return None
-    # Where numbers that an enum does not have are kept.
+    # Unknown fields include numbers that a closed enum does not have.
     parsed.DiscardUnknownFields()
     return parsed.SerializeToString()
 
 
 def _is_doubtful(descriptor: Descriptor, seen: set[str]) -> bool:
-    """Whether a message, or one in it, has lists of numbers of a fixed size, or a JSON value that is no list's."""
+    """Return whether a message or a nested one has lists of fixed-size numbers, or a JSON value outside of a list."""
     seen.add(descriptor.full_name)
     for field in descriptor.fields:
-        of = field.message_type
+        message = field.message_type
         if field.is_repeated and field.type in FIXED_SIZES:
             return True
-        if of is None or of.full_name in seen:
+        if message is None or message.full_name in seen:
             continue
-        if of.full_name in JSON:
+        if message.full_name in JSON:
             if not field.is_repeated:
                 return True
-        elif _is_doubtful(of, seen):
+        elif _is_doubtful(message, seen):
             return True
     return False
 
@@ -121,7 +120,7 @@ def _of_struct(array: pa.StructArray, fields: tuple[Field, ...]) -> Iterator[pa.
 
 
 def _of(array: pa.Array, field: Field) -> Iterator[pa.Array]:
-    """Rows of the array with doubts in a value of a field, or in one element of a list or map."""
+    """Yield the indices of rows with a doubtful value in a field, or in an element of a list or map."""
     match field.kind:
         case "enum" if field.closed:
             numbers = pa.array([number for number, _ in field.symbols], pa.int32())

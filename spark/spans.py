@@ -1,4 +1,4 @@
-"""The least and greatest value of a column, brought to this process and back without a change."""
+"""Collect the minimum and maximum of a column, and convert them back to columns without loss."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, IntegerType, LongType, StringType, TimestampType
 
 SPANNED = (IntegerType, LongType, StringType, TimestampType)
-"""Types whose span prunes files. A float's NaN and -0.0 have one order in Spark and another one in Iceberg."""
+"""Types whose minimum and maximum prune files. Spark and Iceberg order NaN and -0.0 of floats differently."""
 
 
 def bound(column: Column, type_: DataType) -> Column:
-    """Return what to collect for a least or greatest value of a type.
+    """Return the expression to collect for a minimum or maximum of a type.
 
-    Timestamps travel as microseconds: Python's end in the year 9999, and local time has hours that come twice.
+    Timestamps are collected as microseconds: Python's end in the year 9999, and local times are ambiguous.
     """
     return F.unix_micros(column) if isinstance(type_, TimestampType) else column
 

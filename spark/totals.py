@@ -7,14 +7,17 @@ from pyspark.sql import functions as F
 
 
 def totals(trades: DataFrame) -> DataFrame:
-    """What each group of trades adds up to; money in pennies.
+    """Return the totals of each group of trades; amounts are in pennies.
 
-    For a group of one trade this is the Flink statement
-    `SELECT $rowtime, userid, side, symbol, quantity, price, quantity * price`.
+    For a group of one trade this is the Flink statement `SELECT $rowtime, userid, side, symbol, quantity, price,
+    quantity * price`.
 
-    Parameters: rows of stock_trades, all of each group.
-    Returns: one row a group: its key, trade_count, quantity (sum), price (volume-weighted, 4 decimals, half up),
-    total_price (sum of price × quantity). Sums are 64-bit and fail rather than wrap (spark.sql.ansi.enabled).
+    Args:
+        trades: All rows of stock_trades of each group.
+
+    Returns:
+        One row per group: its key, trade_count, quantity (sum), price (volume-weighted, 4 decimals, half up),
+            total_price (sum of price × quantity). Sums are 64-bit and fail on overflow (spark.sql.ansi.enabled).
     """
     quantity = F.sum(F.col("quantity").cast("long"))
     total_price = F.sum(F.col("price").cast("long") * F.col("quantity"))

@@ -1,4 +1,4 @@
-"""Decoded rows → one commit on a branch, in one pass, counting on the way."""
+"""Write decoded rows as one commit on a branch, in one pass that also counts outcomes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lakehouse.core import naming
 from lakehouse.core.batch import PART, PARTS
 from lakehouse.core.counts import Counts
 from lakehouse.core.errors import Unreachable
 from lakehouse.core.sql import SPARK
+from lakehouse.core.table_ref import TableRef
 from spark import merge
 from spark.decision import Decision, digest
 from spark.decode import Mode
@@ -23,9 +23,16 @@ from spark.decoded import PREFIX, own, record
 
 @dataclass(frozen=True)
 class Written:
-    """What was written. Of the dead letters, `unknown_schema` have a schema id that is not among the writers that were
-    given, `bad_key` a key that does not decode, and `quarantined` fail a check. `dead_digest` says which records they
-    all are, and `check_digest` which of them fail a check."""
+    """Result of a write.
+
+    Attributes:
+        counts: Outcomes of the records.
+        unknown_schema: The number of dead letters whose schema id is not among the known writers.
+        quarantined: The number of dead letters that fail a check.
+        bad_key: The number of dead letters whose key does not decode.
+        dead_digest: The digest of all dead letters (spark.decision).
+        check_digest: The digest of the dead letters that fail a check.
+    """
 
     counts: Counts
     unknown_schema: int = 0
@@ -46,12 +53,12 @@ class Written:
 
     @property
     def dead(self) -> Decision:
-        """Which records are dead letters."""
+        """The set of dead letters."""
         return Decision(self.counts.dead_letters, self.dead_digest)
 
     @property
     def failing(self) -> Decision:
-        """Which of them fail a check."""
+        """The set of dead letters that fail a check."""
         return Decision(self.quarantined, self.check_digest)
 
 
@@ -59,41 +66,48 @@ class Written:
 class Target:
     """A branch that rows are written to.
 
-    `properties` go into the summary of the snapshot that completes the write.
+    Attributes:
+        ref: The table.
+        branch: The name of the branch.
+        properties: Properties for the summary of the snapshot that completes the write.
     """
 
-    namespace: str
-    table: str
+    ref: TableRef
     branch: str
     properties: Mapping[str, str]
 
     @property
     def path(self) -> str:
-        """The branch, as Spark addresses it."""
-        return naming.spark_table(self.namespace, self.table, branch=self.branch)
+        """The branch as Spark addresses it."""
+        return self.ref.spark_path(self.branch)
 
     def deleting(self) -> Target:
-        """Return the branch for a commit that deletes rows, which another commit completes."""
+        """Return the target for a commit that deletes rows and that another commit completes."""
         return replace(self, properties={PART: "delete"})
 
     def completing(self) -> Target:
-        """Return the branch for the commit that completes the one before it, which deleted rows.
+        """Return the target for the commit that completes the deleting one.
 
-        The audit requires both: Iceberg creates a branch that another writer dropped again, without the first.
+        The audit requires both commits: if another writer drops the branch between them, Iceberg creates it again
+        without the first.
         """
         return replace(self, properties={**self.properties, PARTS: "2"})
 
 
-def create_branch(spark: SparkSession, namespace: str, table: str, branch: str) -> None:
-    """A branch at main's head; on a table without snapshots, at an empty one."""
-    target = naming.spark_table(namespace, table)
-    spark.sql(f"ALTER TABLE {target} CREATE BRANCH {SPARK.identifier(branch)}")
+def create_branch(spark: SparkSession, ref: TableRef, branch: str) -> None:
+    """Create a branch at the head of main; in a table without snapshots, at an empty snapshot."""
+    spark.sql(f"ALTER TABLE {ref.spark_path()} CREATE BRANCH {SPARK.identifier(branch)}")
 
 
 def rows(decoded: DataFrame, target: Target, mode: Mode, key: tuple[str, ...], *, empty: bool) -> Written:
-    """Write decoded records as the mode says, in one pass.
+    """Write decoded records according to the mode, in one pass.
 
-    Parameters: `key` are the columns that identify a row; `empty` says that the table has no rows yet.
+    Args:
+        decoded: The decoded records; see spark.decode.
+        target: The branch.
+        mode: How records change the table.
+        key: The columns that identify a row.
+        empty: Whether the table has no rows yet.
     """
     match mode:
         case "append":
@@ -105,7 +119,7 @@ def rows(decoded: DataFrame, target: Target, mode: Mode, key: tuple[str, ...], *
 
 
 def nothing(spark: SparkSession, target: Target) -> None:
-    """Commit no rows: a snapshot that only says something."""
+    """Commit an empty snapshot for the properties in its summary."""
     with with_properties(spark, target):
         spark.table(target.path).limit(0).writeTo(target.path).append()
 
@@ -122,7 +136,11 @@ def append(decoded: DataFrame, target: Target) -> Written:
 def dedup(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool) -> Written:
     """Append the first good record of each key that the table lacks.
 
-    Parameters: `key` are the columns that identify a row; `empty` says that the table has no rows to compare with.
+    Args:
+        decoded: The decoded records; see spark.decode.
+        target: The branch.
+        key: The columns that identify a row.
+        empty: Whether the table has no rows to compare with.
     """
     observation, good = _observe(decoded)
     rows = _table_rows(_one_a_key(good, key, F.min_by), target)
@@ -134,9 +152,13 @@ def dedup(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool)
 
 
 def upsert(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool) -> Written:
-    """Replace the row of each key by its newest good record; a tombstone deletes it.
+    """Replace the row of each key by its newest good record; a tombstone deletes the row.
 
-    Parameters: `key` are the columns that identify a row; `empty` says that the table has no rows to replace.
+    Args:
+        decoded: The decoded records; see spark.decode.
+        target: The branch.
+        key: The columns that identify a row.
+        empty: Whether the table has no rows to replace.
     """
     observation, good = _observe(decoded)
     kept = Observation()
@@ -160,9 +182,9 @@ def upsert(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool
 
 
 def _one_a_key(good: DataFrame, key: tuple[str, ...], choose: Callable[[Column, Column], Column]) -> DataFrame:
-    """One record of each key: the newest (max_by) or the oldest (min_by)."""
-    # A key stays in one partition, where offsets order its records. Only where somebody changed the partition count
-    # can one batch hold a key from two; the rest of the order then makes the choice the same in every run.
+    """Return one record per key: the newest (max_by) or the oldest (min_by)."""
+    # A key's records are in one partition, ordered by offset, unless the partition count was changed. The other
+    # columns then make the choice deterministic.
     order = F.struct(record("offset"), record("timestamp"), record("partition"))
     others = _quoted(c for c in own(good.columns) if c not in key)
     newest = good.groupBy(*_quoted(key)).agg(choose(F.struct(*others, record("tombstone")), order).alias(PREFIX))
@@ -170,14 +192,15 @@ def _one_a_key(good: DataFrame, key: tuple[str, ...], choose: Callable[[Column, 
 
 
 def _quoted(columns: Iterable[str]) -> list[Column]:
-    """Columns by names that may have points in them."""
+    """Return columns by names, which may contain dots."""
     return [F.col(SPARK.identifier(name)) for name in columns]
 
 
 def _reported(observation: Observation) -> Mapping[str, int]:
-    """What an observation counted.
+    """Return the counts of an observation.
 
-    Raises: Unreachable when Spark did not say: it sends counts at the end of its answer, which may be cut off.
+    Raises:
+        Unreachable: Spark did not send them: they are at the end of its response, which may be cut off.
     """
     if counts := observation.get:
         return counts
@@ -185,52 +208,54 @@ def _reported(observation: Observation) -> Mapping[str, int]:
 
 
 def _written(observed: Mapping[str, int], **outcomes: int) -> Written:
-    own = {name: observed[name] for name in ("consumed", "dead_letters", "filtered")}
-    apart = (observed[name] for name in ("unknown_schema", "quarantined", "bad_key", "dead_digest", "check_digest"))
-    return Written(Counts(**own, **outcomes), *apart)
+    common = {name: observed[name] for name in ("consumed", "dead_letters", "filtered")}
+    details = (observed[name] for name in ("unknown_schema", "quarantined", "bad_key", "dead_digest", "check_digest"))
+    return Written(Counts(**common, **outcomes), *details)
 
 
 def _observe(decoded: DataFrame) -> tuple[Observation, DataFrame]:
-    """The good records, with counts taken while all pass by. It also keeps Spark from decoding twice, to filter and to
-    write."""
+    """Return the good records, with counts of all records that are taken in the same pass.
+
+    The observation also prevents Spark from decoding twice, once to filter and once to write.
+    """
     observation = Observation()
-    reason, filtered, failing = record("reason"), record("filtered"), record("check").isNotNull()
-    dead, place = reason.isNotNull(), (record("partition"), record("offset"))
+    reason, filtered, is_quarantined = record("reason"), record("filtered"), record("check").isNotNull()
+    is_dead, origin = reason.isNotNull(), (record("partition"), record("offset"))
     observed = decoded.observe(
         observation,
         F.count(F.lit(1)).alias("consumed"),
-        F.count_if(dead).alias("dead_letters"),
+        F.count_if(is_dead).alias("dead_letters"),
         F.count_if(filtered).alias("filtered"),
         F.count_if(reason == "unknown_schema").alias("unknown_schema"),
-        F.count_if(failing).alias("quarantined"),
+        F.count_if(is_quarantined).alias("quarantined"),
         F.count_if(reason == "bad_key").alias("bad_key"),
-        digest(*place, dead).alias("dead_digest"),
-        digest(*place, failing).alias("check_digest"),
+        digest(*origin, is_dead).alias("dead_digest"),
+        digest(*origin, is_quarantined).alias("check_digest"),
     )
-    return observation, observed.filter(~dead & ~filtered)
+    return observation, observed.filter(~is_dead & ~filtered)
 
 
 def _table_rows(rows: DataFrame, target: Target, *extra: Column) -> DataFrame:
-    """The table's columns in the table's types; a column that the newest schema dropped is null from now on."""
-    there, columns = {field.name: field.dataType for field in rows.schema}, []
+    """Return the table's columns in the table's types; columns that the newest schema dropped are null."""
+    types, columns = {field.name: field.dataType for field in rows.schema}, []
     for field in rows.sparkSession.table(target.path).schema:
         value = F.col(SPARK.identifier(field.name))
-        value = _as_type(value, there[field.name], field.dataType) if field.name in there else _null(field.dataType)
+        value = _as_type(value, types[field.name], field.dataType) if field.name in types else _null(field.dataType)
         columns.append(value.alias(field.name))
     return rows.select(*columns, *extra)
 
 
 def _as_type(value: Column, have: T.DataType, want: T.DataType) -> Column:
-    """A value in the table's type, with fields matched by name: a cast of structs would match them by position."""
+    """Convert a value to the table's type, with struct fields matched by name; a cast would match them by position."""
     if have == want:
         return value
     match have, want:
         case T.StructType(), T.StructType():
-            there = {field.name: field.dataType for field in have}
+            types = {field.name: field.dataType for field in have}
 
             def part(of: T.StructField) -> Column:
-                found = of.name in there
-                return _as_type(value[of.name], there[of.name], of.dataType) if found else _null(of.dataType)
+                is_present = of.name in types
+                return _as_type(value[of.name], types[of.name], of.dataType) if is_present else _null(of.dataType)
 
             return F.when(value.isNotNull(), F.struct(*(part(field).alias(field.name) for field in want)))
         case T.ArrayType(), T.ArrayType():
@@ -246,7 +271,10 @@ def _null(type_: T.DataType) -> Column:
 
 @contextmanager
 def with_properties(spark: SparkSession, target: Target) -> Iterator[None]:
-    """Every commit inside carries the properties in its summary (Iceberg, Spark writes: snapshot properties)."""
+    """Add the target's properties to the summary of every commit in the context.
+
+    Source: Iceberg, Spark writes: snapshot properties.
+    """
     settings = {f"spark.sql.iceberg.snapshot-property.{name}": value for name, value in target.properties.items()}
     for name, value in settings.items():
         spark.conf.set(name, value)

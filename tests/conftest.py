@@ -1,46 +1,66 @@
-"""The one embedded stack that all stack tests share."""
+"""The embedded stack that all stack tests share."""
 
+import json
 import os
+import random
 
 import boto3
 import dagster as dg
 import pytest
 
 from lakehouse.config.loader import PROJECT, load
+from lakehouse.local import ports
 from lakehouse.local import stack as local_stack
 from lakehouse.local.environment import environment
 from lakehouse.local.home import Home
 from resources.build import build_resources
+from tests.support.sleepless import Sleepless
+
+pytest_plugins = [
+    "tests.support.clouds.rest.server",
+    "tests.support.clouds.snowflake.server",
+    "tests.support.processes.cluster",
+]
 
 CANARIES = {"CONFLUENT_CLOUD_API_SECRET": "canary-confluent", "AWS_SECRET_ACCESS_KEY": "canary-aws"}
-"""What whoever starts the stack has in the environment, and no server needs."""
+"""Variables in the environment of `up` that no server needs."""
 
 SERVERS = ("kafka", "registry", "s3", "aws", "spark", "snowflake")
 
 
 def pytest_collection_modifyitems(items):
-    """Everything in these folders needs the stack."""
+    """Mark each test in these folders as a test of the stack."""
     for item in items:
-        if {"stack", "faults", "fuzz"} & set(item.path.relative_to(PROJECT).parts):
+        if {"contract", "integration", "e2e", "faults", "fuzz"} & set(item.path.relative_to(PROJECT).parts):
             item.add_marker(pytest.mark.stack)
 
 
 @pytest.fixture(autouse=True)
 def credentials_of_this_test():
-    """boto3's default session keeps the credentials it was made with, whatever os.environ says later."""
+    """Reset boto3's default session, which keeps its first credentials although os.environ changes."""
     boto3.DEFAULT_SESSION = None
+
+
+@pytest.fixture
+def sleepless() -> Sleepless:
+    """Return a source of clocks whose pauses take no time."""
+    return Sleepless()
 
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory):
-    """The state folder of a stack that runs for the whole session; os.environ leads to it.
+    """Yield the state folder of a stack that runs for the whole session, to which os.environ refers.
 
-    Without Dagster and Datagen, so that nothing happens in it but what the tests do.
+    Dagster and Datagen do not run, so that only the tests act on it.
     """
     home = Home(tmp_path_factory.mktemp("stack") / "home")
+    # The ports are not the usual ones, which another stack could occupy while a test restarts a server.
+    free = filter(ports.is_free, random.sample(ports.OTHERS, len(ports.OTHERS)))
+    home.folder("")
+    home.endpoints.write_text(json.dumps(dict(zip(ports.USUAL, free, strict=False))))
     before = dict(os.environ)
-    # Nothing here runs long enough to be worth Java's second compiler, which takes a fifth of the time.
-    # Without it the first has a fifth of the room for what it compiles, and Spark ends when that is full.
+    # No test runs long enough for Java's second compiler, which takes a fifth of the time. Without it, the code cache
+    # has a fifth of the space, and Spark ends when that is full.
     os.environ["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
     os.environ.update(CANARIES)
     try:
@@ -56,7 +76,7 @@ def stack(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def resources(stack):
-    """The resources of the environment `local`, resolved, as attributes. Their Spark session ends before the stack."""
+    """Yield the resolved resources of the environment `local` as attributes, and end their Spark session first."""
     with dg.build_resources(build_resources(load(PROJECT / "lakehouse.yaml"), "local")) as resolved:
         yield resolved
         resolved.spark.close()

@@ -1,1 +1,1 @@
-"""What maintainers run and a deployment does not install: locks, audit, licences. See CONTRIBUTING.md."""
+"""Tools for maintainers, which a deployment does not install: locks, audit, licences. See CONTRIBUTING.md."""

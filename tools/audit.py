@@ -1,6 +1,6 @@
-"""Check what the project depends on and how it is built: `make audit`.
+"""Audit of dependencies and workflows: `make audit`.
 
-Exit codes: 0, all was checked and is in order; 1, something is wrong; 3, nothing is wrong as far as could be checked.
+Exit codes: 0, all checks passed; 1, a check failed; 3, no check failed, but some could not be made.
 """
 
 import subprocess
@@ -21,43 +21,43 @@ INCOMPLETE = 3
 
 @dataclass
 class Outcome:
-    """What one check found: sentences for people."""
+    """Outcome of one check, as sentences for display."""
 
     wrong: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
 
 
 def security_rules() -> Outcome:
-    """Run ruff as `make lint` does: its security rules (S) are among those of pyproject.toml."""
+    """Run ruff as `make lint` does; pyproject.toml enables its security rules (S)."""
     return _program("ruff", "check", "--output-format", "concise", "--quiet")
 
 
 def workflows() -> Outcome:
-    """Run zizmor over workflows and Dependabot's configuration, without a network."""
+    """Run zizmor offline on the workflows and Dependabot's configuration."""
     return _program("zizmor", "--offline", "--no-progress", "--quiet", "--pedantic", ".github")
 
 
 def pins() -> Outcome:
-    """Run the tests of locks and workflows: hashes everywhere, actions by commit, secrets per step."""
+    """Run the tests of locks and workflows: hashes of packages, commits of actions, secrets by step."""
     tests = [f"tests/unit/test_{name}.py" for name in ("lock", "workflows", "third_party_licences")]
     return _program("pytest", "--quiet", "--no-header", "--noconftest", "-p", "no:cacheprovider", *tests)
 
 
 def secrets() -> Outcome:
-    """Look for secrets in tracked files and history."""
+    """Search tracked files and the history for secrets."""
     try:
-        found = [
-            f"{leak}. Revoke it, or accept it in {leaks.BASELINE.relative_to(PROJECT)} if it is none."
+        messages = [
+            f"{leak}. Revoke it, or add it to {leaks.BASELINE.relative_to(PROJECT)} if it is not a secret."
             for leak in leaks.leaks()
         ]
         shallow = leaks.is_shallow()
     except (OSError, subprocess.CalledProcessError):
         return Outcome(unchecked=["secrets, as this folder is not a git checkout"])
-    return Outcome(found, ["secrets in older commits, as this checkout is shallow"] if shallow else [])
+    return Outcome(messages, ["secrets in older commits, as this checkout is shallow"] if shallow else [])
 
 
 def java_artefacts() -> Outcome:
-    """Bring the locked jars into the cache, each verified, so that their contents can be listed."""
+    """Download the locked jars to the cache and verify them, so that their contents can be listed."""
     try:
         jars.fetch({jar.server for jar in jars.locked()})
     except LakehouseError as error:
@@ -74,32 +74,32 @@ def bill_of_materials() -> Outcome:
 
 
 def vulnerabilities() -> Outcome:
-    """Ask OSV about the components of the bill of materials."""
+    """Query OSV for vulnerabilities of the components of the bill of materials."""
     urls = list(sbom.package_urls())
     try:
         known = advisories.known(urls)
     except requests.RequestException as error:
         return Outcome(unchecked=[f"known vulnerabilities, as osv.dev did not answer ({type(error).__name__})"])
-    nameless = sorted({url.removeprefix("pkg:generic/") for url in urls if url.startswith("pkg:generic/")})
-    for name in nameless:
+    unidentified = sorted({url.removeprefix("pkg:generic/") for url in urls if url.startswith("pkg:generic/")})
+    for name in unidentified:
         print(f"      not in any database, as its group is unknown: {name}")
-    return Outcome([f"{package}: {', '.join(sorted(found))}" for package, found in sorted(known.items())])
+    return Outcome([f"{package}: {', '.join(sorted(ids))}" for package, ids in sorted(known.items())])
 
 
 def vulnerabilities_offline() -> Outcome:
-    """Name what a run without the network leaves out."""
-    return Outcome(unchecked=["known vulnerabilities: `make audit ONLINE=1` asks osv.dev, and the workflow does daily"])
+    """Report the check that a run without the network omits."""
+    return Outcome(unchecked=["known vulnerabilities: `make audit ONLINE=1` and the daily workflow query osv.dev"])
 
 
 def run(checks: list[Callable[[], Outcome]]) -> int:
-    """Run checks one after the other, print what they found, and return the exit code."""
+    """Run checks in order, print their outcomes, and return the exit code."""
     wrong = unchecked = 0
     for check in checks:
         outcome = check()
         name = check.__name__.replace("_", " ")
         state = "WRONG" if outcome.wrong else "part" if outcome.unchecked else "ok"
-        print(f"{state:<6}{name}", *(f"      {one}" for one in outcome.wrong), sep="\n", flush=True)
-        print(*(f"      NOT CHECKED: {one}\n" for one in outcome.unchecked), sep="", end="")
+        print(f"{state:<6}{name}", *(f"      {message}" for message in outcome.wrong), sep="\n", flush=True)
+        print(*(f"      NOT CHECKED: {message}\n" for message in outcome.unchecked), sep="", end="")
         wrong += len(outcome.wrong)
         unchecked += len(outcome.unchecked)
     if wrong:
@@ -108,7 +108,7 @@ def run(checks: list[Callable[[], Outcome]]) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Check everything; with `--online`, what needs the network too."""
+    """Run all checks; those that need the network only with `--online`."""
     local = [security_rules, workflows, pins, secrets]
     if "--online" in arguments:
         return run([*local, java_artefacts, bill_of_materials, vulnerabilities])
@@ -116,10 +116,10 @@ def main(arguments: list[str]) -> int:
 
 
 def _program(name: str, *arguments: str) -> Outcome:
-    """Run a program of the virtual environment; its output is what is wrong if it fails."""
+    """Run a program of the virtual environment. If it fails, the outcome is its output."""
     program = Path(sys.executable).with_name(name)
-    done = subprocess.run([program, *arguments], cwd=PROJECT, capture_output=True, text=True)
-    return Outcome((done.stdout + done.stderr).splitlines() if done.returncode else [])
+    result = subprocess.run([program, *arguments], cwd=PROJECT, capture_output=True, text=True)
+    return Outcome((result.stdout + result.stderr).splitlines() if result.returncode else [])
 
 
 if __name__ == "__main__":

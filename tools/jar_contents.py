@@ -1,4 +1,4 @@
-"""Find out which Maven artefacts a jar or an archive of jars is made of."""
+"""Maven artefacts inside of a jar or an archive of jars."""
 
 import re
 import zipfile
@@ -7,13 +7,13 @@ from pathlib import Path
 
 from packageurl import PackageURL
 
-_NAMED = re.compile(r"(?P<artifact>.+?)-(?P<version>\d[\w.+-]*)\.jar")
+_FILE_NAME = re.compile(r"(?P<artifact>.+?)-(?P<version>\d[\w.+-]*)\.jar")
 
 
 def of_jar(path: Path) -> Iterator[PackageURL]:
-    """Yield what Maven wrote into a jar about itself and what is shaded into it.
+    """Yield the artefact of a jar and those shaded into it, from the metadata that Maven adds.
 
-    A jar that Maven did not build says nothing: then its file's name gives artefact and version, and no group.
+    Without such metadata, the artefact and version are those of the file name, and the group is unknown.
     """
     anonymous = True
     with zipfile.ZipFile(path) as jar:
@@ -23,12 +23,12 @@ def of_jar(path: Path) -> Iterator[PackageURL]:
                 if {"groupId", "artifactId", "version"} <= properties.keys():
                     anonymous = False
                     yield PackageURL("maven", properties["groupId"], properties["artifactId"], properties["version"])
-    if anonymous and (named := _NAMED.fullmatch(path.name)):
+    if anonymous and (named := _FILE_NAME.fullmatch(path.name)):
         yield PackageURL("generic", None, named["artifact"], named["version"])
 
 
 def of_listing(listing: str) -> Iterator[PackageURL]:
-    """Yield the artefacts of a Quarkus application from its listing: group:artifact:classifier:type:version."""
+    """Yield the artefacts of a Quarkus application from its listing of group:artifact:classifier:type:version."""
     for line in listing.split():
         group, artifact, _, _, version = line.split(":")
         yield PackageURL("maven", group, artifact, version)

@@ -1,4 +1,4 @@
-"""Look for secrets in the tracked files and in all lines that the history ever added."""
+"""Search for secrets in the tracked files and in all lines that commits added."""
 
 import hashlib
 import re
@@ -16,9 +16,9 @@ from lakehouse.config.loader import PROJECT
 
 BASELINE = Path(__file__).with_name("leaks.baseline")
 _TOO_WEAK = {"Base64HighEntropyString", "HexHighEntropyString", "IPPublicDetector"}
-"""Detectors that look at entropy or addresses alone: they take hashes for secrets."""
+"""Detectors by entropy or address alone, which report hashes as secrets."""
 _OUTSIDE_OF_TESTS = (KeywordDetector, BasicAuthDetector)
-"""Detectors that look at what is around a secret. Tests make up passwords, so these are for the other tracked files."""
+"""Detectors by context. Tests contain invented passwords, so these detectors search the other tracked files only."""
 _HASH = re.compile(r"\s*--hash=sha256:[0-9a-f]{64}( \\)?")
 
 
@@ -38,7 +38,7 @@ class FineGrainedGitHubDetector(RegexBasedDetector):
 
 @dataclass(frozen=True)
 class Leak:
-    """Something that looks like a secret. It is not shown anywhere: its fingerprint is enough to find and accept it."""
+    """A possible secret. Only its fingerprint is shown, which suffices to find it and to add it to the baseline."""
 
     where: str
     kind: str
@@ -49,35 +49,35 @@ class Leak:
 
 
 def leaks(folder: Path = PROJECT, baseline: Path = BASELINE) -> list[Leak]:
-    """Return what looks like a secret and is not in the baseline, one of each.
+    """Return possible secrets that are not in the baseline, without duplicates.
 
     Raises:
-        subprocess.CalledProcessError: The folder is no git checkout.
+        subprocess.CalledProcessError: The folder is not a git checkout.
     """
     accepted = {line.split()[0] for line in baseline.read_text().splitlines() if line and not line.startswith("#")}
     kinds = get_mapping_from_secret_type_to_class().values()
     detectors = [kind() for kind in kinds if kind.__name__ not in _TOO_WEAK and kind not in _OUTSIDE_OF_TESTS]
     detectors += [ConfluentDetector(), FineGrainedGitHubDetector()]
     by_context = [kind() for kind in _OUTSIDE_OF_TESTS]
-    found: dict[str, Leak] = {}
-    seen: set[str] = set()
+    by_fingerprint: dict[str, Leak] = {}
+    searched: set[str] = set()
     for where, line in (*_tracked(folder), *_history(folder)):
-        if line in seen or _HASH.fullmatch(line):
+        if line in searched or _HASH.fullmatch(line):
             continue
-        seen.add(line)
-        secrets = [(one.secret_type, secret) for one in detectors for secret in one.analyze_string(line)]
+        searched.add(line)
+        secrets = [(each.secret_type, secret) for each in detectors for secret in each.analyze_string(line)]
         if not where.startswith(("tests/", "commit ")):
             name = where.split(":")[0]
-            secrets += [(it.type, it.secret_value) for one in by_context for it in one.analyze_line(name, line)]
+            secrets += [(s.type, s.secret_value) for each in by_context for s in each.analyze_line(name, line)]
         for kind, secret in secrets:
             fingerprint = hashlib.sha256(secret.encode()).hexdigest()[:16]
             if fingerprint not in accepted:
-                found.setdefault(fingerprint, Leak(where, kind, fingerprint))
-    return list(found.values())
+                by_fingerprint.setdefault(fingerprint, Leak(where, kind, fingerprint))
+    return list(by_fingerprint.values())
 
 
 def is_shallow(folder: Path = PROJECT) -> bool:
-    """Return whether the checkout lacks a part of the history."""
+    """Return whether a part of the history is missing in the checkout."""
     return _git(folder, "rev-parse", "--is-shallow-repository").strip() == "true"
 
 
@@ -90,7 +90,7 @@ def _tracked(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _history(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield the lines that commits added, merges included. A commit is reachable from HEAD, as what others receive."""
+    """Yield the lines that commits reachable from HEAD added, including merges."""
     where = ""
     for line in _git(folder, "log", "--patch", "--cc", "--unified=0", "--no-color", "--format=commit %h").split("\n"):
         if line.startswith("commit "):

@@ -25,7 +25,7 @@ lakehouse itself is under the Apache License 2.0 ([LICENSE](LICENSE)). `make upd
 | files | from | licence |
 | --- | --- | --- |
 | `schemas/users.avsc`, `schemas/stock_trades.avsc` | [confluentinc/kafka-connect-datagen](https://github.com/confluentinc/kafka-connect-datagen) | Apache-2.0 ([text](schemas/LICENSE.datagen)) |
-| `tests/cloud/specs/` | Confluent's SDK and Terraform provider: [which files from where](tests/cloud/specs/LICENSES.md) | Apache-2.0 ([text](tests/cloud/specs/LICENSE-APACHE-2.0.txt)) |
+| `tests/support/clouds/confluent/specs/` | Confluent's SDK and Terraform provider: [which files from where](tests/support/clouds/confluent/specs/LICENSES.md) | Apache-2.0 ([text](tests/support/clouds/confluent/specs/LICENSE-APACHE-2.0.txt)) |
 
 Everything below is not part of the repository or of the wheel. It is downloaded from package registries, and each
 package brings the text of its licence. Names of licences are as the packages declare them.
@@ -34,7 +34,7 @@ package brings the text of its licence. Names of licences are as the packages de
 
 
 def render(wheels: list[str], locked: list[str]) -> str:
-    """Lay the rows of both tables out as the document."""
+    """Return the document with the rows of both tables."""
     table = "| --- | --- | --- |\n"
     return (
         f"{_HEAD}## Python packages (requirements.lock)\n\n| package | version | licence |\n{table}{''.join(wheels)}"
@@ -43,7 +43,7 @@ def render(wheels: list[str], locked: list[str]) -> str:
 
 
 def write(path: Path = PATH) -> None:
-    """Write the document. Needs the package index and the Maven repository."""
+    """Write the document, with metadata from the package index and the Maven repository."""
     with tempfile.TemporaryDirectory() as folder:
         maven = jars.maven(Path(folder))
         wheels = [f"| {wheel.name} | {wheel.version} | {_of_wheel(wheel)} |\n" for wheel in wheel_lock.wheels()]
@@ -63,7 +63,7 @@ def _of_wheel(wheel: Wheel) -> str:
 
 
 def _of_wheel_for_elsewhere(wheel: Wheel) -> str:
-    """Read the metadata of a package that this platform does not install; all such are for Windows or any platform."""
+    """Return the licence of a package that is not installed on this platform, from its wheel for Windows."""
     with tempfile.TemporaryDirectory() as folder:
         command = [Path(sys.executable).with_name("uv"), "pip", "install", "--quiet", "--no-deps", "--target", folder]
         command += [
@@ -81,7 +81,7 @@ def _of_wheel_for_elsewhere(wheel: Wheel) -> str:
 
 
 def _declared(package: metadata.PackageMetadata) -> str:
-    """Return the licence expression, or what older packages have in its place."""
+    """Return the licence expression, or in older packages the classifiers or the text of the licence."""
     prefix = "License :: "
     classifiers = [one.split(" :: ")[-1] for one in package.get_all("Classifier", []) if one.startswith(prefix)]
     older = (package.get("License") or "").split("\n")[0]
@@ -89,7 +89,7 @@ def _declared(package: metadata.PackageMetadata) -> str:
 
 
 def _of_jar(maven: MavenContext, jar: Jar) -> str:
-    """Return the licences that the artefact's POM names, or else the nearest parent's."""
+    """Return the licences of the artefact's POM, or of the nearest parent with licences."""
     group, artifact, version, *_ = jar.coordinates
     pom = maven.project(group, artifact).at_version(version).pom()
     while pom:

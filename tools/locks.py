@@ -1,7 +1,7 @@
-"""Bring the locks up to date with what is asked for: `make update-locks`.
+"""Update of the locks: `make update-locks`.
 
-requirements.lock follows pyproject.toml; what still fits keeps its version unless it is named. A line of a jar lock
-whose hash and size are `- -` is completed; all other lines are what is trusted, and stay.
+requirements.lock is resolved from pyproject.toml; packages that still fit keep their version unless they are named. A
+line of a jar lock with `- -` as hash and size is completed; all other lines are trusted and not changed.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from tools import wheel_lock
 
 JAR_LOCKS = (
     jars.LOCK,
-    PROJECT / "tests/stack/rest_catalog.lock",
+    PROJECT / "tests/support/clouds/rest/server.lock",
     PROJECT / "benchmarks/locks/connect.lock",
     PROJECT / "benchmarks/locks/flink.lock",
 )
@@ -29,11 +29,11 @@ def update_wheels(upgrade: list[str], lock: Path = wheel_lock.LOCK) -> None:
     """Resolve pyproject.toml for all platforms and Python versions, and lock each file by its hash.
 
     Args:
-        upgrade: Names of packages that may take their newest version.
+        upgrade: Names of packages to upgrade to their newest version.
         lock: The file to write.
 
     Raises:
-        subprocess.CalledProcessError: There is no solution; uv has explained why.
+        subprocess.CalledProcessError: There is no solution; uv printed the reason.
     """
     command = [Path(sys.executable).with_name("uv"), "pip", "compile", "pyproject.toml", "--quiet"]
     command += ["--all-extras", "--universal", "--python-version", "3.11", "--generate-hashes"]
@@ -43,21 +43,21 @@ def update_wheels(upgrade: list[str], lock: Path = wheel_lock.LOCK) -> None:
 
 
 def complete_jars(lock: Path) -> list[str]:
-    """Fill in hash and size where a lock of jars has none yet, from the Maven repository.
+    """Add missing hashes and sizes to a lock of jars, from the Maven repository.
 
     Returns:
         The paths of the completed lines.
     """
     completed = []
 
-    def line(found: re.Match) -> str:
-        group, artifact, version, classifier, packaging = Jar("", "", 0, found["path"]).coordinates
+    def line(match: re.Match) -> str:
+        group, artifact, version, classifier, packaging = Jar("", "", 0, match["path"]).coordinates
         component = jars.maven(Path(folder)).project(group, artifact).at_version(version)
         file = component.artifact(classifier, packaging).resolve()
-        completed.append(found["path"])
+        completed.append(match["path"])
         with file.open("rb") as content:
             digest = hashlib.file_digest(content, "sha256").hexdigest()
-        return f"{found['server']}{digest} {file.stat().st_size:>9} {found['path']}"
+        return f"{match['server']}{digest} {file.stat().st_size:>9} {match['path']}"
 
     text = lock.read_text()
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Write the software bill of materials (CycloneDX 1.6, JSON): locked wheels and jars, and the jars inside of them."""
+"""Software bill of materials (CycloneDX 1.6, JSON): locked wheels and jars, and the jars inside of them."""
 
 import json
 import tarfile
@@ -23,7 +23,7 @@ from tools.wheel_lock import Wheel
 
 PATH = PROJECT / "dist" / "sbom.cdx.json"
 LISTING = "quarkus-app-dependencies.txt"
-"""A file of Apicurio's archive that names each jar inside by its Maven coordinates."""
+"""File in Apicurio's archive that lists the Maven coordinates of its jars."""
 
 
 def write(path: Path = PATH, lock: Path | None = None) -> list[str]:
@@ -34,7 +34,7 @@ def write(path: Path = PATH, lock: Path | None = None) -> list[str]:
         lock: The lock of the jars; by default the embedded stack's.
 
     Returns:
-        The locked jars whose contents are not listed because they are not in the cache.
+        Names of locked jars with unlisted contents, because they are not in the cache.
 
     Raises:
         ValueError: The document violates the schema.
@@ -63,7 +63,7 @@ def package_urls(path: Path = PATH) -> Iterator[str]:
 
 
 def _wheel(wheel: Wheel) -> Component:
-    """Describe a package. One has several files, for several platforms, so it has several hashes of one kind."""
+    """Return the component of a package, with one hash per file, since packages have files for several platforms."""
     url = PackageURL("pypi", None, wheel.name, wheel.version)
     inside = _nested(url, _jars_of_pyspark()) if wheel.name == "pyspark" else []
     return _component(url, hashes=map(_sha256, wheel.sha256), components=inside)
@@ -79,7 +79,7 @@ def _jar(jar: Jar) -> Component:
 
 
 def _inside(jar: Jar) -> set[PackageURL]:
-    """Return what a jar of the cache is made of besides itself: shaded artefacts, or an archive's jars."""
+    """Return the artefacts in a jar of the cache: its own and shaded ones, or the jars of an archive."""
     if not jar.path.exists():
         return set()
     if jar.path.name.endswith(".tar.gz"):

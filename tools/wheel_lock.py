@@ -1,4 +1,4 @@
-"""Read requirements.lock."""
+"""Packages of requirements.lock."""
 
 import re
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _ENTRY = re.compile(
 
 @dataclass(frozen=True)
 class Wheel:
-    """One package of the lock: any of its hashes is that of a file which may be installed."""
+    """One package of the lock, with the hashes of all files that may be installed."""
 
     name: str
     version: str
@@ -22,8 +22,8 @@ class Wheel:
 
 
 def wheels(lock: Path = LOCK) -> list[Wheel]:
-    """Return the locked packages in the order of the file. A name may occur twice, with other markers."""
+    """Return the locked packages in the order of the file. A name may occur twice with different markers."""
     return [
-        Wheel(found["name"], found["version"], tuple(re.findall(r"--hash=sha256:([0-9a-f]{64})\b", found["rest"])))
-        for found in _ENTRY.finditer(lock.read_text())
+        Wheel(match["name"], match["version"], tuple(re.findall(r"--hash=sha256:([0-9a-f]{64})\b", match["rest"])))
+        for match in _ENTRY.finditer(lock.read_text())
     ]

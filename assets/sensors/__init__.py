@@ -1,1 +1,1 @@
-"""Sensors, and what they send to other systems."""
+"""Sensors that report changes to Dagster and send alerts and lineage to other systems."""

@@ -1,4 +1,4 @@
-"""The disk of the embedded stack, watched while it runs: Kafka ends when there is no space left."""
+"""A sensor that watches the disk of the embedded stack, because Kafka stops when the disk is full."""
 
 import dagster as dg
 
@@ -12,7 +12,11 @@ from lakehouse.core.errors import LakehouseError
     default_status=dg.DefaultSensorStatus.RUNNING,
 )
 def disk_space(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-    """Raises: LakehouseError when the disk is almost full."""
+    """Report the free space.
+
+    Raises:
+        LakehouseError: The disk is almost full.
+    """
     from lakehouse.local.home import Home
 
     home = Home.default()

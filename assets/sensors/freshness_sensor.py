@@ -1,4 +1,4 @@
-"""A sensor that measures every hop, without a run: what stopped is seen though nothing runs any more."""
+"""A sensor that measures the lag of every stage. It needs no run, so it also detects that runs have stopped."""
 
 import json
 import time
@@ -18,15 +18,14 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.errors import ConfigError, LakehouseError
 from lakehouse.core.markdown import escaped
 from lakehouse.readers import configured
-from lakehouse.readers.freshness import NAMES, Hop, first_stale, summary
-from lakehouse.readers.hops import hops_of, measure
+from lakehouse.readers.freshness import NAMES, StageLag, first_stale_stage, summary
+from lakehouse.readers.reader_lag import measure_lag, stages_of
 
 TICK_SECONDS = 60
 BUDGET_SECONDS = 35
-"""What a tick may take: Dagster gives up after 60 s. Topics that are left out come first in the next one."""
+"""Time after which a tick measures no further topic: Dagster's timeout is 60 s. The next tick starts with the rest."""
 REPEAT_SECONDS = 600
-"""A verdict that stays the same is reported so often: a check's history shows changes, not ticks."""
-
+"""Interval at which an unchanged verdict is reported again. A report per tick would fill the history of the check."""
 
 IN_PROGRESS = (
     dg.DagsterRunStatus.QUEUED,
@@ -39,22 +38,26 @@ IN_PROGRESS = (
 
 @dataclass
 class _Cursor:
-    """What a tick leaves to the next: the last entry it measured; by topic, when a run was asked for, in seconds since
-    the epoch."""
+    """State between ticks.
+
+    Attributes:
+        after: The last entry that was measured.
+        asked: Time of the last requested run, in seconds since the epoch, by topic.
+    """
 
     after: str = ""
     asked: dict[str, float] = field(default_factory=dict)
 
 
 def freshness_sensor(config: Config) -> dg.SensorDefinition:
-    """Reports the check `fresh` of every hop of every topic, and asks for the runs that mend what is stale."""
-    entries = {**config.by_spark, **config.routes}
+    """Return the sensor that reports the check `fresh` of every stage and requests runs for stale stages."""
+    entries = {**config.spark_topics, **config.routes}
 
     @dg.sensor(
         name="freshness",
-        # Runs that the sensor requests may be of any assets.
+        # Requested runs may select any assets.
         asset_selection=dg.AssetSelection.all(),
-        description="Reports the check 'fresh' of every hop. A tick that stored events shows as skipped.",
+        description="Reports the check 'fresh' of every stage. A tick that stored events shows as skipped.",
         minimum_interval_seconds=TICK_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
         required_resource_keys={"kafka", "catalog", *(reader.resource for reader in configured(config))},
@@ -68,12 +71,10 @@ def freshness_sensor(config: Config) -> dg.SensorDefinition:
         order = sorted(entries, key=lambda name: (name <= cursor.after, name))
         for name in order:
             entry = entries[name]
-            hops = hops_of(config, entry)
-            found = [
-                measure(hop, config, topic, systems) for topic in topics_of(entry, context.instance) for hop in hops
-            ]
-            events += _news(entry, hops, [*found, *unnamed.get(name, ())], context.instance)
-            requests += _mending(cursor, entry, hops, found, context.instance)
+            stages, topics = stages_of(config, entry), topics_of(entry, context.instance)
+            lags = [measure_lag(stage, config, topic, systems) for topic in topics for stage in stages]
+            events += _evaluations(entry, stages, [*lags, *unnamed.get(name, ())], context.instance)
+            requests += _run_requests(cursor, entry, stages, lags, context.instance)
             cursor.after = name
             if time.monotonic() - began > BUDGET_SECONDS:
                 break
@@ -82,39 +83,40 @@ def freshness_sensor(config: Config) -> dg.SensorDefinition:
     return freshness
 
 
-def _unnamed(config: Config, systems: Any) -> dict[str, list[Hop]]:
-    """Return, by route, the topics that match it and cannot become a table, so that nothing ingests them."""
-    found: dict[str, list[Hop]] = {}
-    with suppress(LakehouseError):  # which every hop says, too
-        for route, name, fault in config.matched(systems.kafka.topics() if config.routes else ()):
+def _unnamed(config: Config, systems: Any) -> dict[str, list[StageLag]]:
+    """Return the topics that match a route but cannot become a table and are therefore not ingested, by route."""
+    unnamed: dict[str, list[StageLag]] = {}
+    with suppress(LakehouseError):  # each stage reports it too
+        for route, name, fault in config.match_routes(systems.kafka.topics() if config.routes else ()):
             if isinstance(fault, ConfigError):
-                hop = Hop(name, "iceberg", route.max_lag_seconds, failure=str(fault))
-                found.setdefault(route.name, []).append(hop)
-    return found
+                lag = StageLag(name, "iceberg", route.max_lag_seconds, failure=str(fault))
+                unnamed.setdefault(route.name, []).append(lag)
+    return unnamed
 
 
-def _news(
-    entry: Topic, hops: list[str], found: list[Hop], instance: dg.DagsterInstance
+def _evaluations(
+    entry: Topic, stages: list[str], lags: list[StageLag], instance: dg.DagsterInstance
 ) -> Iterator[AssetCheckEvaluation]:
-    """Verdicts that Dagster does not show, and those that were not told for a while."""
-    for hop in hops:
-        here = [one for one in found if one.asset == hop]
-        key, passed = dg.AssetCheckKey(dg.AssetKey([hop, entry.name]), FRESH), all(one.fresh for one in here)
-        if here and not _is_shown(instance, key, passed, [one.topic for one in here if one.paused]):
+    """Yield the verdicts that differ from those in Dagster, and those that were last reported REPEAT_SECONDS ago."""
+    for stage in stages:
+        of_stage = [lag for lag in lags if lag.stage == stage]
+        key, passed = dg.AssetCheckKey(dg.AssetKey([stage, entry.name]), FRESH), all(lag.is_fresh for lag in of_stage)
+        if of_stage and not _is_reported(instance, key, passed, [lag.topic for lag in of_stage if lag.paused]):
             yield AssetCheckEvaluation(
                 asset_key=key.asset_key,
                 check_name=FRESH,
                 passed=passed,
                 severity=dg.AssetCheckSeverity.ERROR,
-                description=escaped(summary(here)),
-                metadata=numbers(entry, here),
+                description=escaped(summary(of_stage)),
+                metadata=numbers(entry, of_stage),
             )
 
 
-def _is_shown(instance: dg.DagsterInstance, key: dg.AssetCheckKey, passed: bool, paused: list[str]) -> bool:
-    """Whether Dagster shows this verdict of late, with the topics that are paused, or a run is about to tell one.
+def _is_reported(instance: dg.DagsterInstance, key: dg.AssetCheckKey, passed: bool, paused: list[str]) -> bool:
+    """Return whether this verdict with these paused topics was reported recently, or a run is about to report one.
 
-    A run that ends before it comes to a check that it planned leaves it as failed, with no word about why.
+    A run that ends before it evaluates a planned check leaves the check failed without a reason. Only a run in progress
+    counts.
     """
     record = instance.get_latest_asset_check_evaluation_record(key)
     if record is None:
@@ -123,36 +125,39 @@ def _is_shown(instance: dg.DagsterInstance, key: dg.AssetCheckKey, passed: bool,
         run = instance.get_run_by_id(record.run_id)
         return run is not None and not run.is_finished
     event = record.event.get_dagster_event() if record.event else None
-    shown = event.asset_check_evaluation_data.metadata.get("paused") if event else None
-    is_same = (record.status.value == "SUCCEEDED") is passed and (shown.value if shown else []) == paused
+    reported = event.asset_check_evaluation_data.metadata.get("paused") if event else None
+    is_same = (record.status.value == "SUCCEEDED") is passed and (reported.value if reported else []) == paused
     return is_same and time.time() - record.create_timestamp < REPEAT_SECONDS
 
 
-def _mending(
-    cursor: _Cursor, entry: Topic, hops: list[str], found: list[Hop], instance: dg.DagsterInstance
+def _run_requests(
+    cursor: _Cursor, entry: Topic, stages: list[str], lags: list[StageLag], instance: dg.DagsterInstance
 ) -> Iterator[dg.RunRequest]:
-    """A run from the first stale hop on, for each stale topic of an entry that asks for it; not beside another run of
-    it, and not more often than the topic may lag."""
-    if entry.when_stale != "run":
+    """Yield one run for each stale topic of an entry with `on_stale: run`: its first stale stage and all later ones.
+
+    A topic gets at most one run per `max_lag_seconds`, and none while another run of it is in progress.
+    """
+    if entry.on_stale != "run":
         return
     now = time.time()
-    for topic in dict.fromkeys(hop.topic for hop in found):
-        stale = first_stale([hop for hop in found if hop.topic == topic])
-        is_paused = any(hop.paused for hop in found if hop.topic == topic)
+    for topic in dict.fromkeys(lag.topic for lag in lags):
+        of_topic = [lag for lag in lags if lag.topic == topic]
+        stale = first_stale_stage(of_topic)
+        is_paused = any(lag.paused for lag in of_topic)
         if stale is None or is_paused or now - cursor.asked.get(topic, 0) < entry.max_lag_seconds:
             continue
-        keys = [dg.AssetKey([hop, entry.name]) for hop in hops[hops.index(stale.asset) :]]
-        if _in_flight(instance, keys, topic if partitions(entry) else None):
+        keys = [dg.AssetKey([stage, entry.name]) for stage in stages[stages.index(stale.stage) :]]
+        if _is_in_progress(instance, keys, topic if partitions(entry) else None):
             continue
         cursor.asked[topic] = now
         yield dg.RunRequest(
             asset_selection=keys,
             partition_key=topic if partitions(entry) else None,
-            tags={"lakehouse/reason": f"stale: {NAMES[stale.asset]}"},
+            tags={"lakehouse/reason": f"stale: {NAMES[stale.stage]}"},
         )
 
 
-def _in_flight(instance: dg.DagsterInstance, keys: list[dg.AssetKey], partition: str | None) -> bool:
+def _is_in_progress(instance: dg.DagsterInstance, keys: list[dg.AssetKey], partition: str | None) -> bool:
     unfinished = dg.RunsFilter(statuses=list(IN_PROGRESS))
     return any(
         set(keys) & set(run.asset_selection or ()) and partition in (None, run.tags.get("dagster/partition"))

@@ -1,6 +1,6 @@
-"""Runs of the embedded Dagster, which nothing else ever deletes: a night's job that drops those of no use any longer.
+"""The nightly job that deletes old runs of the embedded Dagster, which has no retention for runs.
 
-A stack that ingests all day makes thousands of runs, each with a database and log files of its own.
+A stack that ingests all day creates thousands of runs, each with its own database and log files.
 """
 
 from collections.abc import Iterator
@@ -15,18 +15,18 @@ KEPT_DAYS = {
     dg.DagsterRunStatus.CANCELED: 7,
     dg.DagsterRunStatus.FAILURE: 30,
 }
-"""How many days a run is kept after it ended. Runs that have not ended are always kept."""
+"""Days for which a finished run is kept, by status. Unfinished runs are always kept."""
 
 
 def old_runs_definitions() -> dg.Definitions:
-    """The job and its schedule."""
+    """Return the job and its schedule."""
 
     @dg.op
     def delete_old_runs(context: dg.OpExecutionContext) -> None:
         deleted = purge(context.instance, datetime.now(UTC))
         context.log.info(f"Deleted {deleted:,} runs")
 
-    @dg.job(description="Delete old runs with their logs, but none that an asset's state rests on.")
+    @dg.job(description="Delete old runs with their logs, except runs that hold the state of an asset.")
     def old_runs() -> None:
         delete_old_runs()
 
@@ -37,17 +37,17 @@ def old_runs_definitions() -> dg.Definitions:
 
 
 def purge(instance: dg.DagsterInstance, now: datetime) -> int:
-    """Delete the runs that ended long enough ago, with their events and logs.
+    """Delete the runs that finished more than KEPT_DAYS ago, with their events and logs.
 
-    With a run go its events, from which Dagster derives the state of an asset. So the newest run of each asset and
-    partition is kept, however old it is. The results of checks stay without their runs.
+    Dagster derives the state of an asset from the events of its runs. Therefore the newest run of each asset and
+    partition is kept regardless of its age. Results of checks outlive their runs.
 
     Args:
-        instance: Where the runs are.
-        now: The time from which ages are counted.
+        instance: The Dagster instance.
+        now: The current time.
 
     Returns:
-        How many runs were deleted.
+        The number of deleted runs.
     """
     old = [
         run_id
@@ -60,7 +60,7 @@ def purge(instance: dg.DagsterInstance, now: datetime) -> int:
         instance.compute_log_manager.delete_logs(prefix=[run_id])
         instance.delete_run(run_id)
         if isinstance(instance.event_log_storage, SqliteEventLogStorage):
-            # Its database is empty now, and still there.
+            # Dagster leaves the empty database of the run behind.
             database = instance.event_log_storage.path_for_shard(run_id)
             for suffix in ("", "-wal", "-shm"):
                 Path(database + suffix).unlink(missing_ok=True)

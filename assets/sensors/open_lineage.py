@@ -1,4 +1,4 @@
-"""Lineage for tools besides Dagster: each materialization of a run is sent as an event of OpenLineage."""
+"""A sensor that sends each materialization of a run to an OpenLineage server."""
 
 import time
 from typing import Any
@@ -14,12 +14,12 @@ from lakehouse.readers.lineage import Materialized, completed
 
 OFF = "No server is configured (`open_lineage` in lakehouse.yaml): no lineage is sent"
 MOST_EVENTS = 500
-"""Materializations that a tick looks at. The rest waits for the next one, as it does after `MOST_SECONDS`."""
+"""Maximum number of materializations per tick. The next tick processes the rest, as after MOST_SECONDS."""
 MOST_SECONDS = 30
 
 
 def lineage_sensor(config: Config) -> dg.SensorDefinition:
-    """Sends what runs materialized. The cursor is the last event delivered; the first tick begins at the log's end."""
+    """Return the sensor. Its cursor is the last delivered event; the first tick starts at the end of the event log."""
 
     @dg.sensor(
         name="open_lineage",
@@ -37,17 +37,17 @@ def lineage_sensor(config: Config) -> dg.SensorDefinition:
         events = log.get_logs_for_all_runs_by_log_id(delivered, dg.DagsterEventType.ASSET_MATERIALIZATION, MOST_EVENTS)
         for storage_id, entry in events.items():
             try:
-                if found := _materialized(config, context.instance, entry):
-                    server.emit(completed(config, *found, context.resources))
+                if materialized := _materialized(config, context.instance, entry):
+                    server.emit(completed(config, *materialized, context.resources))
                     sent += 1
             except Unreachable as error:
                 if not sent:
                     raise
-                context.log.error(f"{sent} events were sent, the rest waits for the next tick. {error}")
+                context.log.error(f"{error}. {sent} events were sent; the next tick sends the rest")
                 break
             except Exception as error:
-                # Tried again, it would hold up the lineage of every other table.
-                context.log.error(f"The lineage of event {storage_id} is left out: {reason(error)}\n{trace(error)}")
+                # A retry would block the lineage of all other tables.
+                context.log.error(f"The lineage of event {storage_id} is skipped: {reason(error)}\n{trace(error)}")
             delivered = storage_id
             if time.monotonic() > until:
                 break
@@ -59,19 +59,19 @@ def lineage_sensor(config: Config) -> dg.SensorDefinition:
 def _materialized(
     config: Config, instance: dg.DagsterInstance, entry: dg.EventLogEntry
 ) -> tuple[Topic, Materialized] | None:
-    """The topic and what happened to it; None for what has no lineage: reports without a run, assets of others."""
+    """Return the topic and its materialization; None for reports without a run and assets of other projects."""
     event = entry.get_dagster_event().step_materialization_data.materialization
-    hop, *rest = event.asset_key.path
-    if hop not in NAMES or not entry.run_id or (run := instance.get_run_by_id(entry.run_id)) is None:
+    stage, *rest = event.asset_key.path
+    if stage not in NAMES or not entry.run_id or (run := instance.get_run_by_id(entry.run_id)) is None:
         return None
     try:
         topic = config.topic(event.partition or rest[0])
     except ConfigError:
         return None
-    said: dict[str, Any] = {name: value.value for name, value in event.metadata.items()}
-    schema, lineage = said.get("dagster/column_schema"), said.get("dagster/column_lineage")
+    metadata: dict[str, Any] = {name: value.value for name, value in event.metadata.items()}
+    schema, lineage = metadata.get("dagster/column_schema"), metadata.get("dagster/column_lineage")
     return topic, Materialized(
-        hop=hop,
+        stage=stage,
         run_id=entry.run_id,
         job=run.job_name,
         seconds=entry.timestamp,
@@ -80,6 +80,6 @@ def _materialized(
             name: [(*dep.asset_key.path, dep.column_name) for dep in deps]
             for name, deps in (lineage.deps_by_column if lineage else {}).items()
         },
-        rows=said.get("dagster/row_count"),
-        bytes=said.get("bytes"),
+        rows=metadata.get("dagster/row_count"),
+        bytes=metadata.get("bytes"),
     )

@@ -1,4 +1,4 @@
-"""Alerts: a message for each sensor and each schedule that begins to fail, and one when it works again."""
+"""A sensor that sends an alert when a sensor or a schedule starts to fail and when it recovers."""
 
 import json
 
@@ -13,32 +13,33 @@ NAME = "alert_failed_ticks"
 
 @dg.sensor(
     name=NAME,
-    description="Sends a message when a sensor or a schedule begins to fail, and when it works again.",
+    description="Sends a message when a sensor or a schedule starts to fail and when it recovers.",
     minimum_interval_seconds=INTERVAL_SECONDS,
     default_status=dg.DefaultSensorStatus.RUNNING,
 )
 def alert_failed_ticks(context: dg.SensorEvaluationContext, alerts: Webhook) -> dg.SensorResult:
-    """One message when a sensor or a schedule begins to fail, one when it works again, none while it stays as it is.
+    """Send one message when a sensor or a schedule starts to fail and one when it recovers.
 
-    The cursor is what failed and was told. It does not look at itself: what it fails for is that it cannot send, and
-    the heartbeat (assets/sensors/heartbeat.py) is what tells of that.
+    The cursor lists the reported failures. This sensor ignores itself: it fails when it cannot send messages, which the
+    heartbeat (assets/sensors/heartbeat.py) reveals.
 
-    Raises: Unreachable when the webhook does not take the tick's first message; the cursor stays.
+    Raises:
+        Unreachable: The tick's first message was not delivered; the cursor stays.
     """
     if not alerts.url:
         return dg.SensorResult(skip_reason=OFF, cursor="[]")
-    before, sending = json.loads(context.cursor or "[]"), Sending(context, alerts)
-    looked_at = {f"{one.kind} {one.name}": one for one in watched(context) if one.name != NAME}
-    # What is switched off or gone neither fails nor works: it is forgotten.
-    failing = [title for title in before if title in looked_at]
-    for title, one in looked_at.items():
+    reported, sending = json.loads(context.cursor or "[]"), Sending(context, alerts)
+    active = {f"{one.kind} {one.name}": one for one in watched(context) if one.name != NAME}
+    # Sensors and schedules that are switched off or deleted are forgotten.
+    failing = [title for title in reported if title in active]
+    for title, one in active.items():
         if bool(one.failure) == (title in failing):
             continue
-        headline = f"{one.kind} fails: {one.name}" if one.failure else f"{one.kind} works again: {one.name}"
-        if not sending.took(headline, [one.failure] if one.failure else [], one.path):
+        headline = f"{one.kind} fails: {one.name}" if one.failure else f"{one.kind} recovered: {one.name}"
+        if not sending.try_send(headline, [one.failure] if one.failure else [], one.path):
             break
         failing = [*failing, title] if one.failure else [other for other in failing if other != title]
         if sending.is_late:
             break
-    said = f"Messages sent: {sending.sent}" if sending.sent else "No sensor or schedule changed"
-    return dg.SensorResult(skip_reason=said, cursor=json.dumps(failing))
+    message = f"Messages sent: {sending.sent}" if sending.sent else "No sensor or schedule changed"
+    return dg.SensorResult(skip_reason=message, cursor=json.dumps(failing))

@@ -1,4 +1,4 @@
-"""Whether the sensors and schedules of this code location work, as their last ticks say."""
+"""Health of the sensors and schedules of this code location, derived from their last ticks."""
 
 from __future__ import annotations
 
@@ -11,18 +11,23 @@ from dagster._utils.error import SerializableErrorInfo
 from lakehouse.core.errors import LakehouseError
 
 FAILURES = {"SENSOR": 2, "SCHEDULE": 1}
-"""So many failed ticks in a row are a failure: a sensor tries again in a minute, a schedule perhaps in a day."""
+"""Consecutive failed ticks that count as a failure: a sensor retries in a minute, a schedule perhaps in a day."""
 
 LOOK_BACK = 10
-"""Ticks of each that are looked at. One that ended neither well nor badly is in progress, or its daemon died in it."""
+"""Number of newest ticks to inspect. An unfinished tick is in progress, or its daemon died."""
 
 
 @dataclass(frozen=True)
 class Watched:
     """A sensor or a schedule that is switched on.
 
-    `interval` is how far apart a sensor's ticks are, in seconds; `succeeded` is when the last one that did not fail
-    ended, in seconds since the epoch, None where none of the newest is; `failure` says why it fails, if it does.
+    Attributes:
+        name: Its name.
+        kind: `Sensor` or `Schedule`.
+        location: Its code location.
+        interval: Seconds between two ticks of a sensor.
+        succeeded: End of the last tick that did not fail, in seconds since the epoch; None without one in LOOK_BACK.
+        failure: Reason of the failure, or empty.
     """
 
     name: str
@@ -34,38 +39,38 @@ class Watched:
 
     @property
     def path(self) -> str:
-        """Its page in Dagster's UI."""
+        """Path of its page in Dagster's UI."""
         return f"/locations/{self.location}/{self.kind.lower()}s/{self.name}"
 
 
 def watched(context: dg.SensorEvaluationContext) -> Iterator[Watched]:
-    """The sensors and schedules of this code location that are switched on and ticked at least once.
+    """Yield the sensors and schedules of this code location that are switched on and have ticked.
 
-    The sensor of automation conditions is one of them: the asset daemon keeps its ticks in the same place.
+    They include the sensor of automation conditions, whose ticks the asset daemon stores in the same place.
     """
     for state in context.instance.all_instigator_state():
         location = state.origin.repository_origin.code_location_origin.location_name
-        if not state.is_running or not _is_ours(context, location, state.name):
+        if not state.is_running or not _is_of_location(context, location, state.name):
             continue
         newest = context.instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=LOOK_BACK)
-        ended = [tick for tick in newest if tick.status.value != "STARTED"]
-        if not ended:
+        finished = [tick for tick in newest if tick.status.value != "STARTED"]
+        if not finished:
             continue
         kind = state.instigator_type.value
-        needed = FAILURES.get(kind, 2)
-        fails = len(ended) >= needed and all(tick.is_failure for tick in ended[:needed])
+        limit = FAILURES.get(kind, 2)
+        is_failing = len(finished) >= limit and all(tick.is_failure for tick in finished[:limit])
         yield Watched(
             name=state.name,
             kind=kind.capitalize(),
             location=location,
             interval=getattr(state.instigator_data, "min_interval", None) or 0,
-            succeeded=next((tick.end_timestamp or tick.timestamp for tick in ended if not tick.is_failure), None),
-            failure=_reason(ended[0].error) if fails else "",
+            succeeded=next((tick.end_timestamp or tick.timestamp for tick in finished if not tick.is_failure), None),
+            failure=_reason(finished[0].error) if is_failing else "",
         )
 
 
-def _is_ours(context: dg.SensorEvaluationContext, location: str, name: str) -> bool:
-    """Whether it is of this code location: other projects may share the instance."""
+def _is_of_location(context: dg.SensorEvaluationContext, location: str, name: str) -> bool:
+    """Return whether a sensor or schedule is in this code location: other projects may share the instance."""
     origin, repository = context.code_location_origin, context.repository_def
     if origin is not None and origin.location_name != location:
         return False
@@ -73,8 +78,10 @@ def _is_ours(context: dg.SensorEvaluationContext, location: str, name: str) -> b
 
 
 def _reason(error: SerializableErrorInfo | None) -> str:
-    """The sentence of this project's error, wherever it is among the causes; of others the type, because their texts
-    may quote rows."""
+    """Return the message of this project's error among the causes, or else the type of the innermost error.
+
+    Texts of other errors are withheld, because they may quote rows.
+    """
     kinds = {f"{kind.__module__}.{kind.__qualname__}: " for kind in _kinds(LakehouseError)}
     name = "an error"
     while error is not None:
@@ -88,5 +95,5 @@ def _reason(error: SerializableErrorInfo | None) -> str:
 
 def _kinds(kind: type[Exception]) -> Iterator[type[Exception]]:
     yield kind
-    for further in kind.__subclasses__():
-        yield from _kinds(further)
+    for subclass in kind.__subclasses__():
+        yield from _kinds(subclass)

@@ -1,4 +1,4 @@
-"""The check `streaming`: a stream can serve a table; where it cannot, the check has the reason."""
+"""The check `streaming` of each table: it fails with a reason while a stream cannot ingest or publish the table."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -8,22 +8,23 @@ import dagster as dg
 from dagster import AssetCheckEvaluation
 
 from assets.automation import hourly
-from assets.standing import Standing
+from assets.check_definition import CheckDefinition
 from assets.streaming.results import CHECK, KAFKA, failure
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import is_transient, reason
 from lakehouse.core.markdown import escaped
 
 PATIENCE_SECONDS = 60.0
-"""How long a failure that may heal by itself is not reported."""
+"""Time for which a transient failure is not reported."""
 
 REPEAT_SECONDS = 600.0
-"""A failure that lasts is reported again after so long: somebody may have run the check meanwhile."""
+"""Interval at which a lasting failure is reported again, because a manual run of the check may have replaced it."""
 
 MOST_NAMED = 5
-"""Failures that one verdict names."""
+"""Maximum number of failures that one verdict names."""
 
-HOLDS = "No stream reports a failure"
+PASSED = "No stream reports a failure"
+"""Description of the check when it passes."""
 
 
 @dataclass
@@ -35,7 +36,7 @@ class _Fault:
 
 @dataclass
 class _Asset:
-    """What is known of one asset: `faults` by topic of a route, and those `reported` last (None before any report)."""
+    """State of one asset: its faults by part, and the parts last reported as failing (None before any report)."""
 
     faults: dict[str, _Fault] = field(default_factory=dict)
     reported: set[str] | None = None
@@ -43,14 +44,14 @@ class _Asset:
 
 
 class Verdicts:
-    """The check `streaming` of the assets that a stream serves, reported when its verdict changes.
+    """Tracks the failures of the assets that a stream serves and reports the check `streaming` when a verdict changes.
 
-    What needs a person is reported at once; what may heal by itself, when it has failed for a minute. The first success
-    of each asset is reported, too: an earlier stream may have left the check as failed.
+    Permanent failures are reported at once, transient ones after PATIENCE_SECONDS. The first success of each asset is
+    reported too, because an earlier stream may have left the check failed.
 
     Args:
-        report: Takes each verdict.
-        clock: The time now, in seconds.
+        report: Called with each verdict.
+        clock: Returns the current time in seconds.
     """
 
     def __init__(self, report: Callable[[AssetCheckEvaluation], None], clock: Callable[[], float] = time.monotonic):
@@ -58,7 +59,7 @@ class Verdicts:
         self._assets: dict[tuple[str, ...], _Asset] = {}
 
     def failed(self, asset: Sequence[str], part: str, error: Exception) -> None:
-        """Note that a part of an asset's work failed: a topic of a route, or the whole where `part` is empty."""
+        """Note that a part of an asset failed: a topic of a route, or the whole asset if `part` is empty."""
         known, now = self._known(asset), self._clock()
         fault = known.faults.setdefault(part, _Fault(now))
         fault.reason = reason(error)
@@ -68,7 +69,7 @@ class Verdicts:
             self._publish(asset, known, failing)
 
     def passed(self, asset: Sequence[str], part: str) -> None:
-        """Note that this part of an asset's work was done."""
+        """Note that a part of an asset succeeded."""
         known = self._known(asset)
         known.faults.pop(part, None)
         failing = {part for part, fault in known.faults.items() if fault.is_reported}
@@ -89,31 +90,34 @@ class Verdicts:
                 check_name=CHECK,
                 passed=not failing,
                 severity=dg.AssetCheckSeverity.ERROR,
-                description=escaped(f"{text}{more}") if failing else HOLDS,
+                description=escaped(f"{text}{more}") if failing else PASSED,
             )
         )
 
 
-def streaming_check(entry: Topic, hop: str) -> Standing:
-    """`streaming` on the asset of a hop, for entries that are continuous. The stream reports it; run without one, it
-    repeats what was reported, and holds when a run has materialized the asset since."""
+def streaming_check(entry: Topic, stage: str) -> CheckDefinition:
+    """Return the check `streaming` for a stage of a continuous entry.
+
+    Streams report it. A manual run of the check repeats the last report, and passes if a run has materialized the asset
+    since.
+    """
 
     def streaming(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        failing = failure(context.instance, (hop, entry.name))
+        failing = failure(context.instance, (stage, entry.name))
         return dg.AssetCheckResult(
-            check_name=CHECK, asset_key=[hop, entry.name], passed=not failing, description=escaped(failing) or HOLDS
+            check_name=CHECK, asset_key=[stage, entry.name], passed=not failing, description=escaped(failing) or PASSED
         )
 
-    return Standing(CHECK, "The stream can serve it. Where it cannot, this says why.", frozenset(), streaming)
+    return CheckDefinition(CHECK, "Streams can ingest and publish the table.", frozenset(), streaming)
 
 
 def kafka_check() -> dg.Definitions:
-    """What all topics of a stream need, as an asset of its own: Kafka fails once, and not once a topic."""
-    spec = dg.AssetSpec(KAFKA, description="Kafka, as streams reach it.", group_name=KAFKA[0], kinds={"kafka"})
+    """Return an asset for Kafka with its check: an outage is reported once, not once per topic."""
+    spec = dg.AssetSpec(KAFKA, description="Kafka, as seen by streams.", group_name=KAFKA[0], kinds={"kafka"})
 
     @dg.asset_check(asset=spec.key, name=CHECK, automation_condition=hourly(), description="Streams can reach Kafka.")
     def kafka_is_reached(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         failing = failure(context.instance, KAFKA)
-        return dg.AssetCheckResult(passed=not failing, description=escaped(failing) or HOLDS)
+        return dg.AssetCheckResult(passed=not failing, description=escaped(failing) or PASSED)
 
     return dg.Definitions(assets=[spec], asset_checks=[kafka_is_reached])

@@ -1,4 +1,7 @@
-"""A stream with its followers, told of in the log and in Dagster: what `lakehouse stream` and the job `stream` run."""
+"""The service of `lakehouse stream` and of the job `stream`.
+
+It runs a stream, publishes its commits to the readers, and reports both to the log and to Dagster.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any
 import dagster as dg
 from dagster import AssetCheckEvaluation
 
-from assets.iceberg import check_results, said
+from assets.iceberg import batch_message, check_results
 from assets.readers import metadata
 from assets.streaming.check import Verdicts
 from assets.streaming.reports import Reporter
@@ -17,40 +20,54 @@ from assets.streaming.results import KAFKA
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import Paused
-from lakehouse.pipeline.audit import AuditFailed, Finding
+from lakehouse.pipeline.audit import AuditFailed, CheckResult
 from lakehouse.pipeline.clients import Clients
-from lakehouse.streaming.followers import Noted, NotShown, Shown, followers
+from lakehouse.streaming.publishers import PublicationFailed, PublicationRequest, TablePublished, reader_publishers
 from lakehouse.streaming.stream import Stream
-from lakehouse.streaming.stream_events import Commit, Event, Healed, Served, SetAside, Tidied
-from resources.stream_group import Undivided
+from lakehouse.streaming.stream_events import Commit, Event, TableCompacted, TopicBackedOff, TopicRecovered, TopicServed
+from resources.stream_group import GroupUnavailable
 
 END_SECONDS = 30
-"""The time in which readers publish the last commits when a stream ends, and then the same time for the events of
-Dagster. The next stream or run publishes what is left."""
+"""Time limit for readers to publish the last commits when a stream ends, and again for the events sent to Dagster.
+
+The next stream or run publishes the remaining commits.
+"""
 
 MOST_NAMED = 10
-"""Topics that the first line of the log names."""
+"""Maximum number of topics that the first log message names."""
 
-TIDYING = "merging small files"
+COMPACTION = "merging small files"
 
 Say = Callable[[str], None]
 
 
-def chosen(config: Config, names: Sequence[str], there: Sequence[str]) -> list[Topic]:
-    """The topics of those names; without any, those of `continuous` entries, or all where there are none.
+def select_topics(config: Config, names: Sequence[str], existing: Sequence[str]) -> list[Topic]:
+    """Return the named topics; without names, those of `continuous` entries, or all topics if no entry is continuous.
 
-    Parameters: `there` are the topics that Kafka has, for routes.
-    Raises: ConfigError for a name that is not declared.
+    Args:
+        config: The configuration.
+        names: Names of declared topics.
+        existing: Names of the topics in Kafka, which routes match.
+
+    Raises:
+        ConfigError: A name is not declared.
     """
-    known = [*config.by_spark.values(), *(topic for topic in config.routed(there) if topic.engine == "spark")]
+    routed = [topic for topic in config.routed_topics(existing) if topic.engine == "spark"]
+    known = [*config.spark_topics.values(), *routed]
     return [config.topic(name) for name in names] or [topic for topic in known if topic.continuous] or known
 
 
 class Streaming:
-    """A stream, and those who show and tell of what it publishes.
+    """A stream with the publishers of the readers and the reports to Dagster.
 
-    Parameters: `systems` has ingestion's resources and the readers' as attributes; `say` takes each
-    sentence of the log; `instance` is the Dagster that is told, where there is one; `stopping`, once set, ends it.
+    Args:
+        config: The configuration.
+        topics: The topics to ingest.
+        systems: Has the resources of ingestion and of the readers as attributes.
+        say: Logs a message.
+        instance: The Dagster instance that receives the events; None for none.
+        once: End when all topics are ingested up to their current end offsets.
+        stopping: Ends the stream once it is set.
     """
 
     def __init__(
@@ -64,93 +81,103 @@ class Streaming:
         once: bool = False,
         stopping: threading.Event | None = None,
     ):
-        own = Clients.of(systems)
-        self.stream = Stream(config, topics, own, once=once, stopping=stopping)
+        self.stream = Stream(config, topics, Clients.of(systems), once=once, stopping=stopping)
         self._config, self._say = config, say
         self._failing: dict[str, list[str]] = {}
         self._reporter = Reporter(instance, say)
-        self._verdicts = Verdicts(self._reporter.each)
-        self._followers = followers(config, systems, self._told)
+        self._verdicts = Verdicts(self._reporter.report)
+        self._publishers = reader_publishers(config, systems, self._on_publication)
 
     def run(self) -> Mapping[str, Exception]:
-        """Serve until the stream ends; returns the errors of topics that it could not bring to their ends."""
+        """Run until the stream ends, and return the errors of topics that were not fully ingested, by name."""
         names = list(self.stream.topics)
         more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
-        self._say(f"Taking {', '.join(names[:MOST_NAMED])}{more}; each commit is told as it comes")
-        for follower in self._followers:
-            follower.start()
+        self._say(f"Ingesting {', '.join(names[:MOST_NAMED])}{more}; each commit is logged")
+        for publisher in self._publishers:
+            publisher.start()
         self._reporter.start()
         try:
             for event in self.stream.run():
-                self._tell(event)
+                self._on_event(event)
         finally:
-            for follower in self._followers:
-                follower.end(None if self.stream.once else END_SECONDS)
-            self._reporter.end(END_SECONDS)
+            for publisher in self._publishers:
+                publisher.finish(None if self.stream.once else END_SECONDS)
+            self._reporter.finish(END_SECONDS)
         return self.stream.errors
 
-    def _tell(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         match event:
             case Commit(topic, published):
-                for follower in self._followers:
-                    if follower.reader.upstream == "iceberg":
-                        follower.note(Noted(topic, published.snapshot_id))
-                self._say(f"{said(topic, published)}, {event.behind:,} behind, {event.waited:.1f} s after they came")
-                self._reporter.each(self._shown("iceberg", topic, published.snapshot_id, _numbers(event)))
-                self._checked(topic, published.findings)
-            case SetAside(_, Paused() as error):
+                for publisher in self._publishers:
+                    if publisher.reader.upstream == "iceberg":
+                        publisher.enqueue(PublicationRequest(topic, published.snapshot_id))
+                message = batch_message(topic, published)
+                self._say(f"{message}, {event.behind:,} records behind, lag {event.waited:.1f} s")
+                self._reporter.report(self._materialization("iceberg", topic, published.snapshot_id, _numbers(event)))
+                self._report_checks(topic, published.findings)
+            case TopicBackedOff(_, Paused() as error):
                 self._say(str(error))
-            case SetAside(name, error, seconds):
-                self._say(f"{name or 'Kafka'}: {error} ({type(error).__name__}). It is tried again in {seconds:.0f} s")
+            case TopicBackedOff(name, error, seconds):
+                self._say(f"{name or 'Kafka'}: {error} ({type(error).__name__}). Retry in {seconds:.0f} s")
                 if not name:
                     self._verdicts.failed(KAFKA, "", error)
                 elif isinstance(error, AuditFailed) and not self._route(self.stream.topics[name]):
-                    # The audit's own checks fail then: one failure is one alert.
-                    self._checked(self.stream.topics[name], error.findings)
+                    # The audit's checks report this failure: the check `streaming` would alert a second time.
+                    self._report_checks(self.stream.topics[name], error.findings)
                 else:
-                    self._verdicts.failed(*self._part("iceberg", name, TIDYING if event.tidying else ""), error)
-            case Served(name):
+                    self._verdicts.failed(
+                        *self._part("iceberg", name, COMPACTION if event.is_compaction else ""), error
+                    )
+            case TopicServed(name):
                 self._verdicts.passed(KAFKA, "")
                 self._verdicts.passed(*self._part("iceberg", name))
-            case Healed(name, failures):
-                self._say(f"{name or 'Kafka'}: continues{f', after {failures} failures' if failures else ''}")
+            case TopicRecovered(name, failures):
+                self._say(f"{name or 'Kafka'}: recovered{f' after {failures} failures' if failures else ''}")
                 self._verdicts.passed(*(self._part("iceberg", name) if name else (KAFKA, "")))
-            case Tidied(name, done):
-                self._say(f"{name}: {', '.join(done.done)} ({done.seconds:.1f} s)")
-                self._verdicts.passed(*self._part("iceberg", name, TIDYING))
-            case Undivided(why):
-                self._say(f"All topics are taken, also those of other streams: {why} ({type(why).__name__})")
+            case TableCompacted(name, result):
+                self._say(f"{name}: {', '.join(result.done)} ({result.seconds:.1f} s)")
+                self._verdicts.passed(*self._part("iceberg", name, COMPACTION))
+            case GroupUnavailable(error):
+                self._say(
+                    f"The topics cannot be divided among streams, so this one ingests all of them: {error} "
+                    f"({type(error).__name__})"
+                )
 
-    def _told(self, what: Shown | NotShown) -> None:
-        if isinstance(what, NotShown):
-            said = f"{what.hop}/{what.topic}: {what.error} ({type(what.error).__name__})"
-            self._say(f"{said}. It is tried again in {what.seconds:.0f} s")
-            self._verdicts.failed(*self._part(what.hop, what.topic), what.error)
+    def _on_publication(self, outcome: TablePublished | PublicationFailed) -> None:
+        if isinstance(outcome, PublicationFailed):
+            message = f"{outcome.stage}/{outcome.topic}: {outcome.error} ({type(outcome.error).__name__})"
+            self._say(f"{message}. Retry in {outcome.seconds:.0f} s")
+            self._verdicts.failed(*self._part(outcome.stage, outcome.topic), outcome.error)
             return
-        self._say(f"{what.hop}/{what.topic.name}: shows snapshot {what.snapshot_id} ({what.seconds:.1f} s)")
-        numbers = {"seconds": round(what.seconds, 2), "snapshot_id": str(what.snapshot_id)}
-        event = self._shown(what.hop, what.topic, what.snapshot_id, metadata(what.registration) | numbers)
-        self._reporter.newest(f"{what.hop}/{what.topic.name}", event)
-        self._verdicts.passed(*self._part(what.hop, what.topic.name))
+        stage, topic, snapshot_id, seconds = outcome.stage, outcome.topic, outcome.snapshot_id, outcome.seconds
+        self._say(f"{stage}/{topic.name}: shows snapshot {snapshot_id} ({seconds:.1f} s)")
+        numbers = {"seconds": round(seconds, 2), "snapshot_id": str(snapshot_id)}
+        event = self._materialization(stage, topic, snapshot_id, metadata(outcome.registration) | numbers)
+        self._reporter.report_latest(f"{stage}/{topic.name}", event)
+        self._verdicts.passed(*self._part(stage, topic.name))
 
-    def _shown(self, hop: str, topic: Topic, snapshot_id: int, metadata: Mapping[str, Any]) -> dg.AssetMaterialization:
-        """A materialization without a run: the log of a run that never ends would grow without end, too."""
+    def _materialization(
+        self, stage: str, topic: Topic, snapshot_id: int, metadata: Mapping[str, Any]
+    ) -> dg.AssetMaterialization:
+        """Return a materialization to report without a run, because the event log of an endless run grows forever."""
         route = self._route(topic)
         return dg.AssetMaterialization(
-            asset_key=[hop, route or topic.name],
+            asset_key=[stage, route or topic.name],
             partition=topic.name if route else None,
             metadata=dict(metadata),
             tags={"dagster/data_version": str(snapshot_id)},
         )
 
-    def _checked(self, topic: Topic, findings: list[Finding]) -> None:
-        """Tell of checks whose verdict turned; of all at first: a check that blocks, and that Dagster never heard of,
-        holds up whatever stands on the table."""
+    def _report_checks(self, topic: Topic, findings: list[CheckResult]) -> None:
+        """Report the checks whose verdict changed, and all checks at the first call.
+
+        A blocking check that was never reported blocks the assets downstream of the table.
+        """
         before = self._failing.get(topic.name)
         self._failing[topic.name] = [finding.check for finding in findings if not finding.passed]
-        turned = [one for one in findings if before is None or one.passed == (one.check in before)]
+        changed = [one for one in findings if before is None or one.passed == (one.check in before)]
         if not self._route(topic):
-            for result in check_results(turned):
+            for result in check_results(changed):
                 assert result.check_name is not None
                 evaluation = AssetCheckEvaluation(
                     asset_key=dg.AssetKey(["iceberg", topic.name]),
@@ -160,18 +187,18 @@ class Streaming:
                     description=result.description,
                     metadata=result.metadata,
                 )
-                self._reporter.each(evaluation)
+                self._reporter.report(evaluation)
 
-    def _part(self, hop: str, name: str, work: str = "") -> tuple[tuple[str, str], str]:
-        """The asset that a topic is part of, and what to call that part: nothing, where it is the whole."""
+    def _part(self, stage: str, name: str, work: str = "") -> tuple[tuple[str, str], str]:
+        """Return the key of the topic's asset and the name of its part: the topic, if it is a route's, and the work."""
         route = self._route(self.stream.topics[name])
-        return (hop, route or name), ", ".join(filter(None, [name if route else "", work]))
+        return (stage, route or name), ", ".join(filter(None, [name if route else "", work]))
 
     def _route(self, topic: Topic) -> str | None:
-        """The route that the topic comes from, where it has no entry of its own."""
+        """Return the name of the topic's route, or None for a declared topic."""
         if topic.name in self._config.topics:
             return None
-        return next(name for name, route in self._config.routes.items() if route.routed(topic.name))
+        return next(name for name, route in self._config.routes.items() if route.topic_named(topic.name))
 
 
 def _numbers(event: Commit) -> dict[str, Any]:

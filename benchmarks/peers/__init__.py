@@ -1,1 +1,1 @@
-"""The contenders of against_peers.py, one a file: each makes one Kafka topic an Iceberg table and keeps up with it."""
+"""Contenders of against_peers.py, one per file: each continuously ingests one Kafka topic into an Iceberg table."""

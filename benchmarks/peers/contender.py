@@ -1,4 +1,4 @@
-"""What a contender is, and the process of those that are Python."""
+"""Protocol of a contender, and contenders that are a Python process."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from lakehouse.core import polling
 
 NAMESPACE = "bench"
 COMMIT_SECONDS = 5
-"""How often a contender commits that is told how often."""
+"""Commit interval of contenders that have such a setting."""
 HEAP = "2g"
-"""Of each JVM that does a contender's work."""
+"""Maximum heap of each JVM of a contender."""
 
 
 @dataclass(frozen=True)
 class Stack:
-    """Where the servers are that all contenders share, and a folder for what a contender keeps."""
+    """Addresses of the servers that all contenders share, and a folder for files of contenders."""
 
     kafka: str
     registry: str
@@ -35,7 +35,7 @@ class Stack:
     folder: Path
 
     def java_catalog(self) -> dict[str, str]:
-        """The catalog, as Iceberg's Java library is told of it. Credentials come from the environment."""
+        """Return the catalog's settings for Iceberg's Java library. Credentials come from the environment."""
         return {
             "catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
             "uri": f"jdbc:sqlite:{self.catalog}",
@@ -49,55 +49,58 @@ class Stack:
 
 
 class Contender(Protocol):
-    """Between `begin` and `end` it takes what is and what comes in a topic into a table of NAMESPACE, exactly once."""
+    """A tool that ingests old and new records of a topic into a table of NAMESPACE, exactly once.
+
+    It does so from `begin` to `end`, in processes that run from `start` to `stop`.
+    """
 
     name: str
-    makes_its_table: bool
-    """Whether it creates the table itself."""
+    creates_table: bool
+    """Whether the contender creates the table itself."""
 
     def start(self) -> None:
-        """Start its processes."""
+        """Start the processes."""
 
     def begin(self, topic: str, table: str) -> None: ...
 
     def end(self) -> None: ...
 
     def failure(self) -> str | None:
-        """Why it will never be done, if that is so."""
+        """Return the reason why the ingestion failed for good, or None."""
         ...
 
     def stop(self) -> None:
-        """End its processes."""
+        """Stop the processes."""
 
     def processes(self) -> list[psutil.Process]:
-        """Those whose work is its own; their children count too."""
+        """Return the processes to measure; their children are measured too."""
         ...
 
 
 Work = Callable[[str, str, Callable[[], bool]], None]
-"""Takes a topic into a table until the function it is given says that it is to end."""
+"""Function that ingests a topic into a table until the function in its third argument returns True."""
 
 
 class PythonContender:
-    """A contender that is a loop in a Python process of its own."""
+    """A contender that is a loop in a separate Python process."""
 
-    makes_its_table = False
+    creates_table = False
 
     def __init__(self, name: str, work: Callable[[Stack], Work], stack: Stack):
         self.name = name
         context = multiprocessing.get_context("spawn")
-        self._here, there = context.Pipe()
-        self._process = context.Process(target=_serve, args=(work, stack, there), daemon=True)
+        self._commands, commands = context.Pipe()
+        self._process = context.Process(target=_serve, args=(work, stack, commands), daemon=True)
 
     def start(self) -> None:
         self._process.start()
 
     def begin(self, topic: str, table: str) -> None:
-        self._here.send((topic, table))
+        self._commands.send((topic, table))
 
     def end(self) -> None:
-        self._here.send(None)
-        if not self._here.poll(60) or not self._here.recv():
+        self._commands.send(None)
+        if not self._commands.poll(60) or not self._commands.recv():
             raise RuntimeError(f"{self.name} did not end within a minute, or failed: its error is above")
 
     def failure(self) -> str | None:
@@ -121,21 +124,21 @@ def _serve(work: Callable[[Stack], Work], stack: Stack, commands: Connection) ->
 
 
 def until(done: Callable[[], bool], seconds: float, what: str) -> None:
-    """Wait until something is done.
+    """Wait until `done` returns True.
 
     Raises:
-        RuntimeError: It takes longer than `seconds`.
+        RuntimeError: `done` returns False for `seconds`.
     """
     if not polling.poll(done, pause=0.1, deadline_seconds=seconds):
-        raise RuntimeError(f"No sign of {what} within {seconds:.0f} s")
+        raise RuntimeError(f"Timeout after {seconds:.0f} s: {what}")
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody listens on."""
+    """Return an unused port of the loopback interface."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return listener.getsockname()[1]
 
 
 def idle() -> None:
-    """Pause a loop that had nothing to ingest, as a schedule would."""
+    """Pause a loop without new records, as a schedule would."""
     time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Flink SQL in a cluster within one JVM; Python tells it the statements through py4j, which comes with PySpark."""
+"""Flink SQL in a cluster within one JVM, controlled from Python through py4j, which PySpark includes."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from peers.contender import COMMIT_SECONDS, HEAP, NAMESPACE, Stack
 LOCK = Path(__file__).parents[1] / "locks/flink.lock"
 PARALLELISM = 2
 
-# What Flink reflects upon (its own conf/config.yaml, env.java.opts.all).
+# Packages that Flink accesses by reflection (conf/config.yaml of Flink, env.java.opts.all).
 OPENED = ("java.lang", "java.net", "java.io", "java.nio", "sun.nio.ch", "java.lang.reflect", "java.text", "java.time")
 OPENED += ("java.util", "java.util.concurrent", "java.util.concurrent.atomic", "java.util.concurrent.locks")
 
 
 class FlinkSql:
-    """One INSERT, never ending, committed with each checkpoint."""
+    """An endless INSERT statement that commits with each checkpoint."""
 
     name = "Flink SQL"
-    makes_its_table = False
+    creates_table = False
 
     def __init__(self, stack: Stack):
         self._stack, self._folder = stack, stack.folder / "flink"

@@ -1,4 +1,4 @@
-"""This project: the whole of ingestion, with its branch, audit and publication, by a Spark Connect server."""
+"""This project: the whole ingestion, with branch, audit and publication, through a Spark Connect server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from peers.contender import NAMESPACE, PythonContender, Stack, Work, idle
 
 
 def work(stack: Stack) -> Work:
-    """Ingestion, again and again."""
+    """Return a function that repeats the ingestion of a topic."""
     from lakehouse.pipeline.clients import Clients
     from lakehouse.pipeline.ingestion import ingest
 
@@ -32,9 +32,9 @@ def work(stack: Stack) -> Work:
 
 
 class Lakehouse(PythonContender):
-    """The loop, and the stack's Spark."""
+    """The loop, and the Spark server of the stack."""
 
-    makes_its_table = True
+    creates_table = True
 
     def __init__(self, stack: Stack, home: Home):
         super().__init__("lakehouse", work, stack)

@@ -1,4 +1,4 @@
-"""How a contender is measured: by its processes from outside, and by the table, as any reader of it would."""
+"""Measurement of contenders from outside: the resources of their processes, and the table as any reader sees it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from lakehouse.core import polling
 from peers.contender import NAMESPACE, Contender
 
 LOOK_SECONDS = 0.2
-"""How often somebody looks whether a table has everything."""
+"""Interval between two looks at the table and the processes."""
 
 
 @dataclass
 class Used:
-    """What processes took: CPU seconds, and resident bytes at their peak, together."""
+    """Total CPU seconds and peak resident bytes of several processes."""
 
     cpu_seconds: float = 0
     peak_bytes: int = 0
@@ -28,19 +28,19 @@ class Used:
 
 @dataclass(frozen=True)
 class Result:
-    """One contender in one run. Memory and CPU are those of the catch-up, without Kafka's, S3's and the registry's."""
+    """Result of one contender. Memory and CPU are those of the catch-up, without Kafka, S3 and the registry."""
 
     contender: str
     records: int
     seconds: float
-    """From the order to begin until a reader saw every record."""
+    """Seconds from `begin` until a reader saw every record."""
     records_per_second: float
     peak_rss_mb: float
     cpu_seconds_per_million: float
     commits: int
-    """In the catch-up."""
+    """Number of commits of the catch-up."""
     freshness_seconds: list[float]
-    """From the first of a few hundred more records until a reader saw them all, each time anew, in order of size."""
+    """Seconds until a reader saw all of a few hundred additional records, sorted, one per repetition."""
 
     def to_json(self) -> dict[str, object]:
         return asdict(self)
@@ -48,15 +48,15 @@ class Result:
 
 @contextmanager
 def metered(contender: Contender) -> Iterator[Used]:
-    """What the contender's processes use inside. Processes that come and go count while they are seen."""
+    """Measure the contender's processes while the body runs. Short-lived processes may be missed."""
     used, ended = Used(), threading.Event()
-    before = {process: seconds for process, seconds, _ in _looked_at(contender)}
+    before = {process: seconds for process, seconds, _ in _usage(contender)}
     last: dict[psutil.Process, float] = {}
 
     def look() -> None:
-        found = list(_looked_at(contender))
-        last.update((process, seconds) for process, seconds, _ in found)
-        used.peak_bytes = max(used.peak_bytes, sum(resident for *_, resident in found))
+        usage = list(_usage(contender))
+        last.update((process, seconds) for process, seconds, _ in usage)
+        used.peak_bytes = max(used.peak_bytes, sum(resident for *_, resident in usage))
 
     def keep_looking() -> None:
         while not ended.wait(LOOK_SECONDS):
@@ -73,7 +73,7 @@ def metered(contender: Contender) -> Iterator[Used]:
         used.cpu_seconds = sum(seconds - before.get(process, 0) for process, seconds in last.items())
 
 
-def _looked_at(contender: Contender) -> Iterator[tuple[psutil.Process, float, int]]:
+def _usage(contender: Contender) -> Iterator[tuple[psutil.Process, float, int]]:
     for leader in contender.processes():
         for process in (leader, *leader.children(recursive=True)):
             try:
@@ -84,7 +84,7 @@ def _looked_at(contender: Contender) -> Iterator[tuple[psutil.Process, float, in
 
 
 def rows(catalog: Catalog, table: str) -> int:
-    """Rows in a table as it is now, by its newest snapshot; 0 when there is none yet."""
+    """Return the number of rows in the newest snapshot of a table; 0 without one."""
     identifier = (NAMESPACE, table)
     snapshot = catalog.load_table(identifier).current_snapshot() if catalog.table_exists(identifier) else None
     return int(snapshot.summary.additional_properties["total-records"]) if snapshot else 0
@@ -109,17 +109,17 @@ def await_rows(catalog: Catalog, table: str, wanted: int, contender: Contender, 
     if visible < wanted:
         raise RuntimeError(f"{contender.name} has {visible:,} of {wanted:,} rows after {seconds:.0f} s")
     if visible > wanted:
-        raise RuntimeError(f"{contender.name} has {visible:,} rows of {wanted:,} records: some are there twice")
+        raise RuntimeError(f"{contender.name} has {visible:,} rows of {wanted:,} records: some are duplicates")
 
 
 def commits(catalog: Catalog, table: str) -> int:
-    """Snapshots that added rows."""
-    found = catalog.load_table((NAMESPACE, table)).snapshots()
-    return sum(int(snapshot.summary.additional_properties.get("added-records", 0)) > 0 for snapshot in found)
+    """Return the number of snapshots that added rows."""
+    snapshots = catalog.load_table((NAMESPACE, table)).snapshots()
+    return sum(int(snapshot.summary.additional_properties.get("added-records", 0)) > 0 for snapshot in snapshots)
 
 
 def ends(kafka: str, topic: str) -> dict[int, int]:
-    """The end offset of each partition."""
+    """Return the end offset of each partition."""
     consumer = Consumer({"bootstrap.servers": kafka, "group.id": "measure"})
     try:
         partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
@@ -129,15 +129,16 @@ def ends(kafka: str, topic: str) -> dict[int, int]:
 
 
 def verify(catalog: Catalog, table: str, ends: dict[int, int]) -> None:
-    """Every record of the topic is one row, by the partition and offset in the rows themselves.
+    """Verify by partition and offset in the rows that every record of the topic is exactly one row.
 
-    Raises: RuntimeError otherwise.
+    Raises:
+        RuntimeError: A record is missing or duplicated.
     """
     read = catalog.load_table((NAMESPACE, table)).scan(selected_fields=("kafka_partition", "kafka_offset")).to_arrow()
     groups = read.group_by(["kafka_partition", "kafka_offset"]).aggregate([])
     by_partition = groups.group_by("kafka_partition").aggregate([("kafka_offset", "count"), ("kafka_offset", "max")])
-    found = {row["kafka_partition"]: row for row in by_partition.to_pylist()}
-    distinct = {p: (found[p]["kafka_offset_count"], found[p]["kafka_offset_max"] + 1) for p in found}
+    counts = {row["kafka_partition"]: row for row in by_partition.to_pylist()}
+    distinct = {p: (row["kafka_offset_count"], row["kafka_offset_max"] + 1) for p, row in counts.items()}
     expected = {p: (end, end) for p, end in ends.items() if end}
     if distinct != expected or read.num_rows != sum(ends.values()):
-        raise RuntimeError(f"{table} has {read.num_rows:,} rows, {distinct} by partition, where the topic has {ends}")
+        raise RuntimeError(f"{table} has {read.num_rows:,} rows, {distinct} by partition, but the topic has {ends}")

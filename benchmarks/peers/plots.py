@@ -1,4 +1,4 @@
-"""Bars and curves as SVG, written by hand: no library for drawing is needed."""
+"""Bar charts and curves as SVG, without a drawing library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OURS, OTHERS = "#1f6feb", "#8b949e"
 
 
 def draw(results: list[Result], folder: Path) -> None:
-    """One file a measure."""
+    """Write one file per measure."""
     measures: dict[str, tuple[str, Callable[[Result], float], str]] = {
         "rate": ("Records per second, catching up (more is better)", lambda r: r.records_per_second, ",.0f"),
         "cpu": ("CPU seconds per million records (less is better)", lambda r: r.cpu_seconds_per_million, ".1f"),
@@ -25,12 +25,12 @@ def draw(results: list[Result], folder: Path) -> None:
         ),
     }
     for name, (title, value, format_) in measures.items():
-        found = [(result.contender, value(result)) for result in results]
-        (folder / f"against_peers_{name}.svg").write_text(bars(title, found, format_))
+        values = [(result.contender, value(result)) for result in results]
+        (folder / f"against_peers_{name}.svg").write_text(bars(title, values, format_))
 
 
 def bars(title: str, bars: list[tuple[str, float]], format_: str, ours: int = 1) -> str:
-    """A bar for each name and value; the first `ours` of them are ours."""
+    """Return a bar chart of names and values, the first `ours` of them in this project's colour."""
     most = max(value for _, value in bars) or 1
     height = TOP + len(bars) * (BAR + GAP) + GAP
     lines = [
@@ -50,7 +50,7 @@ def bars(title: str, bars: list[tuple[str, float]], format_: str, ours: int = 1)
 
 
 def curve(title: str, along: str, xs: Sequence[float], ys: Sequence[float]) -> str:
-    """A line from left to right, above zero; the highest point is told."""
+    """Return a line chart from zero, with the highest value as label."""
     height, bottom = 220, 190
     most, last = max(ys) or 1, max(xs) or 1
     points = " ".join(

@@ -1,4 +1,4 @@
-"""A plain loop: confluent-kafka reads, fastavro decodes, pyiceberg appends; the offsets go into the snapshot."""
+"""A plain loop: confluent-kafka reads, fastavro decodes, pyiceberg appends, with the offsets in the snapshot."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ingest import FIELDS
 from peers.contender import COMMIT_SECONDS, NAMESPACE, Stack, Work
 
 OFFSETS = "loop.offsets"
-MOST_RECORDS = 500_000
-"""In one commit: what two seconds bring, and a few hundred megabytes of Python objects hold."""
+MAX_RECORDS = 500_000
+"""Maximum records of one commit: those of about two seconds, or a few hundred megabytes of Python objects."""
 
 
 def work(stack: Stack) -> Work:
-    """The loop, with its libraries loaded."""
+    """Import the libraries and return the loop."""
     import fastavro
     import pyarrow as pa
     from confluent_kafka import Consumer, TopicPartition
@@ -45,7 +45,7 @@ def work(stack: Stack) -> Work:
         schemas: dict[int, object] = {}
         while not ended():
             rows, deadline = [], time.monotonic() + COMMIT_SECONDS
-            while len(rows) < MOST_RECORDS and time.monotonic() < deadline and not ended():
+            while len(rows) < MAX_RECORDS and time.monotonic() < deadline and not ended():
                 messages = consumer.consume(10_000, timeout=0.2)
                 if not messages and rows:
                     break

@@ -1,4 +1,4 @@
-"""`lakehouse check`: every check of an environment without the UI, with a verdict that a pipeline understands."""
+"""Checks of an environment without Dagster's UI, as `lakehouse check` and `lakehouse dry-run` report them."""
 
 from __future__ import annotations
 
@@ -13,33 +13,36 @@ from assets.entry import partitions
 from assets.streaming.results import CHECK as STREAMING
 from lakehouse.config.checks import RowCount
 from lakehouse.config.loader import Config
-from lakehouse.config.sensitive import unquoted
+from lakehouse.config.sensitive import hide_values
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import reason, trace
 from lakehouse.core.markdown import plain
 from lakehouse.core.terminal import visible
-from lakehouse.pipeline import quality
-from lakehouse.pipeline.audit import Finding
+from lakehouse.pipeline import column_checks
+from lakehouse.pipeline.audit import CheckResult
 
 _LOG = logging.getLogger(__name__)
 
-Verdict = Literal["passed", "warned", "failed", "not run"]
+Verdict = Literal["passed", "warned", "failed", "error"]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One check of one asset, such as `iceberg/users`: a check that warns does not fail, one that is silent does."""
+    """The verdict of one check of an asset, such as `iceberg/users`. A check that did not report is an error."""
 
     asset: str
     check: str
     verdict: Verdict
-    said: str
+    message: str
 
 
-def standing(config: Config, names: Collection[str], there: Collection[str]) -> Iterator[Outcome]:
-    """The checks of Dagster's assets that need no run of the asset, as the UI would run them.
+def run_asset_checks(config: Config, names: Collection[str], kafka_topics: Collection[str]) -> Iterator[Outcome]:
+    """Run the checks of Dagster's assets that need no run of the asset, as the UI would.
 
-    Parameters: `names` are entries of lakehouse.yaml; `there` are the topics in Kafka, of which routes have some.
+    Args:
+        config: The configuration.
+        names: Entries of lakehouse.yaml.
+        kafka_topics: The topics in Kafka, to be matched with routes.
     """
     import dagster as dg
 
@@ -53,25 +56,26 @@ def standing(config: Config, names: Collection[str], there: Collection[str]) -> 
     quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
     with dg.DagsterInstance.ephemeral() as instance:
         for route in config.routes.values():
-            known = partitions(route)
-            assert known and known.name
-            found = [name for of, name, topic in config.matched(there) if of is route and isinstance(topic, Topic)]
-            instance.add_dynamic_partitions(known.name, found)
-        done = (
+            definition = partitions(route)
+            assert definition and definition.name
+            matches = config.match_routes(kafka_topics)
+            topics = [name for other, name, topic in matches if other is route and isinstance(topic, Topic)]
+            instance.add_dynamic_partitions(definition.name, topics)
+        run = (
             dg.Definitions.merge(loaded, dg.Definitions(jobs=[job]))
             .resolve_job_def("check")
             .execute_in_process(instance=instance, raise_on_error=False, run_config=quiet)
         )
-    reported = {evaluation.asset_check_key: evaluation for evaluation in done.get_asset_check_evaluations()}
-    failures = {event.step_key: event.step_failure_data for event in done.filter_events(lambda e: e.is_step_failure)}
+    reported = {evaluation.asset_check_key: evaluation for evaluation in run.get_asset_check_evaluations()}
+    failures = {event.step_key: event.step_failure_data for event in run.filter_events(lambda e: e.is_step_failure)}
     for check in chosen:
         for key in check.check_keys:
             if key.name == STREAMING:
-                # The instance of this run knows of no stream: assets/streaming/results.py asks the one that does.
+                # Streams report to another Dagster instance, which assets/streaming/results.py reads.
                 continue
             asset = key.asset_key.to_user_string()
             if key not in reported:
-                yield Outcome(asset, key.name, "not run", _reason(failures.get(check.op.name)))
+                yield Outcome(asset, key.name, "error", _reason(failures.get(check.op.name)))
                 continue
             evaluation = reported[key]
             warns = evaluation.severity == dg.AssetCheckSeverity.WARN
@@ -81,64 +85,64 @@ def standing(config: Config, names: Collection[str], there: Collection[str]) -> 
 
 def _reason(failure: Any) -> str:
     if failure is None:
-        return "it did not report"
+        return "the check did not report a result"
     if failure.user_failure_data and failure.user_failure_data.description:
         return failure.user_failure_data.description
-    return failure.error.message.strip() if failure.error else "it failed"
+    return failure.error.message.strip() if failure.error else "the check could not be run"
 
 
-def declared(config: Config, topics: Sequence[Topic], systems: Any) -> Iterator[Outcome]:
-    """The checks of lakehouse.yaml on every published row."""
+def run_declared_checks(config: Config, topics: Sequence[Topic], systems: Any) -> Iterator[Outcome]:
+    """Run the checks of lakehouse.yaml on all published rows of the topics' tables."""
     for topic in topics:
         checks = {name: check for name, check in topic.checks.items() if not isinstance(check, RowCount)}
         asset = f"iceberg/{topic.name}"
         try:
-            current, table = systems.catalog.resolve_table(config.namespace, topic)
+            _, table = systems.catalog.resolve_table(topic.table_in(config.namespace))
             snapshot = table.current_snapshot() if table else None
-            if not checks or snapshot is None:
+            if not checks or table is None or snapshot is None:
                 continue
             spark = systems.spark.session(systems.catalog.spark_settings())
-            with unquoted(topic):
-                found = quality.findings(
-                    spark, systems.catalog, config.namespace, current, checks, table, snapshot.snapshot_id, {}
+            with hide_values(topic):
+                results = column_checks.run_checks(
+                    spark, systems.catalog, topic, checks, table, snapshot.snapshot_id, {}
                 )
         except Exception as error:
             if where := trace(error):
                 _LOG.error("The checks of %s could not be run. %s", asset, where)
-            yield from (Outcome(asset, name, "not run", reason(error)) for name in checks)
+            yield from (Outcome(asset, name, "error", reason(error)) for name in checks)
             continue
-        yield from of_findings(asset, found)
+        yield from as_outcomes(asset, results)
 
 
-def of_findings(asset: str, findings: Sequence[Finding]) -> Iterator[Outcome]:
-    """What an audit found, as outcomes."""
-    for finding in findings:
-        verdict: Verdict = "passed" if finding.passed else "failed" if finding.blocks else "warned"
-        yield Outcome(asset, finding.check, verdict, finding.said)
+def as_outcomes(asset: str, results: Sequence[CheckResult]) -> Iterator[Outcome]:
+    """Yield the results of an audit as outcomes."""
+    for result in results:
+        verdict: Verdict = "passed" if result.passed else "failed" if result.blocks else "warned"
+        yield Outcome(asset, result.check, verdict, result.message)
 
 
 def exit_code(outcomes: Sequence[Outcome]) -> int:
-    """0: nothing failed. 1: something did. 2: nothing did, but not every check could be run."""
+    """Return 0 if no check failed, 1 if a check failed, 2 if none failed but a check could not be run."""
     verdicts = {outcome.verdict for outcome in outcomes}
-    return 1 if "failed" in verdicts else 2 if "not run" in verdicts else 0
+    return 1 if "failed" in verdicts else 2 if "error" in verdicts else 0
 
 
 def as_json(outcomes: Sequence[Outcome]) -> str:
-    """The outcomes for programs."""
+    """Return the outcomes as JSON."""
     return json.dumps({"exit_code": exit_code(outcomes), "checks": [asdict(outcome) for outcome in outcomes]}, indent=2)
 
 
 def as_junit(outcomes: Sequence[Outcome]) -> str:
-    """The outcomes as build servers read them (JUnit XML, as pytest writes it: `xunit2`)."""
-    count = {verdict: str(sum(o.verdict == verdict for o in outcomes)) for verdict in ("failed", "not run")}
-    numbers = {"tests": str(len(outcomes)), "failures": count["failed"], "errors": count["not run"]}
+    """Return the outcomes as JUnit XML for build servers, in pytest's dialect `xunit2`."""
+    count = {verdict: str(sum(o.verdict == verdict for o in outcomes)) for verdict in ("failed", "error")}
+    numbers = {"tests": str(len(outcomes)), "failures": count["failed"], "errors": count["error"]}
     suites = ElementTree.Element("testsuites")
     suite = ElementTree.SubElement(suites, "testsuite", {"name": "lakehouse check", **numbers})
     for outcome in outcomes:
         case = ElementTree.SubElement(suite, "testcase", classname=outcome.asset, name=outcome.check)
-        kind = {"failed": "failure", "not run": "error"}.get(outcome.verdict)
+        kind = {"failed": "failure", "error": "error"}.get(outcome.verdict)
         if kind:
-            ElementTree.SubElement(case, kind, message=visible(outcome.said))
+            ElementTree.SubElement(case, kind, message=visible(outcome.message))
         else:
-            ElementTree.SubElement(case, "system-out").text = f"{outcome.verdict}: {visible(outcome.said)}"
+            ElementTree.SubElement(case, "system-out").text = f"{outcome.verdict}: {visible(outcome.message)}"
     return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True)

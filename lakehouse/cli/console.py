@@ -1,4 +1,4 @@
-"""How results and lags show on a terminal, or in a log file."""
+"""Rendering of results, lags and checks on a terminal or in a log file."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ from lakehouse.cli.status import TopicStatus
 from lakehouse.core.terminal import visible
 from lakehouse.pipeline import ledger_page
 from lakehouse.readers import registered
-from lakehouse.readers.freshness import NAMES, Hop
+from lakehouse.readers.freshness import NAMES, StageLag
 
 if TYPE_CHECKING:
     from lakehouse.cli.check_runner import Outcome
-    from lakehouse.pipeline.proof import Proof
+    from lakehouse.pipeline.reconciliation import ReconciliationReport
 
 console = Console(soft_wrap=True, width=None if sys.stdout.isatty() else 160)
-"""In a log file or a pipe there is no width to fit into."""
+"""The console of all commands. Pipes and log files have no width, so lines are up to 160 characters long."""
 
 
 def plain(value: object) -> str:
-    """A value as text that rich takes literally, without what would act on a terminal."""
+    """Return a value as text for rich, with markup and terminal control characters escaped."""
     return escape(visible(str(value)))
 
 
 def topics(statuses: Sequence[TopicStatus]) -> Table:
-    """How fresh each hop is, a row a topic."""
-    there = {hop.asset for found in statuses for hop in found.hops}
-    # Optional readers, which few have, are no empty columns for the others.
+    """Return a table with the offsets of each topic and the lag of each stage."""
+    present = {stage.stage for status in statuses for stage in status.stages}
+    # Few deployments have the optional readers, so the others do not show empty columns for them.
     optional = {reader.name for reader in registered() if reader.is_optional}
-    shown = [asset for asset in NAMES if asset in there or asset not in optional]
-    table = Table("topic", "end offset", "ingested", *(NAMES[asset] for asset in shown), title="Freshness")
-    for found in statuses:
-        hops = {hop.asset: hop for hop in found.hops}
-        is_paused = any(hop.paused for hop in found.hops)
-        name = f"{found.topic} [yellow](paused)[/]" if is_paused else found.topic
-        if found.failure:
-            table.add_row(name, f"[red]{plain(found.failure)}[/]", "–", *(_hop(hops.get(a)) for a in shown))
+    columns = [stage for stage in NAMES if stage in present or stage not in optional]
+    table = Table("topic", "end offset", "ingested", *(NAMES[stage] for stage in columns), title="Freshness")
+    for status in statuses:
+        stages = {stage.stage: stage for stage in status.stages}
+        is_paused = any(stage.paused for stage in status.stages)
+        name = f"{status.topic} [yellow](paused)[/]" if is_paused else status.topic
+        lags = [_lag(stages.get(stage)) for stage in columns]
+        if status.failure:
+            table.add_row(name, f"[red]{plain(status.failure)}[/]", "–", *lags)
             continue
-        if found.end_offset is None:
-            table.add_row(found.topic, "the topic does not exist yet")
+        if status.end_offset is None:
+            table.add_row(status.topic, "the topic does not exist yet")
             continue
-        numbers = (_number(n) for n in (found.end_offset, found.ingested_offset))
-        table.add_row(name, *numbers, *(_hop(hops.get(asset)) for asset in shown))
+        table.add_row(name, _number(status.end_offset), _number(status.ingested_offset), *lags)
     return table
 
 
 def rows(columns: Sequence[str], values: Sequence[Sequence[Any]], title: str | None = None) -> Table:
-    """A query's result; numbers to the right."""
+    """Return the result of a query as a table, with numbers aligned to the right."""
     table = Table(title=plain(title) if title else None)
     for i, column in enumerate(columns):
         numeric = all(
@@ -64,37 +64,37 @@ def rows(columns: Sequence[str], values: Sequence[Sequence[Any]], title: str | N
     return table
 
 
-def ledger(topic: str, proof: Proof) -> list[Table | str]:
-    """A topic's ledger: its commits, its partitions, what was found, and the whole of it as a sentence."""
+def ledger(topic: str, report: ReconciliationReport) -> list[Table | str]:
+    """Return a topic's ledger: tables of its commits and partitions, then the findings, then a summary."""
     shown: list[Table | str] = []
     tables = {
-        f"Commits of {topic}": ledger_page.commits(proof.entries, proof.findings),
-        "Partitions": ledger_page.partitions(proof.entries, proof.rows, proof.letters),
+        f"Commits of {topic}": ledger_page.commits(report.entries, report.findings),
+        "Partitions": ledger_page.partitions(report.entries, report.rows, report.letters),
     }
     for title, (columns, cells) in tables.items():
         table = Table(*columns, title=title)
         for row in cells:
             table.add_row(*map(plain, row))
         shown.append(table)
-    for finding in proof.findings:
-        shown.append(f"[red]✗ {plain(finding.said)}[/]" if finding.fault else f"· {plain(finding.said)}")
-    return [*shown, ledger_page.summary(proof.entries, proof.findings)]
+    for finding in report.findings:
+        shown.append(f"[red]✗ {plain(finding.message)}[/]" if finding.fault else f"· {plain(finding.message)}")
+    return [*shown, ledger_page.summary(report.entries, report.findings)]
 
 
-def outcomes(found: Sequence[Outcome]) -> list[str]:
-    """A line a check, and one for all of them."""
-    marks = {"passed": "[green]✓[/]", "warned": "[yellow]![/]", "failed": "[red]✗[/]", "not run": "[red]?[/]"}
-    lines = [f"{marks[one.verdict]} {one.asset} {one.check}: {plain(one.said)}" for one in found]
-    counts = {verdict: sum(one.verdict == verdict for one in found) for verdict in marks}
-    return [*lines, ", ".join(f"{n:,} {verdict}" for verdict, n in counts.items() if n) or "nothing to check"]
+def outcomes(results: Sequence[Outcome]) -> list[str]:
+    """Return a line for each check, and a summary line."""
+    marks = {"passed": "[green]✓[/]", "warned": "[yellow]![/]", "failed": "[red]✗[/]", "error": "[red]?[/]"}
+    lines = [f"{marks[result.verdict]} {result.asset} {result.check}: {plain(result.message)}" for result in results]
+    counts = {verdict: sum(result.verdict == verdict for result in results) for verdict in marks}
+    return [*lines, ", ".join(f"{n:,} {verdict}" for verdict, n in counts.items() if n) or "no checks to run"]
 
 
 def _number(value: int | None) -> str:
     return "–" if value is None else f"{value:,}"
 
 
-def _hop(hop: Hop | None) -> str:
-    if hop is None:
+def _lag(stage: StageLag | None) -> str:
+    if stage is None:
         return "–"
-    said = plain(hop.said.partition(": ")[2])
-    return said if hop.fresh else f"[red]{said}[/]"
+    text = plain(stage.description.partition(": ")[2])
+    return text if stage.is_fresh else f"[red]{text}[/]"

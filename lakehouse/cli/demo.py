@@ -1,4 +1,4 @@
-"""`lakehouse demo`: the main job, end to end, on the embedded stack."""
+"""The command `lakehouse demo`: runs the main job end to end on the embedded stack."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from lakehouse.config.loader import Config
 from lakehouse.config.sources.datagen import Datagen
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
+from lakehouse.core.markdown import plain
 from lakehouse.core.polling import poll
 from lakehouse.definitions import JOB
 
 FILL_SECONDS = 120
 RUN_SECONDS = 900
 POLL_SECONDS = 0.5
+"""Timeouts for the initial records and for the run, and the interval between polls, in seconds."""
 
 RESULT = """
 SELECT TRADE_TIMESTAMP, USERID, SIDE, SYMBOL, TRADE_COUNT, QUANTITY, PRICE, TOTAL_PRICE
@@ -34,9 +36,13 @@ SUMMARY = "SELECT COUNT(*), SUM(TRADE_COUNT), SUM(TOTAL_PRICE) FROM {table}"
 
 
 def demo(once: bool) -> None:
-    """Start the stack, run the job, show the result; then stop everything, at once or at Ctrl-C.
+    """Start the stack, run the job, show the result, and stop the stack.
 
-    Raises: LakehouseError when the run fails: an asset failed, or a blocking check.
+    Args:
+        once: Stop the stack right after the result, instead of at Ctrl-C.
+
+    Raises:
+        LakehouseError: An asset or a blocking check failed.
     """
     from lakehouse.local import show, stack
     from lakehouse.local.credentials import Credentials
@@ -53,19 +59,18 @@ def demo(once: bool) -> None:
             _await_records(config, systems)
             console.console.rule("3 · Kafka → Iceberg → Glue → Snowflake")
             run_id = _submit_job(Credentials.of(home).ui_token)
-            # Only now the daemon: it launches what is queued before automation asks for the same assets.
+            # The daemon starts after the job is queued: else automation would request the same assets before it.
             stack.up(home)
             _follow(run_id)
             console.console.rule("4 · The result, from Snowflake")
             _show_result(config, systems)
             console.console.print(console.topics(status(config, systems)))
-        took = time.monotonic() - began
-        console.console.print(f"Done in {took:.0f} s.")
+        console.console.print(f"Done in {time.monotonic() - began:.0f} s.")
         if once:
-            console.console.print("Everything stops now, and the data stays. `lakehouse up` starts it again.")
+            console.console.print("The stack stops now and keeps its data. `lakehouse up` starts it again.")
         else:
-            show.the_ui(os.environ["LAKEHOUSE_UI_URL"], home)
-            console.console.print("Trades keep coming and are ingested as they do. Ctrl-C stops everything.")
+            show.ui_address(os.environ["LAKEHOUSE_UI_URL"], home)
+            console.console.print("New trades are ingested as they are produced. Ctrl-C stops the stack.")
             threading.Event().wait()
     except KeyboardInterrupt:
         console.console.print("Stopping.")
@@ -74,38 +79,38 @@ def demo(once: bool) -> None:
 
 
 def _await_records(config: Config, systems: Any) -> None:
-    """Wait until the generator has produced the initial records, saying how far it is."""
+    """Wait until the generator has produced the initial records, and show its progress."""
     generated = [(topic, topic.source) for topic in config.topics.values() if isinstance(topic.source, Datagen)]
-    wanted = {topic.topic: source.initial_records for topic, source in generated}
+    expected = {topic.topic: source.initial_records for topic, source in generated}
 
-    def count() -> dict[str, int]:
-        there = systems.kafka.describe(list(wanted))
+    def count_records() -> dict[str, int]:
+        existing = systems.kafka.describe(list(expected))
         counts = {
             topic: sum(o.end - o.start for o in offsets.values())
-            for topic, offsets in systems.kafka.offsets(list(there)).items()
+            for topic, offsets in systems.kafka.offsets(list(existing)).items()
         }
-        shown.update(", ".join(f"{topic}: {n:,} records" for topic, n in counts.items()) or "waiting for records")
+        progress.update(", ".join(f"{topic}: {n:,} records" for topic, n in counts.items()) or "waiting for records")
         return counts
 
-    def suffice(counts: dict[str, int]) -> bool:
-        return all(counts.get(topic, 0) >= n for topic, n in wanted.items())
+    def is_complete(counts: dict[str, int]) -> bool:
+        return all(counts.get(topic, 0) >= n for topic, n in expected.items())
 
-    with console.console.status("waiting for records") as shown:
-        counts = poll(count, until=suffice, pause=POLL_SECONDS, deadline_seconds=FILL_SECONDS)
-    if not suffice(counts):
+    with console.console.status("waiting for records") as progress:
+        counts = poll(count_records, until=is_complete, pause=POLL_SECONDS, deadline_seconds=FILL_SECONDS)
+    if not is_complete(counts):
         raise LakehouseError(
-            f"The generator produced {counts} in {FILL_SECONDS} s and should have produced {wanted}. "
-            f"See datagen's log (`lakehouse status` names it)"
+            f"The generator produced {counts} in {FILL_SECONDS} s, expected {expected}. "
+            f"Inspect the log of datagen, which `lakehouse status` names"
         )
     console.console.print("\n".join(f"{t.topic}: {counts[t.topic]:,} records{_keyed(t)}" for t, _ in generated))
 
 
 def _keyed(topic: Topic) -> str:
-    return "" if topic.mode == "append" else f", a row for each {', '.join(topic.key)}"
+    return "" if topic.mode == "append" else f", one row per {', '.join(topic.key)}"
 
 
 def _submit_job(token: str) -> str:
-    """Queue the job as the UI would; returns the run's id."""
+    """Queue the job as the UI would, and return the run's id."""
     from dagster_graphql import DagsterGraphQLClient
 
     from lakehouse.local import ui_login
@@ -116,9 +121,10 @@ def _submit_job(token: str) -> str:
 
 
 def _follow(run_id: str) -> None:
-    """Print what the run does until it ends.
+    """Print the events of a run until it finishes.
 
-    Raises: LakehouseError when it does not succeed.
+    Raises:
+        LakehouseError: The run failed or took too long.
     """
     import dagster as dg
 
@@ -132,20 +138,20 @@ def _follow(run_id: str) -> None:
             page = instance.get_records_for_run(run_id, cursor=cursor)
             cursor = page.cursor
             for record in page.records:
-                if line := _said(record.event_log_entry):
+                if line := _event_line(record.event_log_entry):
                     console.console.print(line)
             run = instance.get_run_by_id(run_id)
             return run if run is not None and run.is_finished and not page.records else None
 
         run = poll(finished_run, pause=POLL_SECONDS, deadline_seconds=RUN_SECONDS)
     if run is None:
-        raise LakehouseError(f"The run did not finish in {RUN_SECONDS} s; see {url}")
+        raise LakehouseError(f"The run did not finish in {RUN_SECONDS} s. Inspect {url}")
     if not run.is_success:
-        raise LakehouseError(f"The run ended as {run.status.value}: an asset or a blocking check failed (see above)")
+        raise LakehouseError(f"The run ended as {run.status.value}: an asset or a blocking check failed. Inspect {url}")
 
 
-def _said(entry: Any) -> str | None:
-    """A line for what a user waits for: an asset, a check, a failure."""
+def _event_line(entry: Any) -> str | None:
+    """Return the line that describes a materialization, a check or a failure, and None for other events."""
     import dagster as dg
 
     event = entry.dagster_event
@@ -153,20 +159,19 @@ def _said(entry: Any) -> str | None:
         return None
     match event.event_type:
         case dg.DagsterEventType.ASSET_MATERIALIZATION:
-            numbers = event.materialization.metadata
-            shown = {
-                name: numbers[name].value
+            metadata = event.materialization.metadata
+            numbers = {
+                name: metadata[name].value
                 for name in ("offsets", "messages", "dagster/row_count", "seconds")
-                if name in numbers
+                if name in metadata
             }
-            details = ", ".join(f"{name.removeprefix('dagster/')} {value:,}" for name, value in shown.items())
+            details = ", ".join(f"{name.removeprefix('dagster/')} {value:,}" for name, value in numbers.items())
             return f"  [green]✓[/] {event.asset_key.to_user_string():<40} {details}"
         case dg.DagsterEventType.ASSET_CHECK_EVALUATION:
             check = event.asset_check_evaluation_data
             mark = "[green]✓[/]" if check.passed else "[red]✗[/]"
-            return (
-                f"  {mark} {check.asset_key.to_user_string():<40} check {check.check_name}: {check.description or ''}"
-            )
+            result = f"check {check.check_name}: {plain(check.description or '')}"
+            return f"  {mark} {check.asset_key.to_user_string():<40} {result}"
         case dg.DagsterEventType.STEP_FAILURE:
             error = event.step_failure_data.error
             return f"  [red]✗ {event.step_key}: {error.message.strip() if error else 'failed'}[/]"
@@ -179,7 +184,7 @@ def _show_result(config: Config, systems: Any) -> None:
     columns, values = systems.snowflake.query(RESULT.format(table=table))
     _, [(groups, trades, pennies)] = systems.snowflake.query(SUMMARY.format(table=table))
     console.console.print(console.rows(columns, values, title=f"{name} (newest 10 of {groups:,} groups)"))
-    console.console.print(f"{trades:,} trades in {groups:,} groups, {pennies / 100:,.2f} dollars in all")
+    console.console.print(f"{trades:,} trades in {groups:,} groups, {pennies / 100:,.2f} dollars in total")
     flagged = config.topic("flagged_stock_trades")
     table = f"{config.namespace}.{flagged.table}"
     columns, values = systems.snowflake.query(FLAGS.format(table=table))

@@ -1,4 +1,4 @@
-"""Why the last run of a table failed, if it did: what waits is not only late then."""
+"""Reasons for which the last runs of tables failed, which explain lag that would otherwise look like slowness."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 
 
 def failures(topics: list[str]) -> dict[str, str]:
-    """By topic, the reason for which the last run of its table failed; empty where there is no Dagster to ask."""
+    """Return the reason of each failed last run by topic; empty without a Dagster instance in DAGSTER_HOME."""
     import dagster as dg
 
     home = os.environ.get("DAGSTER_HOME")
     if not home or not Path(home).is_dir():
         return {}
     with dg.DagsterInstance.get() as instance:
-        found = {topic: failure(instance, topic) for topic in topics}
-    return {topic: reason for topic, reason in found.items() if reason}
+        reasons = {topic: failure(instance, topic) for topic in topics}
+    return {topic: reason for topic, reason in reasons.items() if reason}
 
 
 def failure(instance: dg.DagsterInstance, topic: str) -> str:
-    """The reason for which the last run of `iceberg/<topic>` failed; empty when it did not."""
+    """Return the reason for which the last run of `iceberg/<topic>` failed; empty if it succeeded."""
     import dagster as dg
 
     key = dg.AssetKey(["iceberg", topic])
@@ -34,6 +34,6 @@ def failure(instance: dg.DagsterInstance, topic: str) -> str:
         for entry in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE):
             event = entry.get_dagster_event()
             if event.step_key == key.to_python_identifier():
-                told = event.step_failure_data.user_failure_data
-                return (told.description if told else "") or f"an error, see run {run.run_id}"
+                failure_data = event.step_failure_data.user_failure_data
+                return (failure_data.description if failure_data else "") or f"an error, see run {run.run_id}"
     return ""

@@ -1,14 +1,15 @@
-"""The command line: one list of all commands."""
+"""The command line `lakehouse`, with the list of its commands."""
 
 import sys
 
 import click
 
-from lakehouse.cli.commands import deploy, pausing, pipeline, reading, stack, streaming, tables
+from lakehouse.cli.commands import deploy, pausing, pipeline, reading, stack, starting, streaming, tables
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.terminal import print_traceback, visible
 
 COMMANDS = (
+    starting.init,
     *(stack.demo, stack.up, stack.down, stack.ui, stack.run, stack.doctor),
     *(reading.status, reading.query),
     *(streaming.stream, pausing.pause, pausing.unpause),
@@ -21,15 +22,15 @@ COMMANDS = (
         tables.bookmark,
         tables.maintain,
     ),
-    *(pipeline.validate, pipeline.plan, pipeline.rehearse, pipeline.check),
+    *(pipeline.validate, pipeline.plan, pipeline.dry_run, pipeline.check),
     deploy.deploy,
 )
 
 
 class _Commands(click.Group):
-    """Prints the project's own errors as one sentence, without a traceback, and ends with exit code 1.
+    """A command group that prints this project's errors without a traceback and exits with code 1.
 
-    What errors quote from records cannot act on the terminal.
+    Control characters in messages are escaped, because errors quote values of records.
     """
 
     def invoke(self, ctx: click.Context) -> object:
@@ -48,20 +49,20 @@ def main() -> None:
     """Any Kafka topic as a checked, fresh Apache Iceberg table.
 
     \b
-    See it work:         lakehouse demo
-    Work with it:        lakehouse up, then open the link it prints
-    Take what comes:     lakehouse stream
-    Stop one of them:    lakehouse pause stock_trades, and unpause
-    See how far it is:   lakehouse status
-    See that all came:   lakehouse ledger stock_trades
-    In a pipeline:       lakehouse validate, plan, rehearse, check
-    Set up the clouds:   lakehouse deploy plan --env aws
-    Ask for rows:        lakehouse query "SELECT * FROM trading.users"
-    Something is wrong:  lakehouse doctor
+    Run the demo:             lakehouse demo
+    Start the local stack:    lakehouse up, then open the link that it prints
+    Ingest continuously:      lakehouse stream
+    Pause a topic:            lakehouse pause stock_trades, and unpause
+    Show progress and lag:    lakehouse status
+    Verify completeness:      lakehouse ledger stock_trades
+    Check in CI:              lakehouse validate, plan, dry-run, check
+    Set up the clouds:        lakehouse deploy plan --env aws
+    Query a table:            lakehouse query "SELECT * FROM trading.users"
+    Diagnose a problem:       lakehouse doctor
 
     \b
-    What exists is declared in lakehouse.yaml (LAKEHOUSE_CONFIG names another file).
-    LAKEHOUSE_ENV chooses the environment in it, LAKEHOUSE_HOME where the embedded stack keeps its state.
+    Topics and environments are declared in lakehouse.yaml (LAKEHOUSE_CONFIG names another file).
+    LAKEHOUSE_ENV selects the environment, and LAKEHOUSE_HOME the directory of the embedded stack's state.
     """
 
 

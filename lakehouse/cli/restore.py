@@ -1,20 +1,24 @@
-"""What the embedded Glue and Snowflake forget when they stop, put back from the Iceberg catalog, which does not."""
+"""Restores registrations in the embedded Glue and Snowflake, which keep their state in memory only."""
 
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lakehouse.core.table_ref import TableRef
     from lakehouse.local.stack import State
     from resources.catalog import Catalog
 
 
 def restore() -> list[str]:
-    """Register every published table again and show it in Snowflake, as the assets do; returns the topics.
+    """Register every published table of the Iceberg catalog with the readers, as the assets do.
 
-    Raises: LakehouseError.
+    Returns:
+        The names of the restored topics.
+
+    Raises:
+        LakehouseError: A system does not answer or refuses.
     """
     from lakehouse.cli.systems import connected
     from lakehouse.config import loader
@@ -22,23 +26,26 @@ def restore() -> list[str]:
 
     config = loader.load()
     with connected(config) as systems:
-        published = partial(_is_published, systems.catalog, config.namespace)
-        topics = [topic for topic in config.topics.values() if published(topic.table)]
+        topics = [
+            topic
+            for topic in config.topics.values()
+            if _is_published(systems.catalog, topic.table_in(config.namespace))
+        ]
         for topic in topics:
             publish(config, topic, systems)
     return [topic.name for topic in topics]
 
 
-def _is_published(catalog: Catalog, namespace: str, name: str) -> bool:
-    table = catalog.load(namespace, name)
+def _is_published(catalog: Catalog, ref: TableRef) -> bool:
+    table = catalog.load(ref)
     return table is not None and table.current_snapshot() is not None
 
 
 class Restoring:
-    """`restore`, run beside the start of the servers that come after Glue and Snowflake."""
+    """Runs `restore` in a thread while the servers that start after Glue and Snowflake come up."""
 
-    FORGETFUL = frozenset({"aws", "snowflake"})
-    NEEDED = FORGETFUL | {"s3"}
+    IN_MEMORY = frozenset({"aws", "snowflake"})
+    REQUIRED = IN_MEMORY | {"s3"}
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1)
@@ -46,15 +53,15 @@ class Restoring:
         self._restored: Future[list[str]] | None = None
 
     def on_ready(self, state: State) -> None:
-        """Note that a server is ready. One that this `up` started, and did not find running, knows nothing."""
+        """Note that a server is ready, and start to restore when all required servers are.
+
+        Nothing is restored if Glue and Snowflake were running before.
+        """
         self._ready[state.name] = state.seconds > 0
-        complete = self._ready.keys() >= self.NEEDED
-        if complete and self._restored is None and any(self._ready[server] for server in self.FORGETFUL):
+        is_complete = self._ready.keys() >= self.REQUIRED
+        if is_complete and self._restored is None and any(self._ready[server] for server in self.IN_MEMORY):
             self._restored = self._pool.submit(restore)
 
     def result(self) -> list[str]:
-        """Wait for the end; returns the topics that were restored.
-
-        Raises: as `restore`.
-        """
+        """Wait for `restore` and return the names of the restored topics. Raises what `restore` raises."""
         return self._restored.result() if self._restored else []

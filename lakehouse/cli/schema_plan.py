@@ -1,4 +1,4 @@
-"""What a new schema of a topic would do to its table and to what reads it: said before anything runs."""
+"""Preview of the effect of a new schema on a topic's table and on the readers of its columns."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from lakehouse.config.sources.derived import Derived
 from lakehouse.config.topic import Topic
 from lakehouse.core import naming
 from lakehouse.core.errors import ConfigError, LakehouseError, SchemaError
+from lakehouse.core.table_ref import TableRef
 from lakehouse.formats import with_schemas
 from lakehouse.formats.columns import table_schema
 from lakehouse.formats.evolution import Change, changes
@@ -24,41 +25,46 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
 HARMLESS = ("OPTIONAL_FIELD_ADDED", "REQUIRED_FIELD_ADDED", "FIELD_REORDERED", "COMMENT_CHANGED")
-"""Rules that leave every column as its readers know it."""
+"""Rules of changes that do not affect readers of existing columns."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The effect of a schema. `invalid` says why it can be no table at all; `new` that there is no table yet.
+    """The effect of a schema on a table.
 
-    `readers` are sentences: what reads a column that changes.
+    Attributes:
+        ref: The table.
+        changes: Changes of columns, accepted and refused.
+        readers: Sentences that name what reads a changed column.
+        is_new: The table does not exist yet.
+        invalid: The reason for which no table can have this schema, or None.
     """
 
-    namespace: str
-    table: str
+    ref: TableRef
     changes: tuple[Change, ...] = ()
     readers: tuple[str, ...] = ()
-    new: bool = False
+    is_new: bool = False
     invalid: str | None = None
 
     @property
-    def accepted(self) -> bool:
+    def is_accepted(self) -> bool:
+        """Whether ingestion accepts the schema."""
         return self.invalid is None and all(change.accepted for change in self.changes)
 
     @property
     def statements(self) -> list[str]:
-        """What ingestion will do, in one commit, as Spark SQL; nothing when it will refuse."""
-        target = naming.spark_table(self.namespace, self.table)
-        found = (change.ddl for change in self.changes if change.ddl)
-        return [f"ALTER TABLE {target} {ddl}" for ddl in found] if self.accepted else []
+        """The Spark SQL equivalent of the one commit that ingestion will make; empty if the schema is refused."""
+        target = self.ref.spark_path()
+        ddl = (change.ddl for change in self.changes if change.ddl)
+        return [f"ALTER TABLE {target} {clause}" for clause in ddl] if self.is_accepted else []
 
     def to_json(self) -> dict[str, Any]:
-        """The plan for programs; `statement` is null where there is nothing to do."""
-        target = naming.spark_table(self.namespace, self.table)
+        """Return the plan as JSON values; `statement` is null for a change that needs no DDL."""
+        target = self.ref.spark_path()
         return {
-            "table": f"{self.namespace}.{self.table}",
-            "verdict": "accepted" if self.accepted else "refused",
-            "new_table": self.new,
+            "table": str(self.ref),
+            "verdict": "accepted" if self.is_accepted else "refused",
+            "new_table": self.is_new,
             "invalid": self.invalid,
             "changes": [
                 {
@@ -76,88 +82,104 @@ class Plan:
         }
 
     def lines(self) -> Iterator[str]:
-        """The plan for people."""
-        yield f"{self.namespace}.{self.table}: {'accepted' if self.accepted else 'refused'}"
+        """Yield the plan as lines of text."""
+        yield f"{self.ref}: {'accepted' if self.is_accepted else 'refused'}"
         if self.invalid:
             yield f"  {self.invalid}"
-        elif self.new:
-            yield "  There is no table yet: it will have the schema's columns"
+        elif self.is_new:
+            yield "  The table does not exist yet: ingestion will create it with the schema's columns"
         elif not self.changes:
-            yield "  Nothing changes"
+            yield "  No changes"
         for change in self.changes:
             yield f"  {'accepted' if change.accepted else 'REFUSED'} {change}"
         yield from (f"  {statement};" for statement in self.statements)
         yield from (f"  {reader}" for reader in self.readers)
-        if self.accepted:
-            yield f"  Snowflake table {_snowflake(self)} follows when it is refreshed"
+        if self.is_accepted:
+            yield f"  Snowflake table {_snowflake(self)} gets the change when it is refreshed"
 
 
 def plan(config: Config, topic: Topic, file: Path, table: Schema | None) -> Plan:
-    """What ingestion would do with a topic's table when the schema in `file` is its newest.
+    """Return the plan for the schema in `file` as the newest of a topic.
 
-    Parameters: `table` is the table's schema, or None when there is no table.
-    Raises: ConfigError as `read` does. A schema that can be no table is no error but a refusal.
+    A schema that no table can have is a refusal, not an error.
+
+    Args:
+        config: The configuration.
+        topic: The topic.
+        file: The schema file.
+        table: The table's schema, or None if the table does not exist.
+
+    Raises:
+        ConfigError: The file's suffix is unknown.
     """
+    ref = topic.table_in(config.namespace)
     try:
         shape = read(file)
-        wanted = as_table(shape, topic)
+        target = as_table(shape, topic)
     except SchemaError as error:
-        return Plan(config.namespace, topic.table, invalid=str(error))
+        return Plan(ref, invalid=str(error))
     if table is None:
-        return Plan(config.namespace, topic.table, new=True)
-    found = tuple(changes(table, Shape(wanted.as_struct(), shape.former)))
-    return Plan(config.namespace, topic.table, found, tuple(readers(config, topic, found)))
+        return Plan(ref, is_new=True)
+    planned = tuple(changes(table, Shape(target.as_struct(), shape.former)))
+    return Plan(ref, planned, tuple(readers(config, topic, planned)))
 
 
-def registered(config: Config, topic: Topic, systems: Any) -> Plan:
-    """What ingestion would do with a topic's table now: the plan for the newest schema in the registry.
+def plan_registered(config: Config, topic: Topic, systems: Any) -> Plan:
+    """Return the plan for the newest schema of a topic in the registry.
 
-    Raises: Unreachable. A schema that can be no table, or is missing, is no error but a refusal.
+    A schema that is missing, or that no table can have, is a refusal, not an error.
+
+    Raises:
+        Unreachable: The registry or the catalog does not answer.
     """
-    from lakehouse.pipeline.codecs import formats
+    from lakehouse.pipeline.decoding import resolve_schemas
     from lakehouse.pipeline.schema_decision import decide_schema
 
-    topic, table = systems.catalog.resolve_table(config.namespace, topic)
+    ref, table = systems.catalog.resolve_table(topic.table_in(config.namespace))
     try:
-        decision = decide_schema(topic, formats(systems.schema_registry, topic), table)
+        decision = decide_schema(topic, resolve_schemas(systems.schema_registry, topic), table)
     except SchemaError as error:
-        return Plan(config.namespace, topic.table, invalid=str(error))
+        return Plan(ref, invalid=str(error))
     effects = tuple(readers(config, topic, decision.changes))
-    return Plan(config.namespace, topic.table, decision.changes, effects, new=table is None)
+    return Plan(ref, decision.changes, effects, is_new=table is None)
 
 
 def read(file: Path) -> Shape:
-    """The columns of a schema file: Avro (.avsc), JSON Schema (.json) or Protobuf (.proto).
+    """Return the columns of a schema file: Avro (.avsc), JSON Schema (.json) or Protobuf (.proto).
 
-    Raises: ConfigError for any other suffix; SchemaError.
+    Raises:
+        ConfigError: The file's suffix is unknown.
+        SchemaError: No table can have this schema.
     """
     by_suffix = {format_.suffix: format_ for format_ in with_schemas()}
     if file.suffix not in by_suffix:
-        raise ConfigError(f"{file}: a schema file ends with {', '.join(by_suffix)}. Rename it")
+        raise ConfigError(f"{file}: the suffix of a schema file must be {', '.join(by_suffix)}. Rename the file")
     format_ = by_suffix[file.suffix]
     versions = (RegisteredSchema(0, file.read_text(), format_.schema_type),)
     return format_.shape(MessageSchema(versions, versions))
 
 
-def table_now(config: Config, topic: Topic) -> Schema | None:
-    """The schema of the topic's table in the catalog; None when there is no table.
+def current_schema(config: Config, topic: Topic) -> Schema | None:
+    """Return the schema of the topic's table in the catalog, or None if the table does not exist.
 
-    Raises: LakehouseError when the catalog does not answer.
+    Raises:
+        LakehouseError: The catalog does not answer.
     """
     from lakehouse.cli.systems import connected
 
     try:
         with connected(config) as systems:
-            _, table = systems.catalog.resolve_table(config.namespace, topic)
+            _, table = systems.catalog.resolve_table(topic.table_in(config.namespace))
     except LakehouseError as error:
-        raise LakehouseError(f"{error}. Or name the schema in use: --against FILE") from error
+        raise LakehouseError(f"{error}. Or pass the schema in use as --against FILE") from error
     return table.schema() if table else None
 
 
 def as_table(shape: Shape, topic: Topic) -> Schema:
-    """The schema of the table that ingestion makes for a topic whose records have this shape.
+    """Return the schema of the table that ingestion creates for records of this shape.
 
-    Raises: SchemaError.
+    Raises:
+        SchemaError: No table can have this schema.
     """
     from pyiceberg.types import NestedField, StringType, StructType
 
@@ -165,17 +187,17 @@ def as_table(shape: Shape, topic: Topic) -> Schema:
     return table_schema(topic.metadata.names, shape.struct, StructType(*key))
 
 
-def readers(config: Config, topic: Topic, found: Sequence[Change]) -> Iterator[str]:
-    """What lakehouse.yaml and the transforms of derived topics read of the columns that change."""
-    touched = dict.fromkeys(change.at[0] for change in found if change.rule not in HARMLESS and change.at)
-    for column in touched:
+def readers(config: Config, topic: Topic, planned: Sequence[Change]) -> Iterator[str]:
+    """Yield a sentence for each use of a changed column in lakehouse.yaml and the transforms of derived topics."""
+    changed = dict.fromkeys(change.at[0] for change in planned if change.rule not in HARMLESS and change.at)
+    for column in changed:
         if column in topic.key:
             yield f"Topic '{topic.name}': key has column '{column}'"
     for derived in config.topics.values():
         if not isinstance(derived.source, Derived) or derived.source.from_topic != topic.name:
             continue
         text = _source(derived.source.transform)
-        for column in touched:
+        for column in changed:
             if column in derived.source.group_by:
                 yield f"Topic '{derived.name}': group_by reads column '{column}'"
             if re.search(rf"\b{re.escape(column)}\b", text):
@@ -183,10 +205,10 @@ def readers(config: Config, topic: Topic, found: Sequence[Change]) -> Iterator[s
 
 
 def _source(transform: str) -> str:
-    """The text of a transform's module; it is not run. Empty where there is none to read."""
+    """Return the source of a transform's module without importing it; empty if there is none."""
     spec = importlib.util.find_spec(transform.partition(":")[0])
     return Path(spec.origin).read_text() if spec and spec.origin and spec.origin.endswith(".py") else ""
 
 
 def _snowflake(plan: Plan) -> str:
-    return ".".join(naming.snowflake_name(name) for name in (plan.namespace, plan.table))
+    return naming.snowflake_name(str(plan.ref))

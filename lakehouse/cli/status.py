@@ -1,4 +1,4 @@
-"""How far each topic has come: topic → Iceberg → Glue → Snowflake and REST catalog."""
+"""Offsets and lag of each topic: topic → Iceberg → readers."""
 
 from __future__ import annotations
 
@@ -9,51 +9,59 @@ from typing import Any
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import reason, trace
-from lakehouse.pipeline.ingestion import stored
-from lakehouse.readers.freshness import Hop
-from lakehouse.readers.hops import hops_of, measure
+from lakehouse.pipeline.ingestion import current_position
+from lakehouse.readers.freshness import StageLag
+from lakehouse.readers.reader_lag import measure_lag, stages_of
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class TopicStatus:
-    """One topic's chain. Offsets are sums over partitions; None stands for what does not exist yet."""
+    """The status of one topic. Offsets are sums over partitions, or None before the topic or table exists.
+
+    Attributes:
+        topic: The name of the topic's entry.
+        end_offset: The end of the topic in Kafka.
+        ingested_offset: The next offset to be ingested.
+        stages: The lag of each stage.
+        failure: The reason why the offsets are unknown, or ''.
+    """
 
     topic: str
     end_offset: int | None = None
     ingested_offset: int | None = None
-    hops: tuple[Hop, ...] = ()
+    stages: tuple[StageLag, ...] = ()
     failure: str = ""
-    """Why nothing is known of the topic, if so."""
 
 
 def status(config: Config, systems: Any) -> list[TopicStatus]:
-    """The status of every declared topic, and of those that routes found.
+    """Return the status of every declared topic, and of every topic in Kafka that matches a route.
 
-    One that cannot be read keeps no other from being shown.
+    A topic that cannot be read has a status with a failure.
 
-    Raises: Unreachable when Kafka does not answer.
+    Raises:
+        Unreachable: Kafka does not answer.
     """
-    # One question for all: a Kafka that does not answer would be waited for once a topic.
-    there = systems.kafka.topics()
-    found = [_of(config, topic, systems) for topic in [*config.topics.values(), *config.routed(there)]]
-    faults = ((name, fault) for _, name, fault in config.matched(there) if not isinstance(fault, Topic))
-    return [*found, *(TopicStatus(name, failure=str(fault)) for name, fault in faults)]
+    # One request covers all topics; otherwise each topic would wait for the timeout of a Kafka that does not answer.
+    names = systems.kafka.topics()
+    statuses = [_of(config, topic, systems) for topic in [*config.topics.values(), *config.routed_topics(names)]]
+    errors = ((name, error) for _, name, error in config.match_routes(names) if not isinstance(error, Topic))
+    return [*statuses, *(TopicStatus(name, failure=str(error)) for name, error in errors)]
 
 
 def _of(config: Config, topic: Topic, systems: Any) -> TopicStatus:
-    def hops() -> tuple[Hop, ...]:
-        return tuple(measure(hop, config, topic, systems) for hop in hops_of(config, topic))
+    def stages() -> tuple[StageLag, ...]:
+        return tuple(measure_lag(stage, config, topic, systems) for stage in stages_of(config, topic))
 
     try:
-        _, _, last = stored(systems.catalog, config.namespace, topic)
-        is_made_here = not topic.source.is_external
-        if last is None and is_made_here and topic.topic not in systems.kafka.describe([topic.topic]):
+        _, _, last = current_position(systems.catalog, topic.table_in(config.namespace))
+        is_created_here = not topic.source.is_external
+        if last is None and is_created_here and topic.topic not in systems.kafka.describe([topic.topic]):
             return TopicStatus(topic.name)
         end_offset = sum(offsets.end for offsets in systems.kafka.offsets([topic.topic])[topic.topic].values())
     except Exception as error:
-        if found := trace(error):
-            _LOG.error("The status of %s is not known. %s", topic.name, found)
-        return TopicStatus(topic.name, hops=hops(), failure=reason(error))
-    return TopicStatus(topic.name, end_offset, sum(last.end.values()) if last else 0, hops())
+        if details := trace(error):
+            _LOG.error("The status of %s is unknown. %s", topic.name, details)
+        return TopicStatus(topic.name, stages=stages(), failure=reason(error))
+    return TopicStatus(topic.name, end_offset, sum(last.end.values()) if last else 0, stages())

@@ -1,4 +1,4 @@
-"""The resources outside of a Dagster run: what the command line talks to."""
+"""Resources of an environment outside of a Dagster run, for the command line."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from resources.build import build_resources
 
 @contextmanager
 def connected(config: Config) -> Iterator[Any]:
-    """The resources of the environment in use, as attributes: kafka, catalog, snowflake …
+    """Yield the resources of the environment in LAKEHOUSE_ENV as attributes: kafka, catalog, snowflake …
 
-    Raises: LakehouseError when the environment is the embedded stack and it is not up.
+    Raises:
+        LakehouseError: The environment is the embedded stack, which is not running.
     """
     if environment_name() == "local":
         from lakehouse.local.environment import environment

@@ -1,4 +1,4 @@
-"""The base of everything that lakehouse.yaml declares."""
+"""The base class of all models of lakehouse.yaml."""
 
 from collections.abc import Iterable
 from functools import reduce
@@ -9,16 +9,16 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Model(BaseModel):
-    """Immutable, and without keys that nobody knows."""
+    """An immutable part of lakehouse.yaml that refuses unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def type_of(model: type[Model]) -> str:
-    """Return the `type` by which lakehouse.yaml chooses a model."""
+    """Return the value of `type` that selects a model in lakehouse.yaml."""
     return str(get_args(model.model_fields["type"].annotation)[0])
 
 
 def one_of(models: Iterable[type[Model]]) -> Any:
-    """Return the type of a value that is one of the models, by its `type`."""
+    """Return the union of the models, discriminated by `type`."""
     return Annotated[reduce(or_, models), Field(discriminator="type")]

@@ -1,10 +1,10 @@
-"""Checks of a table's rows as lakehouse.yaml declares them, and the SQL that finds the rows that fail.
+"""Checks that lakehouse.yaml declares for the rows of a table, and the Spark SQL that selects failing rows.
 
-The SQL is Spark's. It is what a check runs and what its result shows, so that anybody can run it again. As in a CHECK
-constraint of SQL, a condition that is null does not fail: say `not_null` for that.
+The result of a check shows its SQL, so that anybody can run it again. As in a CHECK constraint of SQL, a condition that
+is null does not fail; `not_null` checks for null.
 
 To add a type of check, write a class and add it to CHECKS. A separate distribution names its class as an entry point of
-the group `lakehouse.config.checks`.
+the group `lakehouse.checks`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from lakehouse.config.base import Model, type_of
-from lakehouse.core import inconstant
+from lakehouse.core import nondeterminism
 from lakehouse.core.batch import Positions
 from lakehouse.core.registry import implementations
 from lakehouse.core.sql import SPARK
@@ -32,37 +32,37 @@ _name, _literal = SPARK.identifier, SPARK.literal
 
 
 class Check(Model):
-    """A check of any type; a subclass has its name as `type: Literal[…]`."""
+    """A check of any type. A subclass declares its name as `type: Literal[…]`."""
 
     keeps_columns: ClassVar[bool] = True
-    """Whether failing rows have the table's columns under their own names, so that sensitive ones can be left out."""
+    """True if failing rows have the table's columns under their own names, so that sensitive columns can be removed."""
 
     description: str = ""
     severity: Severity = Field(
         "blocking",
-        description="When rows fail: `blocking` publishes none of the batch, `warn` only tells, `quarantine` sends "
-        "those rows to the dead letters and publishes the rest.",
+        description="Effect of failing rows: `blocking` publishes nothing of the batch, `warn` only reports, "
+        "`quarantine` moves those rows to the dead letters and publishes the rest.",
     )
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it looks at; none where it does not say."""
+        """The columns that the check names; empty if it names none."""
         return ()
 
     @property
-    def said(self) -> str:
-        """What must hold: the description, else the condition itself, else what checks of this type are about."""
-        about = (type(self).__doc__ or "").partition("\n")[0]
-        named = f"{', '.join(self.columns)}: {about}" if self.columns else about
-        return self.description or getattr(self, "holds", "").replace("`", "") or named
+    def statement(self) -> str:
+        """The description, or else the condition, or else the summary of this type of check."""
+        summary = (type(self).__doc__ or "").partition("\n")[0]
+        summary = f"{', '.join(self.columns)}: {summary}" if self.columns else summary
+        return self.description or getattr(self, "condition", "").replace("`", "") or summary
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The other tables that it reads, of declared topics."""
+        """The tables of other declared topics that the check reads."""
         return ()
 
     def faults(self, tables: Collection[str]) -> Iterator[tuple[tuple[str, ...], str]]:
-        """Yield what is wrong with the settings, as (place, sentence).
+        """Yield problems of the settings, each as (keys below the check, message).
 
         Args:
             tables: The tables of declared topics.
@@ -71,41 +71,41 @@ class Check(Model):
 
 
 class RowCheck(Check, ABC):
-    """A check that looks at one row. Only these can quarantine."""
+    """A check of each row by itself. Only these checks can quarantine."""
 
     @property
     @abstractmethod
-    def holds(self) -> str:
+    def condition(self) -> str:
         """The condition of the rows that pass, in Spark SQL."""
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """The parts of the condition that may give another answer for the same row, in Spark SQL."""
-        return (self.holds,)
+        """The parts of the condition that may be nondeterministic, in Spark SQL."""
+        return (self.condition,)
 
     @property
-    def fails(self) -> str:
-        """The condition of the rows that fail."""
-        return f"NOT COALESCE({self.holds}, TRUE)"
+    def failure_condition(self) -> str:
+        """The condition of the rows that fail, in Spark SQL."""
+        return f"NOT COALESCE({self.condition}, TRUE)"
 
-    def failing(self, scope: Scope) -> str:
+    def failing_rows(self, scope: Scope) -> str:
         """Return the query for the rows that fail."""
-        return f"SELECT * FROM {scope.rows} WHERE {self.fails}"
+        return f"SELECT * FROM {scope.rows} WHERE {self.failure_condition}"
 
     def faults(self, tables: Collection[str]) -> Iterator[tuple[tuple[str, ...], str]]:
-        """Yield why the check cannot quarantine."""
-        if self.severity == "quarantine" and (word := inconstant.found(self.compared)):
-            problem = f"'{word}' does not always give the same answer for a record, which would be neither row nor dead"
-            yield (), f"{problem} letter, or both. Compare with a column, or set 'severity: warn'"
+        """Yield the reason why the check cannot quarantine, if there is one."""
+        if self.severity == "quarantine" and (word := nondeterminism.first_nondeterministic(self.compared)):
+            problem = f"'{word}' does not always give the same answer for a record, so a row could be lost or stored"
+            yield (), f"{problem} twice. Compare with a column, or set 'severity: warn'"
 
 
 class SetCheck(Check, ABC):
-    """A check that compares rows."""
+    """A check that compares rows with each other or with other tables."""
 
     keeps_columns = False
 
     @abstractmethod
-    def failing(self, scope: Scope) -> str:
+    def failing_rows(self, scope: Scope) -> str:
         """Return the query for the rows that fail."""
 
 
@@ -120,37 +120,37 @@ class ColumnCheck(Check):
 
 
 class NotNull(ColumnCheck, RowCheck):
-    """A column has a value."""
+    """The column is not null."""
 
     type: Literal["not_null"]
     compared: ClassVar[tuple[str, ...]] = ()
 
     @property
-    def holds(self) -> str:
+    def condition(self) -> str:
         return f"{_name(self.column)} IS NOT NULL"
 
 
 class AcceptedValues(ColumnCheck, RowCheck):
-    """A column has one of these values."""
+    """The column has one of the listed values."""
 
     type: Literal["accepted_values"]
     compared: ClassVar[tuple[str, ...]] = ()
     values: tuple[Value, ...] = Field(min_length=1)
 
     @property
-    def holds(self) -> str:
+    def condition(self) -> str:
         return f"{_name(self.column)} IN ({', '.join(map(_literal, self.values))})"
 
 
 class Range(ColumnCheck, RowCheck):
-    """A column is between two values, both included. Dates and times are written as text: `'2026-01-31'`."""
+    """The column is between two values, both included. Dates and times are written as text: `'2026-01-31'`."""
 
     type: Literal["range"]
     min: int | float | str | None = None
     max: int | float | str | None = None
 
     @property
-    def holds(self) -> str:
+    def condition(self) -> str:
         bounds = ((">=", self.min), ("<=", self.max))
         return " AND ".join(f"{_name(self.column)} {sign} {_literal(v)}" for sign, v in bounds if v is not None)
 
@@ -161,35 +161,35 @@ class Range(ColumnCheck, RowCheck):
     def faults(self, tables: Collection[str]) -> Iterator[tuple[tuple[str, ...], str]]:
         yield from super().faults(tables)
         if self.min is None and self.max is None:
-            yield (), "a range without ends. Add 'min' or 'max'"
+            yield (), "the range has no bounds, so nothing would be checked. Add 'min' or 'max'"
 
 
 class Regex(ColumnCheck, RowCheck):
-    """A text is, from end to end, what a regular expression describes (Java, java.util.regex.Pattern)."""
+    """The whole text of the column matches a regular expression (Java, java.util.regex.Pattern)."""
 
     type: Literal["regex"]
     compared: ClassVar[tuple[str, ...]] = ()
     pattern: str
 
     @property
-    def holds(self) -> str:
+    def condition(self) -> str:
         whole = rf"\A(?:{self.pattern})\z"
         return f"{_name(self.column)} RLIKE {_literal(whole)}"
 
 
 class Expression(RowCheck):
-    """A condition on one row, in Spark SQL."""
+    """A condition on each row, in Spark SQL."""
 
     type: Literal["expression"]
     sql: str = Field(min_length=1)
 
     @property
-    def holds(self) -> str:
+    def condition(self) -> str:
         return f"({self.sql})"
 
 
 class Unique(SetCheck):
-    """No other row of the table has the same values; nulls are never the same."""
+    """No other row of the table has the same values. Null equals nothing."""
 
     type: Literal["unique"]
     keeps_columns = True
@@ -199,7 +199,7 @@ class Unique(SetCheck):
     def columns(self) -> tuple[str, ...]:
         return self.unique
 
-    def failing(self, scope: Scope) -> str:
+    def failing_rows(self, scope: Scope) -> str:
         names = ", ".join(map(_name, self.unique))
         touched = f"({names}) IN (SELECT {names} FROM {scope.rows})"
         return (
@@ -209,12 +209,12 @@ class Unique(SetCheck):
 
 
 class References(ColumnCheck, SetCheck):
-    """A value is also in a column of another table, as it is published when the check runs."""
+    """Each value of the column exists in a column of another table, as published when the check runs."""
 
     type: Literal["references"]
     keeps_columns = True
-    table: str = Field(description="The other table, of a topic that is declared.")
-    table_column: str = Field("", description="Its column there; by default of the same name.")
+    table: str = Field(description="The other table, which belongs to a declared topic.")
+    table_column: str = Field("", description="The column of the other table. Default: the same name.")
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -222,53 +222,54 @@ class References(ColumnCheck, SetCheck):
 
     def faults(self, tables: Collection[str]) -> Iterator[tuple[tuple[str, ...], str]]:
         if self.table not in tables:
-            yield ("table",), f"'{self.table}' is the table of no topic declared in this file. Correct it"
+            yield ("table",), f"no declared topic has the table '{self.table}'. Correct the name"
 
-    def failing(self, scope: Scope) -> str:
-        here, there = _name("r", self.column), _name("o", self.table_column or self.column)
-        other = f"SELECT 1 FROM {scope.others[self.table]} o WHERE {there} = {here}"
-        return f"SELECT r.* FROM {scope.rows} r WHERE {here} IS NOT NULL AND NOT EXISTS ({other})"
+    def failing_rows(self, scope: Scope) -> str:
+        column, other_column = _name("r", self.column), _name("o", self.table_column or self.column)
+        matches = f"SELECT 1 FROM {scope.others[self.table]} o WHERE {other_column} = {column}"
+        return f"SELECT r.* FROM {scope.rows} r WHERE {column} IS NOT NULL AND NOT EXISTS ({matches})"
 
 
 class Query(SetCheck):
-    """A query of your own, in Spark SQL: each row it returns fails. `{rows}` are the new rows, `{table}` is all."""
+    """A query in Spark SQL that returns the failing rows. `{rows}` stands for the new rows, `{table}` for all rows."""
 
     type: Literal["query"]
     sql: str = Field(pattern=r"\{(rows|table)\}")
 
-    def failing(self, scope: Scope) -> str:
+    def failing_rows(self, scope: Scope) -> str:
         return self.sql.replace("{rows}", scope.rows).replace("{table}", scope.table)
 
 
 class RowCount(Check):
-    """A batch has as many rows as one would expect."""
+    """The number of rows in a batch is in the expected range."""
 
     type: Literal["row_count"]
     min: int | None = Field(None, ge=0)
     max: int | None = Field(None, ge=0)
     sigmas: float | None = Field(
-        None, gt=0, description="Standard deviations that a batch may be off the mean of the 30 batches before it."
+        None, gt=0, description="Standard deviations by which a batch may differ from the mean of the last 30."
     )
 
-    def expected(self, before: Sequence[int]) -> tuple[float, float]:
-        """The fewest and the most rows a batch may have.
+    def expected(self, previous: Sequence[int]) -> tuple[float, float]:
+        """Return the minimum and the maximum number of rows of a batch.
 
-        Parameters: `before` are the rows of batches before it; with less than 5 of them nothing is unusual.
+        Args:
+            previous: Row counts of the batches before it. Fewer than 5 do not limit the range.
         """
         low: float = self.min or 0
         high = float("inf") if self.max is None else self.max
-        if self.sigmas is not None and len(before) >= SHORTEST_HISTORY:
-            mean, off = fmean(before), self.sigmas * pstdev(before)
+        if self.sigmas is not None and len(previous) >= SHORTEST_HISTORY:
+            mean, off = fmean(previous), self.sigmas * pstdev(previous)
             low, high = max(low, mean - off), min(high, mean + off)
         return low, high
 
     def faults(self, tables: Collection[str]) -> Iterator[tuple[tuple[str, ...], str]]:
         if self.min is None and self.max is None and self.sigmas is None:
-            yield (), "expects nothing. Add 'min', 'max' or 'sigmas'"
+            yield (), "the check has no limits, so nothing would be checked. Add 'min', 'max' or 'sigmas'"
 
 
 SHORTEST_HISTORY, LONGEST_HISTORY = 5, 30
-"""Batches that an expectation is made from."""
+"""Minimum and maximum number of earlier batches that `row_count` compares with."""
 
 CHECKS: Sequence[type[Check]] = (
     NotNull,
@@ -281,33 +282,39 @@ CHECKS: Sequence[type[Check]] = (
     Query,
     RowCount,
 )
-"""The types of this project."""
+"""The types of check of this project."""
 
-RESERVED = CONSERVATION, KEY_NOT_NULL, FRESH, LEDGER, MIRRORED, STREAMING = (
-    "conservation",
+RESERVED = RECORD_COUNT, KEY_NOT_NULL, FRESH, LEDGER, DEAD_LETTER_TOPIC, STREAMING, TABLEFLOW = (
+    "record_count",
     "key_not_null",
     "fresh",
     "ledger",
     "dead_letter_topic",
     "streaming",
+    "tableflow",
 )
-"""Names of checks that a table has without a declaration."""
+"""Names of the checks that tables have without a declaration."""
 
 
 @cache
 def registered() -> Mapping[str, type[Check]]:
-    """Return all types of check by name: this project's and those of installed distributions.
+    """Return all types of check by name, those of installed distributions included.
 
     Raises:
-        ConfigError: Two types have the same name.
+        ConfigError: Two types of check have the same name.
     """
     return implementations(CHECKS, "lakehouse.checks", type_of)
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What a check looks at, as SQL: `rows` are those to be checked, `table` all of one snapshot, `others` the
-    other tables by name."""
+    """The relations that a check reads, as SQL.
+
+    Attributes:
+        rows: The rows to be checked.
+        table: All rows of one snapshot.
+        others: The other tables, by name.
+    """
 
     rows: str
     table: str
@@ -321,10 +328,14 @@ def scope(
     names: Mapping[str, str],
     others: Mapping[str, str],
 ) -> Scope:
-    """One snapshot's rows that are new.
+    """Return the scope of the new rows of a snapshot.
 
-    Parameters: `table` is quoted; `since` is the first new offset by partition, of partitions not named everything is
-    new, and with no partition at all every row is checked; `names` are the table's names of metadata columns.
+    Args:
+        table: The quoted name of the table.
+        snapshot_id: The snapshot to be checked.
+        since: First new offset by partition. All rows of other partitions are new; an empty mapping selects all rows.
+        names: The table's names of metadata columns, by their internal names.
+        others: The other tables, by name.
     """
     whole = f"{table} VERSION AS OF {snapshot_id}"
     partition, offset = (_name(names.get(name, name)) for name in ("kafka_partition", "kafka_offset"))
@@ -332,31 +343,36 @@ def scope(
     return Scope(f"(SELECT * FROM {whole} WHERE NOT ({old}))" if old else f"(SELECT * FROM {whole})", whole, others)
 
 
-def in_quarantine(letters: str, name: str, since: Positions) -> str:
-    """The query for the dead letters of a check, from first offsets by partition on.
+def quarantined_rows(dead_letters: str, name: str, since: Positions) -> str:
+    """Return the query for the dead letters that a check quarantined.
 
-    Parameters: `letters` is the quoted table.
+    Args:
+        dead_letters: The quoted name of the dead-letter table.
+        name: The name of the check.
+        since: First offset by partition; an empty mapping selects all dead letters of the check.
     """
     old = _before(since, "source_record.partition", "source_record.offset")
-    return f"SELECT * FROM {letters} WHERE error_details['check'] = {_literal(name)}" + (
+    return f"SELECT * FROM {dead_letters} WHERE error_details['check'] = {_literal(name)}" + (
         f" AND NOT ({old})" if old else ""
     )
 
 
 def faults(checks: Mapping[str, Check], tables: Collection[str]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """What is wrong with declared checks, as (place, sentence).
+    """Yield problems of declared checks, each as (keys below `checks`, message).
 
-    Parameters: `tables` are those of declared topics.
+    Args:
+        checks: The checks by name.
+        tables: The tables of declared topics.
     """
     for name, check in checks.items():
         if not re.fullmatch(r"[A-Za-z0-9_]+", name):
-            yield (name,), "not a name of a check. Use letters, digits and '_'"
+            yield (name,), "not a valid name of a check. Use letters, digits and '_'"
         if name in RESERVED:
-            yield (name,), "every table has a check of that name. Choose another"
+            yield (name,), "every table already has a check of that name. Choose another name"
         if check.severity == "quarantine" and not isinstance(check, RowCheck):
             yield (
                 (name, "severity"),
-                (f"{type_of(type(check))} compares rows, so there is no one row to quarantine. Use another"),
+                (f"{type_of(type(check))} compares rows, so no single row can be quarantined. Use another severity"),
             )
         yield from (((name, *place), problem) for place, problem in check.faults(tables))
 

@@ -1,30 +1,90 @@
-"""What lakehouse.yaml says of a deployment to the clouds; everything else about it follows from its name."""
+"""The declaration of a deployment in lakehouse.yaml. Everything else about a deployment follows from its name."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from lakehouse.config.base import Model
 
+NAME = r"^[A-Za-z_][A-Za-z0-9_$]{0,254}$"
+"""A name in Snowflake that needs no quotes."""
+
+
+class Rotation(Model):
+    """When `lakehouse deploy rotate` replaces keys, and when replaced keys are deleted."""
+
+    day_count: float = Field(30, ge=0, description="The age in days at which a key is replaced.")
+    number_of_api_keys_to_retain: int = Field(
+        2, ge=1, description="How many of Confluent's keys of an account and plane keep working."
+    )
+    grace_days: float = Field(
+        1, ge=0, description="How many days a replaced key keeps working: longer than the longest run."
+    )
+
+
+class Existing(Model):
+    """Objects that existed before the deployment. They are used, and never changed or deleted."""
+
+    confluent_environment: str = Field(
+        "", pattern=r"^(env-[a-z0-9]+)?$", description="Id of an environment in Confluent Cloud."
+    )
+    confluent_cluster: str = Field(
+        "",
+        pattern=r"^(lkc-[a-z0-9]+)?$",
+        description="Id of a Kafka cluster (Basic, Standard, Enterprise or Dedicated) in `confluent_environment`. "
+        "Topics are created in it and never deleted.",
+    )
+    bucket: str = Field("", pattern=r"^([a-z0-9][a-z0-9-]{1,61}[a-z0-9])?$", description="An S3 bucket without dots.")
+    glue_database: str = Field(
+        "", pattern=r"^([a-z][a-z0-9_]{0,127})?$", description="A Glue database, which is then the Iceberg namespace."
+    )
+    snowflake_database: str = Field("", pattern=rf"^$|{NAME}", description="A database in Snowflake.")
+    snowflake_warehouse: str = Field("", pattern=rf"^$|{NAME}", description="A warehouse in Snowflake.")
+
+    @model_validator(mode="after")
+    def _cluster_needs_environment(self) -> Existing:
+        if self.confluent_cluster and not self.confluent_environment:
+            raise ValueError("confluent_cluster needs confluent_environment. Add the id of the cluster's environment")
+        return self
+
 
 class Deployment(Model):
-    """The cloud set-up of an environment: Confluent Cloud, AWS and Snowflake, made by `lakehouse deploy create`."""
+    """The cloud set-up of an environment in Confluent Cloud, AWS and Snowflake: see `lakehouse deploy`."""
 
     name: str = Field(
         pattern=r"^[a-z][a-z0-9-]{0,18}[a-z0-9]$",
-        description="Every thing that is made carries it, so that several deployments may share an account.",
+        description="Part of the name of every created resource, so that several deployments can share an account.",
     )
-    account: str = Field(
-        pattern=r"^\d{12}$", description="The AWS account. Credentials of another one are refused: nothing goes astray."
+    account: str = Field(pattern=r"^\d{12}$", description="AWS account. Credentials of another account are refused.")
+    region: str = Field("us-east-1", pattern=r"^[a-z]{2}(-[a-z]+)+-\d$", description="AWS region of all resources.")
+    namespace: str = Field(
+        "",
+        pattern=r"^([a-z][a-z0-9_]{0,127})?$",
+        description="Iceberg namespace, Glue database and Snowflake schema of this environment, in place of the "
+        "file's `namespace`: two deployments in one account need two.",
     )
-    region: str = Field("us-east-1", pattern=r"^[a-z]{2}(-[a-z]+)+-\d$", description="AWS region of everything.")
+    existing: Existing = Field(Existing(), description="What exists already, and is used as it is.")
+    kms_key: str = Field(
+        "",
+        pattern=r"^(arn:aws:kms:[a-z0-9-]+:\d{12}:key/[\w-]+)?$",
+        description="ARN of the KMS key that encrypts the bucket, in place of S3's own keys.",
+    )
+    vpc_endpoint: str = Field(
+        "",
+        pattern=r"^(vpce-[0-9a-f]+)?$",
+        description="Id of the VPC endpoint for S3, the only way to the bucket for the roles that write and maintain.",
+    )
+    rotation: Rotation = Field(Rotation(), description="When keys are replaced.")
     spark_principals: tuple[Annotated[str, Field(pattern=r"^arn:aws:iam::\d{12}:(user|role)/.+$")], ...] = Field(
         (),
-        description="ARNs of the users or roles that run Spark and Dagster: they may assume the roles that write, "
-        "maintain and read. Without any, these roles are not made.",
+        description="ARNs of the users or roles that run Spark and Dagster. They may assume the roles that write, "
+        "maintain and read. If empty, these roles are not created.",
+    )
+    rotation_principals: tuple[Annotated[str, Field(pattern=r"^arn:aws:iam::\d{12}:(user|role)/.+$")], ...] = Field(
+        (), description="ARNs of the users or roles that run `lakehouse deploy rotate`, apart from Dagster."
     )
     flink: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,59}$")], str] = Field(
-        {}, description="Flink SQL statements by name, each `CREATE TABLE … AS SELECT`, run in a compute pool."
+        {}, description="Flink SQL statements by name, each `CREATE TABLE … AS SELECT`. They run in a compute pool."
     )

@@ -1,4 +1,4 @@
-"""What an environment of lakehouse.yaml says of its systems."""
+"""Environments of lakehouse.yaml: the settings of the systems of each."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ SYSTEMS = (
     "open_lineage",
     "athena",
     "rest_catalog",
+    "confluent_cloud",
 )
 
 RESOURCES = entry_points(group="lakehouse.resources")
-"""Systems of other distributions: the key in lakehouse.yaml, and the class of its Dagster resource."""
+"""Systems of other distributions: the key in lakehouse.yaml and the class of the Dagster resource."""
 
 if TYPE_CHECKING:
     System = str
@@ -33,11 +34,11 @@ else:
 
 
 class EnvRef(Model):
-    """A value that an environment variable holds: the only way to write a secret."""
+    """A value that is read from an environment variable. Secrets must be written this way."""
 
     env: str = Field(min_length=1, description="Name of the environment variable.")
     default: str | int | None = Field(
-        None, description="Value where the variable is not set. Without, it has to be set."
+        None, description="Value if the variable is not set. Without a default, the variable is required."
     )
 
 
@@ -45,5 +46,5 @@ Setting = str | int | EnvRef
 
 
 def environment_name() -> str:
-    """The environment in use: LAKEHOUSE_ENV, or `local`."""
+    """Return the name of the environment in use: LAKEHOUSE_ENV, or `local`."""
     return os.environ.get("LAKEHOUSE_ENV") or "local"

@@ -1,4 +1,4 @@
-"""lakehouse.yaml as validated, immutable models. Every error names file, line, key and remedy."""
+"""Reading and validation of lakehouse.yaml. Every error names the file, line, key and remedy."""
 
 from __future__ import annotations
 
@@ -14,65 +14,67 @@ from pydantic import Field, ValidationError
 from lakehouse.config import validation
 from lakehouse.config.base import Model
 from lakehouse.config.deployment import Deployment
-from lakehouse.config.environment import Setting, System
-from lakehouse.config.table_names import Taken
+from lakehouse.config.environment import Setting, System, environment_name
+from lakehouse.config.table_names import TableNames
 from lakehouse.config.topic import Route, Topic
 from lakehouse.config.yaml_locations import dotted, duplicate_keys, line_of
 from lakehouse.core import naming
 from lakehouse.core.bookmark import TOPIC as BOOKMARKS
 from lakehouse.core.errors import ConfigError
-from lakehouse.core.words import did_you_mean
+from lakehouse.core.text import did_you_mean
 
 LOADER: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The one in C, where PyYAML has it: ten times faster."""
+"""PyYAML's loader in C if it is installed; it is ten times faster."""
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
-"""The folder that holds lakehouse.yaml, schemas/ and workspace.yaml."""
+"""The folder that contains lakehouse.yaml, schemas/ and workspace.yaml."""
 
 
 class Config(Model):
-    """The whole of lakehouse.yaml."""
+    """The content of lakehouse.yaml."""
 
     namespace: str = Field(
         pattern=r"^[a-z][a-z0-9_]{0,127}$", description="Iceberg namespace, Glue database and Snowflake schema."
     )
     topics: dict[str, Topic]
     routes: dict[str, Route] = Field(
-        {}, description="Topics by pattern. A topic that has an entry of its own keeps it."
+        {}, description="Topics by pattern. An entry of `topics` has precedence over all routes."
     )
     environments: dict[str, dict[System, dict[str, Setting]]] = Field(
-        description="Per environment and system: the fields of that system's resource, as values or `{env: NAME}`."
+        description="Settings by environment and system: fields of the system's resource, as values or `{env: NAME}`."
     )
     deployments: dict[str, Deployment] = Field(
-        {}, description="By environment: the cloud set-up that `lakehouse deploy` makes and takes away."
+        {}, description="Cloud set-up by environment, which `lakehouse deploy` creates and deletes."
     )
     file: Path = Field(
         PROJECT / "lakehouse.yaml", exclude=True, json_schema_extra={"readOnly": True}, description="This file."
     )
-    root: Path = Field(PROJECT, exclude=True, json_schema_extra={"readOnly": True}, description="Folder of this file.")
+    root: Path = Field(PROJECT, exclude=True, json_schema_extra={"readOnly": True}, description="Folder of the file.")
 
     def topic(self, name: str) -> Topic:
-        """The declared topic of that name.
+        """Return the topic with a name.
 
-        Raises: ConfigError when there is none, with the nearest name, or when its route makes no table of it.
+        Raises:
+            ConfigError: The topic is not declared, or its route cannot name its table.
         """
         if name not in self.topics:
-            for _, _, found in self.matched([name]):
-                if isinstance(found, ConfigError):
-                    raise found
-                return found
+            for _, _, match in self.match_routes([name]):
+                if isinstance(match, ConfigError):
+                    raise match
+                return match
             raise ConfigError(f"Topic '{name}' is not declared in lakehouse.yaml.{did_you_mean(name, self.topics)}")
         return self.topics[name]
 
     @property
-    def by_spark(self) -> dict[str, Topic]:
-        """The topics that Spark makes tables of, and not Tableflow."""
+    def spark_topics(self) -> dict[str, Topic]:
+        """The declared topics whose tables Spark writes, by name."""
         return {name: topic for name, topic in self.topics.items() if topic.engine == "spark"}
 
     def deployment(self, environment: str) -> Deployment:
-        """The cloud set-up of an environment.
+        """Return the cloud set-up of an environment.
 
-        Raises: ConfigError when it has none.
+        Raises:
+            ConfigError: The environment has none.
         """
         if environment not in self.deployments:
             raise ConfigError(
@@ -81,65 +83,72 @@ class Config(Model):
             )
         return self.deployments[environment]
 
-    def routed(self, names: Iterable[str]) -> Iterator[Topic]:
-        """The topics of those names that routes have and no entry does, each by the first route that matches."""
-        yield from (found for _, _, found in self.matched(names) if isinstance(found, Topic))
+    def routed_topics(self, names: Iterable[str]) -> Iterator[Topic]:
+        """Yield the valid topics of `match_routes`."""
+        yield from (match for _, _, match in self.match_routes(names) if isinstance(match, Topic))
 
-    def matched(self, names: Iterable[str]) -> Iterator[tuple[Route, str, Topic | ConfigError]]:
-        """Match names with routes: whoever may create a topic may give it a name that becomes no table, or an entry's,
-        and the others are taken all the same.
+    def match_routes(self, names: Iterable[str]) -> Iterator[tuple[Route, str, Topic | ConfigError]]:
+        """Match names of topics in Kafka with routes.
 
-        Two routed topics may become one table. The one that it holds already continues, and runs of the other are
-        refused by the table's position: here, a new name could take the place of a topic that was first.
+        Anyone who may create topics may choose a name that is no table name, or that conflicts with an entry.
+        Such a name yields an error, and the other names are matched as usual.
+
+        Two routed topics may map to one table. The topic whose records the table contains continues, and the table's
+        stored offsets refuse runs of the other. A choice by name could displace the first topic by a new one.
 
         Yields:
-            In the order of names: the first route that matches, the name, and its topic, or why there is none.
+            In the order of names: the first route that matches, the name, and its topic or an error.
         """
-        taken = Taken(self.topics.values())
-        # Dead letters that were read would become dead letters again, without end.
-        own = {entry.dead_letter_topic for entry in (*self.topics.values(), *self.routes.values())} | {BOOKMARKS}
+        accepted = TableNames(self.topics.values())
+        # Dead letters that were ingested would become dead letters again, endlessly.
+        internal = {entry.dead_letter_topic for entry in (*self.topics.values(), *self.routes.values())} | {BOOKMARKS}
         for name in sorted(names):
-            for route in self.routes.values() if name not in self.topics and name not in own else ():
+            for route in self.routes.values() if name not in self.topics and name not in internal else ():
                 try:
-                    found: Topic | ConfigError | None = route.routed(name)
+                    match: Topic | ConfigError | None = route.topic_named(name)
                 except ConfigError as error:
-                    found = error
-                if found is not None:
-                    yield route, name, self._checked(route, found, taken)
+                    match = error
+                if match is not None:
+                    yield route, name, self._checked(route, match, accepted)
                     break
 
-    def _checked(self, route: Route, found: Topic | ConfigError, taken: Taken) -> Topic | ConfigError:
-        """A routed topic; or, where its table is or may become another topic's, why there is none."""
-        if isinstance(found, ConfigError):
-            return found
-        fault = taken.fault(found)
-        # A topic of this name may be found before the one that continues in its table.
-        if naming.family(found.table)[1] > 1 and any(r.on_incompatible == "new_table" for r in self.routes.values()):
-            fault = f"table '{found.table}' may be where another one continues (on_incompatible: new_table)"
-            fault += ". Give the topic an entry with a 'table'"
-        return ConfigError(f"Route '{route.name}': topic '{found.name}': {fault}") if fault else found
+    def _checked(self, route: Route, match: Topic | ConfigError, accepted: TableNames) -> Topic | ConfigError:
+        """Return a routed topic, or an error if its table is, or may become, another topic's."""
+        if isinstance(match, ConfigError):
+            return match
+        fault = accepted.conflict(match)
+        # Kafka may list a topic of this name before the topic that continues in its table.
+        if naming.family(match.table)[1] > 1 and any(r.on_incompatible == "new_table" for r in self.routes.values()):
+            fault = f"table '{match.table}' may be the continuation of another one (on_incompatible: new_table)"
+            fault += ". Declare the topic under 'topics' with another 'table'"
+        return ConfigError(f"Route '{route.name}': topic '{match.name}': {fault}") if fault else match
 
     def text(self, file: str) -> str:
-        """The content of a file that the configuration names, such as a schema."""
+        """Return the content of a file that the configuration names, such as a schema."""
         return (self.root / file).read_text()
 
 
 def config_path() -> Path:
-    """LAKEHOUSE_CONFIG, or lakehouse.yaml of this project."""
+    """Return the path of the configuration: LAKEHOUSE_CONFIG, or lakehouse.yaml of this project."""
     return Path(os.environ.get("LAKEHOUSE_CONFIG") or PROJECT / "lakehouse.yaml")
 
 
-def load(path: Path | None = None) -> Config:
+def load(path: Path | None = None, environment: str | None = None) -> Config:
     """Read and validate the configuration.
 
-    Raises: ConfigError, one line a fault, each as `file:line: key: what is wrong. Remedy`.
+    Args:
+        path: The file; None reads `config_path`.
+        environment: The environment whose deployment may have a namespace of its own; None is the one in use.
+
+    Raises:
+        ConfigError: The file is invalid; one line per problem, as `file:line: key: problem. Remedy`.
     """
     path = path or config_path()
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        said = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise ConfigError(f"{path}: cannot be read ({said}). Set LAKEHOUSE_CONFIG to your file") from error
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise ConfigError(f"{path}: cannot be read ({reason}). Set LAKEHOUSE_CONFIG to your file") from error
     try:
         node, raw = yaml.compose(text, Loader=LOADER), yaml.load(text, Loader=LOADER) or {}  # noqa: S506 (a safe loader)
     except yaml.YAMLError as error:
@@ -147,7 +156,7 @@ def load(path: Path | None = None) -> Config:
         line = f":{mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
         raise ConfigError(f"{path.name}{line}: not valid YAML: {problem}. Correct the line") from error
-    faults = duplicate_keys(node) + validation.set_elsewhere(raw)
+    faults = duplicate_keys(node) + validation.reserved_keys(raw)
     if not faults:
         for kind in ("topics", "routes"):
             if isinstance(raw, dict) and isinstance(raw.get(kind), dict):
@@ -161,23 +170,28 @@ def load(path: Path | None = None) -> Config:
             config = Config.model_validate(
                 {**raw, "root": path.resolve().parent, "file": path.resolve()} if isinstance(raw, dict) else raw
             )
-            faults = validation.of_meaning(config)
+            faults = validation.semantic_faults(config)
         except ValidationError as error:
-            faults = [validation.of_form(details, Config) for details in error.errors()]
+            faults = [validation.schema_fault(details, Config) for details in error.errors()]
     if faults:
-        raise ConfigError("\n".join(f"{path.name}:{line_of(node, loc)}: {dotted(loc)}: {said}" for loc, said in faults))
+        raise ConfigError("\n".join(f"{path.name}:{line_of(node, at)}: {dotted(at)}: {fault}" for at, fault in faults))
     return config
+    deployment = config.deployments.get(environment or environment_name())
+    namespace = deployment and (deployment.existing.glue_database or deployment.namespace)
+    return config.model_copy(update={"namespace": namespace}) if namespace else config
 
 
 def _named(name: str, topic: dict[str, Any], folder: Path, line: int) -> dict[str, Any]:
-    """A topic's settings, with its name, its line and the schema it points to. A file that is missing is told of
-    later."""
+    """Return a topic's settings with its name, its line and the content of its schema file.
+
+    A missing schema file is reported by the validation.
+    """
     file = folder / str(topic.get("value_schema_file", ""))
     return {**topic, "name": name, "line": line, "value_schema": file.read_text() if file.is_file() else ""}
 
 
 def json_schema() -> str:
-    """The JSON Schema of lakehouse.yaml, as docs/lakehouse.schema.json holds it for editors."""
+    """Return the JSON Schema of lakehouse.yaml, which docs/lakehouse.schema.json publishes for editors."""
     schema = Config.model_json_schema()
     for model in (schema, schema["$defs"]["Topic"], schema["$defs"]["Route"]):
         model["properties"] = {k: v for k, v in model["properties"].items() if not v.get("readOnly")}

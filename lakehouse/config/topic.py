@@ -1,4 +1,4 @@
-"""What lakehouse.yaml says of a topic, or of all topics of a pattern."""
+"""Topics and routes as lakehouse.yaml declares them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError, WithJsonSchema, model_validator
 
 from lakehouse import formats
 from lakehouse.config import checks as check_types
@@ -16,8 +16,9 @@ from lakehouse.config.base import Model, one_of
 from lakehouse.config.checks import Check, RowCheck
 from lakehouse.config.sources.existing import Existing
 from lakehouse.config.sources.source import Source
-from lakehouse.core import metadata, naming
+from lakehouse.core import metadata_columns, naming
 from lakehouse.core.errors import ConfigError
+from lakehouse.core.table_ref import TableRef
 from lakehouse.formats.primitive import StringFormat
 
 Columns = Annotated[
@@ -33,38 +34,39 @@ else:
     DeclaredCheck = one_of(check_types.registered().values())
     DeclaredSource = one_of(sources.registered().values())
     FormatName = Literal[tuple(formats.registered())]
-    MetadataName = Literal[tuple(metadata.registered())]
+    MetadataName = Literal[tuple(metadata_columns.registered())]
 
 
 class Metadata(Model):
-    """Which metadata columns a table has."""
+    """Selection and names of the metadata columns of a table."""
 
     columns: tuple[MetadataName, ...] = Field(
         ("partition", "offset", "timestamp", "schema_id"),
-        description="Metadata columns, in order; partition and offset are always there.",
+        description="Metadata columns, in order. `partition` and `offset` are always present.",
     )
-    naming: metadata.Naming = Field(
+    naming: metadata_columns.Naming = Field(
         "portable",
-        description="`portable`: kafka_offset. `confluent`: $$offset, as Tableflow names them. Tableflow's own "
-        "`PORTABLE` (cflt_metadata_offset) is neither.",
+        description="Set of names: `portable` (kafka_offset), `confluent` ($$offset, which Tableflow calls DEFAULT) or "
+        "`confluent_portable` (cflt_metadata_offset, which Tableflow calls PORTABLE). With `engine: tableflow`, one of "
+        "the latter two; by default `confluent_portable`.",
     )
 
     @cached_property
     def names(self) -> dict[str, str]:
-        """The columns' names in the table, by the names inside this project."""
-        return metadata.names(dict.fromkeys((*self.columns, *metadata.REQUIRED)), self.naming)
+        """The names of the columns in the table, by their internal names."""
+        return metadata_columns.names(dict.fromkeys((*self.columns, *metadata_columns.REQUIRED)), self.naming)
 
 
 def _duration(value: Any) -> Any:
-    """`30d`, `12h` or `90m` as a duration."""
-    found = re.fullmatch(r"(\d+)([dhm])", value) if isinstance(value, str) else None
-    if found is None:
+    """Parse a duration such as `30d`, `12h` or `90m`; return any other value as it is."""
+    match = re.fullmatch(r"(\d+)([dhm])", value) if isinstance(value, str) else None
+    if match is None:
         return value
-    return timedelta(**{{"d": "days", "h": "hours", "m": "minutes"}[found[2]]: int(found[1])})
+    return timedelta(**{{"d": "days", "h": "hours", "m": "minutes"}[match[2]]: int(match[1])})
 
 
 def _written(value: timedelta) -> str:
-    """As `_duration` reads it, in the largest unit that is exact."""
+    """Format a duration for `_duration`, in the largest unit that is exact."""
     minutes = round(value.total_seconds() / 60)
     unit, length = next((unit, n) for unit, n in (("d", 1440), ("h", 60), ("m", 1)) if minutes % n == 0)
     return f"{minutes // length}{unit}"
@@ -79,153 +81,170 @@ Duration = Annotated[
 
 
 class Retention(Model):
-    """How long what is kept, by maintenance and by Kafka. Durations are written `30d`, `12h`, `90m`."""
+    """Retention of records, rows and snapshots. Durations are written `30d`, `12h`, `90m`."""
 
     records: Duration | None = Field(
-        None, description="How long Kafka keeps the records of a topic that is created; by default, as Kafka decides."
+        None, description="Time that Kafka keeps the records of a topic that is created. Default: Kafka's own setting."
     )
-    rows: Duration | None = Field(None, description="Rows whose Kafka timestamp is older are deleted; none by default.")
+    rows: Duration | None = Field(
+        None, description="Age of the Kafka timestamp at which rows are deleted. Default: rows are never deleted."
+    )
     snapshots: Duration = Field(
-        "7d", description="Older snapshots are forgotten: how far time travel goes.", validate_default=True
+        "7d", description="Age at which snapshots expire, which ends time travel to them.", validate_default=True
     )
-    min_snapshots: int = Field(10, ge=1, description="So many publications are kept, however old.")
+    min_snapshots: int = Field(10, ge=1, description="Number of newest publications that never expire.")
 
 
 class Topic(Model):
-    """One Kafka topic and the table it becomes."""
+    """A Kafka topic and the table that contains its records."""
 
     description: str = ""
     owners: tuple[Annotated[str, Field(pattern=r"^(team:[\w-]+|[^@\s]+@[^@\s]+\.[^@\s]+)$")], ...] = Field(
-        (), description="Who answers for it: `team:trading` or an e-mail address."
+        (), description="Owners who are notified: `team:trading` or an e-mail address."
     )
     source: DeclaredSource = Existing()
-    kafka_topic: str = Field("", description="Name of the topic in Kafka, where it is not the name of this entry.")
+    kafka_topic: str = Field("", description="Name of the topic in Kafka. Default: the name of this entry.")
     table_name: str = Field(
         "",
         alias="table",
         pattern=r"^([a-z][a-z0-9_]{0,127})?$",
-        description="Name of the table, where it is not made from the topic's.",
+        description="Name of the table. Default: derived from the topic's name.",
     )
-    partitions: int = Field(6, ge=1, description="Partitions the topic is created with.")
+    partitions: int = Field(6, ge=1, description="Number of partitions with which the topic is created.")
     engine: Literal["spark", "tableflow"] = Field(
         "spark",
-        description="Who makes it a table: Spark, or Confluent's Tableflow, whose table is observed and checked.",
+        description="Writer of the table: Spark, or Confluent's Tableflow, whose table is only observed and checked.",
     )
     start: str = Field(
         "earliest",
         pattern=r"^(earliest|latest|\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))$",
-        description="Where the first batch begins: `earliest`, `latest` or a time such as `2026-01-31T00:00:00Z`.",
+        description="Start of the first batch: `earliest`, `latest` or a time such as `2026-01-31T00:00:00Z`.",
     )
     mode: Literal["append", "dedup", "upsert", "debezium"] = Field(
         "append",
-        description="`append`: one row a record. `dedup`: the first record of each key. `upsert`: the last record of "
-        "each key; null deletes. `debezium`: the same from change events (before, after, op).",
+        description="`append`: one row per record. `dedup`: the first record of each key. `upsert`: the last record of "
+        "each key; a null value deletes the row. `debezium`: like upsert, from change events (before, after, op).",
     )
-    key: Columns = Field((), description="Columns that identify a row; never null. Every mode but append needs them.")
+    key: Columns = Field((), description="Columns that identify a row; never null. Required by every mode but append.")
     key_format: FormatName | None = Field(
-        None, description="How the message key is encoded. Its columns join the value's. Left out: not decoded."
+        None, description="Format of the message key, whose columns are added to the value's. Default: not decoded."
     )
-    value_format: FormatName = Field("avro", description="How the message value is encoded.")
+    value_format: FormatName = Field("avro", description="Format of the message value.")
     value_schema_file: str = Field(
-        "", description="For `json`: a JSON Schema of the value, relative to lakehouse.yaml. Without, one text column."
+        "", description="JSON Schema of `json` values, relative to lakehouse.yaml. Default: one column with the text."
     )
     subject_strategy: Literal["topic", "record", "topic_record"] = Field(
-        "topic", description="How producers name subjects: TopicNameStrategy, RecordName… or TopicRecordName…"
+        "topic", description="Subject names of the producers: TopicNameStrategy, RecordName… or TopicRecordName…"
     )
     record: str = Field(
         "",
-        description="Full name of the record type that becomes this table, where a topic holds several; records of "
-        "other types are left to the entries that name them.",
+        description="Full name of the record type that this table contains, if the topic has several types. Records "
+        "of other types are left to the entries that name them.",
     )
     errors: Literal["suspend", "skip", "log"] = Field(
         "suspend",
-        description="A record that cannot be decoded: `suspend` stops before its batch, `skip` counts and drops it, "
-        "`log` keeps it in the table's dead letters.",
+        description="Reaction to a record that cannot be decoded: `suspend` stops before its batch, `skip` counts and "
+        "drops it, `log` stores it in the table's dead letters.",
     )
-    dead_letter_topic: str = Field("", description="With `log`: a topic that gets the dead letters, too.")
+    dead_letter_topic: str = Field("", description="With `errors: log`: topic to which dead letters are produced too.")
     on_incompatible: Literal["stop", "dead_letter", "new_table"] = Field(
         "stop",
-        description="A schema that does not fit the table: `stop`; `dead_letter` for its records; or `new_table`, "
-        "called <table>__v2, beside the old one.",
+        description="Reaction to a schema that does not fit the table: `stop`; `dead_letter` for its records; or "
+        "`new_table`, which continues in a new table <table>__v2.",
     )
-    checks: dict[str, DeclaredCheck] = Field({}, description="What must hold of the rows, by a name of your own.")
+    checks: dict[str, DeclaredCheck] = Field({}, description="Checks of the rows, by a name of your choice.")
     sensitive: tuple[str, ...] = Field(
         (),
-        description="Columns, or fields as dotted paths, whose values are shown nowhere but in the table, under any "
+        description="Columns, or fields as dotted paths, whose values are shown only in the table itself, under any "
         "name that they had (docs/checks.md, Sensitive columns).",
     )
     metadata: Metadata = Metadata()
     partition_by: tuple[str, ...] = Field(
-        (), description="Partitions of the table: columns or transforms, such as `day(kafka_timestamp)`."
+        (), description="Partitioning of the table: columns or transforms, such as `day(kafka_timestamp)`."
     )
-    sort_by: tuple[str, ...] = Field((), description="Order of rows in files, such as `symbol` or `price desc`.")
+    sort_by: tuple[str, ...] = Field((), description="Sort order of rows in files, such as `symbol` or `price desc`.")
     retention: Retention = Retention()
-    target_file_mb: int = Field(128, ge=1, description="Size that maintenance brings data files to, in megabytes.")
+    target_file_mb: int = Field(128, ge=1, description="Size of data files after compaction, in megabytes.")
     continuous: bool = Field(
-        False, description="The job `stream` takes it on and on, seconds after records come; no runs of its own do."
+        False, description="The job `stream` ingests it continuously, with seconds of latency, instead of single runs."
     )
-    max_records_per_batch: int = Field(5_000_000, ge=1, description="Most records a single commit takes.")
+    max_records_per_batch: int = Field(5_000_000, ge=1, description="Maximum number of records of a batch.")
     max_lag_seconds: int = Field(
         900,
         ge=1,
-        description="A table is stale when anything has waited longer than this for its next hop, in seconds.",
+        description="Maximum lag of the table and of each reader, in seconds. Beyond it, the table is stale.",
     )
-    when_stale: Literal["tell", "run"] = Field(
-        "tell",
-        description="What happens to a stale table: its check fails, and with `run` a run is started that mends it.",
+    on_stale: Literal["alert", "run"] = Field(
+        "alert",
+        description="Reaction to a stale table: `alert` fails its check, and `run` also starts a run that updates it.",
     )
     max_idle_seconds: int | None = Field(
-        None, ge=60, description="The producer is thought to have stopped when the topic did not move for so long."
+        None, ge=60, description="Seconds without new records after which the producer is reported as stopped."
     )
-    name: str = Field("", exclude=True, json_schema_extra={"readOnly": True}, description="Set from the key above.")
-    line: int = Field(0, exclude=True, json_schema_extra={"readOnly": True}, description="Where it stands in its file.")
+    name: str = Field("", exclude=True, json_schema_extra={"readOnly": True}, description="The key of this entry.")
+    line: int = Field(0, exclude=True, json_schema_extra={"readOnly": True}, description="Line of the entry.")
     value_schema: str = Field(
         "", exclude=True, json_schema_extra={"readOnly": True}, description="Content of value_schema_file."
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _name_as_tableflow_does(cls, entry: Any) -> Any:
+        """Complete an entry whose table Tableflow creates with Tableflow's names of metadata columns."""
+        if not isinstance(entry, dict) or entry.get("engine") != "tableflow":
+            return entry
+        metadata = entry.get("metadata", {})
+        return (
+            entry | {"metadata": {"naming": "confluent_portable", **metadata}} if isinstance(metadata, dict) else entry
+        )
+
     @property
     def table(self) -> str:
-        """Name of the Iceberg table (and, in upper case, of the Snowflake table)."""
+        """The name of the Iceberg table and, in upper case, of the Snowflake table."""
         return self.table_name or naming.table_name(self.name)
+
+    def table_in(self, namespace: str) -> TableRef:
+        """Return the table that the first records go to. Another one may continue it (`Catalog.resolve_table`)."""
+        return TableRef(namespace, self.table)
 
     @property
     def topic(self) -> str:
-        """Name of the topic in Kafka."""
+        """The name of the topic in Kafka."""
         return self.kafka_topic or self.name
 
     @property
     def target_file_bytes(self) -> int:
-        """The size of a data file."""
+        """The target size of a data file in bytes."""
         return self.target_file_mb * 1_000_000
 
     @property
-    def decoded_key(self) -> str | None:
-        """The format that keys are decoded with: an upsert's null value has nothing else to say what it deletes."""
+    def effective_key_format(self) -> str | None:
+        """The format of keys; upserts decode them always, because a null value does not identify the row to delete."""
         return self.key_format or (StringFormat.name if self.mode == "upsert" else None)
 
     @property
     def quarantine(self) -> dict[str, RowCheck]:
-        """The checks whose failing rows become dead letters."""
-        found = {name: check for name, check in self.checks.items() if check.severity == "quarantine"}
-        return {name: check for name, check in found.items() if isinstance(check, RowCheck)}
+        """The checks whose failing rows become dead letters, by name."""
+        checks = {name: check for name, check in self.checks.items() if check.severity == "quarantine"}
+        return {name: check for name, check in checks.items() if isinstance(check, RowCheck)}
 
     @property
     def keeps_dead_letters(self) -> bool:
-        """Whether there is a table of dead letters."""
+        """True if the topic has a table of dead letters."""
         return self.errors == "log" or bool(self.quarantine)
 
     @property
-    def readers_need(self) -> timedelta:
-        """For how long a reader that is not called stale may read a snapshot: its files must stay."""
+    def min_snapshot_age(self) -> timedelta:
+        """The time for which snapshots must be kept, since a reader within `max_lag_seconds` may still use them."""
         return max(2 * timedelta(seconds=self.max_lag_seconds), timedelta(hours=1))
 
     @property
-    def replaces(self) -> bool:
-        """Whether a record replaces the row of its key."""
+    def replaces_rows(self) -> bool:
+        """True if a record replaces the row of its key."""
         return self.mode in ("upsert", "debezium")
 
     def subject(self, side: Literal["key", "value"]) -> str:
-        """The subject of the registry that holds the schemas of keys or values (Confluent, Subject name strategy)."""
+        """Return the registry's subject of the schemas of keys or values (Confluent, Subject name strategy)."""
         if side == "value" and self.record:
             return {"record": self.record, "topic_record": f"{self.topic}-{self.record}"}.get(
                 self.subject_strategy, f"{self.topic}-value"
@@ -234,28 +253,29 @@ class Topic(Model):
 
 
 class Route(Topic):
-    """Topics by a pattern, each with a table of its own: a new one becomes a table without a change here."""
+    """Topics that match a pattern, each with a table of its own. New topics need no change of the configuration."""
 
-    pattern: str = Field(description="Regular expression that the whole name of a topic matches.")
+    pattern: str = Field(description="Regular expression that matches the whole name of a topic.")
     table_name: str = Field(
         "",
         alias="table",
-        description="Template of a table's name, with the pattern's named groups, such as `shop_{entity}`. "
-        "Without, the name is made from the topic's.",
+        description="Template of table names with the pattern's named groups, such as `shop_{entity}`. "
+        "Default: derived from the topic's name.",
     )
 
-    def routed(self, topic: str) -> Topic | None:
-        """The topic of that name as an entry of its own; None when the pattern does not match it.
+    def topic_named(self, name: str) -> Topic | None:
+        """Return the topic with a name as an entry of its own, or None if the pattern does not match it.
 
-        Raises: ConfigError when the template makes no table name of it.
+        Raises:
+            ConfigError: The template yields no valid table name.
         """
-        found = re.fullmatch(self.pattern, topic)
-        if found is None or topic.startswith("__"):
+        match = re.fullmatch(self.pattern, name)
+        if match is None or name.startswith("__"):
             return None
-        table = naming.table_name(self.table_name.format_map(found.groupdict()))
+        table = naming.table_name(self.table_name.format_map(match.groupdict()))
         settings = self.model_dump(exclude={"pattern", "table_name"}, by_alias=True)
         try:
-            return Topic.model_validate({**settings, "name": topic, "value_schema": self.value_schema, "table": table})
+            return Topic.model_validate({**settings, "name": name, "value_schema": self.value_schema, "table": table})
         except ValidationError as error:
-            said = f"'{table}' is no name of a table"
-            raise ConfigError(f"Route '{self.name}': topic '{topic}': {said}. Correct the template") from error
+            problem = f"'{table}' is not a valid table name"
+            raise ConfigError(f"Route '{self.name}': topic '{name}': {problem}. Correct the template") from error

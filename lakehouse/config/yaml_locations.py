@@ -1,41 +1,45 @@
-"""Where in a YAML file something stands."""
+"""Locations in a YAML file."""
 
 from __future__ import annotations
 
 import yaml
 
 Location = tuple[str | int, ...]
-"""The keys and indexes that lead from the root to a place."""
+"""The path from the root to a value: mapping keys and sequence indexes."""
 
 
-def dotted(loc: Location) -> str:
-    """A location as people write it: `topics.orders.key`."""
-    return ".".join(str(part) for part in loc) or "(file)"
+def dotted(location: Location) -> str:
+    """Return a location in dotted notation, such as `topics.orders.key`."""
+    return ".".join(str(part) for part in location) or "(file)"
 
 
-def line_of(node: yaml.Node | None, loc: Location) -> int:
-    """The line (from 1) of the deepest part of `loc` that the file has."""
+def line_of(node: yaml.Node | None, location: Location) -> int:
+    """Return the line (from 1) of the deepest part of a location that exists in the file."""
     line = node.start_mark.line + 1 if node else 1
-    for part in loc:
+    for part in location:
         if isinstance(node, yaml.MappingNode):
-            found = next(((k, v) for k, v in node.value if k.value == str(part)), None)
-            if not found:
+            entry = next(((k, v) for k, v in node.value if k.value == str(part)), None)
+            if not entry:
                 return line
-            line, node = found[0].start_mark.line + 1, found[1]
+            line, node = entry[0].start_mark.line + 1, entry[1]
         elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
             node = node.value[part]
             line = node.start_mark.line + 1
     return line
 
 
-def duplicate_keys(node: yaml.Node | None, at: Location = ()) -> list[tuple[Location, str]]:
-    """PyYAML keeps the last of two equal keys in silence, which would drop a topic."""
+def duplicate_keys(node: yaml.Node | None, location: Location = ()) -> list[tuple[Location, str]]:
+    """Return the location and an error message of each duplicate key.
+
+    PyYAML silently keeps the last of two equal keys, which would drop a topic.
+    """
     faults: list[tuple[Location, str]] = []
     if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
+        keys: set[str] = set()
         for key, value in node.value:
-            if key.value in seen:
-                faults.append(((*at, key.value), f"stands twice; again in line {key.start_mark.line + 1}. Remove one"))
-            seen.add(key.value)
-            faults += duplicate_keys(value, (*at, key.value))
+            here = (*location, key.value)
+            if key.value in keys:
+                faults.append((here, f"the key is duplicated in line {key.start_mark.line + 1}. Remove one of them"))
+            keys.add(key.value)
+            faults += duplicate_keys(value, here)
     return faults

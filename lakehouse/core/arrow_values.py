@@ -1,4 +1,4 @@
-"""Arrow's values as Python's, also where they are dates and times that Python does not have."""
+"""Convert Arrow values to Python values, including dates and times outside of Python's range."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ import pyarrow as pa
 
 PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 DAY = 86_400_000_000
-"""Microseconds."""
+"""Microseconds per day."""
 FIRST_DAY = 719_162
 """Days from 0001-01-01 to 1970-01-01."""
 CYCLE_YEARS, CYCLE_DAYS = 400, 146_097
-"""The Gregorian calendar repeats itself."""
-
+"""Period of the Gregorian calendar."""
 
 Maps = Literal["strict", "lossy"]
-"""What becomes of a key that a map has twice: KeyError, or the last one counts."""
+"""Handling of a key that occurs twice in a map: KeyError, or the last value wins."""
 
 
 def pylist(column: pa.Array | pa.ChunkedArray, maps: Maps = "strict") -> list[Any]:
@@ -34,13 +33,13 @@ def pylist(column: pa.Array | pa.ChunkedArray, maps: Maps = "strict") -> list[An
 
 
 def rows(table: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
-    """Return the rows of a table to be shown, with the values that `pylist` returns. Columns have different names."""
+    """Return the rows of a table for display, with values as `pylist` returns them. Column names must be distinct."""
     columns = [pylist(column, "lossy") for column in table.columns]
     return [dict(zip(table.schema.names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
 def _numbers(type_: pa.DataType) -> pa.DataType:
-    """The type with dates and times as the numbers that they are stored as."""
+    """Return the type with dates and times replaced by the integers they are stored as."""
     if pa.types.is_date32(type_):
         return pa.int32()
     if pa.types.is_timestamp(type_):
@@ -74,12 +73,12 @@ def _value(value: Any, type_: pa.DataType) -> Any:
 
 def _date(days: int) -> date | str:
     cycle, day = divmod(days + FIRST_DAY, CYCLE_DAYS)
-    found = date.fromordinal(day + 1)
-    year = found.year + CYCLE_YEARS * cycle
+    in_cycle = date.fromordinal(day + 1)
+    year = in_cycle.year + CYCLE_YEARS * cycle
     if 1 <= year <= 9999:
-        return found.replace(year=year)
+        return in_cycle.replace(year=year)
     sign = "+" if year > 9999 else "-" if year < 0 else ""
-    return f"{sign}{abs(year):04}-{found:%m-%d}"
+    return f"{sign}{abs(year):04}-{in_cycle:%m-%d}"
 
 
 def _moment(micros: int, *, has_zone: bool) -> datetime | str:

@@ -1,4 +1,4 @@
-"""How far one topic was made from another: the bookmark of a derived topic, or of a topic of dead letters."""
+"""Bookmarks: the position up to which a derived topic, or a topic of dead letters, was produced from its source."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from lakehouse.core.batch import Positions
 from lakehouse.core.errors import UnclearState
 
 TOPIC = "lakehouse.bookmarks"
-"""The compacted topic that holds them."""
+"""The compacted topic of all bookmarks."""
 
 
 @dataclass(frozen=True)
 class Bookmark:
-    """A position in a source, committed in one transaction with the messages that were made of what is before it.
+    """A position in a source, committed in one transaction with the messages produced from the records before it.
 
     Attributes:
-        cluster_id: the source topic's cluster.
-        topic_id: the source topic's id there; offsets of another one mean something else.
-        target_id: the id of the topic that the messages are in; another one has none of them.
-        table_uuid: the source's table.
-        snapshot_id: its snapshot that was read.
-        replays: how often rows had come behind the position, in that snapshot.
-        offsets: first offset by partition of what is to be read next.
-        reason: why somebody decided on the position; empty where it was computed.
+        cluster_id: Cluster of the source topic.
+        topic_id: Id of the source topic; offsets are only valid for it.
+        target_id: Id of the topic that contains the messages; a recreated one has none of them.
+        table_uuid: The source's table.
+        snapshot_id: The snapshot that was read.
+        replays: Number of replays up to that snapshot; each may have added rows behind the position.
+        offsets: Next offset to read, by partition.
+        reason: Why an operator set the position; empty if it was computed.
     """
 
     cluster_id: str
@@ -37,14 +37,15 @@ class Bookmark:
     reason: str = ""
 
     def to_json(self) -> str:
-        """The value of the bookmark's message."""
+        """Return the value of the bookmark's message."""
         return json.dumps({"version": 1, **asdict(self), "offsets": dict(sorted(self.offsets.items()))})
 
     @staticmethod
     def from_json(value: str | bytes) -> Bookmark:
-        """Read the value of a bookmark's message.
+        """Parse the value of a bookmark's message.
 
-        Raises: UnclearState when a newer release wrote it in a form this one does not know.
+        Raises:
+            UnclearState: A newer release wrote it in another format.
         """
         fields = json.loads(value)
         if fields.pop("version") != 1:
@@ -53,9 +54,9 @@ class Bookmark:
         return Bookmark(**fields)
 
     def is_of(self, cluster_id: str, topic_id: str) -> bool:
-        """Whether the offsets are those of a topic."""
+        """Return whether the offsets are of this topic."""
         return (self.cluster_id, self.topic_id) == (cluster_id, topic_id)
 
     def is_past(self, position: Positions) -> bool:
-        """Whether a position is behind this one in any partition, as after a rollback of the source's table."""
+        """Return whether `position` is behind this one in any partition, as after a rollback of the source's table."""
         return any(position.get(partition, 0) < offset for partition, offset in self.offsets.items())

@@ -1,4 +1,4 @@
-"""What became of the records of a batch, as it is counted, noted in the table and proven by the ledger."""
+"""Outcome counts of the records of a batch, stored in the table and verified by the ledger."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from lakehouse.core.errors import UnclearState
 
 @dataclass(frozen=True)
 class Counts:
-    """What became of the records of a batch: each is counted once, so `consumed` is the sum of the rest.
+    """Outcomes of the records of a batch: each has exactly one, so `consumed` is the sum of the rest.
 
-    `superseded` records were followed by a newer one for the same key in the same batch; `deduplicated` ones have the
-    key of an earlier one; `filtered` ones are of a type that is not this table's; `skipped` ones could not be decoded
-    and are not kept.
+    `superseded` records were followed by a newer one for the same key in the same batch; `deduplicated` ones repeat an
+    earlier key; `filtered` ones have a type that is not this table's; `skipped` ones could not be decoded and are
+    dropped.
     """
 
     consumed: int = 0
@@ -28,31 +28,32 @@ class Counts:
 
     @property
     def outcomes(self) -> dict[str, int]:
-        """Everything but `consumed`."""
+        """All counts but `consumed`."""
         return {name: n for name, n in asdict(self).items() if name != "consumed"}
 
     @property
-    def nowhere(self) -> int:
-        """Records that were left out on purpose: they are in no table."""
+    def dropped(self) -> int:
+        """Number of records that are deliberately in no table."""
         return self.filtered + self.deduplicated + self.skipped
 
     @property
-    def adds_up(self) -> bool:
-        """Whether every consumed record has one outcome."""
+    def is_balanced(self) -> bool:
+        """Whether the outcomes sum up to `consumed`."""
         return sum(self.outcomes.values()) == self.consumed and min(self.outcomes.values()) >= 0
 
     @staticmethod
-    def from_json(noted: Mapping[str, int]) -> Counts:
-        """Read what the table property holds of one snapshot; what is not there is 0.
+    def from_json(stored: Mapping[str, int]) -> Counts:
+        """Parse the counts that the table property has for one snapshot; absent ones are 0.
 
-        Raises: UnclearState when it has an outcome this release does not know.
+        Raises:
+            UnclearState: It has an outcome that this release does not know.
         """
-        if unknown := set(noted) - {field.name for field in fields(Counts)}:
+        if unknown := set(stored) - {field.name for field in fields(Counts)}:
             raise UnclearState(
-                f"The counts of a commit name {', '.join(sorted(unknown))}, which a newer release wrote. "
+                f"The counts of a commit contain {', '.join(sorted(unknown))}, which a newer release wrote. "
                 f"Nothing was changed. Upgrade lakehouse"
             )
-        return Counts(**noted)
+        return Counts(**stored)
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Counts)))

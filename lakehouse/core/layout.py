@@ -1,7 +1,5 @@
-"""Partitioning and sort order as lakehouse.yaml writes them: `day(kafka_timestamp)`, `bucket(16, id)`, `price desc`.
-
-Source of the transforms: Iceberg table specification, Partition transforms.
-"""
+"""Partition specs and sort orders in the syntax of lakehouse.yaml: `day(kafka_timestamp)`, `bucket(16, id)`,
+`price desc` (Iceberg table specification, Partition transforms)."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ _WIDE = ("bucket", "truncate")
 
 @dataclass(frozen=True)
 class Term:
-    """A column, or a transform of it. `width` is the number of buckets, or the length that truncate keeps."""
+    """A column, or a transform of it. `width` is the number of buckets or the truncated length."""
 
     column: str
     transform: str = "identity"
@@ -34,53 +32,55 @@ class Term:
 
     @property
     def name(self) -> str:
-        """The partition field's name, as Iceberg names it by default, and the width: names of fields are never reused,
-        and a table may have fields of several widths."""
+        """Name of the partition field: Iceberg's default, plus the width, since field names are never reused and a
+        table may have fields of several widths."""
         suffix = {"identity": "", "truncate": "_trunc"}.get(self.transform, f"_{self.transform}")
         return self.column + suffix + (f"_{self.width}" if self.width else "")
 
     @property
     def iceberg(self) -> Transform[Any, Any]:
-        """The transform as pyiceberg has it."""
+        """The transform in pyiceberg."""
         from pyiceberg.transforms import parse_transform
 
         return parse_transform(f"{self.transform}[{self.width}]" if self.width else self.transform)
 
 
 def parse(text: str, *, ordered: bool = False) -> Term:
-    """Read one term; with `ordered`, it may end in `asc` or `desc`.
+    """Parse one term; with `ordered`, it may end in `asc` or `desc`.
 
-    Raises: ValueError with what is wrong and what is right.
+    Raises:
+        ValueError: The term is invalid.
     """
     direction = re.fullmatch(r"(.*?) +(asc|desc)", text.strip()) if ordered else None
-    found = _TERM.fullmatch(direction[1] if direction else text.strip())
-    if found is None or (found["name"] in _WIDE) != (found["width"] is not None):
-        raise ValueError(f"'{text}' is no column or transform. Write column, day(column) or bucket(16, column)")
+    term = _TERM.fullmatch(direction[1] if direction else text.strip())
+    if term is None or (term["name"] in _WIDE) != (term["width"] is not None):
+        raise ValueError(f"'{text}' is not a column or transform. Write column, day(column) or bucket(16, column)")
     return Term(
-        (found["of"] or found[0]).strip(),
-        found["name"] or "identity",
-        int(found["width"]) if found["width"] else None,
+        (term["of"] or term[0]).strip(),
+        term["name"] or "identity",
+        int(term["width"]) if term["width"] else None,
         direction is not None and direction[2] == "desc",
     )
 
 
-def arrange(table: Table, partition_by: tuple[str, ...], sort_by: tuple[str, ...]) -> None:
-    """Give a table this partitioning and order from its next files on; files that are there stay as they are.
+def apply_layout(table: Table, partition_by: tuple[str, ...], sort_by: tuple[str, ...]) -> None:
+    """Set the partition spec and sort order of a table for new files; existing files stay as they are.
 
-    Raises: SchemaError when a column is not there or a transform does not apply to it; nothing is changed.
+    Raises:
+        SchemaError: A column is missing or a transform does not apply to it; nothing was changed.
     """
     schema = table.schema()
     parts = {_field(schema, term): term for term in map(parse, partition_by)}
     order = {(*_field(schema, term), term.descending): term for term in (parse(t, ordered=True) for t in sort_by)}
-    there = {(f.source_id, str(f.transform)): f.name for f in table.spec().fields if str(f.transform) != "void"}
-    if parts.keys() != there.keys():
+    existing = {(f.source_id, str(f.transform)): f.name for f in table.spec().fields if str(f.transform) != "void"}
+    if parts.keys() != existing.keys():
         names = _names(table, parts)
         try:
             with table.update_spec() as spec:
-                for field in there.keys() - parts.keys():
-                    spec.remove_field(there[field])
+                for field in existing.keys() - parts.keys():
+                    spec.remove_field(existing[field])
                 for field, term in parts.items():
-                    if field not in there:
+                    if field not in existing:
                         spec.add_field(term.column, term.iceberg, names[field])
         except ValueError as error:
             raise SchemaError(
@@ -95,13 +95,13 @@ def arrange(table: Table, partition_by: tuple[str, ...], sort_by: tuple[str, ...
 
 
 def _names(table: Table, parts: Mapping[tuple[int, str], Term]) -> dict[tuple[int, str], str]:
-    """Names for partition fields, none of which is that of a column or of another field that the table ever had."""
-    had = {f.name: (f.source_id, str(f.transform)) for spec in table.specs().values() for f in spec.fields}
+    """Return names of partition fields that differ from all columns and from all fields the table ever had."""
+    used = {f.name: (f.source_id, str(f.transform)) for spec in table.specs().values() for f in spec.fields}
     columns = {field.name: (field.field_id, "identity") for field in table.schema().fields}
     names: dict[tuple[int, str], str] = {}
     for field, term in parts.items():
         name, number = term.name, 1
-        while (columns | had).get(name, field) != field:
+        while (columns | used).get(name, field) != field:
             number += 1
             name = f"{term.name}_{number}"
         names[field] = name
@@ -109,7 +109,7 @@ def _names(table: Table, parts: Mapping[tuple[int, str], Term]) -> dict[tuple[in
 
 
 def _field(schema: Schema, term: Term) -> tuple[int, str]:
-    """The source column's id and the transform."""
+    """Return the id of the source column, and the transform."""
     try:
         source = schema.find_field(term.column)
     except ValueError as error:

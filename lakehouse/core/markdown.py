@@ -1,7 +1,7 @@
-"""Text as Markdown shows it literally: Dagster draws every description as Markdown, images and links included.
+"""Escape text for Markdown: Dagster renders every description as Markdown, including images and links.
 
-What a record, a schema, a header or another system says is escaped before it becomes part of a description. Values are
-better shown as a table of Dagster's (assets/shown.py), which draws no Markdown.
+Text from records, schemas, headers and other systems is escaped before it becomes part of a description. Dagster's
+tables (assets/text_table.py) render no Markdown, so they suit values better.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ _ESCAPED = re.compile(r"\\([\\`*_\[\]<>#|~&!])")
 
 
 def escaped(text: str) -> str:
-    """Escape what could begin an image, a link, HTML or a table (CommonMark, Backslash escapes)."""
+    """Escape characters that could start an image, a link, HTML or a table (CommonMark, Backslash escapes)."""
     return _MARKUP.sub(r"\\\1", text)
 
 
 def plain(text: str) -> str:
-    """Return what `escaped` was given, for readers that draw no Markdown."""
+    """Undo `escaped`, for output that does not render Markdown."""
     return _ESCAPED.sub(r"\1", text)

@@ -1,4 +1,4 @@
-"""Whose turn it is in a stream of many topics, and how much of a topic a turn may take. Pure: times are given."""
+"""Round-robin scheduling, adaptive batch sizes and backoff for a stream of many topics. Pure: times are arguments."""
 
 from __future__ import annotations
 
@@ -6,62 +6,66 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 LEAST_RECORDS = 20_000
-"""A smaller batch takes as long: most of it is spent on beginning and committing it."""
+"""Minimum bound: a smaller batch is no faster, since beginning and committing it dominate."""
 
 TARGET_SECONDS = 2.0
-"""What a batch should take: so long the other topics wait."""
+"""Target duration of a batch, for which other topics wait."""
 
 EVERY_SECONDS = 2.0
-"""A topic's turns begin so far apart: each commit leaves a file and a snapshot."""
+"""Minimum time between two batches of a topic, since each commit adds a file and a snapshot."""
 
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = {True: 30.0, False: 600.0}
-"""The longest pause of a topic that failed: where a system is waited for (True), and where somebody has to mend it."""
+"""Maximum backoff of a failed topic, by whether the error is transient."""
 
 
-def next_bound(bound: int, taken: int, seconds: float, most: int) -> int:
-    """How many records the next batch of a topic may take.
+def next_bound(bound: int, records: int, seconds: float, most: int) -> int:
+    """Return the maximum number of records of a topic's next batch.
 
-    It doubles while batches that take all they may are quicker than the target, and shrinks in proportion when a batch
-    is slower.
+    It doubles while full batches are faster than the target, and shrinks in proportion when a batch is slower.
 
-    Parameters: `bound` is what the last batch could take, `taken` what it took and `seconds` how long; `most` is what
-    lakehouse.yaml allows.
+    Args:
+        bound: Maximum of the last batch.
+        records: Size of the last batch.
+        seconds: Duration of the last batch.
+        most: Maximum that lakehouse.yaml allows.
     """
-    if seconds > TARGET_SECONDS and taken > LEAST_RECORDS:
-        bound = int(taken * TARGET_SECONDS / seconds)
-    elif seconds <= TARGET_SECONDS and taken >= bound:
+    if seconds > TARGET_SECONDS and records > LEAST_RECORDS:
+        bound = int(records * TARGET_SECONDS / seconds)
+    elif seconds <= TARGET_SECONDS and records >= bound:
         bound *= 2
     return min(max(bound, LEAST_RECORDS), most)
 
 
-def pause(failures: int, transient: bool) -> float:
-    """Seconds until a topic is tried again: doubled with each failure in a row.
+def backoff_seconds(failures: int, transient: bool) -> float:
+    """Return the seconds until the next retry: doubled with each consecutive failure.
 
-    Parameters: `transient` says that a system is waited for, and that nobody has to change anything.
+    Args:
+        failures: Number of consecutive failures.
+        transient: Whether the error may pass without a change by an operator.
     """
     return min(FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 20), LONGEST_PAUSE_SECONDS[transient])
 
 
 @dataclass
-class Turns:
-    """Topics in a row: the first that can be served is, and goes to the end of the row. Times are in seconds."""
+class RoundRobin:
+    """A queue of topics: the first that is ready is served, and then goes to the end. Times are in seconds."""
 
-    row: list[str]
+    queue: list[str]
     not_before: dict[str, float] = field(default_factory=dict)
 
     def __init__(self, topics: Iterable[str]):
-        self.row, self.not_before = list(topics), {}
+        self.queue, self.not_before = list(topics), {}
 
-    def take(self, now: float, is_ready: Callable[[str], bool]) -> str | None:
-        """The topic whose turn it is, which leaves the row; None when nobody can be served."""
-        for topic in self.row:
+    def acquire(self, now: float, is_ready: Callable[[str], bool]) -> str | None:
+        """Remove and return the next topic; None if none is ready."""
+        for topic in self.queue:
             if self.not_before.get(topic, now) <= now and is_ready(topic):
-                self.row.remove(topic)
+                self.queue.remove(topic)
                 return topic
         return None
 
-    def give_back(self, topic: str, not_before: float) -> None:
-        """Put a topic to the end of the row; it is not served before that time."""
-        self.row.append(topic)
+    def release(self, topic: str, not_before: float) -> None:
+        """Append a topic to the queue; it is not served before the given time."""
+        self.queue.append(topic)
         self.not_before[topic] = not_before

@@ -1,4 +1,4 @@
-"""Wait for a state and retry what failed, on tenacity, by a clock that tests can replace."""
+"""Poll for a state and retry actions, with tenacity and a replaceable clock."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, retry_if_not_
 
 T = TypeVar("T")
 Pause = float | Callable[[RetryCallState], float]
-"""Seconds between two attempts, or how they follow from the attempts so far."""
+"""Seconds between two attempts, or a function of the attempts so far."""
 
 
 @dataclass(frozen=True)
 class Clock:
-    """Seconds that only go up, and how to let some pass."""
+    """A monotonic clock, in seconds."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], object] = time.sleep
 
 
-REAL = Clock()
+SYSTEM_CLOCK = Clock()
 
 
 def doubling(first_seconds: float, longest_seconds: float) -> Callable[[RetryCallState], float]:
@@ -36,19 +36,19 @@ def poll(
     pause: Pause,
     deadline_seconds: float | None = None,
     until: Callable[[T], bool] = bool,
-    clock: Clock = REAL,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> T:
-    """Look until what is seen satisfies `until`, or no further pause fits before the deadline.
+    """Look up a state until it satisfies `until`, or no further pause fits before the deadline.
 
     Args:
         look: Returns the current state.
-        pause: Time between two looks.
-        deadline_seconds: Time for all looks; None waits for ever.
-        until: Decides whether a state is the awaited one.
-        clock: Measures and passes the time.
+        pause: Time between two lookups.
+        deadline_seconds: Time for all lookups; None for no limit.
+        until: Whether a state is the expected one.
+        clock: Measures time.
 
     Returns:
-        The last state, which at the deadline does not satisfy `until`.
+        The last state; after the deadline it does not satisfy `until`.
 
     Raises:
         Exception: What `look` raises, at once.
@@ -69,16 +69,16 @@ def retry(
     when: Callable[[BaseException], bool],
     pause: Pause,
     deadline_seconds: float,
-    clock: Clock = REAL,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> T:
-    """Repeat an action while it fails in a way that may pass.
+    """Repeat an action while its errors are retryable.
 
     Args:
-        action: What is done; it must be safe to repeat after an error that `when` accepts.
-        when: Decides whether an error is worth another attempt.
+        action: Must be safe to repeat after an error that `when` accepts.
+        when: Whether an error is retryable.
         pause: Time between two attempts.
         deadline_seconds: Time for all attempts.
-        clock: Measures and passes the time.
+        clock: Measures time.
 
     Returns:
         The result of the attempt that succeeded.

@@ -1,13 +1,14 @@
-"""The implementations of an extension point: this project's, and those that installed distributions add."""
+"""Implementations of an extension point: this project's, and those of installed distributions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from operator import attrgetter
 from typing import Any, TypeVar
 
 from lakehouse.core.errors import ConfigError
+from lakehouse.core.text import did_you_mean
 
 Implementation = TypeVar("Implementation")
 
@@ -15,12 +16,12 @@ Implementation = TypeVar("Implementation")
 def implementations(
     own: Iterable[Implementation], group: str, name: Callable[[Any], str] = attrgetter("name")
 ) -> dict[str, Implementation]:
-    """Return the classes, or rows, of an extension point by their names, this project's first.
+    """Return the implementations of an extension point by name, this project's first.
 
     Args:
-        own: Those of this project.
-        group: The group of entry points by which other distributions name theirs.
-        name: What returns the name of one.
+        own: This project's implementations.
+        group: Entry point group of other distributions.
+        name: Returns the name of an implementation.
 
     Raises:
         ConfigError: Two have the same name.
@@ -35,3 +36,20 @@ def implementations(
                 f"Uninstall the distribution of one"
             )
     return by_name
+
+
+def by_name(known: Mapping[str, Implementation], name: str, unknown: str) -> Implementation:
+    """Return the implementation with a name.
+
+    Args:
+        known: All implementations.
+        name: Name in lakehouse.yaml.
+        unknown: First sentence of the error.
+
+    Raises:
+        ConfigError: No implementation has the name.
+    """
+    if name not in known:
+        hint = did_you_mean(name, known)
+        raise ConfigError(f"{unknown}{hint} Use one of {', '.join(known)} in lakehouse.yaml")
+    return known[name]

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Dialect:
-    """How an engine writes identifiers and string literals.
+    """Quoting rules of an engine.
 
     Attributes:
         mark: Encloses an identifier; doubled within it.
-        escapes: What stands for a character within a string literal.
+        escapes: Replacements of characters within a string literal.
     """
 
     mark: str
@@ -22,7 +22,7 @@ class Dialect:
         return ".".join(f"{self.mark}{part.replace(self.mark, self.mark * 2)}{self.mark}" for part in parts)
 
     def literal(self, value: str | bool | int | float) -> str:
-        """Write a value as a literal."""
+        """Return a value as a literal."""
         if isinstance(value, bool):
             return str(value).upper()
         if isinstance(value, str):
@@ -37,4 +37,4 @@ SNOWFLAKE = Dialect('"', {"\\": "\\\\", "'": "''"})
 """Snowflake, Identifier requirements and String & binary data types."""
 
 DUCKDB = Dialect('"', {"'": "''"})
-"""DuckDB, Keywords and identifiers, and Text types: a backslash stands for itself."""
+"""DuckDB, Keywords and identifiers, and Text types: a backslash is literal."""

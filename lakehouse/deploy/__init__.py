@@ -1,1 +1,1 @@
-"""The clouds: what is set up in them, and the credentials that are kept there."""
+"""The cloud set-up: resources in AWS, Confluent Cloud and Snowflake, and their credentials."""

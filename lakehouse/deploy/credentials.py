@@ -1,33 +1,31 @@
-"""How an administrator enters the three clouds to set a deployment up. Nothing connects before it is used."""
+"""The credentials with which an administrator sets up the three clouds. Nothing connects before it is used."""
 
 from __future__ import annotations
 
-import base64
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.core.errors import ConfigError, LakehouseError, Unreachable
+from lakehouse.core.errors import ConfigError, LakehouseError, translate
+from lakehouse.deploy.aws.service import Aws
 from lakehouse.deploy.names import Names
 from resources.confluent import URL
 from resources.secrets_manager import Secrets
+from resources.snowflake_connection import connect, private_key
 
 if TYPE_CHECKING:
     import boto3
     from snowflake.connector import SnowflakeConnection
     from snowflake.connector.cursor import SnowflakeCursor
+    from snowflake.connector.errors import Error
 
     from lakehouse.config.deployment import Deployment
     from resources.confluent_cloud import ConfluentCloud
     from resources.rest_catalog import RestCatalog
 
 ADMIN_SECRET = "/snowflake_admin_credentials"  # noqa: S105 (a secret's name)
-
-LOGIN_TIMEOUT_SECONDS = 15
-NETWORK_TIMEOUT_SECONDS = 60
-"""Without these the connector repeats a request for minutes."""
 
 
 @dataclass(frozen=True)
@@ -38,52 +36,72 @@ class Access:
     confluent_key: str = ""
     confluent_secret: str = field(default="", repr=False)
     admin_secret: str = ADMIN_SECRET
-    """The secret of Snowflake's administrator: its root path in Secrets Manager."""
+    """Name of the secret of Snowflake's administrator, in Secrets Manager."""
     warehouse: str | None = None
-    """A Snowflake warehouse that is there; None has one made."""
+    """An existing Snowflake warehouse; None creates one."""
     confluent_url: str = URL
+    environment: str = ""
+    """The environment of lakehouse.yaml whose deployment it is."""
     rest_catalog: Callable[[], RestCatalog] | None = field(default=None, repr=False)
-    """Gives the environment's REST catalog; None where it has none."""
+    """Returns the environment's REST catalog; None if it has none."""
+    role_arn: str = ""
+    """The IAM role to assume to read and write the deployment's secrets; empty uses the caller's credentials."""
+
+    def for_rotation(self) -> Access:
+        """Return the access of a job that replaces keys, with the role for it if the deployment has one."""
+        role_arn = self.names.role_arn("rotation") if self.deployment.rotation_principals else ""
+        return replace(self, role_arn=role_arn)
 
     @property
     def names(self) -> Names:
-        """How the deployment's things are called."""
-        return Names(self.deployment.name, self.deployment.account, self.deployment.region)
+        """The names of the deployment's resources."""
+        existing = self.deployment.existing
+        if self.warehouse:
+            existing = existing.model_copy(update={"snowflake_warehouse": self.warehouse})
+        return Names(self.deployment.name, self.deployment.account, self.deployment.region, existing)
 
     @cached_property
     def session(self) -> boto3.Session:
-        """boto3's session in the deployment's region, by the credentials that AWS's tools find.
+        """A boto3 session in the deployment's region, with the credentials that AWS's tools find.
 
-        Raises: ConfigError when they are of a profile that is not there.
+        Raises:
+            ConfigError: Their profile does not exist.
         """
         import boto3
         from botocore.exceptions import BotoCoreError
 
-        try:
+        def unusable(error: BotoCoreError) -> LakehouseError:
+            return ConfigError(f"The AWS profile cannot be used: {error}. Correct --profile (AWS_PROFILE)")
+
+        with translate({BotoCoreError: unusable}):
             return boto3.Session(region_name=self.deployment.region)
-        except BotoCoreError as error:
-            raise ConfigError(f"AWS cannot be entered: {error}. Correct --profile (AWS_PROFILE)") from error
 
     @cached_property
     def confluent(self) -> ConfluentCloud:
-        """Confluent Cloud, by its Cloud API key."""
+        """Confluent Cloud, with its Cloud API key."""
+        from resources.confluent.plane import DEADLINE_SECONDS
         from resources.confluent_cloud import ConfluentCloud
 
-        return ConfluentCloud(api_key=self.confluent_key, api_secret=self.confluent_secret, url=self.confluent_url)
+        return ConfluentCloud(
+            api_key=self.confluent_key,
+            api_secret=self.confluent_secret,
+            url=self.confluent_url,
+            deadline_seconds=DEADLINE_SECONDS,
+        )
 
     @cached_property
     def secrets(self) -> Secrets:
         """The secrets of the deployment's account and region."""
-        return Secrets(self.deployment.region, self.deployment.name)
+        return Secrets(self.deployment.region, self.deployment.name, self.role_arn)
 
     @cached_property
-    def administrator(self) -> Administrator:
-        """Snowflake's administrator."""
-        return Administrator(self)
+    def administrator(self) -> AdministratorSession:
+        """A session of Snowflake's administrator."""
+        return AdministratorSession(self)
 
     @classmethod
     def from_environment(cls, deployment: Deployment, rest_catalog: Callable[[], RestCatalog] | None = None) -> Access:
-        """The credentials that the command line takes as options, from the variables of the same meaning."""
+        """Return the credentials that the command line takes as options, from the variables of the same meaning."""
         return cls(
             deployment,
             confluent_key=os.environ.get("CONFLUENT_CLOUD_API_KEY", ""),
@@ -95,77 +113,66 @@ class Access:
         )
 
     def check_account(self) -> None:
-        """Raises: ConfigError when AWS's credentials are of another account than the deployment's; Unreachable."""
-        from botocore.exceptions import BotoCoreError, ClientError
+        """Refuse AWS credentials of another account than the deployment's.
 
-        try:
-            account = self.session.client("sts").get_caller_identity()["Account"]
-        except ClientError as error:
-            raise LakehouseError(f"AWS refused its credentials: {error}. Nothing was changed. Log in again") from error
-        except BotoCoreError as error:
-            raise Unreachable("AWS", self.deployment.region, "credentials (--profile) and network", error) from error
+        Raises:
+            ConfigError: They are of another account.
+            LakehouseError: AWS refuses them, or cannot be asked.
+            Unreachable: AWS does not answer.
+        """
+        account = Aws(self.session, self.deployment.region).service("sts").call("get_caller_identity")["Account"]
         if account != self.deployment.account:
             raise ConfigError(
-                f"The AWS credentials are of account {account}, and deployment '{self.deployment.name}' belongs into "
+                f"The AWS credentials are of account {account}, and deployment '{self.deployment.name}' is of account "
                 f"{self.deployment.account}. Nothing was changed. Choose another --profile, or correct lakehouse.yaml"
             )
 
 
 @dataclass(frozen=True)
-class Administrator:
+class AdministratorSession:
     """A session of Snowflake's administrator, opened when the first statement is run."""
 
     access: Access
 
     def cursor(self) -> SnowflakeCursor:
-        """As the connection's own."""
+        """Open a cursor, as PEP 249 has it."""
         return self._connection.cursor()
 
     @property
     def account(self) -> str:
-        """The identifier of the account, as the connection has it."""
-        return self._connection.account
+        """The account identifier with which the session was opened."""
+        return str(self._connection.account)
 
     def __getattr__(self, name: str) -> Any:
-        """Where the connection goes: host, port."""
+        """Return an attribute of the connection, such as its host."""
         return getattr(self._connection, name)
 
     def close(self) -> None:
-        """End the session, if there is one."""
+        """Close the session, if it was opened."""
         if "_connection" in self.__dict__:
             self._connection.close()
 
     @cached_property
     def _connection(self) -> SnowflakeConnection:
-        import snowflake.connector
-        from snowflake.connector.errors import DatabaseError, OperationalError
-
         account, user, key = self._credentials()
-        address = {name: os.environ.get(f"SNOWFLAKE_{name.upper()}") for name in ("host", "port", "protocol")}
-        try:
-            return snowflake.connector.connect(
-                account=account,
-                user=user,
-                private_key=key,
-                role="ACCOUNTADMIN",
-                login_timeout=LOGIN_TIMEOUT_SECONDS,
-                network_timeout=NETWORK_TIMEOUT_SECONDS,
-                # Otherwise the connector asks the metadata services of three clouds where it runs.
-                platform_detection_timeout_seconds=0,
-                **{name: value for name, value in address.items() if value},
-            )
-        except OperationalError as error:
-            raise Unreachable("Snowflake", account, "account and network", error.msg) from error
-        except DatabaseError as error:
-            raise LakehouseError(
+
+        def refused(error: Error) -> LakehouseError:
+            return LakehouseError(
                 f"Snowflake refused administrator {user} of account {account}: {error.msg} Nothing was changed. Check "
                 f"the key in the secret '{self.access.admin_secret}', and that the user has ACCOUNTADMIN"
-            ) from error
+            )
+
+        return connect(
+            account=account,
+            user=user,
+            address={name: os.environ.get(f"SNOWFLAKE_{name.upper()}") for name in ("host", "port", "protocol")},
+            refused=refused,
+            private_key=key,
+            role="ACCOUNTADMIN",
+        )
 
     def _credentials(self) -> tuple[str, str, bytes]:
-        """Account, user and private key (DER), from the administrator's secret in the kickstarter's layout."""
-        from cryptography.hazmat.primitives import serialization
-
+        """Return account, user and private key (DER), from the administrator's secret in the kickstarter's layout."""
         name = self.access.admin_secret
         version = self.access.secrets.read(name)
         if version is None:
@@ -175,21 +182,13 @@ class Administrator:
             )
         values: dict[str, Any] = version.value.reveal()
         try:
-            pem = base64.b64decode(values[f"snowflake_rsa_private_key_{values['active_key_number']}_pem"])
-            key = serialization.load_pem_private_key(pem, password=None)
-            return values["snowflake_account_identifier"], values["admin_service_user"], _der(key)
+            key = private_key(values[f"snowflake_rsa_private_key_{values['active_key_number']}_pem"].encode())
+            return values["snowflake_account_identifier"], values["admin_service_user"], key
         except (KeyError, ValueError, TypeError) as error:
-            told = f"{type(error).__name__}"
+            kind = type(error).__name__
+        # Raised here, where it has no context: the error above may quote the secret.
         raise ConfigError(
-            f"The secret '{name}' cannot be used ({told}). Nothing was changed. It has to hold "
+            f"The secret '{name}' cannot be used ({kind}). Nothing was changed. It has to hold "
             f"snowflake_account_identifier, admin_service_user, active_key_number (1 or 2) and "
             f"snowflake_rsa_private_key_1_pem or _2_pem (base64 of a PEM)"
         )
-
-
-def _der(key: Any) -> bytes:
-    from cryptography.hazmat.primitives import serialization
-
-    return key.private_bytes(
-        serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )

@@ -1,14 +1,36 @@
-"""How the things of a deployment are called: one rule from its name, so that they are found again without a state file.
+"""The names of a deployment's resources, derived from its own, so that they are found without a state file.
 
-Several deployments may be in one account: each name carries the deployment's.
+Several deployments may share an account: each name contains the deployment's.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lakehouse.core import naming
+
+if TYPE_CHECKING:
+    from lakehouse.config.deployment import Existing
 
 ACCOUNTS = ("app_manager", "app_consumer", "app_producer", "app_connector", "schema_registry", "flink", "spark")
 """Service accounts in Confluent Cloud, by what they are for."""
+
+CONFLUENT_SECRETS = (
+    "schema_registry_cluster/python_client",
+    "schema_registry_cluster/spark/python_client",
+    *(f"kafka_cluster/{account}/python_client" for account in ("app_manager", "app_consumer", "app_producer", "spark")),
+    "flink",
+    "tableflow",
+)
+"""The secrets of Confluent's keys below `Names.confluent_secrets`, in the kickstarter's layout."""
+
+
+def _nothing() -> Existing:
+    # Pydantic takes a seventh of a second to import, which `lakehouse --help` does not need.
+    from lakehouse.config.deployment import Existing
+
+    return Existing()
 
 
 @dataclass(frozen=True)
@@ -18,6 +40,13 @@ class Names:
     deployment: str
     account: str
     region: str
+    existing: Existing = field(default_factory=_nothing)
+    """Existing objects that replace objects of the deployment."""
+
+    @property
+    def owner(self) -> str:
+        """The mark of ownership in clouds that have no account or region of AWS: deployment, account and region."""
+        return f"{self.deployment} {self.account} {self.region}"
 
     @property
     def confluent(self) -> str:
@@ -30,19 +59,19 @@ class Names:
 
     @property
     def bucket(self) -> str:
-        """Bucket names are everybody's: account and region make it ours. No dots, which Snowflake does not take."""
-        return f"lakehouse-{self.deployment}-{self.account}-{self.region}"
+        """The bucket. All of AWS shares the names; Snowflake accepts none with a dot."""
+        return self.existing.bucket or f"lakehouse-{self.deployment}-{self.account}-{self.region}"
 
     def role(self, purpose: str) -> str:
-        """An IAM role: confluent, snowflake, writer, maintenance or reader."""
+        """An IAM role: confluent, snowflake, writer, maintenance, reader or rotation."""
         return f"lakehouse-{self.deployment}-{purpose}"
 
     def role_arn(self, purpose: str) -> str:
-        """Its ARN, known before it exists: who is to trust us wants it first."""
+        """The ARN of an IAM role, which vendors need before the role exists."""
         return f"arn:aws:iam::{self.account}:role/{self.role(purpose)}"
 
     def external_id(self, purpose: str) -> str:
-        """What an outsider shows to assume a role. Chosen, so that making the outsider's side anew keeps the trust."""
+        """The external id with which a vendor assumes a role. It survives a recreation of the vendor object."""
         return f"lakehouse-{self.deployment}-{self.account}-{purpose}"
 
     @property
@@ -60,6 +89,25 @@ class Names:
         """The secret of Snowflake's service user (the kickstarter's layout)."""
         return f"/snowflake_resource/{self.deployment}"
 
+    def secret_arn(self, name: str) -> str:
+        """Return the ARN of a secret, without the six characters that AWS adds."""
+        return f"arn:aws:secretsmanager:{self.region}:{self.account}:secret:{name}"
+
+    @property
+    def ingestion_secrets(self) -> tuple[str, ...]:
+        """The secrets that the running lakehouse reads; `operator` is optional (docs/cloud.md)."""
+        spark = ("kafka_cluster/spark/python_client", "schema_registry_cluster/spark/python_client")
+        paths = (*spark, "operator", "operator/tableflow")
+        return (*(f"{self.confluent_secrets}/{path}" for path in paths), self.snowflake_secret)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The secrets that `create` makes."""
+        return (*(f"{self.confluent_secrets}/{path}" for path in CONFLUENT_SECRETS), self.snowflake_secret)
+
     def snowflake(self, purpose: str) -> str:
         """An object in a Snowflake account: USER, ROLE, SECURITY_ROLE, WAREHOUSE, DATABASE, VOLUME, GLUE or REST."""
+        by_purpose = {"DATABASE": self.existing.snowflake_database, "WAREHOUSE": self.existing.snowflake_warehouse}
+        if existing := by_purpose.get(purpose):
+            return naming.snowflake_name(existing)
         return f"LAKEHOUSE_{self.deployment.upper().replace('-', '_')}_{purpose}"

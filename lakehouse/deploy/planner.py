@@ -1,197 +1,223 @@
-"""plan, create and delete: the same steps, looked at, walked forward, and walked backward."""
+"""Plan, apply and destroy a list of resources, by what their clouds answer now."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from lakehouse.core.errors import LakehouseError, OutcomeUnknownError, UnclearState
-from lakehouse.deploy.step import Found, Step
+from lakehouse.deploy.resource import Outputs, Resource, T, Updatable
 
-Verb = Literal["create", "change", "keep", "delete", "absent", "unknown"]
+Action = Literal["create", "update", "no-op", "delete", "retain", "absent", "unknown"]
 
 
 @dataclass(frozen=True)
-class Action:
-    """What is, or would be, done about a step, and why. `seconds` is how long it took; None while nothing was done."""
+class Change:
+    """A planned or completed change of a resource, with its reason."""
 
-    step: Step
-    verb: Verb
-    why: str
+    resource: Resource[Any]
+    action: Action
+    reason: str
     seconds: float | None = None
+    """The duration; None while nothing was done."""
 
 
-Tell = Callable[[Action], None]
-"""Called twice for each change: before it, and after it with its duration; once for what needs none."""
+Report = Callable[[Change], None]
+"""Called before and after each change, the second time with its duration; once for what needs no change."""
 
 
-def plan(steps: Sequence[Step]) -> Iterator[Action]:
-    """What `create` would do. Nothing is changed.
+def plan(resources: Sequence[Resource[Any]]) -> Iterator[Change]:
+    """Plan what `apply` would do. Nothing is changed.
 
-    Raises: what the steps' `find` and `differences` raise.
+    Raises:
+        LakehouseError: A resource cannot be read or compared.
     """
-    found: dict[str, Any] = {}
-    for step in checked(steps):
-        yield _intended(step, found)
+    outputs = Outputs()
+    for resource in _in_order(resources):
+        yield _planned(resource, outputs)
 
 
-def survey(steps: Sequence[Step]) -> Iterator[Action]:
-    """As `plan`, but a cloud that cannot be asked hides no other: from its first step that fails on, its steps are
-    `unknown`, with the reason, and so is what comes after one of them. It is not asked again: each answer may take as
-    long as a time-out, and a refused sign-in that is repeated may lock an account.
+def plan_reachable(resources: Sequence[Resource[Any]]) -> Iterator[Change]:
+    """Plan as `plan` does, but let a cloud that cannot be asked hide no other.
 
-    Raises: UnclearState when something is there that is not the deployment's.
+    From the first resource that fails on, the resources of its cloud are `unknown`, with the reason, and so are their
+    dependents. The cloud is not asked again: each answer may take as long as a time-out, and repeating a refused login
+    may lock an account.
+
+    Raises:
+        UnclearState: Something exists that does not belong to the deployment.
     """
-    found: dict[str, Any] = {}
-    closed: dict[str, str] = {}
+    outputs = Outputs()
+    failures: dict[str, str] = {}
     unknown: set[str] = set()
-    for step in checked(steps):
-        cloud = step.name.partition("/")[0]
-        before = [name for name in step.needs if name in unknown]
-        if cloud in closed or before:
-            action = Action(step, "unknown", closed.get(cloud) or f"comes after {', '.join(before)}")
+    for resource in _in_order(resources):
+        cloud = resource.address.partition("/")[0]
+        before = [each.address for each in resource.depends_on if each.address in unknown]
+        if cloud in failures or before:
+            change = Change(resource, "unknown", failures.get(cloud) or f"comes after {', '.join(before)}")
         else:
             try:
-                with naming_step(step):
-                    action = _intended(step, found)
+                with naming_resource(resource):
+                    change = _planned(resource, outputs)
             except UnclearState:
                 raise
             except LakehouseError as error:
-                closed[cloud] = f"as {step.what}"
-                action = Action(step, "unknown", str(error))
-        if action.verb == "unknown":
-            unknown.add(step.name)
-        yield action
+                failures[cloud] = f"as {resource.label}"
+                change = Change(resource, "unknown", str(error))
+        if change.action == "unknown":
+            unknown.add(resource.address)
+        yield change
 
 
-def create(steps: Sequence[Step], tell: Tell) -> Found:
-    """Make what is missing and change what differs, in order; returns all that is there then.
+def apply(resources: Sequence[Resource[Any]], report: Report) -> Outputs:
+    """Create what is missing and update what differs, in order. After an interruption, calling it again continues.
 
-    Killed anywhere, or failed, it goes on when it is called again.
+    Returns:
+        The outputs of all resources.
 
-    Raises: LakehouseError that names the step.
+    Raises:
+        LakehouseError: A resource failed, which a note names.
     """
-    found: dict[str, Any] = {}
-    for step in checked(steps):
-        with naming_step(step):
-            _ensure(step, found, tell)
-    return found
+    outputs = Outputs()
+    for resource in _in_order(resources):
+        with naming_resource(resource):
+            _apply_one(resource, outputs, report)
+    return outputs
 
 
-def plan_deletion(steps: Sequence[Step], *, delete_data: bool) -> Iterator[Action]:
-    """What `delete` would do, in its order. Nothing is changed.
+def plan_destroy(resources: Sequence[Resource[Any]], *, delete_data: bool) -> Iterator[Change]:
+    """Plan what `destroy` would do, in its order. Nothing is changed.
 
-    Parameters: `delete_data`, whether what holds data goes too.
+    Args:
+        resources: The deployment, dependencies first.
+        delete_data: Whether resources that hold data are deleted, too.
     """
-    found = all_found(steps)
-    for step in reversed(steps):
-        yield _fate(step, found, delete_data)
+    outputs = read_all(resources)
+    for resource in reversed(resources):
+        yield _planned_deletion(resource, outputs, delete_data)
 
 
-def delete(steps: Sequence[Step], tell: Tell, *, delete_data: bool) -> None:
-    """Take away what is there, the last first. What is gone is passed over.
+def destroy(resources: Sequence[Resource[Any]], report: Report, *, delete_data: bool) -> None:
+    """Delete what exists, dependents first.
 
-    Parameters: as `plan_deletion`.
-    Raises: LakehouseError that names the step; what comes before it in the list is still there then.
+    Args:
+        resources: The deployment, dependencies first.
+        report: Called with each change.
+        delete_data: Whether resources that hold data are deleted, too.
+
+    Raises:
+        LakehouseError: A resource failed, which a note names; those before it in the list still exist.
     """
-    found = all_found(steps)
-    for step in reversed(steps):
-        # Asked now and not before: what is in a thing may have gone with the steps after it.
-        action = _fate(step, found, delete_data)
-        tell(action)
-        if action.verb == "delete":
+    outputs = read_all(resources)
+    for resource in reversed(resources):
+        # Decided now and not before: what is in a resource may have been deleted with its dependents.
+        change = _planned_deletion(resource, outputs, delete_data)
+        report(change)
+        if change.action == "delete":
             began = time.monotonic()
-            with naming_step(step):
-                step.delete(_needed(step, found), found[step.name])
-            tell(Action(step, "delete", action.why, time.monotonic() - began))
+            with naming_resource(resource):
+                resource.delete(outputs, outputs[resource])
+            report(Change(resource, "delete", change.reason, time.monotonic() - began))
 
 
-def checked(steps: Sequence[Step]) -> Sequence[Step]:
-    """The steps.
+def needed_by(resources: Sequence[Resource[Any]], kind: type[Any]) -> list[Resource[Any]]:
+    """Return the resources of a kind and all that they depend on, in their order."""
+    needed: set[str] = set()
+    for resource in reversed(resources):
+        if isinstance(resource, kind) or resource.address in needed:
+            needed |= {resource.address, *(each.address for each in resource.depends_on)}
+    return [resource for resource in resources if resource.address in needed]
 
-    Raises: ValueError when two have one name, or one comes before what it needs.
-    """
-    before: set[str] = set()
-    for step in steps:
-        if step.name in before or not before.issuperset(step.needs):
-            raise ValueError(f"step {step.name} is there twice, or before one of {step.needs}")
-        before.add(step.name)
-    return steps
+
+def read_all(resources: Sequence[Resource[Any]]) -> Outputs:
+    """Read everything that exists. What exists only within something that is gone is gone with it."""
+    outputs = Outputs()
+    for resource in resources:
+        if all(each in outputs for each in resource.read_depends_on):
+            with naming_resource(resource):
+                _read(resource, outputs)
+    return outputs
 
 
 @contextmanager
-def naming_step(step: Step) -> Iterator[None]:
-    """Add the step to errors as a note."""
+def naming_resource(resource: Resource[Any]) -> Iterator[None]:
+    """Add the resource to errors as a note."""
     try:
         yield
     except LakehouseError as error:
-        error.add_note(f"Step: {step.name} ({step.what})")
+        error.add_note(f"Resource: {resource.address} ({resource.label})")
         raise
 
 
-def _ensure(step: Step, found: dict[str, Any], tell: Tell) -> None:
-    began, action = time.monotonic(), _intended(step, found)
-    tell(action)
-    needed = _needed(step, found)
-    if action.verb == "create":
-        found[step.name] = _made(step, needed)
-    elif action.verb == "change":
-        found[step.name] = step.change(needed, found[step.name])
-    found[step.name] = step.settle(needed, found[step.name])
-    if action.verb != "keep":
-        tell(Action(step, action.verb, action.why, time.monotonic() - began))
+def _in_order(resources: Sequence[Resource[Any]]) -> Sequence[Resource[Any]]:
+    """Return the resources.
+
+    Raises:
+        ValueError: Two have one address, or one comes before a dependency.
+    """
+    before: set[str] = set()
+    for resource in resources:
+        dependencies = [each.address for each in resource.depends_on]
+        if resource.address in before or not before.issuperset(dependencies):
+            raise ValueError(f"{resource.address} is listed twice, or before one of {dependencies}")
+        before.add(resource.address)
+    return resources
 
 
-def _made(step: Step, needed: Found) -> Any:
-    try:
-        return step.create(needed)
-    except OutcomeUnknownError:
-        # The answer was lost: making it again, before looking, could make two.
-        it = step.find(needed)
-        if it is None:
-            raise
-        return it
+def _read(resource: Resource[T], outputs: Outputs) -> T | None:
+    current = resource.read(outputs)
+    if current is not None:
+        outputs[resource] = current
+    return current
 
 
-def _intended(step: Step, found: dict[str, Any]) -> Action:
-    """What is to be done about a step; what was found is put into `found`."""
-    if missing := [name for name in step.needs if name not in found]:
-        return Action(step, "create", f"comes after {', '.join(missing)}")
-    needed = _needed(step, found)
-    it = step.find(needed)
-    if it is None:
-        return Action(step, "create", "is not there")
-    found[step.name] = it
-    differences, remark = step.differences(needed, it), step.remark(needed, it)
+def _planned(resource: Resource[T], outputs: Outputs) -> Change:
+    """Read a resource into `outputs` and decide what is to be done about it."""
+    if missing := [each.address for each in resource.depends_on if each not in outputs]:
+        return Change(resource, "create", f"comes after {', '.join(missing)}")
+    current = _read(resource, outputs)
+    if current is None:
+        return Change(resource, "create", resource.absence(outputs))
+    differences = resource.diff(outputs, current) if isinstance(resource, Updatable) else []
+    warning = resource.warning(outputs, current)
     if differences:
-        return Action(step, "change", "; ".join([*differences, *([remark] if remark else ())]))
-    return Action(step, "keep", remark or "is as it should be")
+        return Change(resource, "update", "; ".join([*differences, *([warning] if warning else ())]))
+    return Change(resource, "no-op", warning or "is as it should be")
 
 
-def all_found(steps: Iterable[Step]) -> dict[str, Any]:
-    """All that is there. What lives in something that is gone is gone with it."""
-    found: dict[str, Any] = {}
-    for step in steps:
-        if all(name in found for name in step.lives_in):
-            with naming_step(step):
-                it = step.find(_needed(step, found))
-            if it is not None:
-                found[step.name] = it
-    return found
+def _apply_one(resource: Resource[T], outputs: Outputs, report: Report) -> None:
+    began, change = time.monotonic(), _planned(resource, outputs)
+    report(change)
+    if change.action == "create":
+        current = _created(resource, outputs)
+    elif change.action == "update" and isinstance(resource, Updatable):
+        current = resource.update(outputs, outputs[resource])
+    else:
+        current = outputs[resource]
+    outputs[resource] = resource.wait_until_ready(outputs, current)
+    if change.action != "no-op":
+        report(Change(resource, change.action, change.reason, time.monotonic() - began))
 
 
-def _fate(step: Step, found: Found, delete_data: bool) -> Action:
-    if step.name not in found:
-        return Action(step, "absent", "is not there")
-    if step.holds_data and not delete_data:
-        return Action(step, "keep", "holds data (--delete-data deletes it, too)")
-    if why := step.kept(_needed(step, found), found[step.name]):
-        return Action(step, "keep", why)
-    return Action(step, "delete", "belongs to the deployment")
+def _created(resource: Resource[T], outputs: Outputs) -> T:
+    try:
+        return resource.create(outputs)
+    except OutcomeUnknownError:
+        # The answer was lost: creating it again without reading it first could create two.
+        current = resource.read(outputs)
+        if current is None:
+            raise
+        return current
 
 
-def _needed(step: Step, found: Found) -> Found:
-    return {name: found[name] for name in step.needs if name in found}
+def _planned_deletion(resource: Resource[Any], outputs: Outputs, delete_data: bool) -> Change:
+    if resource not in outputs:
+        return Change(resource, "absent", "is not there")
+    if resource.holds_data and not delete_data:
+        return Change(resource, "retain", "holds data (--delete-data deletes it, too)")
+    if reason := resource.retained(outputs, outputs[resource]):
+        return Change(resource, "retain", reason)
+    return Change(resource, "delete", "belongs to the deployment")

@@ -1,46 +1,60 @@
-"""New keys for a deployment: Confluent's API keys and the key pair of Snowflake's service user."""
+"""Rotate the keys of a deployment: Confluent's API keys and the key pair of Snowflake's service user."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from lakehouse.core.polling import REAL, Clock
-from lakehouse.deploy.confluent import rotation as confluent_keys
-from lakehouse.deploy.snowflake import keys as snowflake_keys
-from lakehouse.deploy.snowflake.steps import Key
-from lakehouse.deploy.step import Step
+from lakehouse.core.polling import SYSTEM_CLOCK, Clock
+from lakehouse.deploy.confluent import key_rotation
+from lakehouse.deploy.resource import Resource
+from lakehouse.deploy.snowflake import key_pair_rotation
+from lakehouse.deploy.snowflake.service_user_key import ServiceUserKey
 
 GRACE_DAYS = 1.0
-"""A replaced key goes on for so long: longer than any run (Dagster ends one after two hours)."""
+"""Days for which a replaced key stays valid: longer than any run, which Dagster ends after two hours."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """How old a key becomes, in days; how many of Confluent's keys are retained; how long a replaced one goes on."""
+    """When keys are replaced, and when replaced keys are deleted."""
 
     day_count: float = 30
+    """The age in days at which a key is replaced."""
     retained: int = 2
+    """Number of valid Confluent keys for each account and plane."""
     grace_days: float = GRACE_DAYS
+    """Days for which a replaced key stays valid."""
 
 
-def rotate(steps: Sequence[Step], policy: Policy, clock: Clock = REAL) -> Iterator[str]:
-    """Replace what is old enough, finish what was begun, retire what is out of its grace; says what was done.
+def rotate(resources: Sequence[Resource[Any]], policy: Policy, clock: Clock = SYSTEM_CLOCK) -> Iterator[str]:
+    """Replace keys that are old enough, finish interrupted rotations, and retire keys after their grace period.
 
-    Parameters: `clock` is by which a new key is waited for.
-    Raises: UnclearState when it cannot be told which key is in use; LakehouseError; Unreachable.
+    Args:
+        resources: A deployment.
+        policy: When keys are replaced and deleted.
+        clock: Measures how long a new key is waited for.
+
+    Yields:
+        What was done, a line for each key.
+
+    Raises:
+        UnclearState: It is not clear which key is in use.
+        LakehouseError: A system refuses.
+        Unreachable: A system does not answer.
     """
-    for done in confluent_keys.rotate(
-        steps, day_count=policy.day_count, retained=policy.retained, grace_days=policy.grace_days, clock=clock
+    for done in key_rotation.rotate(
+        resources, day_count=policy.day_count, retained=policy.retained, grace_days=policy.grace_days, clock=clock
     ):
         new = "a new key" if done.is_new else "the key stays"
         gone = f", deleted: {', '.join(done.deleted)}" if done.deleted else ""
-        yield f"{done.step}: {new}, {done.key_id}{gone}"
-    for step in steps:
-        if isinstance(step, Key):
-            user = step.user()
-            snowflake_keys.rotate(user, policy.grace_days, policy.day_count)
-            # After it: what was not finished is finished by then.
-            keys = snowflake_keys.retire(user, policy.grace_days)
+        yield f"{done.address}: {new}, {done.key_id}{gone}"
+    for resource in resources:
+        if isinstance(resource, ServiceUserKey):
+            user = resource.user()
+            key_pair_rotation.rotate(user, policy.grace_days, policy.day_count)
+            # Afterwards, when an interrupted rotation is finished.
+            keys = key_pair_rotation.retire(user, policy.grace_days)
             until = f", the one before until {keys.old_key_until:%Y-%m-%d %H:%M}" if keys.old_key_until else ""
-            yield f"{step.name}: {keys.fingerprint} in {keys.active}{until}"
+            yield f"{resource.address}: {keys.fingerprint} in {keys.active}{until}"

@@ -1,7 +1,7 @@
-"""Schemas of messages as columns of tables, one format a module or a few; and how the columns of a table may change.
+"""Table columns of message schemas, with one or a few modules per format, and the rules by which columns may change.
 
-To add a format, write a module with a Format and its decoder in spark/, and add it to FORMATS. A separate distribution
-names its class as an entry point of the group `lakehouse.formats`.
+To add a format, write a module with a Format here and its decoder in spark/, and add it to FORMATS. Another
+distribution declares its class as an entry point of the group `lakehouse.formats`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from lakehouse.core.errors import ConfigError
-from lakehouse.core.registry import implementations
-from lakehouse.core.words import did_you_mean
+from lakehouse.core.registry import by_name, implementations
 from lakehouse.formats.avro import AvroFormat
 from lakehouse.formats.format import Format, RegisteredFormat
 from lakehouse.formats.json import JsonFormat
@@ -29,7 +27,7 @@ FORMATS: Sequence[type[Format]] = (
     LongFormat,
     BytesFormat,
 )
-"""The formats of this project."""
+"""Formats of this project."""
 
 
 @cache
@@ -43,22 +41,19 @@ def registered() -> Mapping[str, Format]:
 
 
 def format_of(name: str) -> Format:
-    """Return the format of that name.
+    """Return the format with the name.
 
     Raises:
         ConfigError: No format has the name.
     """
-    if name not in registered():
-        hint = did_you_mean(name, registered())
-        raise ConfigError(f"'{name}' is no format of keys or values.{hint} Known formats: {', '.join(registered())}")
-    return registered()[name]
+    return by_name(registered(), name, f"'{name}' is not a format of keys or values.")
 
 
 def with_schemas() -> Sequence[RegisteredFormat]:
-    """Return the formats whose schemas are in the schema registry."""
+    """Return the formats with schemas in the schema registry."""
     return [format_ for format_ in registered().values() if isinstance(format_, RegisteredFormat)]
 
 
 def of_type(type_: str) -> RegisteredFormat | None:
-    """Return the format whose schemas are of a type, as the registry calls it; None where there is none."""
+    """Return the format of a schema type of the registry; None if there is none."""
     return next((format_ for format_ in with_schemas() if format_.schema_type == type_), None)

@@ -1,4 +1,4 @@
-"""Avro types as Iceberg columns, the way Spark's from_avro decodes them.
+"""Iceberg columns of Avro types, matching Spark's from_avro.
 
 Sources: Spark, "Apache Avro Data Source Guide" (supported types for Avro → Spark SQL); Iceberg table specification,
 "Appendix A: Avro". docs/types.md has the table of types.
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from pyiceberg.types import IcebergType, StructType
 
 LONGEST_BRANCH = 200
-"""Characters of a type's name in the comment of a column, of which Glue takes 255 (AWS Glue API, CommentString)."""
+"""Maximum characters of a type's name in a column comment, which Glue limits to 255 (AWS Glue API, CommentString)."""
 
 
 def is_long(type_: Type) -> bool:
-    """Whether Spark reads the union as one long."""
+    """Return whether Spark reads the union as one long."""
     return _kinds(type_) == ["int", "long"] and not any(branch.logical for branch in type_.branches)
 
 
 def is_double(type_: Type) -> bool:
-    """Whether Spark reads the union as one double."""
+    """Return whether Spark reads the union as one double."""
     return _kinds(type_) == ["double", "float"]
 
 
@@ -36,28 +36,28 @@ def _kinds(type_: Type) -> list[str]:
 
 
 def columns(root: Type) -> Shape:
-    """The columns of a record type.
+    """Return the columns of a record type.
 
     Raises:
-        SchemaError: A type has no column type, a record no fields, or two columns have one name.
+        SchemaError: A type has no column type, a record has no fields, or two columns have the same name.
     """
     walk = _Columns()
     try:
         return Shape(walk.struct(root, ""), walk.former)
     except (TypeError, ValueError) as error:
-        # An attribute has a value of another type than Avro gives it, such as a number as `doc`.
+        # An attribute has a value of the wrong type, such as a number as `doc`.
         raise SchemaError(f"The Avro schema is not valid: {type(error).__name__} {error}. Correct it") from error
 
 
 class _Columns:
-    """One walk over a type: columns, and the former names of fields by path."""
+    """Columns of one type, and the former names of fields by path, collected recursively."""
 
     def __init__(self) -> None:
         self.former: dict[str, tuple[str, ...]] = {}
         self.fields = 0
 
     def next_id(self) -> int:
-        """Field ids are replaced when the table has its own; here they need only differ."""
+        """Return a unique field id. The table's own ids replace it later."""
         self.fields += 1
         return self.fields
 
@@ -80,10 +80,10 @@ class _Columns:
         return StructType(*fields)
 
     def type(self, place: Type, path: str) -> IcebergType:
-        """The type Spark decodes to: logical types as such, enums as strings, fixed as binary.
+        """Return the type that Spark decodes to: logical types as such, enums as strings, fixed as binary.
 
-        Null makes a column optional, int|long is long, float|double is double, and any other union is a struct with a
-        field `member<n>` a branch, of which one is set (Spark, Avro Data Source Guide).
+        Null makes a column optional, int|long is long, float|double is double, and any other union is a struct with one
+        field `member<n>` per branch, exactly one of which is set (Spark, Avro Data Source Guide).
         """
         from pyiceberg import types as t
 
@@ -143,7 +143,7 @@ class _Columns:
 
 
 def _comment(branch: Type) -> str:
-    """The comment of a member: the branch that it holds, by the name it had in the oldest version."""
+    """Return the comment of a union's member, with the name of its branch in the oldest version."""
     name = branch.origin or branch.name or branch.kind
     if len(name) > LONGEST_BRANCH:
         name = f"{name[:LONGEST_BRANCH]}… {hashlib.sha256(name.encode()).hexdigest()[:16]}"

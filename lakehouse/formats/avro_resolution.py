@@ -1,9 +1,9 @@
-"""How records of one Avro schema become values of another: what is paired, what is refused, and what Spark reads with.
+"""Avro schema resolution: the pairs of writer and reader types, refused ones, and the schemas that Spark reads with.
 
-Avro for Java, by which Spark reads, pairs types of unions by their place and structure, ignores logical types, and
-promotes numbers to types that do not hold all of them. So it does not get the registered schemas: `schemas` rewrites
-both for one writer, with a name of its own for each pair of types, and a type that matches nothing in place of one
-whose values must not be read.
+Spark reads with Avro for Java, which pairs types of unions by position and structure, ignores logical types, and
+promotes numbers to types that do not represent all of them exactly. Therefore Spark does not get the registered
+schemas: `schemas` rewrites both for one writer, with a unique name for each pair of types, and with a type that matches
+nothing in place of each type with values that must not be read.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from lakehouse.formats.avro_columns import is_long
 from lakehouse.formats.avro_types import MAX_PRECISION, Field, Type, digits, partners
 
 LONG_DIGITS, LONG_BYTES = 18, 8
-"""Up to so many digits a decimal is a long in Spark (org.apache.spark.sql.types.Decimal), which has so many bytes."""
+"""Maximum digits of a decimal that Spark stores as a long (org.apache.spark.sql.types.Decimal), and bytes of a long."""
 
 PROMOTIONS = frozenset(
     {("int", "long"), ("int", "double"), ("float", "double"), ("string", "bytes"), ("bytes", "string")}
 )
-"""Promotions that keep each value (Avro specification, Schema Resolution)."""
+"""Promotions that preserve every value (Avro specification, Schema Resolution)."""
 
 LOSSY = frozenset({("int", "float"), ("long", "float"), ("long", "double")})
-"""Promotions that Avro makes though the value may not survive."""
+"""Promotions that Avro allows but that may change the value."""
 
 SPARK_LOGICAL = frozenset(
     ["date", "decimal"] + [f"{zone}timestamp-{unit}" for zone in ("", "local-") for unit in ("millis", "micros")]
 )
-"""Logical types that have a column type of their own."""
+"""Logical types with a column type."""
 
 
 def target(wrote: Type, branch: Type, reads: Type) -> Type | None:
-    """The branch of one place that takes values of another's, if there is one.
+    """Return the reader's branch for values of a writer's branch; None if there is none.
 
-    A type that is alone on both sides is the column's, whatever it is called; among several it is known by its name.
+    Types that are the only ones on both sides match whatever their names; among several branches, names decide.
 
     Args:
-        wrote: the writer's type in the place.
-        branch: one of its branches.
-        reads: the reader's type in the place.
+        wrote: The writer's type.
+        branch: One of its branches.
+        reads: The reader's type at the same place.
     """
     if len(reads.branches) == 1 and (len(wrote.branches) == 1 or not branch.name):
         return reads.branches[0]
@@ -49,7 +49,10 @@ def target(wrote: Type, branch: Type, reads: Type) -> Type | None:
 
 
 def fault(wrote: Type, reads: Type) -> str | None:
-    """Why no value of a branch is read as one of another, leaving aside what is within them; None where it is."""
+    """Return the reason why values of one branch cannot be read as another, or None.
+
+    Inner types of the branches are not compared.
+    """
     kinds = wrote.kind, reads.kind
     if kinds == ("enum", "string"):
         return None
@@ -63,44 +66,44 @@ def fault(wrote: Type, reads: Type) -> str | None:
         paired = partners(wrote.fields, reads.fields)
         lacking = (field.name for field in reads.fields if field.name not in paired and field.default is None)
         if name := next(lacking, None):
-            return f"the record has no '{name}', which has no default in the schema that reads it"
+            return f"the record has no '{name}', which has no default in the reader schema"
     return None
 
 
 def read_by(wrote: Type, reads: Type) -> dict[str, Field]:
-    """The field of one record that reads each field of another, by the names that were written."""
+    """Return the reader's fields by the names of the writer's fields."""
     paired = partners(wrote.fields, reads.fields)
     return {paired[field.name].name: field for field in reads.fields if field.name in paired}
 
 
 def described(type_: Type) -> str:
-    """A branch in words."""
+    """Return the description of a branch for messages."""
     if type_.logical == "decimal":
         return f"decimal of scale {type_.scale} on {type_.kind}"
     return type_.logical or type_.name or type_.kind
 
 
 def _meaning(type_: Type) -> tuple[str, int] | None:
-    """What a value means: the same for types between which Spark converts exactly, such as two units of a moment."""
+    """Return a key that is equal for types between which Spark converts exactly, such as two units of timestamps."""
     if not type_.logical:
         return None
     return type_.logical.replace("timestamp-millis", "timestamp-micros"), type_.scale
 
 
 def schemas(writer: Type, reader: Type, end: str, size: int) -> tuple[str, str] | None:
-    """The schemas with which Spark reads records: as they were written, and as they are to be read.
+    """Return the writer and reader schema with which Spark reads records of one writer.
 
-    A value that must not be read fails when Avro comes to it, and no other does. In Spark the second has the same type
-    for every writer.
+    Reading fails exactly for values that must not be read. In Spark the reader schema has the same type for all
+    writers.
 
     Args:
-        writer: the type that records were written with.
-        reader: the type of the columns.
-        end: the name of a field to put behind the others of both.
-        size: its length in bytes.
+        writer: The type that records were written with.
+        reader: The type of the columns.
+        end: The name of a field to append to both schemas.
+        size: The size of this field in bytes.
 
     Returns:
-        None where no record of the writer can be read.
+        Both schemas as JSON, or None if no record of the writer can be read.
     """
     if fault(writer, reader):
         return None
@@ -112,13 +115,13 @@ def schemas(writer: Type, reader: Type, end: str, size: int) -> tuple[str, str] 
 
 
 class _Rewriting:
-    """One writer's schema and the reader's, written anew from place to place."""
+    """Rewriting of one writer's schema and the reader's."""
 
     def __init__(self) -> None:
         self.names = (f"t{n}" for n in count())
 
     def fixed(self, size: int = 1) -> dict[str, Any]:
-        """A type that only matches itself."""
+        """Return a type that matches only itself."""
         return {"type": "fixed", "name": next(self.names), "size": size}
 
     def place(self, wrote: Type, reads: Type) -> tuple[Any, Any]:
@@ -133,11 +136,11 @@ class _Rewriting:
             else:
                 one, read[id(to)] = self.pair(branch, to)
                 written.append(one)
-        every = [read[id(branch)] if id(branch) in read else self.branch(branch) for branch in reads.branches]
-        return written if wrote.kind == "union" else written[0], self.readable(reads, every)
+        branches = [read[id(branch)] if id(branch) in read else self.branch(branch) for branch in reads.branches]
+        return written if wrote.kind == "union" else written[0], self.readable(reads, branches)
 
     def pair(self, wrote: Type, reads: Type) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Two branches of which one is read as the other."""
+        """Return both schemas of a branch that is read as another one."""
         match wrote.kind:
             case "record":
                 return self.records(wrote, reads)
@@ -147,22 +150,22 @@ class _Rewriting:
                 return {"type": wrote.kind, key: one}, {"type": wrote.kind, key: other}
             case "enum":
                 name = next(self.names)
-                # In Spark an enum is text: the writer's own, where the column is of text.
+                # In Spark an enum is text. For a text column the writer's symbols are read unchanged.
                 return _enum(wrote, name), _enum(wrote if reads.kind == "string" else reads, name)
             case "fixed":
-                found = self.fixed(wrote.size)
-                return found, found | _logical(reads)
-        # Two logical types of one meaning are one type in Spark, which reads the unit that was written.
+                fixed = self.fixed(wrote.size)
+                return fixed, fixed | _logical(reads)
+        # Logical types that differ in unit only are one type in Spark, which reads the writer's unit.
         return {"type": wrote.kind}, {"type": reads.kind, **_logical(reads if reads.logical == "decimal" else wrote)}
 
     def records(self, wrote: Type, reads: Type) -> tuple[dict[str, Any], dict[str, Any]]:
         name, readers = next(self.names), read_by(wrote, reads)
         written, read = [], {}
         for field in wrote.fields:
-            if here := readers.get(field.name):
-                one, other = self.place(field.type, here.type)
-                written.append({"name": here.name, "type": one})
-                read[here.name] = {"name": here.name, "type": other}
+            if column := readers.get(field.name):
+                one, other = self.place(field.type, column.type)
+                written.append({"name": column.name, "type": one})
+                read[column.name] = {"name": column.name, "type": other}
             else:
                 written.append(self.skipped(field))
         fields = [read.get(field.name) or self.lacking(field) for field in reads.fields]
@@ -170,25 +173,25 @@ class _Rewriting:
         return {**record, "fields": written}, {**record, "fields": fields}
 
     def lacking(self, field: Field) -> dict[str, Any]:
-        """A field that only the reader has."""
+        """Return a field that only the reader has."""
         default = {} if field.default is None else {"default": json.loads(field.default)}
         type_ = self.readable(field.type, [self.branch(branch) for branch in field.type.branches])
         return {"name": field.name, "type": type_, **default}
 
     def readable(self, place: Type, branches: list[Any]) -> Any:
-        """The reader's branches, so that Spark makes of them what the columns are."""
+        """Return the reader's branches in the form that Spark decodes to the type of the column."""
         if has_spare(place):
             branches = [*branches, self.fixed()]
         return ["null", *branches] if place.nullable else branches
 
     def skipped(self, field: Field) -> dict[str, Any]:
-        """A field that only the writer has."""
+        """Return a field that only the writer has."""
         inner = field.type.inner if field.type.kind == "union" else (field.type,)
         branches = [self.branch(branch, self.skipped) for branch in inner]
         return {"name": field.name, "type": branches if field.type.kind == "union" else branches[0]}
 
     def branch(self, type_: Type, field: Callable[[Field], dict[str, Any]] | None = None) -> dict[str, Any]:
-        """A branch that only one of the two has; `field` rewrites a field, and so any place, within it."""
+        """Return a branch that only one of the two schemas has; `field` rewrites the fields and inner types of it."""
         field = field or self.lacking
         match type_.kind:
             case "record":
@@ -205,9 +208,9 @@ class _Rewriting:
 
 
 def has_spare(place: Type) -> bool:
-    """Whether Spark gets a branch more than a union has.
+    """Return whether Spark's schema of a union has an additional branch.
 
-    Of an int and a long alone it makes one long, whatever they mean.
+    Spark decodes a union of only an int and a long to one long, even if they have logical types.
     """
     return sorted(branch.kind for branch in place.branches) == ["int", "long"] and not is_long(place)
 
@@ -218,10 +221,10 @@ def _enum(type_: Type, name: str) -> dict[str, Any]:
 
 
 def _logical(type_: Type) -> dict[str, Any]:
-    """The logical type as Spark gets it.
+    """Return the logical type for Spark.
 
-    Nothing in a record says that its decimals have no more digits than its schema allows, and Spark would cut a longer
-    value to its last 8 bytes where a decimal fits a long. Those get more digits; who reads them has to look.
+    Writers may exceed the precision of a decimal, and Spark would cut such a value to its last 8 bytes if the precision
+    fits a long. Therefore Spark gets a higher precision, and the caller checks the digits.
     """
     if type_.logical not in SPARK_LOGICAL:
         return {}

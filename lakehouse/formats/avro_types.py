@@ -1,4 +1,4 @@
-"""An Avro schema as a tree of types: names are resolved, and a named type is in every place that uses it.
+"""Avro schemas as trees of types, in which each reference by name is replaced by the type.
 
 Source: Apache Avro 1.12 specification, Schema Declaration, Names and Logical Types.
 """
@@ -17,27 +17,27 @@ from lakehouse.formats.budget import MAX_DEPTH, Budget, require_json
 from lakehouse.formats.schema import RegisteredSchema
 
 MAX_BRANCHES = 64
-"""Branches of a union."""
+"""Maximum branches of a union."""
 
 MAX_PRECISION = 38
-"""Digits of a decimal (Iceberg table specification, Primitive types)."""
+"""Maximum digits of a decimal (Iceberg table specification, Primitive types)."""
 
 LOGICAL = {
     "int": {"date", "time-millis"},
     "long": {"time-micros"}
     | {f"{zone}timestamp-{unit}" for zone in ("", "local-") for unit in ("millis", "micros", "nanos")},
 }
-"""Logical types that give numbers a meaning, by what they annotate. Of the others only `decimal` changes a value."""
+"""Logical types of numbers, by the type they annotate. Of the other logical types only `decimal` changes a value."""
 
 
 @dataclass(frozen=True)
 class Type:
-    """A type in one place of a schema.
+    """A type at one place of a schema.
 
     `kind` is a primitive type, `record`, `enum`, `fixed`, `array`, `map`, `union`, or `recursive` in place of a record
-    that contains itself. `name` and `aliases` are full names. `logical` is `decimal` or one of LOGICAL, and None where
-    the schema has none that is valid. `default` is an enum's. `inner` holds the items of an array, the values of a map,
-    or a union's branches. `origin` is the name that a merged type had in the oldest version, where it has another now.
+    that contains itself. `name` and `aliases` are full names. `logical` is `decimal` or one of LOGICAL, and None if the
+    schema has no valid one. `default` is an enum's default. `inner` contains the type of an array's items or a map's
+    values, or the branches of a union. `origin` is the name that a merged type had in the oldest version.
     """
 
     kind: str
@@ -55,7 +55,7 @@ class Type:
 
     @property
     def branches(self) -> tuple[Type, ...]:
-        """The types that a value can have besides null."""
+        """Types of non-null values."""
         return tuple(branch for branch in (self.inner if self.kind == "union" else (self,)) if branch.kind != "null")
 
     @property
@@ -64,23 +64,23 @@ class Type:
         return any(branch.kind == "null" for branch in (self.inner if self.kind == "union" else (self,)))
 
     def partner(self, wrote: Type, branch: Type) -> Type | None:
-        """The branch that holds values of one branch of another version: by name, and not by its place.
+        """Return the branch for values of a branch of another version, independently of their positions in the unions.
 
-        Primitive types, arrays and maps are known by their kind, named types by their full name, then by an alias.
+        Primitive types, arrays and maps match by kind, named types by full name, then by alias.
 
         Args:
-            wrote: the other version's type in the same place.
-            branch: one of its branches.
+            wrote: The other version's type at the same place.
+            branch: One of its branches.
         """
-        found = self._known(branch)
-        if found is None or not branch.name:
-            return found
-        # A branch has one partner: of those that became one, the one that has its name.
-        rivals = [other for other in wrote.branches if other.name and self._known(other) is found]
-        first = next((other for other in rivals if other.name == found.name), rivals[0])
-        return found if first is branch else None
+        partner = self._matching(branch)
+        if partner is None or not branch.name:
+            return partner
+        # If several branches match the same one, the branch of the same name has precedence.
+        rivals = [other for other in wrote.branches if other.name and self._matching(other) is partner]
+        first = next((other for other in rivals if other.name == partner.name), rivals[0])
+        return partner if first is branch else None
 
-    def _known(self, branch: Type) -> Type | None:
+    def _matching(self, branch: Type) -> Type | None:
         same = [other for other in self.branches if other.kind == branch.kind]
         if branch.name:
             by_name = [other for other in same if other.name == branch.name]
@@ -90,7 +90,7 @@ class Type:
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a record. `default` is JSON text, None where there is no valid one."""
+    """A field of a record. `default` is JSON text, or None if there is no valid default."""
 
     name: str
     type: Type
@@ -104,39 +104,39 @@ NULL = PRIMITIVES["null"]
 
 
 def union(nullable: bool, branches: Sequence[Type]) -> Type:
-    """A type of any of the branches."""
-    every = (NULL, *branches) if nullable else tuple(branches)
-    return every[0] if len(every) == 1 else Type("union", inner=every)
+    """Return the union of the branches, or the branch if there is only one."""
+    inner = (NULL, *branches) if nullable else tuple(branches)
+    return inner[0] if len(inner) == 1 else Type("union", inner=inner)
 
 
 def partners(wrote: Sequence[Field], reads: Sequence[Field]) -> dict[str, Field]:
     """Pair the fields of two versions of a record: by name, then by alias, then by a name that differs by case only.
 
-    Columns do not distinguish upper from lower case, so a field that changed nothing but that is the same column.
+    Names of columns are case-insensitive, so a field renamed in case only is the same column.
 
     Returns:
         The fields of `wrote` by the name of their partner in `reads`.
     """
-    left = {field.name: field for field in wrote}
-    found = {field.name: left.pop(field.name) for field in reads if field.name in left}
-    for here in reads:
-        alias = next((alias for alias in here.aliases if alias in left), None)
-        if alias and here.name not in found:
-            found[here.name] = left.pop(alias)
-    folded = {name.lower(): name for name in reversed(left)}
-    for here in reads:
-        if here.name not in found and (name := folded.pop(here.name.lower(), None)):
-            found[here.name] = left.pop(name)
-    return found
+    unpaired = {field.name: field for field in wrote}
+    pairs = {field.name: unpaired.pop(field.name) for field in reads if field.name in unpaired}
+    for column in reads:
+        alias = next((alias for alias in column.aliases if alias in unpaired), None)
+        if alias and column.name not in pairs:
+            pairs[column.name] = unpaired.pop(alias)
+    folded = {name.lower(): name for name in reversed(unpaired)}
+    for column in reads:
+        if column.name not in pairs and (name := folded.pop(column.name.lower(), None)):
+            pairs[column.name] = unpaired.pop(name)
+    return pairs
 
 
 def digits(size: int) -> int:
-    """The digits that every decimal of so many bytes has room for (Avro specification, Decimal)."""
+    """Return the number of digits that always fit a decimal of `size` bytes (Avro specification, Decimal)."""
     return math.floor(math.log10(2) * (8 * size - 1)) if size else 0
 
 
 def accepts(type_: Type, default: Any) -> bool:
-    """Whether a JSON value is a default of the type (Avro specification, Complex Types: Records)."""
+    """Return whether a JSON value is a valid default of a type (Avro specification, Complex Types: Records)."""
     match type_.kind:
         case "union":
             return any(accepts(branch, default) for branch in type_.inner)
@@ -162,17 +162,17 @@ def accepts(type_: Type, default: Any) -> bool:
         case "map":
             return isinstance(default, dict) and all(accepts(type_.inner[0], item) for item in default.values())
         case "record" if isinstance(default, dict):
-            given = ((field, default.get(field.name)) for field in type_.fields)
-            return all(field.default if field.name not in default else accepts(field.type, v) for field, v in given)
+            values = ((field, default.get(field.name)) for field in type_.fields)
+            return all(field.default if field.name not in default else accepts(field.type, v) for field, v in values)
     return False
 
 
 @lru_cache(maxsize=256)
 def parse(schema: RegisteredSchema) -> Type:
-    """The type of a schema, with the types it refers to under other subjects.
+    """Return the type of a schema and the schemas it refers to.
 
     Raises:
-        SchemaError: The schema is not valid, has too much of anything, or a record that contains itself.
+        SchemaError: The schema is not valid, exceeds a limit, or has a record that contains itself.
     """
     texts = [text for _, text in schema.references] + [schema.text]
     parser, root = _Parser(), NULL
@@ -187,10 +187,10 @@ def parse(schema: RegisteredSchema) -> Type:
 
 
 def require_bounded(root: Type) -> None:
-    """Count a type as columns will expand it.
+    """Check the size of a type, expanded into columns.
 
     Raises:
-        SchemaError: It is too large, or a record contains itself.
+        SchemaError: It exceeds a limit, or a record contains itself.
     """
     _spend(root, Budget("Avro"))
 
@@ -218,7 +218,7 @@ def _spend(type_: Type, budget: Budget) -> None:
 
 @dataclass
 class _Parser:
-    """Reads the texts of a schema in their order. `named` has None for a record until its end is read."""
+    """A parser of the texts of one schema, in order. `named` has None for a record that is being parsed."""
 
     named: dict[str, Type | None] = field(default_factory=dict)
 
@@ -245,10 +245,10 @@ class _Parser:
         if len(schema) > MAX_BRANCHES:
             raise SchemaError(f"An Avro union has {len(schema)} branches, more than {MAX_BRANCHES}. Split it")
         branches = tuple(self.type(branch, namespace, depth + 1) for branch in schema)
-        known = [(branch.kind, branch.name) for branch in branches]
-        if twice := next((one for one in known if known.count(one) > 1 or one[0] == "union"), None):
+        keys = [(branch.kind, branch.name) for branch in branches]
+        if invalid := next((key for key in keys if keys.count(key) > 1 or key[0] == "union"), None):
             raise SchemaError(
-                f"An Avro union has '{twice[1] or twice[0]}' more than once, or in another union. Correct it"
+                f"An Avro union has '{invalid[1] or invalid[0]}' more than once, or in another union. Correct it"
             )
         return Type("union", inner=branches)
 
@@ -261,7 +261,7 @@ class _Parser:
         raise SchemaError(f"Avro type '{name}' has no Iceberg column type, and no type of that name is defined")
 
     def define(self, schema: dict[str, Any], namespace: str, depth: int) -> Type:
-        """Names as the Avro specification resolves them (Names): a namespace is inherited."""
+        """Return a named type; nested types inherit its namespace (Avro specification, Names)."""
         name, kind = schema["name"], schema["type"]
         namespace = name.rpartition(".")[0] if "." in name else schema.get("namespace", namespace) or ""
         full = _full(name, namespace)
@@ -272,15 +272,15 @@ class _Parser:
         if kind == "enum":
             symbols = _names(schema["symbols"], full)
             default = schema.get("default")
-            found = Type(kind, full, aliases, symbols=symbols, default=default if default in symbols else None)
+            type_ = Type(kind, full, aliases, symbols=symbols, default=default if default in symbols else None)
         elif kind == "fixed":
-            found = Type(kind, full, aliases, size=_number(schema, "size"), **_logical(schema, kind))
+            type_ = Type(kind, full, aliases, size=_number(schema, "size"), **_logical(schema, kind))
         else:
             _names([field["name"] for field in schema["fields"]], full)
             fields = tuple(self.field(field, namespace, depth) for field in schema["fields"])
-            found = Type("record", full, aliases, fields=fields)
-        self.named[full] = found
-        return found
+            type_ = Type("record", full, aliases, fields=fields)
+        self.named[full] = type_
+        return type_
 
     def field(self, schema: dict[str, Any], namespace: str, depth: int) -> Field:
         type_ = self.type(schema["type"], namespace, depth + 1)
@@ -291,21 +291,21 @@ class _Parser:
 
 
 def _names(names: Sequence[str], within: str) -> tuple[str, ...]:
-    """Names that no two of one type share.
+    """Return the names of one type's fields or symbols as a tuple.
 
     Raises:
-        SchemaError: One is none that Avro allows, or is there twice.
+        SchemaError: A name is not valid in Avro, or occurs twice.
     """
     for name in names:
         if not _is_name(name):
-            raise SchemaError(f"'{within}' has a field or symbol '{name}', which is no name in Avro. Rename it")
+            raise SchemaError(f"'{within}' has a field or symbol '{name}', which is not a valid Avro name. Rename it")
     if len(set(names)) < len(names):
-        raise SchemaError(f"'{within}' has two fields or symbols of one name. Rename one of them")
+        raise SchemaError(f"'{within}' has two fields or symbols with the same name. Rename one of them")
     return tuple(names)
 
 
 def _is_name(name: str) -> bool:
-    """Whether Avro for Java takes a name of a field or symbol (org.apache.avro.NameValidator.UTF_VALIDATOR)."""
+    """Return whether Avro for Java accepts a field or symbol name (org.apache.avro.NameValidator.UTF_VALIDATOR)."""
     letters = [c == "_" or c.isalpha() or (c.isdecimal() and place > 0) for place, c in enumerate(name)]
     return bool(letters) and all(letters) and max(name) <= "\uffff"
 
@@ -313,12 +313,12 @@ def _is_name(name: str) -> bool:
 def _number(schema: dict[str, Any], name: str) -> int:
     number = schema[name]
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-        raise ValueError(f"{name} is no natural number")
+        raise ValueError(f"{name} is not a natural number")
     return number
 
 
 def _logical(schema: dict[str, Any], kind: str) -> dict[str, Any]:
-    """The logical type of a schema; nothing where it is not valid, as the Avro specification has it (Logical Types)."""
+    """Return the logical type's arguments of Type; empty if it is not valid (Avro specification, Logical Types)."""
     logical = schema.get("logicalType")
     if logical == "decimal" and kind in ("bytes", "fixed"):
         precision, scale = schema.get("precision"), schema.get("scale", 0)

@@ -1,4 +1,4 @@
-"""The versions of an Avro schema as one type that holds what every version wrote."""
+"""Merging of the versions of an Avro schema into one type for the values of all versions."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from lakehouse.formats.avro_types import Field, Type, partners, union
 
 
 def merged(new: Type, old: Type) -> Type:
-    """A type with what an older version has and the newer lacks.
+    """Return the newer type with the parts that only the older version has.
 
-    The branches of a union keep the place that they had in the older version, because columns are named by it; newer
-    ones follow, and those that the newer version dropped stay.
+    The branches of a union keep their positions of the older version, because columns are named by position; new
+    branches follow, and those that the newer version dropped remain.
     """
     if new == old:
         return new
-    ours, theirs = new.branches, old.branches
-    if len(ours) == len(theirs) == 1:
-        return union(new.nullable, [_pair(ours[0], theirs[0])])
-    paired = [(new.partner(old, was), was) for was in theirs]
-    newer = [branch for branch in ours if not any(branch is here for here, _ in paired)]
-    return union(new.nullable, [*(_pair(here, was) if here else was for here, was in paired), *newer])
+    if len(new.branches) == len(old.branches) == 1:
+        return union(new.nullable, [_pair(new.branches[0], old.branches[0])])
+    paired = [(new.partner(old, before), before) for before in old.branches]
+    added = [branch for branch in new.branches if not any(branch is after for after, _ in paired)]
+    return union(new.nullable, [*(_pair(after, before) if after else before for after, before in paired), *added])
 
 
 def _pair(new: Type, old: Type) -> Type:
@@ -43,24 +42,25 @@ def _pair(new: Type, old: Type) -> Type:
 
 
 def _fields(new: Type, old: Type) -> list[Field]:
-    """The newer record's fields, then those it dropped. What one of them lacks is null there without a default."""
+    """Return the newer record's fields, then dropped ones. Fields that one version lacks have a default, or null."""
     paired = partners(old.fields, new.fields)
-    found = []
-    for here in new.fields:
-        was = paired.get(here.name)
-        if was is None:
-            found.append(here if here.default is not None else _optional(here))
+    fields = []
+    for field in new.fields:
+        before = paired.get(field.name)
+        if before is None:
+            fields.append(field if field.default is not None else _optional(field))
             continue
-        aliases = _distinct(*here.aliases, was.name, *was.aliases, without=here.name)
-        type_ = merged(here.type, was.type)
-        if here.default is not None and _default_kind(here.type, here.default) != _default_kind(type_, here.default):
+        aliases = _distinct(*field.aliases, before.name, *before.aliases, without=field.name)
+        type_ = merged(field.type, before.type)
+        default = field.default
+        if default is not None and _default_kind(field.type, default) != _default_kind(type_, default):
             raise SchemaError(
-                f"The default of Avro field '{here.name}' is of another branch of its union in older versions of the "
-                f"schema. Remove the default, or make it null"
+                f"The default of Avro field '{field.name}' belongs to another branch of its union in older versions of "
+                f"the schema. Remove the default, or make it null"
             )
-        found.append(replace(here, type=type_, aliases=aliases))
-    kept = {was.name for was in paired.values()}
-    return found + [_optional(was) for was in old.fields if was.name not in kept]
+        fields.append(replace(field, type=type_, aliases=aliases))
+    kept = {before.name for before in paired.values()}
+    return fields + [_optional(before) for before in old.fields if before.name not in kept]
 
 
 def _optional(field: Field) -> Field:
@@ -68,7 +68,7 @@ def _optional(field: Field) -> Field:
 
 
 def _default_kind(type_: Type, default: str) -> str | None:
-    """The branch that Avro for Java takes a default for: the first of its kind of JSON."""
+    """Return the name of the branch to which Avro for Java assigns a default: the first with its JSON type."""
     value = json.loads(default)
     return next((branch.name or branch.kind for branch in type_.branches if _json(branch) == _json_of(value)), None)
 

@@ -1,7 +1,7 @@
-"""What one schema may cost, whatever its format.
+"""Limits on the size of one schema, for all formats.
 
-A schema comes from whoever may register one. A type is expanded wherever it is referred to, so a kilobyte of text can
-describe billions of columns: each format counts what it is about to expand, before it recurses.
+Schemas are untrusted. A type is expanded at every reference to it, so a kilobyte of text can describe billions of
+columns: each format counts what it is about to expand before it recurses.
 """
 
 from __future__ import annotations
@@ -14,29 +14,30 @@ from typing import Protocol
 from lakehouse.core.errors import SchemaError
 
 MAX_CHARACTERS = 1_000_000
-"""Of a schema's text together with its references."""
+"""Maximum characters of a schema's text and its references."""
 
 MAX_REFERENCES = 200
-"""Schemas that one schema refers to, also indirectly."""
+"""Maximum number of schemas that one schema refers to, directly or indirectly."""
 
 MAX_DEPTH = 64
-"""Types within types, references followed included."""
+"""Maximum levels of types within types, through references too."""
 
 MAX_NESTING, MAX_JSON_NESTING = 24, 16
-"""Columns within columns of a table, and those of JSON Schema, whose checks take Spark twice as long with each level.
-Spark Connect does not send the expressions that deeper ones need."""
+"""Maximum levels of columns within columns of a table, and of a JSON Schema, whose checks take Spark twice as long with
+each level. Spark Connect fails to send the expressions for deeper columns."""
 
 MAX_FIELDS = 2_000
-"""Columns after expansion: nested ones, elements of lists, and keys and values of maps included."""
+"""Maximum number of columns after expansion, with nested ones, elements of lists, and keys and values of maps."""
 
 MAX_ENTRIES = 100_000
-"""Enum symbols and keywords that are read during expansion; a type that is used twice counts twice."""
+"""Maximum number of enum symbols and keywords after expansion; a type that is used twice counts twice."""
 
 MAX_BRACKETS = 4 * MAX_DEPTH
-"""A level of types takes at most this many of JSON: in Avro a record, its fields, a field and a union."""
+"""Maximum levels of JSON brackets. A level of types needs at most four: in Avro a record, its fields, a field and a
+union."""
 
 _STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|([\]}])', re.DOTALL)
-"""A string that does not end takes the rest of the text, so that no character is looked at twice."""
+"""A string without an end matches the rest of the text, so that the search is linear."""
 
 
 class _Nested(Protocol):
@@ -45,10 +46,10 @@ class _Nested(Protocol):
 
 
 class Budget:
-    """Counts the expansion of one schema; each method raises SchemaError at its limit.
+    """Counters for the expansion of one schema; each method raises SchemaError at its limit.
 
     Args:
-        format_: the schema's format, as messages call it.
+        format_: The schema's format, for messages.
     """
 
     def __init__(self, format_: str) -> None:
@@ -56,7 +57,7 @@ class Budget:
         self.fields = self.entries = self.depth = 0
 
     def spend_field(self, count: int = 1) -> None:
-        """Count fields that are about to become columns."""
+        """Add fields that are about to become columns."""
         self.fields += count
         if self.fields > MAX_FIELDS:
             raise SchemaError(
@@ -65,7 +66,7 @@ class Budget:
             )
 
     def spend_entries(self, count: int) -> None:
-        """Count enum symbols, or the keywords of one JSON Schema."""
+        """Add enum symbols, or the keywords of one JSON Schema."""
         self.entries += count
         if self.entries > MAX_ENTRIES:
             raise SchemaError(
@@ -75,7 +76,7 @@ class Budget:
 
     @contextmanager
     def level(self) -> Iterator[None]:
-        """One type within another."""
+        """Add a level of types for the duration of the context."""
         if self.depth == MAX_DEPTH:
             raise _too_deep(self.format)
         self.depth += 1
@@ -107,42 +108,42 @@ def require_json(format_: str, texts: Sequence[str]) -> None:
     require_characters(format_, sum(map(len, texts)))
     for text in texts:
         depth = 0
-        for found in _STRING_OR_BRACKET.finditer(text):
-            if found.group().startswith('"'):
+        for token in _STRING_OR_BRACKET.finditer(text):
+            if token.group().startswith('"'):
                 continue
-            depth += -1 if found.group(1) else 1
+            depth += -1 if token.group(1) else 1
             if depth > MAX_BRACKETS:
                 raise _too_deep(format_)
 
 
 def require_fields(format_: str, fields: Iterable[_Nested]) -> None:
-    """Check how many fields several versions have together.
+    """Check the number of fields of several versions together.
 
     Args:
-        format_: the schema's format, as messages call it.
-        fields: merged from versions of which each is within its budget.
+        format_: The schema's format, for messages.
+        fields: The merged fields of versions that are each within their budget.
 
     Raises:
-        SchemaError: They are too many.
+        SchemaError: There are too many fields.
     """
     Budget(format_).spend_field(_count(fields))
 
 
-def require_nesting(format_: str, levels: int, most: int) -> None:
-    """Check how deep columns are within columns.
+def require_nesting(format_: str, levels: int, maximum: int) -> None:
+    """Check the number of levels of columns within columns.
 
     Raises:
-        SchemaError: They are deeper than `most`.
+        SchemaError: There are more than `maximum`.
     """
-    if levels > most:
+    if levels > maximum:
         raise SchemaError(
-            f"The {format_} schema has {levels} levels of columns within columns, more than {most}. Flatten it, or "
+            f"The {format_} schema has {levels} levels of columns within columns, more than {maximum}. Flatten it, or "
             f"keep what is deeper as text"
         )
 
 
 def nesting(fields: Iterable[_Nested]) -> int:
-    """How many levels of fields there are within fields."""
+    """Return the number of levels of fields within fields."""
     return max((1 + nesting(field.fields) for field in fields if field.fields), default=0)
 
 

@@ -1,7 +1,7 @@
-"""A table's columns against a newer schema: what changes, by which rule, and whether the table can follow.
+"""Comparison of a table's columns with a newer schema: the changes, their rules, and whether the table can follow.
 
-Iceberg knows columns by id, so that names may change and columns may go without touching a row (Iceberg table
-specification, Schema Evolution). Fields are paired by name, then by the names they had before.
+Iceberg identifies columns by id, so that columns can be renamed and dropped without rewriting a row (Iceberg table
+specification, Schema Evolution). Fields are paired by name, then by their earlier names.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from lakehouse.core.errors import DoesNotFit
+from lakehouse.core.errors import IncompatibleSchema
 from lakehouse.core.sql import SPARK
 from lakehouse.formats import json_text
 from lakehouse.formats.schema import BRANCH, Shape
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyiceberg.types import IcebergType, NestedField, StructType
 
 Path = tuple[str, ...]
-"""A column's names from the top; a list's elements are `element`, a map's values `value`."""
+"""Names from the top-level column down; a list's elements are `element`, a map's values `value`."""
 
 _sql = SPARK.identifier
 
@@ -44,41 +44,41 @@ Rule = Literal[
     "BRANCH_CHANGED",
     "ENCODING_CHANGED",
 ]
-"""Named as in Confluent's checks of schemas for Iceberg tables, where those have a name (its schema-registry)."""
+"""Name of a rule, from the checks of schemas for Iceberg tables in Confluent's schema-registry where they have one."""
 
 REFUSED: Mapping[Rule, str] = {
-    "TYPE_MISMATCH": "a column stays a value, a struct, a list or a map for good",
-    "UNSUPPORTED_TYPE_CHANGE": "Iceberg widens int to long, float to double and a decimal's digits, and nothing else",
-    "TYPE_NARROWED": "values that the table has may not fit; keep the wider type in the schema",
-    "DECIMAL_SCALE_CHANGED": "the digits behind the point are fixed when the column is made",
-    "MAP_KEY_TYPE_MISMATCH": "keys of a map never change their type",
-    "CASE_COLLISION": "Spark, Glue and Snowflake do not tell upper from lower case; rename it by an alias",
-    "NAME_REUSED": "a field was renamed and another took its name; ingest with the rename first, then add the other",
-    "BRANCH_CHANGED": "a member of a union holds the branch in its comment for good; register deleted versions again",
-    "ENCODING_CHANGED": 'a column holds text (`a`) or JSON text (`"a"`) for good, and its comment says which',
+    "TYPE_MISMATCH": "a column cannot change between value, struct, list and map",
+    "UNSUPPORTED_TYPE_CHANGE": "Iceberg widens only int to long, float to double and the digits of a decimal",
+    "TYPE_NARROWED": "values in the table may not fit; keep the wider type in the schema",
+    "DECIMAL_SCALE_CHANGED": "the scale is fixed when the column is created",
+    "MAP_KEY_TYPE_MISMATCH": "the type of a map's keys cannot change",
+    "CASE_COLLISION": "Spark, Glue and Snowflake do not distinguish upper and lower case; rename it by an alias",
+    "NAME_REUSED": "a renamed field's old name is another field's; ingest with the rename first, then add the other",
+    "BRANCH_CHANGED": "a member of a union keeps the branch in its comment; register deleted versions again",
+    "ENCODING_CHANGED": 'a column cannot change between text (`a`) and JSON text (`"a"`); its comment states which',
 }
-"""Rules by which a table cannot follow, and why."""
+"""Reasons by rule that a table cannot follow."""
 
 ACCEPTED: Mapping[Rule, str] = {
-    "OPTIONAL_FIELD_ADDED": "rows that are there already have null",
-    "REQUIRED_FIELD_ADDED": "rows that are there already have null: columns are optional",
-    "FIELD_DELETED": "the column stays with its values and is null from now on",
+    "OPTIONAL_FIELD_ADDED": "existing rows have null",
+    "REQUIRED_FIELD_ADDED": "existing rows have null, since columns are optional",
+    "FIELD_DELETED": "the column keeps its values and is null in new rows",
     "FIELD_RENAMED": "rows keep their values under the new name",
-    "FIELD_REORDERED": "nothing to do: columns go by name and keep their order in the table",
+    "FIELD_REORDERED": "columns are matched by name and keep their order in the table",
     "TYPE_WIDENED": "every value fits the wider type",
     "NON_NULLABLE_TO_NULLABLE": "every row stays valid",
-    "COMMENT_CHANGED": "values are not concerned",
+    "COMMENT_CHANGED": "no value changes",
 }
-"""Rules that a table follows, and what becomes of its rows."""
+"""Effects on rows by rule that a table can follow."""
 
 
 @dataclass(frozen=True)
 class Change:
     """One difference between a table and a schema.
 
-    `path` is the column's, as the schema names it; `at` the same column's, or for an added one its struct's, as the
-    table names it now. `ddl` is what follows `ALTER TABLE <name>` in Spark SQL, empty where nothing is to be done.
-    `detail` says what was found, such as the two types. `type`, `doc` and `name` are the new ones where they change.
+    `path` is the path of the column in the schema; `at` is its path in the table, or for an added column that of its
+    struct. `ddl` follows `ALTER TABLE <name>` in Spark SQL and is empty if there is nothing to alter. `detail` is the
+    difference, such as the two types. `type`, `doc` and `name` are the new values of attributes that change.
     """
 
     rule: Rule
@@ -92,43 +92,51 @@ class Change:
 
     @property
     def accepted(self) -> bool:
-        """The verdict: whether the table can follow."""
+        """Whether the table can follow."""
         return self.rule in ACCEPTED
 
     @property
     def reason(self) -> str:
-        """Why it is refused, or what it means for the rows."""
+        """Reason of the refusal, or the effect on rows."""
         return (ACCEPTED if self.accepted else REFUSED)[self.rule]
 
     def __str__(self) -> str:
-        found = f" ({self.detail})" if self.detail else ""
-        return f"{self.rule} {'.'.join(self.path) or 'the row'}{found}: {self.reason}"
+        detail = f" ({self.detail})" if self.detail else ""
+        return f"{self.rule} {'.'.join(self.path) or 'the row'}{detail}: {self.reason}"
 
 
 def changes(table: Schema, shape: Shape) -> list[Change]:
-    """Everything in which the table differs from the shape, in the shape's order; deleted fields last.
+    """Return all differences between a table and a shape, in the shape's order; deleted fields last.
 
-    Parameters: `table` is the table's schema, with its field ids.
+    Args:
+        table: The table's schema, with its field ids.
+        shape: The columns of the newer schema.
     """
     return list(_struct(table.as_struct(), shape.struct, (), (), shape.former))
 
 
-def refusals(found: Sequence[Change], table: str) -> None:
-    """Raises: DoesNotFit with every refused change, when there is one."""
-    if refused := [str(change) for change in found if not change.accepted]:
-        raise DoesNotFit(
-            f"The newest schema does not fit table {table}: {'; '.join(refused)}. The table was left as it is. "
-            f"Register a compatible schema, or set 'on_incompatible': 'dead_letter' keeps the columns and sets records "
-            f"aside that do not fit them, 'new_table' goes on in a table beside"
+def require_accepted(differences: Sequence[Change], table: str) -> None:
+    """Require that a table can follow all changes.
+
+    Raises:
+        IncompatibleSchema: It cannot; the message lists all refused changes.
+    """
+    if refused := [str(change) for change in differences if not change.accepted]:
+        raise IncompatibleSchema(
+            f"The newest schema does not fit table {table}: {'; '.join(refused)}. The table was not changed. "
+            f"Register a compatible schema, or set 'on_incompatible': 'dead_letter' keeps the columns and turns "
+            f"records that do not fit them into dead letters, 'new_table' continues in a new table"
         )
 
 
-def apply(update: UpdateSchema, found: Sequence[Change]) -> None:
-    """Stage the accepted changes; they become one schema commit. Columns keep their ids, and so rows their values.
+def apply(update: UpdateSchema, differences: Sequence[Change]) -> None:
+    """Stage the accepted changes for one schema commit. Columns keep their ids, and so rows their values.
 
-    Parameters: `update` is of the table that `changes` saw.
+    Args:
+        update: The update of the table that `changes` compared.
+        differences: The return value of `changes`.
     """
-    for change in found:
+    for change in differences:
         match change.rule:
             case "OPTIONAL_FIELD_ADDED" | "REQUIRED_FIELD_ADDED":
                 assert change.type is not None
@@ -147,8 +155,8 @@ def apply(update: UpdateSchema, found: Sequence[Change]) -> None:
 def _struct(old: StructType, new: StructType, at: Path, path: Path, former: Mapping[str, Path]) -> Iterator[Change]:
     partners = _partners(old, new, path, former)
     partnered = {column.field_id: name for name, column in partners.items()}
-    left = [column.name for column in old.fields if column.field_id not in partnered]
-    folded = {name.lower(): name for name in left}
+    deleted = [column.name for column in old.fields if column.field_id not in partnered]
+    folded = {name.lower(): name for name in deleted}
     for field in new.fields:
         here, partner = (*path, field.name), partners.get(field.name)
         if other := folded.get(field.name.lower()):
@@ -164,24 +172,24 @@ def _struct(old: StructType, new: StructType, at: Path, path: Path, former: Mapp
     shared = [field.name for field in new.fields if field.name in partners]
     if shared != [partnered[column.field_id] for column in old.fields if column.field_id in partnered]:
         yield Change("FIELD_REORDERED", path, at, ", ".join(shared))
-    for name in left:
+    for name in deleted:
         yield Change("FIELD_DELETED", (*path, name), (*at, name))
 
 
 def _partners(old: StructType, new: StructType, path: Path, former: Mapping[str, Path]) -> dict[str, NestedField]:
-    """The table's column of each field of the shape that has one, by the field's name: the same name comes first."""
+    """Return the table's columns by the name of their field in the shape; equal names have precedence."""
     columns = {column.name: column for column in old.fields}
-    found = {field.name: columns.pop(field.name) for field in new.fields if field.name in columns}
+    partners = {field.name: columns.pop(field.name) for field in new.fields if field.name in columns}
     for field in new.fields:
-        before = () if field.name in found else former.get(".".join((*path, field.name)), ())
+        before = () if field.name in partners else former.get(".".join((*path, field.name)), ())
         if name := next((name for name in before if name in columns), None):
-            found[field.name] = columns.pop(name)
-    return found
+            partners[field.name] = columns.pop(name)
+    return partners
 
 
 def _field(old: NestedField, new: NestedField, at: Path, path: Path, former: Mapping[str, Path]) -> Iterator[Change]:
     if old.name != new.name:
-        # Spark SQL renames before it does the rest: what follows uses the new name.
+        # In Spark SQL the rename comes first, so the statements after it use the new name.
         ddl = f"RENAME COLUMN {_sql(*path[:-1], old.name)} TO {_sql(new.name)}"
         yield Change("FIELD_RENAMED", path, at, f"was '{old.name}'", ddl, name=new.name)
     if old.required and not new.required:
@@ -194,7 +202,7 @@ def _field(old: NestedField, new: NestedField, at: Path, path: Path, former: Map
 
 
 def _encoding(old: NestedField, new: NestedField, path: Path) -> Iterator[Change]:
-    """A column of one type that holds text before and JSON text after, or the reverse."""
+    """Yield the change if a column of the same type changes from text to JSON text, or the reverse."""
     before, after = json_text.marked(old.doc), json_text.marked(new.doc)
     if before != after and not _unlike(old.field_type, new.field_type):
         inner = tuple(filter(None, (after or before or "").split(".")))
@@ -222,9 +230,9 @@ def _type(old: IcebergType, new: IcebergType, at: Path, path: Path, former: Mapp
 
 
 def _union(old: StructType, new: StructType, path: Path) -> list[Change]:
-    """What is wrong where one of two structs is a union, whose members say in their comments what they hold.
+    """Return the refused changes of a union, whose members have the name of their branch in their comments.
 
-    The order of branches cannot tell: it is that of the oldest version of the schema that the registry still has.
+    The order of branches does not identify them: it is that of the oldest version that the registry still has.
     """
     before, after = (
         {field.name: (field.doc or "").removeprefix(BRANCH) for field in struct.fields}
@@ -253,7 +261,7 @@ def _primitive(old: IcebergType, new: IcebergType, at: Path, path: Path) -> Chan
 
 
 def _widens(old: IcebergType, new: IcebergType) -> bool:
-    """Whether Iceberg promotes one type to the other (Iceberg table specification, version 2: Schema Evolution)."""
+    """Return whether Iceberg can promote the old type (Iceberg table specification, version 2: Schema Evolution)."""
     from pyiceberg.types import DecimalType
 
     if isinstance(old, DecimalType) and isinstance(new, DecimalType):
@@ -262,7 +270,7 @@ def _widens(old: IcebergType, new: IcebergType) -> bool:
 
 
 def _unlike(old: IcebergType, new: IcebergType) -> bool:
-    """Whether two types differ in more than field ids and comments."""
+    """Return whether two types differ in more than field ids and comments."""
     return _spark_type(old) != _spark_type(new)
 
 
@@ -275,7 +283,7 @@ def _comment(doc: str | None) -> str:
 
 
 def _spark_type(type_: IcebergType) -> str:
-    """The type in Spark SQL (Iceberg, Spark: type compatibility)."""
+    """Return the type in Spark SQL (Iceberg, Spark: type compatibility)."""
     from pyiceberg.types import ListType, MapType, StructType
 
     match type_:

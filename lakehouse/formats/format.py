@@ -1,4 +1,4 @@
-"""The protocol of a format: how one side of a topic's messages, key or value, is encoded."""
+"""Protocol of a format, the encoding of one side (key or value) of a topic's messages."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from lakehouse.formats.schema import RegisteredSchema, SchemaType, Shape
 
 @dataclass(frozen=True)
 class MessageSchema:
-    """What is known of one side of a topic's messages.
+    """Schemas of one side of a topic's messages.
 
-    `versions` are the schemas that messages may be written with, oldest first, and `read_by` those of them that say
-    what the columns are. `record` is the record type that the topic's entry names, if it does. `column` is the name of
-    the column where a message is one value.
+    `versions` are the schemas that messages may be written with, oldest first, and `read_by` those of them that define
+    the columns. `record` is the record type that the topic's entry names; empty if it names none. `column` is the name
+    of the column of a message that is one value.
     """
 
     versions: tuple[RegisteredSchema, ...] = ()
@@ -28,24 +28,24 @@ class MessageSchema:
 
 
 class Format(ABC):
-    """How messages are encoded: the columns that they become, and the decoder that makes rows of them."""
+    """Encoding of messages: their columns, and the decoder that turns them into rows."""
 
     name: ClassVar[str]
-    """What lakehouse.yaml calls it."""
+    """Name in lakehouse.yaml."""
 
     decoder: ClassVar[str]
-    """`module:function` of what takes a MessageSchema and its reader and returns a codec (spark.decode.Codec). It is
-    named, not imported: only where records are decoded is there PySpark."""
+    """`module:function` that returns a codec (spark.decode.Codec) for a MessageSchema and its reader. It is not
+    imported here, because PySpark is available only where records are decoded."""
 
     is_scalar: ClassVar[bool] = False
-    """Whether a message is one value, which is no more than one column of a key."""
+    """Whether a message is a single value, so that a key has only one column."""
 
     file_type: ClassVar[SchemaType | None] = None
-    """The type of the schema in `value_schema_file`; None where the format takes none."""
+    """Type of the schema in `value_schema_file`; None if the format does not support one."""
 
     @abstractmethod
     def reader(self, schema: MessageSchema) -> Any:
-        """Return what messages of every version are read as, in the format's own terms.
+        """Return the reader schema that messages of every version decode into, as an object of this format.
 
         Raises:
             SchemaError: The schema cannot become columns.
@@ -53,13 +53,13 @@ class Format(ABC):
 
     @abstractmethod
     def columns(self, reader: Any) -> Shape:
-        """Return the columns that messages become.
+        """Return the columns of a reader schema.
 
         Args:
-            reader: What `reader` returned.
+            reader: A return value of the method `reader`.
 
         Raises:
-            SchemaError: There are no such columns.
+            SchemaError: The schema cannot become columns.
         """
 
     def shape(self, schema: MessageSchema) -> Shape:
@@ -72,27 +72,27 @@ class Format(ABC):
 
 
 class RegisteredFormat(Format):
-    """A format whose schemas are in the schema registry."""
+    """A format with schemas in the schema registry."""
 
     schema_type: ClassVar[SchemaType]
-    """What the registry calls its schemas."""
+    """Type of its schemas in the registry."""
 
     suffix: ClassVar[str]
-    """How the name of a schema's file ends."""
+    """Suffix of the name of a schema file."""
 
     names_are_optional: ClassVar[bool] = False
-    """Whether a schema may leave its record type without a name."""
+    """Whether the record type of a schema may have no name."""
 
     @abstractmethod
     def names(self, schema: RegisteredSchema) -> tuple[str, ...]:
-        """Return the names of the record type that a schema describes, its own first; none where it has none."""
+        """Return the name and then the aliases of the record type that a schema describes; may be empty."""
 
     def parse(self, schema: RegisteredSchema) -> Any:
-        """Read a schema's text, which is JSON unless a format says otherwise.
+        """Parse a schema's text, by default as JSON.
 
         Raises:
-            SchemaError: The text is no schema.
-            ValueError: The text is no JSON.
+            SchemaError: The text is not a schema.
+            ValueError: The text is not JSON.
         """
         return json.loads(schema.text)
 
@@ -105,16 +105,16 @@ class RegisteredFormat(Format):
         return True
 
     def is_named(self, schema: RegisteredSchema, record: str) -> bool:
-        """Return whether a schema is of the record type that an entry of lakehouse.yaml names."""
+        """Return whether a schema describes the record type that an entry of lakehouse.yaml names."""
         return record in self.names(schema)[:1]
 
     def is_same(self, schema: RegisteredSchema, versions: Sequence[RegisteredSchema], record: str) -> bool:
-        """Return whether a schema of another subject is of the record type of a topic's own.
+        """Return whether a schema of another subject describes the record type of a topic.
 
         Args:
-            schema: The schema.
-            versions: The versions of the topic's own schema.
-            record: The record type that the topic's entry names, if it does.
+            schema: The schema of another subject.
+            versions: The versions of the topic's schema.
+            record: The record type that the topic's entry names; empty if it names none.
         """
-        own = {name for version in versions if version.type == schema.type for name in self.names(version)}
-        return not own.isdisjoint(self.names(schema)[:1])
+        names = {name for version in versions if version.type == schema.type for name in self.names(version)}
+        return not names.isdisjoint(self.names(schema)[:1])

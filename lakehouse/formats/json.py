@@ -1,4 +1,4 @@
-"""JSON whose schema is in no registry: one column of text, or the columns of a JSON Schema in `value_schema_file`."""
+"""Format `json`, without a registry: one column of text, or the columns of a JSON Schema in `value_schema_file`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class JsonFormat(PrimitiveFormat):
     file_type = "JSON"
 
     def reader(self, schema: MessageSchema) -> Any:
-        """Return the properties of the schema; where there is none, the name of the column."""
+        """Return the properties of the schema; without a schema, the name of the column."""
         return json_schema.reader(schema.read_by) if schema.read_by else super().reader(schema)
 
     def columns(self, reader: Any) -> Shape:
-        """Return a column a property, or the one of the text."""
+        """Return one column per property; without a schema, the column of the text."""
         return super().columns(reader) if isinstance(reader, str) else json_schema.columns(reader)

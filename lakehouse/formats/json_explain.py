@@ -1,6 +1,6 @@
-"""Why a JSON text does not decode: the field, the rule, and where in the value; never what the value holds.
+"""Reasons why a JSON text does not decode: the field, the rule, and the byte, but no content of the value.
 
-It reads one text in plain Python, after Spark's parser refused it (RFC 8259, RFC 3339).
+The text is parsed in plain Python, after Spark's parser refused it (RFC 8259, RFC 3339).
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import Any
 
 from lakehouse.formats.json_schema import Field
 
-MOST_LEVELS, MOST_DIGITS = 1000, 1000
-"""Values within values, and characters of a number, that the parser reads (Jackson, StreamReadConstraints)."""
+MAX_LEVELS, MAX_DIGITS = 1000, 1000
+"""Limits of Spark's parser for values within values and characters of a number (Jackson, StreamReadConstraints)."""
 
 DATE = r"^(?!0000)\d{4}-\d\d-\d\d$"
 MOMENT = r"^(?!0000)\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6}0*)?([Zz]|[+-]\d\d:\d\d)$"
-"""RFC 3339, 5.6; of a fraction, what a column of microseconds holds."""
+"""RFC 3339, 5.6, with fractions that fit microseconds."""
 
 _ESCAPES = re.compile(r"\\(?:u(?P<high>[dD][89abAB]..)\\u[dD][c-fC-F]..|u(?P<lone>[dD][89a-fA-F]..)|.)", re.DOTALL)
 
 
 class _Number(str):
-    """A number as it is written."""
+    """The text of a number."""
 
 
 class _Object(dict[str, Any]):
-    """An object. If a member is repeated, the last one counts."""
+    """An object. Of repeated members, the last one is used."""
 
     def __init__(self, members: list[tuple[str, Any]]):
         super().__init__(members)
@@ -37,12 +37,12 @@ class _Object(dict[str, Any]):
 
 
 def explain(data: bytes, start: int, fields: tuple[Field, ...]) -> str | None:
-    """Return why a JSON text is not an object with these fields; None if nothing is found.
+    """Return the reason why a JSON text is not an object with the fields; None if there is none.
 
     Args:
         data: The whole value.
-        start: The byte at which the text begins.
-        fields: What its schema says, as columns.
+        start: The index of the first byte of the text.
+        fields: The fields of its schema.
     """
     try:
         text = data[start:].decode()
@@ -62,11 +62,11 @@ def explain(data: bytes, start: int, fields: tuple[Field, ...]) -> str | None:
     except json.JSONDecodeError as error:
         return f"the text is not JSON ({error.msg}), {at(error.pos)}"
     except ValueError:
-        return "the text is not JSON: it has a number that is none"
+        return "the text is not JSON: it contains NaN or Infinity"
     except RecursionError:
-        return f"values are in each other more than {MOST_LEVELS} levels deep"
+        return f"values are nested more than {MAX_LEVELS} levels deep"
     if not isinstance(value, dict):
-        return f"an object is expected, and the text is {_kind(value)}"
+        return f"an object is expected, but the text is {_kind(value)}"
     return next(_members(value, fields, ""), None)
 
 
@@ -76,43 +76,43 @@ def _refused(_: str) -> None:
 
 def _members(value: dict[str, Any], fields: tuple[Field, ...], path: str) -> Iterator[str]:
     for field in fields:
-        found, here = value.get(field.name), f"{path}{field.name}"
-        if found is not None:
-            yield from _value(found, field, here)
+        member, here = value.get(field.name), f"{path}{field.name}"
+        if member is not None:
+            yield from _value(member, field, here)
         elif field.required:
-            yield f"{here}: it is required, and {'null' if field.name in value else 'missing'}"
+            yield f"{here}: it is required, but {'null' if field.name in value else 'missing'}"
 
 
 def _value(value: Any, field: Field, path: str) -> Iterator[str]:
-    """What is wrong with a value that is not null."""
+    """Yield the reasons why a value other than null does not fit a field."""
     kind = _kind(value)
-    if isinstance(value, _Number) and len(value) > MOST_DIGITS:
-        yield f"{path}: a number has more than {MOST_DIGITS:,} characters"
+    if isinstance(value, _Number) and len(value) > MAX_DIGITS:
+        yield f"{path}: a number has more than {MAX_DIGITS:,} characters"
     match field.kind:
         case "struct" | "map" if kind != "an object":
-            yield f"{path}: an object is expected, and it is {kind}"
+            yield f"{path}: an object is expected, but it is {kind}"
         case "struct":
             yield from _members(value, field.fields, f"{path}.")
         case "map":
             for item in value.values():
                 yield from _item(item, field.fields[0], f"{path}.value")
         case "list" if kind != "a list":
-            yield f"{path}: a list is expected, and it is {kind}"
+            yield f"{path}: a list is expected, but it is {kind}"
         case "list":
             for i, item in enumerate(value):
                 yield from _item(item, field.fields[0], f"{path}[{i}]")
         case "long" | "double" if kind != "a number":
-            yield f"{path}: a number is expected, and it is {kind}"
+            yield f"{path}: a number is expected, but it is {kind}"
         case "long" if not re.fullmatch(r"-?\d+", value):
-            yield f"{path}: an integer is expected, and it has a fraction or an exponent"
+            yield f"{path}: an integer is expected, but it has a fraction or an exponent"
         case "long" if len(value) > 20 or not -(2**63) <= int(value) < 2**63:
-            yield f"{path}: an integer is beyond 64 bits"
+            yield f"{path}: an integer does not fit 64 bits"
         case "double" if math.isinf(float(value)):
-            yield f"{path}: a number is beyond a double"
+            yield f"{path}: a number does not fit a double"
         case "text":
             yield from _any(value, path)
         case "boolean" if not isinstance(value, bool):
-            yield f"{path}: true or false is expected, and it is {kind}"
+            yield f"{path}: true or false is expected, but it is {kind}"
         case "date" if not (kind == "text" and _is_time(DATE, value, date)):
             yield f"{path}: a date as in RFC 3339 is expected, such as 2026-01-31"
         case "timestamp" if not (kind == "text" and _is_time(MOMENT, value.upper(), datetime)):
@@ -123,9 +123,9 @@ def _value(value: Any, field: Field, path: str) -> Iterator[str]:
 
 
 def _any(value: Any, path: str) -> Iterator[str]:
-    """What is wrong with a value that has no schema."""
+    """Yield the reasons why a value without a schema does not fit JSON text."""
     if isinstance(value, _Number) and math.isinf(float(value)):
-        yield f"{path}: a number is beyond a double"
+        yield f"{path}: a number does not fit a double"
     if isinstance(value, _Object) and value.is_ambiguous:
         yield f"{path}: an object repeats a member"
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -137,7 +137,7 @@ def _item(value: Any, field: Field, path: str) -> Iterator[str]:
     if value is not None:
         yield from _value(value, field, path)
     elif field.required:
-        yield f"{path}: it is required, and null"
+        yield f"{path}: it is required, but null"
 
 
 def _is_time(pattern: str, text: str, kind: type[date]) -> bool:

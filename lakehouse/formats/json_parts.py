@@ -1,4 +1,4 @@
-"""What a JSON Schema says of one value: its own keywords, and those of everything that it refers to and is all of.
+"""Resolution of JSON Schemas: all schemas that apply to one value, through references and combinations.
 
 Sources: JSON Schema drafts 4 to 2020-12 (`$ref`, `$anchor`, `allOf`, `anyOf`, `oneOf`, `if`, `dependentSchemas`),
 RFC 6901 (pointers), RFC 3986 (percent-encoding).
@@ -15,8 +15,8 @@ from urllib.parse import unquote, urljoin
 from lakehouse.core.errors import SchemaError
 from lakehouse.formats.budget import Budget
 
-REFERENCES_STAND_ALONE = re.compile(r"draft-0[3-7]\b")
-"""Drafts, by their `$schema`, in which a `$ref` makes validators ignore the keywords beside it."""
+EXCLUSIVE_REFERENCES = re.compile(r"draft-0[3-7]\b")
+"""Drafts, by their `$schema`, in which validators ignore the other keywords of a schema with a `$ref`."""
 
 CHOICES = ("oneOf", "anyOf")
 CONDITIONS = ("if", "then", "else")
@@ -25,13 +25,13 @@ DEPENDENT = ("dependentSchemas", "dependencies")
 
 @dataclass(frozen=True)
 class Part:
-    """One schema of those that all apply to a value.
+    """One of the schemas that apply to a value.
 
     Attributes:
-        keywords: What it says. Its `$ref` and `allOf` are parts of their own.
-        document: The document that its local references are in.
-        opened: The references that led here, as (document, place in it): one that comes again has no end.
-        is_choice: It applies unless the value is null: a `oneOf` or `anyOf` has no other branch.
+        keywords: The keywords of the schema. The targets of its `$ref` and `allOf` are parts of their own.
+        document: The document in which its local references are resolved.
+        opened: The references on the way to this part, as (id of document, fragment), to detect recursion.
+        is_choice: Whether it applies to all values but null, as the only other branch of a `oneOf` or `anyOf`.
     """
 
     keywords: Mapping[str, Any]
@@ -41,12 +41,12 @@ class Part:
 
 
 class Documents:
-    """A schema with the documents that are registered as its references. Nothing is fetched from anywhere.
+    """A schema and the documents that are registered as its references. Nothing is fetched from elsewhere.
 
     Args:
         whole: The schema.
-        files: What is registered as its references, by the name that it refers to them by.
-        budget: Counts what is read.
+        files: The documents by reference name.
+        budget: The counters of this schema.
     """
 
     def __init__(self, whole: Any, files: Mapping[str, Any], budget: Budget):
@@ -56,19 +56,19 @@ class Documents:
         """Return the parts of the whole schema.
 
         Raises:
-            SchemaError: It refers to itself, or to what is not there.
+            SchemaError: It refers to itself, or to a schema that does not exist.
         """
         return self.parts(self._whole, Part({}, self._whole))
 
     def parts(self, schema: Any, within: Part) -> list[Part]:
-        """Return the parts of a schema that stands in another one; none if it allows everything.
+        """Return the parts of a subschema; none if it allows everything.
 
         Raises:
-            SchemaError: It refers to itself, or to what is not there.
+            SchemaError: It refers to itself, or to a schema that does not exist.
         """
-        found: list[Part] = []
-        self._collect(schema, Part({}, within.document, within.opened), found)
-        return found
+        parts: list[Part] = []
+        self._collect(schema, Part({}, within.document, within.opened), parts)
+        return parts
 
     def alternatives(self, part: Part) -> Iterator[list[Part]]:
         """Yield the parts of each schema that applies to some values only: branches, conditions, dependent schemas."""
@@ -82,7 +82,7 @@ class Documents:
                     yield self.parts(schema, part)
 
     def allow_null(self, parts: list[Part]) -> bool:
-        """Whether null is valid where all of these parts apply."""
+        """Return whether null is valid for a value to which all of the parts apply."""
         return all(self._allows_null(part) for part in parts if not part.is_choice)
 
     def _allows_null(self, part: Part) -> bool:
@@ -91,7 +91,7 @@ class Documents:
             return False
         if "enum" in keywords and None not in keywords["enum"]:
             return False
-        # A schema that names properties is one of objects, whether or not it says so.
+        # A schema with properties is one of objects even without a type.
         if "null" not in types(keywords, "object" if "properties" in keywords else "null"):
             return False
         for choice in CHOICES:
@@ -100,7 +100,7 @@ class Documents:
                 return False
         return True
 
-    def _collect(self, schema: Any, within: Part, found: list[Part]) -> None:
+    def _collect(self, schema: Any, within: Part, parts: list[Part]) -> None:
         if not isinstance(schema, dict):
             return
         self._budget.spend_entries(_entries(schema))
@@ -108,37 +108,37 @@ class Documents:
             if unsupported in schema:
                 raise SchemaError(f"The JSON Schema has '{unsupported}', which is not supported. Use '$ref'")
         with self._budget.level():
-            stands_alone = "$ref" in schema and self._references_stand_alone(within.document)
-            own = {key: schema[key] for key in ("description",) if key in schema} if stands_alone else schema
-            found.append(Part(own, within.document, within.opened, within.is_choice))
+            is_reference = "$ref" in schema and self._has_exclusive_references(within.document)
+            keywords = {key: schema[key] for key in ("description",) if key in schema} if is_reference else schema
+            parts.append(Part(keywords, within.document, within.opened, within.is_choice))
             if "$ref" in schema:
                 target, opened = self._resolved(schema["$ref"], within)
-                self._collect(target, opened, found)
-            for schemas in own.get("allOf", ()):
-                self._collect(schemas, within, found)
+                self._collect(target, opened, parts)
+            for schemas in keywords.get("allOf", ()):
+                self._collect(schemas, within, parts)
             for choice in CHOICES:
-                if len(alternatives := branches(own, choice)) == 1:
+                if len(alternatives := branches(keywords, choice)) == 1:
                     only = Part({}, within.document, within.opened, is_choice=True)
-                    self._collect(alternatives[0], only, found)
+                    self._collect(alternatives[0], only, parts)
 
-    def _references_stand_alone(self, document: Any) -> bool:
+    def _has_exclusive_references(self, document: Any) -> bool:
         for each in (document, self._whole):
             if isinstance(each, dict) and isinstance(each.get("$schema"), str):
-                return bool(REFERENCES_STAND_ALONE.search(each["$schema"]))
+                return bool(EXCLUSIVE_REFERENCES.search(each["$schema"]))
         return False
 
     def _resolved(self, reference: str, within: Part) -> tuple[Any, Part]:
-        """The schema that a `$ref` leads to, and where that stands."""
+        """Return the target of a `$ref`, and a Part with its document."""
         name, _, fragment = reference.partition("#")
         document = self._document(name, within.document) if name else within.document
         fragment = unquote(fragment)
         place = (id(document), fragment)
         if place in within.opened:
             raise SchemaError(f"JSON Schema '{reference}' refers to itself; Iceberg has no recursive types")
-        found = self._pointed(document, fragment) if "/" in fragment else self._anchored(document, fragment)
-        if found is None:
-            raise SchemaError(f"The JSON Schema refers to '{reference}', where nothing is. Correct it")
-        return found, Part({}, document, within.opened | {place}, within.is_choice)
+        target = self._pointed(document, fragment) if "/" in fragment else self._anchored(document, fragment)
+        if target is None:
+            raise SchemaError(f"The JSON Schema refers to '{reference}', which does not exist. Correct it")
+        return target, Part({}, document, within.opened | {place}, within.is_choice)
 
     def _document(self, name: str, current: Any) -> Any:
         if name in self._files:
@@ -149,48 +149,50 @@ class Documents:
                 return document
         if absolute in self._files:
             return self._files[absolute]
-        raise SchemaError(f"The JSON Schema refers to '{name}', which is not registered as its reference")
+        raise SchemaError(
+            f"The JSON Schema refers to '{name}', which is not registered as its reference. Register the reference"
+        )
 
     def _pointed(self, document: Any, pointer: str) -> Any:
-        found, steps = document, pointer.removeprefix("/").split("/")
-        self._budget.spend_entries(len(steps))
-        for step in steps:
-            key = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, dict):
-                found = found.get(key)
-            elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
-                found = found[int(key)]
+        value, tokens = document, pointer.removeprefix("/").split("/")
+        self._budget.spend_entries(len(tokens))
+        for token in tokens:
+            key = token.replace("~1", "/").replace("~0", "~")
+            if isinstance(value, dict):
+                value = value.get(key)
+            elif isinstance(value, list) and key.isdecimal() and int(key) < len(value):
+                value = value[int(key)]
             else:
                 return None
-        return found
+        return value
 
     def _anchored(self, document: Any, anchor: str) -> Any:
-        """The schema of this name in a document; the document itself without one."""
+        """Return the schema with the anchor in a document; the document itself if the anchor is empty."""
         if not anchor:
             return document
-        waiting = [document]
-        while waiting:
-            schema = waiting.pop()
+        stack = [document]
+        while stack:
+            schema = stack.pop()
             if isinstance(schema, dict):
                 self._budget.spend_entries(_entries(schema))
                 if schema.get("$anchor") == anchor or schema.get("$id", schema.get("id")) == f"#{anchor}":
                     return schema
-                waiting.extend(schema.values())
+                stack.extend(schema.values())
             elif isinstance(schema, list):
-                waiting.extend(schema)
+                stack.extend(schema)
         return None
 
 
 def types(keywords: Mapping[str, Any], otherwise: str) -> set[str]:
-    """Return the types that a schema names, or the one given where it names none.
+    """Return the types of a schema, or `otherwise` if it has none.
 
     Raises:
-        TypeError: It names them in another way than JSON Schema does.
+        TypeError: The type is not valid.
     """
-    stated = keywords.get("type", otherwise)
-    if not isinstance(stated, str | list):
+    type_ = keywords.get("type", otherwise)
+    if not isinstance(type_, str | list):
         raise TypeError("'type' is neither the name of a type nor a list of names")
-    return {stated} if isinstance(stated, str) else set(stated)
+    return {type_} if isinstance(type_, str) else set(type_)
 
 
 def branches(keywords: Mapping[str, Any], choice: str) -> list[Any]:
@@ -200,10 +202,10 @@ def branches(keywords: Mapping[str, Any], choice: str) -> list[Any]:
 
 
 def _id(document: Any) -> str:
-    found = document.get("$id", document.get("id", "")) if isinstance(document, dict) else ""
-    return found.removesuffix("#") if isinstance(found, str) else ""
+    id_ = document.get("$id", document.get("id", "")) if isinstance(document, dict) else ""
+    return id_.removesuffix("#") if isinstance(id_, str) else ""
 
 
 def _entries(schema: dict[str, Any]) -> int:
-    """How much one schema says at its own level: its keywords, and what each of them lists."""
+    """Return the number of keywords of one schema and of their immediate entries."""
     return sum(1 + (len(value) if isinstance(value, dict | list) else 0) for value in schema.values())

@@ -1,7 +1,7 @@
-"""JSON Schemas as columns.
+"""Format `json_schema`: columns of JSON Schemas.
 
 Sources: JSON Schema drafts 4 to 2020-12; RFC 8259 (JSON), RFC 3339 (dates and times). docs/types.md has the rules as a
-table. What has no exact column keeps its JSON text.
+table. Values without an exact column type are stored as JSON text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyiceberg.types import IcebergType, StructType
 
 Kind = Literal["string", "text", "date", "timestamp", "long", "double", "boolean", "struct", "list", "map"]
-"""`text` is any JSON value as its text; a `map` has string keys."""
+"""Kind of a column: `text` is any JSON value as its text; a `map` has string keys."""
 
 SCALARS: Mapping[str, Kind] = {"string": "string", "integer": "long", "number": "double", "boolean": "boolean"}
 FORMATS: Mapping[str, Kind] = {"date": "date", "date-time": "timestamp"}
@@ -31,8 +31,11 @@ FORMATS: Mapping[str, Kind] = {"date": "date", "date-time": "timestamp"}
 
 @dataclass(frozen=True)
 class Field:
-    """A property of an object, or what a list or map holds. `fields` are a struct's, or the one item of a list or map;
-    a `required` one must be there and not null."""
+    """A property of an object, the element of a list, or the value of a map.
+
+    `fields` are those of a struct, or the one element or value of a list or map. A `required` field must be present and
+    not null.
+    """
 
     name: str
     kind: Kind
@@ -55,34 +58,33 @@ class JsonSchemaFormat(RegisteredFormat):
         return reader(schema.read_by)
 
     def columns(self, reader: tuple[Field, ...]) -> Shape:
-        """Return a column a property."""
+        """Return one column per property."""
         return columns(reader)
 
     def names(self, schema: RegisteredSchema) -> tuple[str, ...]:
-        """Return the title."""
+        """Return the title; none if the schema has no title."""
         parsed = self.parse(schema)
         title = parsed.get("title") if isinstance(parsed, dict) else None
         return (title,) if isinstance(title, str) and title else ()
 
 
-def shape(schemas: Sequence[RegisteredSchema]) -> Shape:
-    """The columns of a subject's records, by the versions of its schema, oldest first.
-
-    The newest version says what there is; properties of older ones follow, since records of old writers may have them.
-
-    Raises: SchemaError for what is no object with properties, is recursive, or refers to what is not there.
-    """
-    return columns(reader(schemas))
-
-
 def columns(fields: Sequence[Field]) -> Shape:
-    """The columns of properties, as `reader` returns them."""
+    """Return the columns of a return value of `reader`."""
     return Shape(_struct(fields))
 
 
 def reader(schemas: Sequence[RegisteredSchema]) -> tuple[Field, ...]:
-    """The properties over all versions of a schema, as `shape` describes them. Only what every version requires is
-    required."""
+    """Return the properties over all versions of a schema; only those that every version requires are required.
+
+    Properties of the newest version come first; those that only older versions have follow, since records of old
+    writers may have them.
+
+    Args:
+        schemas: The versions, oldest first.
+
+    Raises:
+        SchemaError: A schema has no object with properties, is recursive, or refers to a schema that does not exist.
+    """
     versions = [_Schema(schema).root() for schema in schemas]
     fields = versions[-1]
     for older in reversed(versions[:-1]):
@@ -93,9 +95,10 @@ def reader(schemas: Sequence[RegisteredSchema]) -> tuple[Field, ...]:
 
 
 def _merged(newer: tuple[Field, ...], older: tuple[Field, ...], within: str = "") -> tuple[Field, ...]:
-    """The fields of two versions, of which records name the ones they have.
+    """Return the fields of two versions.
 
-    Raises: SchemaError where values of the older version would be left out.
+    Raises:
+        SchemaError: Values of the older version would be lost.
     """
     before, names = {field.name: field for field in older}, {field.name.lower(): field.name for field in newer}
     fields = []
@@ -103,9 +106,9 @@ def _merged(newer: tuple[Field, ...], older: tuple[Field, ...], within: str = ""
         old = before.get(field.name)
         if old and field.kind == "struct" and old.kind in ("map", "text"):
             raise SchemaError(
-                f"Property '{within}{field.name}' of an older version of the JSON Schema had any properties, and has "
-                f"only those that it names in a newer one. Values of the others would be lost. Give the new property "
-                f"another name"
+                f"Property '{within}{field.name}' allowed any properties in an older version of the JSON Schema, and "
+                f"has named ones in a newer version. Values of the others would be lost. Give the new property another "
+                f"name"
             )
         same = old and old.kind == field.kind
         nested = _merged(field.fields, old.fields, f"{within}{field.name}.") if old and same else field.fields
@@ -114,7 +117,7 @@ def _merged(newer: tuple[Field, ...], older: tuple[Field, ...], within: str = ""
         if (name := names.get(field.name.lower(), field.name)) != field.name:
             raise SchemaError(
                 f"Property '{within}{field.name}' of an older version is '{within}{name}' in a newer one of the JSON "
-                f"Schema. Columns differ by more than case. Register a version that has the property under its old name"
+                f"Schema, but names of columns are case-insensitive. Register a version with the old name"
             )
     return (*fields, *(replace(field, required=False) for field in older if field.name not in names.values()))
 
@@ -122,9 +125,9 @@ def _merged(newer: tuple[Field, ...], older: tuple[Field, ...], within: str = ""
 def _struct(fields: Sequence[Field]) -> StructType:
     from pyiceberg.types import NestedField, StructType
 
-    made = [NestedField(1, f.name, _type(f), required=False, doc=json_text.comment(f, f.comment)) for f in fields]
-    distinct(made)
-    return StructType(*made)
+    columns = [NestedField(1, f.name, _type(f), required=False, doc=json_text.comment(f, f.comment)) for f in fields]
+    distinct(columns)
+    return StructType(*columns)
 
 
 def _type(field: Field) -> IcebergType:
@@ -147,7 +150,7 @@ def _type(field: Field) -> IcebergType:
 
 
 class _Schema:
-    """One walk over a schema and what it refers to."""
+    """Fields of one schema and its references, collected recursively."""
 
     def __init__(self, schema: RegisteredSchema):
         require_json("JSON", [schema.text, *(text for _, text in schema.references)])
@@ -163,16 +166,19 @@ class _Schema:
             parts = self.documents.root()
             kind, fields = self.kind(parts)
         except (TypeError, ValueError, AttributeError) as error:
-            # A keyword has a value of another type than JSON Schema gives it.
+            # A keyword has a value of the wrong type.
             raise SchemaError(f"The JSON Schema is not valid: {error}. Correct it") from error
         if kind != "struct":
-            found = next((choice for part in parts for choice in CHOICES if choice in part.keywords), None)
-            reason = f": '{found}' has alternatives, and no 'properties' stand beside it" if found else ""
-            raise SchemaError(f"The JSON Schema is of no object with properties, so it has no columns{reason}")
+            choice = next((choice for part in parts for choice in CHOICES if choice in part.keywords), None)
+            reason = f": it has '{choice}' without 'properties'" if choice else ""
+            raise SchemaError(
+                f"The JSON Schema does not describe an object with properties, so it has no columns{reason}. Add "
+                f"'properties'"
+            )
         return fields
 
     def field(self, name: str, parts: list[Part], required: bool) -> Field:
-        """The field for values to which all of these parts apply."""
+        """Return the field of values to which all of the parts apply."""
         with self.budget.level():
             kind, fields = self.kind(parts)
             required = required and not self.documents.allow_null(parts)
@@ -188,70 +194,69 @@ class _Schema:
             case "object" if values := self.all(parts, "additionalProperties"):
                 self.budget.spend_field()
                 return "map", (self.field("value", values, False),)
-            case "array" if (items := self.all(parts, "items")) and not _says(parts, "prefixItems"):
+            case "array" if (items := self.all(parts, "items")) and not _has(parts, "prefixItems"):
                 self.budget.spend_field()
                 return "list", (self.field("element", items, False),)
             case "string":
-                return FORMATS.get(next(_said(parts, "format"), ""), "string"), ()
+                return FORMATS.get(next(_values(parts, "format"), ""), "string"), ()
             case str() if type_ in SCALARS:
                 return SCALARS[type_], ()
-        listed = [*_said(parts, "enum"), *([value] for value in _said(parts, "const"))]
-        is_text = bool(listed) and type_ is None and all(isinstance(value, str) for value in listed[0])
+        enums = [*_values(parts, "enum"), *([value] for value in _values(parts, "const"))]
+        is_text = bool(enums) and type_ is None and all(isinstance(value, str) for value in enums[0])
         return ("string" if is_text else "text"), ()
 
     def members(self, parts: list[Part], properties: Mapping[str, list[Part]]) -> tuple[Field, ...]:
-        """The fields of an object. What applies to some objects only adds fields, of which none is required."""
-        required = {name for names in _said(parts, "required") for name in names}
+        """Return the fields of an object. Schemas that apply to some objects only add optional fields."""
+        required = {name for names in _values(parts, "required") for name in names}
         self.budget.spend_field(len(properties))
-        fields = tuple(self.field(name, found, name in required) for name, found in properties.items())
-        more: tuple[Field, ...] = ()
+        fields = tuple(self.field(name, inner, name in required) for name, inner in properties.items())
+        optional: tuple[Field, ...] = ()
         for part in parts:
             for alternative in self.documents.alternatives(part):
                 with self.budget.level():
                     self.budget.spend_entries(len(alternative))
-                    kind, found = self.kind(alternative)
-                more = _either(more, found) if kind == "struct" else more
-        return _extended(fields, more)
+                    kind, members = self.kind(alternative)
+                optional = _either(optional, members) if kind == "struct" else optional
+        return _extended(fields, optional)
 
     def inner(self, parts: list[Part], keyword: str) -> dict[str, list[Part]]:
-        """The parts of each schema that a keyword names, from all parts that have it."""
-        found: dict[str, list[Part]] = {}
+        """Return the parts of the schemas in a keyword, by name, from all parts that have the keyword."""
+        by_name: dict[str, list[Part]] = {}
         for part in parts:
             for name, schema in part.keywords.get(keyword, {}).items():
-                found.setdefault(name, []).extend(self.documents.parts(schema, part))
-        return found
+                by_name.setdefault(name, []).extend(self.documents.parts(schema, part))
+        return by_name
 
     def all(self, parts: list[Part], keyword: str) -> list[Part]:
-        """The parts of the schemas that a keyword has, from all parts in which it is a schema."""
+        """Return the parts of the schema of a keyword, from all parts in which the keyword is a schema."""
         schemas = ((part.keywords[keyword], part) for part in parts if isinstance(part.keywords.get(keyword), dict))
-        return [one for schema, part in schemas for one in self.documents.parts(schema, part)]
+        return [inner for schema, part in schemas for inner in self.documents.parts(schema, part)]
 
 
 def _type_of(parts: list[Part]) -> str | None:
-    """The one type that values to which all parts apply have besides null; `many` if there are several, and None if no
-    part says."""
-    stated = [types(part.keywords, "") - {"null"} for part in parts if "type" in part.keywords]
-    if not stated:
-        if _says(parts, "properties"):
+    """Return the type of non-null values to which all parts apply: `many` if several, None if no part has a type."""
+    alternatives = [types(part.keywords, "") - {"null"} for part in parts if "type" in part.keywords]
+    if not alternatives:
+        if _has(parts, "properties"):
             return "object"
         return "many" if any(len(branches(part.keywords, c)) > 1 for part in parts for c in CHOICES) else None
-    numbers = [each | {"integer"} if "number" in each else each for each in stated]
+    numbers = [each | {"integer"} if "number" in each else each for each in alternatives]
     common = set.intersection(*numbers)
-    if all("number" in each for each in stated):
+    if all("number" in each for each in alternatives):
         common -= {"integer"}
     return common.pop() if len(common) == 1 else "many"
 
 
-def _said(parts: list[Part], keyword: str) -> Iterator[Any]:
+def _values(parts: list[Part], keyword: str) -> Iterator[Any]:
     return (part.keywords[keyword] for part in parts if keyword in part.keywords)
 
 
-def _says(parts: list[Part], keyword: str) -> bool:
-    return any(True for _ in _said(parts, keyword))
+def _has(parts: list[Part], keyword: str) -> bool:
+    return any(True for _ in _values(parts, keyword))
 
 
 def _either(one: tuple[Field, ...], other: tuple[Field, ...]) -> tuple[Field, ...]:
-    """The fields of objects of which some have these and some those: JSON text where the two differ in kind."""
+    """Return the fields of two alternatives; those that differ in kind are JSON text."""
     by_name = {field.name: field for field in one}
     for field in other:
         known = by_name.get(field.name)
@@ -263,9 +268,9 @@ def _either(one: tuple[Field, ...], other: tuple[Field, ...]) -> tuple[Field, ..
     return tuple(by_name.values())
 
 
-def _extended(fields: tuple[Field, ...], more: tuple[Field, ...]) -> tuple[Field, ...]:
-    """Fields with what applies to some values only, none of which is required."""
-    others = {field.name: field for field in more}
+def _extended(fields: tuple[Field, ...], optional: tuple[Field, ...]) -> tuple[Field, ...]:
+    """Return fields extended by those that apply to some values only, which become optional."""
+    others = {field.name: field for field in optional}
     known = tuple(
         replace(field, fields=_extended(field.fields, others[field.name].fields))
         if field.name in others and others[field.name].kind == field.kind
@@ -273,7 +278,7 @@ def _extended(fields: tuple[Field, ...], more: tuple[Field, ...]) -> tuple[Field
         for field in fields
     )
     names = {field.name for field in fields}
-    return (*known, *(_optional(field) for field in more if field.name not in names))
+    return (*known, *(_optional(field) for field in optional if field.name not in names))
 
 
 def _optional(field: Field) -> Field:

@@ -1,7 +1,7 @@
-"""Which columns hold JSON text, as their comments record it.
+"""Marks of columns that contain JSON text, in their comments.
 
 A column of text and one of JSON text have the same type in Iceberg, but the text `abc` is `abc` in one and `"abc"` in
-the other. Rows with either encoding could not be distinguished, so that each column records which of them it uses.
+the other. The two encodings could not be distinguished in rows, so each column states its encoding in its comment.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _MARKED = re.compile(rf"{MARK}(?: in (?P<path>[a-z.]+))?(?:: |$)")
 
 
 def path(field: JsonField | ProtobufField) -> str | None:
-    """Return where a field's column holds JSON text.
+    """Return the place of JSON text in a field's column. Fields of a struct are columns of their own.
 
     Returns:
-        The path below the column, such as `element.value` in a list of maps; empty for the column itself, and None
-        where it holds none. What a struct holds is a matter of its own columns.
+        The path below the column, such as `element.value` in a list of maps; empty for the column itself, and None if
+        it contains none.
     """
     at: list[str] = []
     inner: Any = field
@@ -33,10 +33,10 @@ def path(field: JsonField | ProtobufField) -> str | None:
 
 
 def comment(field: JsonField | ProtobufField, description: str | None = None) -> str | None:
-    """Return the comment of a field's column: the mark of JSON text, if it holds any, then the schema's description."""
+    """Return the comment of a field's column: the mark of JSON text if it contains any, then the description."""
     at = path(field)
     if at is None:
-        # The description of another column must not pass for the mark.
+        # A description that looks like the mark must not be read as one.
         return f"Text: {description}" if description and _MARKED.match(description) else description
     mark = f"{MARK} in {at}" if at else MARK
     return f"{mark}: {description}" if description else mark
@@ -44,5 +44,5 @@ def comment(field: JsonField | ProtobufField, description: str | None = None) ->
 
 def marked(comment: str | None) -> str | None:
     """Return the path that the comment of a column names (see `path`)."""
-    found = _MARKED.match(comment or "")
-    return (found["path"] or "") if found else None
+    match = _MARKED.match(comment or "")
+    return (match["path"] or "") if match else None

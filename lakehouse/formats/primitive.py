@@ -1,4 +1,4 @@
-"""Messages that are one value (Apache Kafka, the serializers of its clients): the one column that they become."""
+"""Formats of messages that are one value, as Apache Kafka's client serializers write them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from lakehouse.formats.schema import Shape
 
 
 class PrimitiveFormat(Format):
-    """One value, in a column of one type."""
+    """A format with one column."""
 
     is_scalar = True
     type: ClassVar[str]
-    """The column's type (Iceberg table specification, Primitive types)."""
+    """Type of the column (Iceberg table specification, Primitive types)."""
 
     def reader(self, schema: MessageSchema) -> Any:
         """Return the name of the column."""

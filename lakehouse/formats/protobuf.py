@@ -1,4 +1,4 @@
-"""Protobuf schemas as columns.
+"""Format `protobuf`: columns of Protobuf schemas.
 
 Sources: Protocol Buffers language guide (proto3, proto2) and encoding; Confluent Schema Registry, wire format and
 Protobuf serializer. docs/types.md has the rules as a table.
@@ -38,11 +38,11 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a message, or what a list or map holds.
+    """A field of a message, the element of a list, or the key or value of a map.
 
-    `fields` are a struct's, a list's one element, or a map's key and value; `symbols` an enum's numbers and names, and
-    it is `closed` if other numbers are no values of it; `former` the names that its number had in earlier versions.
-    Fields with the same `oneof` exclude each other; a `required` one is in every message.
+    `fields` are those of a struct, the one element of a list, or the key and value of a map. `symbols` are the numbers
+    and names of an enum, which is `closed` if other numbers are not valid. `former` are the names that its number had
+    in earlier versions. Fields with the same `oneof` exclude each other; a `required` one is in every message.
     """
 
     name: str
@@ -70,7 +70,7 @@ class ProtobufFormat(RegisteredFormat):
         return reader(schema.read_by, schema.record)
 
     def columns(self, reader: tuple[Field, ...]) -> Shape:
-        """Return a column a field."""
+        """Return one column per field."""
         return columns(reader)
 
     def parse(self, schema: RegisteredSchema) -> FileDescriptorSet:
@@ -85,44 +85,33 @@ class ProtobufFormat(RegisteredFormat):
             return ()
 
     def is_named(self, schema: RegisteredSchema, record: str) -> bool:
-        """Return whether the file has a message of that full name."""
+        """Return whether the file has a message with the full name."""
         return has(schema, record)
 
     def is_same(self, schema: RegisteredSchema, versions: Sequence[RegisteredSchema], record: str) -> bool:
-        """Return whether the file has the message that the entry names, or begins with the topic's own."""
+        """Return whether the file has the message that the entry names, or its first message is the topic's."""
         return has(schema, record) if record else super().is_same(schema, versions, record)
 
 
-def shape(schemas: Sequence[RegisteredSchema], record: str = "") -> Shape:
-    """The columns of a message, by the versions of its schema, oldest first.
-
-    The newest version says what there is; fields of older ones follow, since records of old writers may have them. A
-    number that had another name is a rename (lakehouse.formats.protobuf_versions).
-
-    Parameters: `record` is the message's full name; without, it is the first of the file.
-    Raises: SchemaError for what is no message, is recursive, or does not compile.
-    """
-    return columns(reader(schemas, record))
-
-
 def columns(fields: Sequence[Field]) -> Shape:
-    """The columns of fields, as `reader` returns them.
+    """Return the columns of a return value of `reader`.
 
-    Raises: SchemaError for a message without fields, or two columns of one name.
+    Raises:
+        SchemaError: A message has no fields, or two columns have the same name.
     """
     former: dict[str, tuple[str, ...]] = {}
 
     def struct(fields: Sequence[Field], path: str) -> StructType:
         from pyiceberg.types import NestedField, StructType
 
-        made = [
+        columns = [
             NestedField(1, f.name, type_(f, f"{path}{f.name}"), required=False, doc=json_text.comment(f))
             for f in fields
         ]
-        if not made:
+        if not columns:
             raise SchemaError(f"Protobuf message at '{path.rstrip('.') or 'the top'}' has no fields, so no columns")
-        distinct(made)
-        return StructType(*made)
+        distinct(columns)
+        return StructType(*columns)
 
     def type_(field: Field, path: str) -> IcebergType:
         from pyiceberg import types as t
@@ -152,14 +141,25 @@ def columns(fields: Sequence[Field]) -> Shape:
 
 
 def reader(schemas: Sequence[RegisteredSchema], record: str = "") -> tuple[Field, ...]:
-    """The fields of a message over all versions of its schema, as `shape` describes them."""
+    """Return the fields of a message over all versions of its schema.
+
+    Fields of the newest version come first; those that only older versions have follow, since records of old writers
+    may have them. A number that had another name is a rename (lakehouse.formats.protobuf_versions).
+
+    Args:
+        schemas: The versions, oldest first.
+        record: The message's full name; if empty, the message is the first of the file.
+
+    Raises:
+        SchemaError: A schema does not have the message, is recursive, or does not compile.
+    """
     newest, fields = message(schemas[-1], record), message_fields(schemas[-1], record)
     for older in reversed(schemas[:-1]):
         if (name := message(older, record).full_name) != newest.full_name:
             raise SchemaError(
-                f"The first message of the Protobuf schema is '{newest.full_name}', and was '{name}' in an older "
-                f"version: two types of message cannot share columns. Set 'record' to the full name of one of them, or "
-                f"register a version in which '{name}' comes first"
+                f"The first message of the Protobuf schema is '{newest.full_name}', but was '{name}' in an older "
+                f"version: two types of messages cannot share columns. Set 'record' to the full name of one of them, "
+                f"or register a version in which '{name}' comes first"
             )
         fields = merged(fields, message_fields(older, record))
     require_fields("Protobuf", fields)
@@ -167,21 +167,22 @@ def reader(schemas: Sequence[RegisteredSchema], record: str = "") -> tuple[Field
 
 
 def message_fields(schema: RegisteredSchema, record: str = "") -> tuple[Field, ...]:
-    """The fields of a message in one version of its schema."""
+    """Return the fields of a message in one version of its schema."""
     return _Walk().fields(message(schema, record))
 
 
 def message(schema: RegisteredSchema, record: str = "") -> Descriptor:
-    """The message that a table is made of: `record`, or the file's first.
+    """Return the descriptor of the message `record`, or if it is empty of the file's first message.
 
-    Raises: SchemaError when it is not there.
+    Raises:
+        SchemaError: The file has no such message.
     """
     from google.protobuf.descriptor_pool import DescriptorPool
 
     pool, files = DescriptorPool(), compiled(schema)
     if any(file.syntax == "editions" for file in files.file):
         raise SchemaError(
-            "The Protobuf schema has an 'edition', which is not read. Declare its 'syntax' as proto2 or proto3"
+            "The Protobuf schema has an 'edition', which is not supported. Declare its 'syntax' as proto2 or proto3"
         )
     try:
         for file in files.file:
@@ -198,7 +199,7 @@ def message(schema: RegisteredSchema, record: str = "") -> Descriptor:
 
 
 def has(schema: RegisteredSchema, record: str) -> bool:
-    """Whether a schema defines a message of that full name."""
+    """Return whether a schema defines a message with the full name."""
     try:
         return bool(message(schema, record))
     except SchemaError:
@@ -206,10 +207,10 @@ def has(schema: RegisteredSchema, record: str) -> bool:
 
 
 def message_index(descriptor: Descriptor) -> bytes:
-    """What the wire format has between the schema id and the message, for a message of this type.
+    """Return the message indexes of the wire format, which follow the schema id (Confluent, Wire format).
 
-    Which message of the file it is, as its place among its siblings, from the outermost in: zigzag varints, their
-    number first; the first of the file is a single zero (Confluent, Wire format: message indexes).
+    They are the position of the message among its siblings, for each level from the outermost in, as zigzag varints
+    after their count. The first message of the file is abbreviated to a single zero.
     """
     path: list[int] = []
     while (parent := descriptor.containing_type) is not None:
@@ -220,9 +221,10 @@ def message_index(descriptor: Descriptor) -> bytes:
 
 
 def compiled(schema: RegisteredSchema) -> FileDescriptorSet:
-    """The schema and everything it imports as descriptors, itself last.
+    """Return the descriptors of the schema and all its imports, with its own last.
 
-    Raises: SchemaError with what the compiler says.
+    Raises:
+        SchemaError: The schema does not compile; the message contains the compiler's.
     """
     return _compiled(schema.text, schema.references)
 
@@ -234,7 +236,7 @@ def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> FileDescrip
 
     require_characters("Protobuf", len(text) + sum(len(referenced) for _, referenced in references))
     try:
-        # A client may register the descriptor itself in place of its source.
+        # Clients may register the descriptor instead of the source.
         root = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError, DecodeError):
         return compile_sources(text, dict(references))
@@ -253,7 +255,7 @@ def _varint(n: int) -> bytes:
 
 
 class _Walk:
-    """One walk over the fields of a message and the messages in it."""
+    """Fields of a message and its nested messages, collected recursively."""
 
     def __init__(self) -> None:
         self.open: list[str] = []
@@ -266,7 +268,7 @@ class _Walk:
         self.budget.spend_field(len(descriptor.fields))
         self.open.append(name)
         with self.budget.level():
-            found = tuple(
+            fields = tuple(
                 replace(
                     self.field(field),
                     oneof=field.containing_oneof.name if field.containing_oneof else "",
@@ -275,7 +277,7 @@ class _Walk:
                 for field in descriptor.fields
             )
         self.open.pop()
-        return found
+        return fields
 
     def field(self, field: FieldDescriptor) -> Field:
         if not field.is_repeated:
@@ -288,7 +290,7 @@ class _Walk:
         return Field(field.name, field.number, "list", (replace(self.one(field), name="element", number=1),))
 
     def one(self, field: FieldDescriptor) -> Field:
-        """A field as if it were not repeated."""
+        """Return a field as if it were not repeated."""
         kinds: dict[int, Kind] = {
             field.TYPE_INT32: "int",
             field.TYPE_SINT32: "int",
@@ -313,15 +315,17 @@ class _Walk:
             symbols = tuple((value.number, value.name) for value in field.enum_type.values)
             return Field(field.name, field.number, "enum", symbols=symbols, closed=field.enum_type.is_closed)
         if field.type == field.TYPE_GROUP:
-            raise SchemaError(f"Protobuf field '{field.full_name}' is a group, which is not read. Make it a message")
-        of = field.message_type.full_name
-        if of == "google.protobuf.Timestamp":
+            raise SchemaError(
+                f"Protobuf field '{field.full_name}' is a group, which is not supported. Make it a message"
+            )
+        message = field.message_type.full_name
+        if message == "google.protobuf.Timestamp":
             return Field(field.name, field.number, "timestamp")
-        if of in JSON:
-            return Field(field.name, field.number, "json", message=of)
+        if message in JSON:
+            return Field(field.name, field.number, "json", message=message)
         wrapped = field.message_type.fields_by_name.get("value")
-        if wrapped is not None and of in [f"google.protobuf.{name}" for name in WRAPPERS.split()]:
-            # Whoever registers a schema may define a wrapper of its own, even one that contains itself.
+        if wrapped is not None and message in [f"google.protobuf.{name}" for name in WRAPPERS.split()]:
+            # A registered schema may define such a type itself, even one that contains itself.
             with self.budget.level():
                 return replace(self.one(wrapped), name=field.name, number=field.number)
-        return Field(field.name, field.number, "struct", self.fields(field.message_type), message=of)
+        return Field(field.name, field.number, "struct", self.fields(field.message_type), message=message)

@@ -1,7 +1,7 @@
-"""Compile Protobuf sources from a schema registry, which are untrusted, with Google's compiler.
+"""Compiler of untrusted Protobuf sources from a schema registry.
 
-The compiler runs in a process of its own: what crashes it or keeps it busy ends that process only. No untrusted file is
-ever on the import path of that process, and it inherits no environment variable, so it holds no credentials.
+Google's compiler runs in a separate process, so that a crash or an endless compilation ends only that process. No
+untrusted file is ever on its import path, and it inherits no environment variables, so it has no credentials.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 MAX_SECONDS = 30
-"""How long the compiler may run. One of a million characters takes about a second."""
+"""Timeout of the compiler. A schema of a million characters takes about a second."""
 MAX_NAME_CHARACTERS = 200
-"""Of a reference's name. File systems allow 255 bytes for each part of a path."""
+"""Maximum characters of a reference's name. File systems allow 255 bytes per component of a path."""
 
 ROOT = "lakehouse_root.proto"
-"""The name of the schema itself among the files it imports."""
+"""File name of the schema among its imports."""
 
 _NAME = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*/)*[A-Za-z0-9_][A-Za-z0-9_.-]*\.proto")
 
-# The limits are set by the new process itself: `preexec_fn` may deadlock in a process with threads. Memory covers the
-# interpreter and the compiler; the output is at most a few times the input.
+# The new process sets its limits itself, because `preexec_fn` may deadlock in a process with threads. The memory limit
+# covers the interpreter and the compiler; the output is at most a few times the input.
 _PROGRAM = """\
 import resource, runpy
 for limit, value in ((resource.RLIMIT_CPU, 60), (resource.RLIMIT_AS, 2**31), (resource.RLIMIT_FSIZE, 2**26)):
@@ -45,12 +45,12 @@ runpy.run_module("grpc_tools.protoc", run_name="__main__", alter_sys=True)
 
 
 def compile_sources(root: str, references: Mapping[str, str]) -> FileDescriptorSet:
-    """Return the descriptors of a Protobuf source and of all that it imports, itself last.
+    """Return the descriptors of a Protobuf source and all its imports, with its own last.
 
     Args:
         root: The text of the source.
-        references: The texts of what it may import, by the names it imports them by. Google's own files
-            (`google/protobuf`, `google/type` …) and Confluent's (`confluent/meta.proto` …) need not be among them.
+        references: The texts of files that it may import, by import name. Google's files (`google/protobuf`,
+            `google/type` …) and Confluent's (`confluent/meta.proto` …) are always available.
 
     Raises:
         SchemaError: A name is not a plain relative path of a `.proto` file, a limit is exceeded, or the source does
@@ -64,18 +64,18 @@ def compile_sources(root: str, references: Mapping[str, str]) -> FileDescriptorS
         sources, empty, output = (Path(scratch) / name for name in ("sources", "empty", "descriptors"))
         empty.mkdir()
         _write(sources, files)
-        # Google's definitions come first: columns depend on what `google.protobuf.Timestamp` means.
+        # Google's definitions have precedence: columns depend on the meaning of `google.protobuf.Timestamp`.
         well_known, others = _published()
         includes = [f"--proto_path={folder}" for folder in (well_known, sources, *others)]
         # -I and -P: neither the working folder nor the environment adds to the import path.
         command = [sys.executable, "-I", "-P", "-c", _PROGRAM, "--include_imports", f"--descriptor_set_out={output}"]
         if any("confluent/" in text for text in files.values()):
-            # Names that are in no folder are looked up in this set.
+            # The compiler looks up names that it does not find as files in this set.
             confluent = Path(scratch) / "confluent"
             confluent.write_bytes(_confluent().SerializeToString())
             command.append(f"--descriptor_set_in={confluent}")
         try:
-            done = subprocess.run(  # noqa: S603 (this interpreter, isolated; names are checked)
+            result = subprocess.run(  # noqa: S603 (this interpreter, isolated; names are checked)
                 [*command, *includes, ROOT],
                 cwd=empty,
                 env={},
@@ -85,15 +85,15 @@ def compile_sources(root: str, references: Mapping[str, str]) -> FileDescriptorS
             )
         except subprocess.TimeoutExpired as error:
             raise SchemaError(
-                f"The Protobuf schema was not compiled within {MAX_SECONDS} seconds. Simplify it"
+                f"The Protobuf schema did not compile within {MAX_SECONDS} seconds. Simplify it"
             ) from error
-        if done.returncode or not output.exists():
-            raise SchemaError(f"The Protobuf schema does not compile: {_reason(done, sources)}. Correct it")
+        if result.returncode or not output.exists():
+            raise SchemaError(f"The Protobuf schema does not compile: {_reason(result, sources)}. Correct it")
         return FileDescriptorSet.FromString(output.read_bytes())
 
 
 def require_plain_names(names: Mapping[str, str] | list[str]) -> None:
-    """Refuse names that are anything but relative paths of `.proto` files.
+    """Require names that are relative paths of `.proto` files.
 
     Raises:
         SchemaError: A name has other characters, leaves its folder, or is both a file and the folder of another one.
@@ -123,7 +123,7 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
 
 
 def _published() -> tuple[Path, list[Path]]:
-    """The folder with Google's `google/protobuf`, and those with its other published sources."""
+    """Return the folder with Google's `google/protobuf`, and those with its other published sources."""
     compiler, common = find_spec("grpc_tools"), find_spec("google.rpc")
     assert compiler and compiler.origin
     others = [Path(folder).parent.parent for folder in (common.submodule_search_locations or ())[:1]] if common else []
@@ -132,20 +132,20 @@ def _published() -> tuple[Path, list[Path]]:
 
 @cache
 def _confluent() -> FileDescriptorSet:
-    """Confluent's own files, which its clients do not register as references (Confluent, Protobuf serializer)."""
+    """Return Confluent's files, which its clients do not register as references (Confluent, Protobuf serializer)."""
     from confluent_kafka.schema_registry.confluent import meta_pb2
     from confluent_kafka.schema_registry.confluent.type import decimal_pb2, variant_pb2
     from confluent_kafka.schema_registry.confluent.types import decimal_pb2 as former_decimal_pb2
     from google.protobuf import descriptor_pb2
 
-    found = descriptor_pb2.FileDescriptorSet()
+    files = descriptor_pb2.FileDescriptorSet()
     for module in (descriptor_pb2, meta_pb2, decimal_pb2, variant_pb2, former_decimal_pb2):
-        module.DESCRIPTOR.CopyToProto(found.file.add())
-    return found
+        module.DESCRIPTOR.CopyToProto(files.file.add())
+    return files
 
 
-def _reason(done: subprocess.CompletedProcess[bytes], sources: Path) -> str:
-    """What the compiler says, without the folder it ran in."""
-    message = done.stderr.decode(errors="replace").replace(f"{sources}/", "").strip()
+def _reason(result: subprocess.CompletedProcess[bytes], sources: Path) -> str:
+    """Return the compiler's error message without the path of its folder."""
+    message = result.stderr.decode(errors="replace").replace(f"{sources}/", "").strip()
     message = re.sub(rf"{ROOT}:(\d+):(\d+)", r"line \1, column \2", message).replace(ROOT, "the schema")
-    return "; ".join(line.rstrip(".") for line in message.splitlines()) or f"it ended with {done.returncode}"
+    return "; ".join(line.rstrip(".") for line in message.splitlines()) or f"it ended with {result.returncode}"

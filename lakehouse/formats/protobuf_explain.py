@@ -1,6 +1,6 @@
-"""Why a Protobuf message does not decode: the field, the rule, and where in the value; never what the value holds.
+"""Reasons why a Protobuf message does not decode: the field, the rule, and the byte, but no content of the value.
 
-It reads one message in plain Python, after the fast decoder refused it (Protocol Buffers, Encoding).
+The message is parsed in plain Python, after the fast decoder refused it (Protocol Buffers, Encoding).
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
     from google.protobuf.message import Message
 
-MOST_LEVELS = 100
-"""Messages within messages that Protobuf's parsers read."""
+MAX_LEVELS = 100
+"""Maximum levels of messages within messages that Protobuf's parsers support."""
 
 FIXED = {8: (1, 6, 16), 4: (2, 7, 15)}
-"""Types of fields whose values all have so many bytes, as descriptors number them."""
+"""Type numbers of descriptors by the fixed size of their values in bytes."""
 
 FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799
-"""google.protobuf.Timestamp: years 1 to 9999."""
+"""Range of google.protobuf.Timestamp, the years 1 to 9999."""
 
 
 class _Fault(Exception):
-    """A rule that a message breaks: at a byte of it, in a field."""
+    """A rule that a message breaks, with the index of the byte and the path of the field."""
 
     def __init__(self, rule: str, position: int, path: str = ""):
         super().__init__(rule)
@@ -37,14 +37,14 @@ class _Fault(Exception):
 def explain(
     data: bytes, start: int, kind: type[Message], written: tuple[Field, ...], wanted: tuple[Field, ...]
 ) -> str | None:
-    """Return why a message does not decode; None if nothing is found.
+    """Return the reason why a message does not decode; None if there is none.
 
     Args:
         data: The whole value.
-        start: The byte at which the message begins.
+        start: The index of the first byte of the message.
         kind: The class of the message.
-        written: Its fields.
-        wanted: The columns.
+        written: The fields of the message.
+        wanted: The fields of the columns.
     """
     from google.protobuf.message import DecodeError
 
@@ -56,52 +56,52 @@ def explain(
     try:
         message = kind.FromString(data[start:])
     except DecodeError:
-        return "Protobuf's own parser refuses it"
+        return "Protobuf's parser refuses it"
     if missing := message.FindInitializationErrors():
         return f"{missing[0]}: a required field is missing"
     return next(_of_message(message, written, wanted, ""), None)
 
 
 def _of_message(message: Any, written: tuple[Field, ...], wanted: tuple[Field, ...], path: str) -> Iterator[str]:
-    found = partners(wanted, written)
+    pairs = partners(wanted, written)
     for column in wanted:
-        own = found.get(column.name)
-        if own is None or _holds_nothing(message, own.name):
+        field = pairs.get(column.name)
+        if field is None or _is_unset(message, field.name):
             continue
-        here = f"{path}{own.name}"
-        if not fits(own, column):
-            yield f"{here}: values of type {own.kind} do not fit the column's {column.kind}"
-        elif own.kind in ("list", "map"):
-            values = getattr(message, own.name)
-            element, column_element = own.fields[-1], column.fields[-1]
+        here = f"{path}{field.name}"
+        if not fits(field, column):
+            yield f"{here}: values of type {field.kind} do not fit the column's {column.kind}"
+        elif field.kind in ("list", "map"):
+            values = getattr(message, field.name)
+            element, column_element = field.fields[-1], column.fields[-1]
             for i, key in enumerate(values):
-                if own.kind == "map":
+                if field.kind == "map":
                     yield from _of_value(values[key], element, column_element, f"{here}.value")
                 else:
                     yield from _of_value(key, element, column_element, f"{here}[{i}]")
-            for key_or_element, other in zip(own.fields, column.fields, strict=True):
+            for key_or_element, other in zip(field.fields, column.fields, strict=True):
                 if not fits(key_or_element, other):
                     yield f"{here}: values of type {key_or_element.kind} do not fit the column's {other.kind}"
         else:
-            yield from _of_value(getattr(message, own.name), own, column, here)
+            yield from _of_value(getattr(message, field.name), field, column, here)
 
 
-def _holds_nothing(message: Any, name: str) -> bool:
+def _is_unset(message: Any, name: str) -> bool:
     field = message.DESCRIPTOR.fields_by_name[name]
     if field.is_repeated:
         return not getattr(message, name)
     return field.has_presence and not message.HasField(name)
 
 
-def _of_value(value: Any, own: Field, column: Field, path: str) -> Iterator[str]:
-    if not fits(own, column):
+def _of_value(value: Any, field: Field, column: Field, path: str) -> Iterator[str]:
+    if not fits(field, column):
         return
-    match own.kind:
+    match field.kind:
         case "struct":
-            yield from _of_message(value, own.fields, column.fields, f"{path}.")
+            yield from _of_message(value, field.fields, column.fields, f"{path}.")
         case "timestamp":
             if not (FIRST_SECOND <= value.seconds <= LAST_SECOND and 0 <= value.nanos < 10**9):
-                yield f"{path}: a timestamp is outside of the years 1 to 9999, or its nanoseconds of a second"
+                yield f"{path}: a timestamp is not within the years 1 to 9999, or has more nanoseconds than a second"
             elif value.nanos % 1000:
                 yield f"{path}: a timestamp is finer than microseconds"
         case "json":
@@ -114,7 +114,7 @@ def _of_value(value: Any, own: Field, column: Field, path: str) -> Iterator[str]
 
 
 class _Walk:
-    """One walk over the bytes of a message."""
+    """A parser of the bytes of one message."""
 
     def __init__(self, data: bytes):
         self.data = data
@@ -123,12 +123,12 @@ class _Walk:
         """Read a message, or the content of a field that the schema does not have.
 
         Raises:
-            _Fault: The bytes are no such message.
+            _Fault: The bytes are not a message of this type.
         """
-        if level > MOST_LEVELS:
-            raise _Fault(f"messages are in each other more than {MOST_LEVELS} levels deep", position, path.rstrip("."))
+        if level > MAX_LEVELS:
+            raise _Fault(f"messages are nested more than {MAX_LEVELS} levels deep", position, path.rstrip("."))
         fields = {} if descriptor is None else descriptor.fields_by_number
-        seen: Counter[int] = Counter()
+        counts: Counter[int] = Counter()
         while position < end:
             begin = position
             tag, position = self.varint(position, end, path)
@@ -138,25 +138,25 @@ class _Walk:
             field = fields.get(number)
             name = f"{path}{field.name if field else number}"
             if field and field.is_repeated:
-                name, seen[number] = f"{name}[{seen[number]}]", seen[number] + 1
+                name, counts[number] = f"{name}[{counts[number]}]", counts[number] + 1
             position = self.value(position, end, wire, number, field, name, level)
 
-    def value(  # noqa: PLR0913 (one value's place, and what it is of)
+    def value(  # noqa: PLR0913 (the place and the type of one value)
         self, position: int, end: int, wire: int, number: int, field: FieldDescriptor | None, path: str, level: int
     ) -> int:
-        """Read a value and return where it ends."""
+        """Read a value and return the index of the byte after it."""
         match wire:
             case 0:
                 return self.varint(position, end, path)[1]
             case 1 | 5:
                 size = 8 if wire == 1 else 4
                 if position + size > end:
-                    raise _Fault(f"{size} bytes are expected, and the message ends", position, path)
+                    raise _Fault(f"{size} bytes are expected, but the message ends", position, path)
                 return position + size
             case 2:
                 size, content = self.varint(position, end, path)
                 if content + size > end:
-                    raise _Fault(f"{size:,} bytes are announced, and {end - content:,} follow", position, path)
+                    raise _Fault(f"{size:,} bytes are announced, but {end - content:,} follow", position, path)
                 if field:
                     self.content(content, content + size, field, path, level)
                 return content + size
@@ -165,7 +165,7 @@ class _Walk:
         raise _Fault(f"wire type {wire} does not begin a value", position, path)
 
     def content(self, position: int, end: int, field: FieldDescriptor, path: str, level: int) -> None:
-        """Read what is in a field that has a length."""
+        """Read the content of a field with a length."""
         if field.type == field.TYPE_STRING:
             try:
                 self.data[position:end].decode()
@@ -181,9 +181,9 @@ class _Walk:
                 position = self.varint(position, end, path)[1]
 
     def group(self, position: int, end: int, number: int, path: str, level: int) -> int:
-        """Skip a group, which no schema here has."""
-        if level > MOST_LEVELS:
-            raise _Fault(f"groups are in each other more than {MOST_LEVELS} levels deep", position, path)
+        """Skip a group, which can only be an unknown field, because schemas with groups are refused."""
+        if level > MAX_LEVELS:
+            raise _Fault(f"groups are nested more than {MAX_LEVELS} levels deep", position, path)
         while position < end:
             tag, position = self.varint(position, end, path)
             if tag & 7 == 4:
@@ -194,7 +194,7 @@ class _Walk:
         raise _Fault("a group does not end", position, path)
 
     def varint(self, position: int, end: int, path: str) -> tuple[int, int]:
-        """Return a number and where it ends."""
+        """Return a number and the index of the byte after it."""
         value, begin = 0, position
         for shift in range(0, 70, 7):
             if position >= end:

@@ -1,7 +1,7 @@
-"""Fields of two versions of a Protobuf message: which are one field, and which are so no longer.
+"""Merging of the fields of two versions of a Protobuf message.
 
-A field is the same as long as it has its number, whatever its name (Protocol Buffers, Updating a message type). One
-that has its name under a new number is the same, too, as long as neither number belongs to another field.
+Fields with the same number are the same field, whatever their names (Protocol Buffers, Updating a message type). Fields
+with the same name and different numbers are the same too, if neither number belongs to another field.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ if TYPE_CHECKING:
     from lakehouse.formats.protobuf import Field
 
 WIDER = {("int", "long"), ("int", "decimal"), ("long", "decimal"), ("float", "double")}
-"""Kinds whose values all fit another kind, as (from, to)."""
+"""Pairs (from, to) of kinds such that every value of one fits the other."""
 
 
 def fits(written: Field, wanted: Field) -> bool:
-    """Return whether values of one field are values of another one's kind."""
+    """Return whether all values of a written field fit the kind of the wanted field."""
     return written.kind == wanted.kind or (written.kind, wanted.kind) in WIDER
 
 
 def partners(wanted: Sequence[Field], written: Sequence[Field]) -> Mapping[str, Field]:
-    """Return what a writer has of the wanted fields, by their names: the field of the same number, else of the name."""
+    """Return the written fields by the names of their wanted fields: paired by number, then by name."""
     by_number, by_name = {f.number: f for f in written}, {f.name: f for f in written}
-    found = {field.name: by_number[field.number] for field in wanted if field.number in by_number}
-    taken = {field.number for field in found.values()}
+    pairs = {field.name: by_number[field.number] for field in wanted if field.number in by_number}
+    paired = {field.number for field in pairs.values()}
     for field in wanted:
         other = by_name.get(field.name)
-        if field.name not in found and other and other.number not in taken:
-            found[field.name] = other
-    return found
+        if field.name not in pairs and other and other.number not in paired:
+            pairs[field.name] = other
+    return pairs
 
 
 def merged(newer: tuple[Field, ...], older: tuple[Field, ...], within: str = "") -> tuple[Field, ...]:
-    """Return the newer fields with the names that they had, then the older ones that are none of them.
+    """Return the newer fields with their former names, then the fields that only the older version has.
 
     Args:
         newer: The fields of a message in newer versions.
-        older: Those in an older version.
-        within: The path of the message, with a dot behind it; empty at the top.
+        older: The fields in an older version.
+        within: The path of the message with a trailing dot; empty at the top.
 
     Raises:
-        SchemaError: Values of the older version would be lost, or become another field's.
+        SchemaError: Values of the older version would be lost, or assigned to another field.
     """
-    found, fields = partners(newer, older), []
+    pairs, fields = partners(newer, older), []
     for field in newer:
-        path, old = f"{within}{field.name}", found.get(field.name)
+        path, old = f"{within}{field.name}", pairs.get(field.name)
         if old and old.name != field.name:
             _require_free_name(field, old, older, path)
             if old.name not in field.former:
@@ -63,23 +63,23 @@ def merged(newer: tuple[Field, ...], older: tuple[Field, ...], within: str = "")
         if old and old.kind == field.kind:
             field = replace(field, fields=merged(field.fields, old.fields, f"{path}."))
         fields.append(field)
-    names, kept = {field.name.lower(): field.name for field in newer}, {field.number for field in found.values()}
+    names, kept = {field.name.lower(): field.name for field in newer}, {field.number for field in pairs.values()}
     dropped = [field for field in older if field.number not in kept]
     for field in dropped:
         if name := names.get(field.name.lower()):
             raise SchemaError(
                 f"Protobuf field '{within}{field.name}' of an older version is '{within}{name}' with another number in "
-                f"a newer one (CASE_COLLISION). Column names differ by more than case. Give the new field another name"
+                f"a newer one, but column names are case-insensitive (CASE_COLLISION). Give the new field another name"
             )
     return (*fields, *dropped)
 
 
 def _require_free_name(field: Field, old: Field, older: Sequence[Field], path: str) -> None:
-    """Refuse a new name that was another field's: a table may hold values of both fields under it."""
+    """Refuse a new name that another field had, because a table may contain values of both fields under it."""
     for other in older:
         if other.name.lower() == field.name.lower() and other.number != field.number:
             raise SchemaError(
                 f"Protobuf field '{path}' has number {field.number}, which was '{old.name}' in an older version, where "
-                f"'{other.name}' had number {other.number} (NAME_REUSED). One column would hold values of two fields. "
-                f"Give the field a name that no version has had"
+                f"'{other.name}' had number {other.number} (NAME_REUSED). One column would contain values of two "
+                f"fields. Give the field a name that no version has used"
             )

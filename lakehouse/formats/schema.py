@@ -1,4 +1,4 @@
-"""What a schema registry says of a schema, and what its records look like as columns, whatever the format."""
+"""Schemas as registered, and the columns of their records, for all formats."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ SchemaType = Literal["AVRO", "JSON", "PROTOBUF"]
 class RegisteredSchema:
     """One version of a subject.
 
-    `references` are the schemas that `text` refers to, also indirectly, as (name it refers by, text), each after
-    those it needs itself.
+    `references` are the schemas that `text` refers to, directly or indirectly, as (reference name, text), in order of
+    dependency.
     """
 
     id: int
@@ -29,27 +29,27 @@ class RegisteredSchema:
 
     @property
     def characters(self) -> int:
-        """The size of the text together with its references."""
+        """Number of characters of the text and its references."""
         return len(self.text) + sum(len(text) for _, text in self.references)
 
     @property
     def fingerprint(self) -> str:
-        """Tells two schemas apart, however a registry spaces them: 16 hexadecimal digits."""
-        said = (self.type, *(part for reference in self.references for part in reference), self.text)
-        return hashlib.sha256("".join(" ".join(said).split()).encode()).hexdigest()[:16]
+        """Digest of the schema without its whitespace, which registries change: 16 hexadecimal digits."""
+        parts = (self.type, *(part for reference in self.references for part in reference), self.text)
+        return hashlib.sha256("".join(" ".join(parts).split()).encode()).hexdigest()[:16]
 
 
 BRANCH = "Avro union branch "
-"""How the comment of a union's member begins, which the branch's name follows."""
+"""Prefix of the comment of a union's member; the branch's name follows."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A schema's records as columns.
+    """Columns of a schema's records.
 
-    `struct` has names, Iceberg types and comments in the schema's order; its field ids mean nothing and every field is
-    optional. `former` are the names that a field had before or may have had, newest first, by its dotted path in
-    `struct` (list elements are `element`, map values `value`): by them a rename is told from a drop and an add.
+    `struct` has names, Iceberg types and comments in the schema's order; its field ids have no meaning and every field
+    is optional. `former` has the earlier names and aliases of a field, newest first, by its dotted path in `struct`
+    (list elements are `element`, map values `value`); they distinguish a rename from a drop and an add.
     """
 
     struct: StructType

@@ -1,1 +1,1 @@
-"""The embedded stack: real servers on this machine in place of the clouds. One module a server."""
+"""The embedded stack: servers on this machine that replace the cloud services, with one module per server."""

@@ -1,4 +1,4 @@
-"""moto: the rest of AWS (Glue, IAM, STS, Secrets Manager), in memory."""
+"""moto: all of AWS except S3 (Glue, IAM, STS, Secrets Manager), in memory."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from lakehouse.local.context import Context
 from lakehouse.local.process import Server
 
 ACCOUNT = "123456789012"
-"""The account that moto plays."""
+"""Id of moto's account."""
 SNOWFLAKE_ROLE = "lakehouse-snowflake"
 """The IAM role that Snowflake's external volume and catalog integration assume."""
 
 
 def server(context: Context) -> Server:
-    """The server, with the role that Snowflake assumes."""
+    """Describe the server. Its setup creates the role that Snowflake assumes."""
     url = context.url("aws")
 
     def provision(env: object) -> None:
@@ -38,7 +38,7 @@ def server(context: Context) -> Server:
             "Action": "sts:AssumeRole",
         }
         policy = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
-        with contextlib.suppress(iam.exceptions.EntityAlreadyExistsException):  # the server ran before this `up`
+        with contextlib.suppress(iam.exceptions.EntityAlreadyExistsException):  # by an earlier `up`
             iam.create_role(RoleName=SNOWFLAKE_ROLE, AssumeRolePolicyDocument=policy)
 
     return Server(
@@ -47,7 +47,7 @@ def server(context: Context) -> Server:
         folder=context.home.folder("aws"),
         address=url,
         ready=lambda: probe.answers(f"{url}/moto-api/"),
-        # moto would allow each origin to read its answers.
+        # moto would allow pages of every origin to read its responses.
         env={**guard.variables(), "MOTO_DISABLE_GLOBAL_CORS": "true"},
         ports={"aws": context.ports["aws"]},
         provision=provision,

@@ -1,4 +1,4 @@
-"""moto behind a guard: `python -m lakehouse.local.aws_server PORT`.
+"""`python -m lakehouse.local.aws_server PORT`: moto, protected by `guard`.
 
 Environment: LAKEHOUSE_ALLOWED_HOSTS and moto's own variables.
 """
@@ -20,7 +20,7 @@ from lakehouse.local.guard import Hosts
 def main() -> None:
     """Serve until stopped."""
     port = int(sys.argv[1])
-    os.environ["MOTO_PORT"] = str(port)  # moto names itself by it in the addresses it answers with
+    os.environ["MOTO_PORT"] = str(port)  # for the URLs of moto in its responses
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     app = guard.wsgi(DomainDispatcherApplication(create_backend_app), Hosts.of(port))
     run_simple(LOOPBACK, port, app, threaded=True, request_handler=MotoRequestHandler)

@@ -1,4 +1,4 @@
-"""Reading the body of an ASGI request without letting its sender choose how much memory that takes."""
+"""Bodies of ASGI requests, read and decompressed with a limit of memory."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ class TooLarge(Exception):
 
 
 class Malformed(Exception):
-    """The body is incomplete or is not what its encoding says."""
+    """The body is incomplete, or invalid for its encoding."""
 
 
 async def read(receive: Receive, limit: int) -> bytes:
     """Return a request's body.
 
     Args:
-        receive: Where its parts come from.
-        limit: Largest size, in bytes.
+        receive: ASGI's function for the next part.
+        limit: Maximum size, in bytes.
 
     Raises:
-        TooLarge: It is larger.
-        Malformed: The client left before its end.
+        TooLarge: The body is larger.
+        Malformed: The client disconnected before its end.
     """
     body = bytearray()
     while True:
         message = await receive()
         if message["type"] != "http.request":
-            raise Malformed("the client left")
+            raise Malformed("the client disconnected")
         body += message.get("body", b"")
         if len(body) > limit:
             raise TooLarge
@@ -39,15 +39,15 @@ async def read(receive: Receive, limit: int) -> bytes:
 
 
 def decompress(body: bytes, limit: int) -> bytes:
-    """Return what gzip compressed.
+    """Decompress a gzip body.
 
     Args:
         body: One gzip member.
-        limit: Largest size of the result, in bytes.
+        limit: Maximum size of the result, in bytes.
 
     Raises:
         TooLarge: The result is larger.
-        Malformed: It is not gzip, is cut off, or something follows it.
+        Malformed: The body is not gzip, is truncated, or has data after the member.
     """
     member = zlib.decompressobj(wbits=31)
     try:
@@ -57,12 +57,12 @@ def decompress(body: bytes, limit: int) -> bytes:
     if len(content) > limit:
         raise TooLarge
     if not member.eof or member.unused_data:
-        raise Malformed("cut off, or followed by something else")
+        raise Malformed("it is truncated, or followed by other data")
     return content
 
 
 def plain(app: App, limit: int) -> App:
-    """Give an application bodies of a limited size and without an encoding."""
+    """Wrap an application, so that it receives bodies of a limited size and without content encoding."""
 
     async def limited(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -83,9 +83,9 @@ def plain(app: App, limit: int) -> App:
         headers.append((b"content-length", str(len(body)).encode()))
         pending = [{"type": "http.request", "body": body, "more_body": False}]
 
-        async def again():
+        async def receive_plain():
             return pending.pop() if pending else await receive()
 
-        await app({**scope, "headers": headers}, again, send)
+        await app({**scope, "headers": headers}, receive_plain, send)
 
     return limited

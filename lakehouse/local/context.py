@@ -1,4 +1,4 @@
-"""What the description of a server is made from."""
+"""The input for the descriptions of servers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Context:
-    """One stack: its state folder, its ports, its credentials, and the environment that reaches it."""
+    """One stack: its state folder, ports, credentials, and the environment variables of its clients."""
 
     home: Home
     ports: Mapping[str, int]

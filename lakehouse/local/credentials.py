@@ -1,4 +1,4 @@
-"""The credentials of the embedded stack: random, made once a state folder, readable by their owner only."""
+"""The credentials of the embedded stack: random, generated once per state folder, and readable by the user only."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Credentials:
     spark_token: str = field(repr=False)
     kafka_password: str = field(repr=False)
     ui_token: str = field(repr=False)
-    """Logs in to Dagster's UI and its API."""
+    """Token for Dagster's UI and API."""
     snowflake_private_key_path: Path
     snowflake_public_key: str
-    """Base64 of the public key's DER form, as Snowflake's RSA_PUBLIC_KEY takes it."""
+    """Base64 of the public key's DER form, for Snowflake's RSA_PUBLIC_KEY."""
 
     @classmethod
     def of(cls, home: Home) -> Credentials:
-        """The folder's credentials; what is missing is made."""
+        """Return the credentials of a state folder, and generate missing ones."""
         folder = home.folder("secrets")
         key_path = folder / "snowflake_rsa_key.p8"
         return cls(

@@ -1,4 +1,4 @@
-"""Dagster: one code server, which loads the definitions once, for the webserver and the daemon."""
+"""Dagster: a code server, which loads the definitions once for all, the webserver and the daemon."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from lakehouse.local.process import Server, run_tool
 from lakehouse.local.webserver import TOKEN_VARIABLE
 
 LOCATION = "lakehouse"
-"""Name of the code location. Dagster stores the state of sensors by it."""
+"""Name of the code location. It is a key of the sensors' persisted state."""
 
 
 def home_folder(home: Home) -> Path:
-    """DAGSTER_HOME."""
+    """Return the folder for DAGSTER_HOME."""
     return home.path / "dagster"
 
 
 def code_server(context: Context) -> Server:
-    """Loads lakehouse.definitions, and again when the UI is asked to reload them. Starts the runs.
+    """Describe the code server, which loads lakehouse.definitions, reloads them on request of the UI, and starts runs.
 
-    Whoever reaches it runs code as its user, and it asks nobody who they are: so it has no port.
+    Its clients can execute code as its user and it has no authentication, so it listens on a Unix socket only.
     """
     socket = _socket(context)
     definitions = ("-m", "lakehouse.definitions", "-d", str(PROJECT), "--location-name", LOCATION)
@@ -46,7 +46,7 @@ def code_server(context: Context) -> Server:
 
 
 def webserver(context: Context) -> Server:
-    """The UI, for whoever is logged in (lakehouse.local.webserver)."""
+    """Describe the webserver of the UI, which requires a login (lakehouse.local.webserver)."""
     url, port, token = context.url("dagster"), context.ports["dagster"], context.credentials.ui_token
     return Server(
         name="dagster",
@@ -62,7 +62,10 @@ def webserver(context: Context) -> Server:
 
 
 def daemon(context: Context) -> Server:
-    """Sensors, schedules, automation and the run queue. Last, because it acts at once."""
+    """Describe the daemon of sensors, schedules, automation and the run queue.
+
+    It starts last, because it may start runs at once.
+    """
     url, token = context.url("dagster"), context.credentials.ui_token
     started = 0.0
 
@@ -88,10 +91,10 @@ def _dagster(tool: str, *arguments: str) -> tuple[str, ...]:
 
 
 def _env(context: Context) -> dict[str, str]:
-    """Dagster gives up a run that its code server did not start within 60 s, which a busy laptop needs now and then."""
-    patience = {"DAGSTER_GRPC_TIMEOUT_SECONDS": os.environ.get("DAGSTER_GRPC_TIMEOUT_SECONDS", "180")}
+    # Dagster fails a run that its code server did not start within 60 s by default, which a busy laptop may exceed.
+    timeout = {"DAGSTER_GRPC_TIMEOUT_SECONDS": os.environ.get("DAGSTER_GRPC_TIMEOUT_SECONDS", "180")}
     config = {"LAKEHOUSE_CONFIG": str(config_path().resolve())}
-    return {**context.environment, **patience, **config, "PYTHONUNBUFFERED": "1"}
+    return {**context.environment, **timeout, **config, "PYTHONUNBUFFERED": "1"}
 
 
 def _socket(context: Context) -> Path:
@@ -103,10 +106,10 @@ def _workspace(context: Context) -> Path:
 
 
 def _prepare(context: Context) -> None:
-    """The instance's databases, settings and workspace.
+    """Create the instance's databases, settings and workspace.
 
-    Dagster's processes would each make the databases, and fail when two do so at once; so they are made before, aside,
-    and moved into place.
+    Each of Dagster's processes would create the databases, and fail when two do so concurrently. So they are created
+    before, in another folder, and moved.
     """
     folder, settings = home_folder(context.home), Path(__file__).with_name("dagster.yaml").read_text()
     if not folder.exists():
@@ -124,9 +127,10 @@ def _prepare(context: Context) -> None:
 
 
 def _definitions_loaded(url: str, token: str) -> bool:
-    """Whether the webserver has the definitions.
+    """Return whether the webserver has loaded the definitions.
 
-    Raises: LakehouseError with Dagster's reason when they cannot be loaded.
+    Raises:
+        LakehouseError: They cannot be loaded; the message has Dagster's reason.
     """
     query = """{ workspaceOrError { ... on Workspace { locationEntries { loadStatus
         locationOrLoadError { ... on PythonError { message } } } } } }"""
@@ -138,7 +142,8 @@ def _definitions_loaded(url: str, token: str) -> bool:
 
 
 def _daemons_healthy(url: str, token: str, since: float) -> bool:
-    """Whether each daemon works and was heard since a time (Unix seconds): an earlier one's heartbeats look healthy."""
+    """Return whether each daemon is healthy with a heartbeat after `since` (Unix seconds). Older heartbeats are of an
+    earlier process, and may look healthy."""
     query = "{ instance { daemonHealth { allDaemonStatuses { required healthy lastHeartbeatTime } } } }"
     daemons = _graphql(url, token, query).get("instance", {}).get("daemonHealth", {}).get("allDaemonStatuses", [])
     required = [daemon for daemon in daemons if daemon["required"]]
@@ -147,7 +152,7 @@ def _daemons_healthy(url: str, token: str, since: float) -> bool:
 
 def _graphql(url: str, token: str, query: str) -> dict:
     try:
-        answer = probe.request_json(f"{url}/graphql", {"query": query}, headers=ui_login.bearer(token))
-        return answer.get("data") or {}
+        response = probe.request_json(f"{url}/graphql", {"query": query}, headers=ui_login.bearer(token))
+        return response.get("data") or {}
     except OSError:
         return {}

@@ -1,6 +1,7 @@
-"""`python -m lakehouse.local.datagen`: the local stand-in for Confluent's Datagen connector.
+"""`python -m lakehouse.local.datagen`: the local replacement of Confluent's Datagen connector.
 
-Fills every topic with a `datagen` source: first up to `initial_records`, then at `records_per_second` until SIGTERM.
+It produces to every topic with a `datagen` source: first up to `initial_records`, then at `records_per_second`, until
+SIGTERM.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from lakehouse.config.environment import environment_name
 from lakehouse.config.loader import Config
 from lakehouse.config.sources.datagen import Datagen
 from lakehouse.config.topic import Topic
-from lakehouse.local.synthetic_records import messages
+from lakehouse.local.synthetic_records import headers, messages
 from resources.build import build_resources
 from resources.kafka import Kafka
 from resources.schema_registry import SchemaRegistry
@@ -34,40 +35,52 @@ log = logging.getLogger("datagen")
 
 @dataclass
 class Source:
-    """One topic being filled."""
+    """Records to produce to one topic."""
 
     topic: Topic
     rate: float
     messages: Iterator[tuple[bytes, bytes]]
-    owed: float = 0.0
-    """Records due by now and not yet sent, with the fraction that the last tick left."""
+    due: float = 0.0
+    """Number of records that are due and not yet sent; fractions carry over to the next tick."""
     sent: int = 0
+    produced_before: int = 0
+    """Number of records that earlier processes produced."""
 
 
 def prepare(config: Config, topic: Topic, kafka: Kafka, registry: SchemaRegistry) -> Source:
-    """Ensure the topic and its subject, as materializing `kafka/<topic>` does, and how much it lacks at the start."""
+    """Ensure that the topic and its subject exist, as materializing `kafka/<topic>` does.
+
+    Returns:
+        The source; the records that the topic has less than `initial_records` are due.
+    """
     assert isinstance(topic.source, Datagen)
     schema = config.text(topic.source.schema_file)
     kafka.ensure_topic(topic.topic, topic.partitions, topic.retention.records)
     schema_id = registry.register(topic.subject("value"), schema)
-    held = sum(o.end - o.start for o in kafka.offsets([topic.topic])[topic.topic].values())
-    missing = max(0, topic.source.initial_records - held)
+    offsets = kafka.offsets([topic.topic])[topic.topic].values()
+    missing = max(0, topic.source.initial_records - sum(each.end - each.start for each in offsets))
     return Source(
-        topic, topic.source.records_per_second, messages(schema, schema_id, topic.key[0]), owed=float(missing)
+        topic,
+        topic.source.records_per_second,
+        messages(schema, schema_id, topic.source.message_key(topic)),
+        due=float(missing),
+        produced_before=sum(each.end for each in offsets),
     )
 
 
 def send(producer: Producer, source: Source) -> None:
-    """Produce what is owed."""
-    due = int(source.owed)
-    for key, value in islice(source.messages, due):
-        Kafka.enqueue(producer, source.topic.topic, key, value)
-    source.owed -= due
+    """Produce the records that are due."""
+    due = int(source.due)
+    # The connector counts its starts. Here the topic only shows whether there was an earlier one.
+    generation, first = int(source.produced_before > 0), source.produced_before + source.sent
+    for iteration, (key, value) in enumerate(islice(source.messages, due), first):
+        Kafka.enqueue(producer, source.topic.topic, key, value, headers(generation, iteration))
+    source.due -= due
     source.sent += due
 
 
 def run(sources: list[Source], producer: Producer, stop: threading.Event) -> None:
-    """Send at each source's rate until told to stop; what was produced is flushed at the end."""
+    """Produce at each source's rate until `stop` is set, and flush at the end."""
     reported = before = time.monotonic()
     while not stop.is_set():
         for source in sources:
@@ -76,7 +89,7 @@ def run(sources: list[Source], producer: Producer, stop: threading.Event) -> Non
         stop.wait(TICK_SECONDS)
         now = time.monotonic()
         for source in sources:
-            source.owed += source.rate * (now - before)
+            source.due += source.rate * (now - before)
         before = now
         if now - reported >= REPORT_SECONDS:
             reported = now
@@ -85,7 +98,7 @@ def run(sources: list[Source], producer: Producer, stop: threading.Event) -> Non
 
 
 def main() -> None:
-    """Fill the topics of lakehouse.yaml."""
+    """Produce to the topics of lakehouse.yaml."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     stop = threading.Event()
     for signal_ in (signal.SIGTERM, signal.SIGINT):

@@ -1,8 +1,8 @@
-"""Which HTTP requests a server on loopback refuses: those that a web page of somebody else made a browser send.
+"""Protection of HTTP servers on the loopback interface from cross-site requests and DNS rebinding.
 
-A browser sends them from the user's own machine, so that listening on loopback is no protection. It also writes three
-headers that a page cannot forge: Host (a page whose name was pointed at 127.0.0.1 shows here), Origin and
-Sec-Fetch-Site. Programs that are not browsers send neither of the last two and pass.
+The user's browser sends such requests for a foreign page, so listening on loopback is no protection. Browsers set three
+headers that a page cannot forge: Host (which reveals DNS rebinding), Origin and Sec-Fetch-Site. Other programs do not
+send the last two and are accepted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any
 from lakehouse.core.errors import LakehouseError
 
 VARIABLE = "LAKEHOUSE_ALLOWED_HOSTS"
-"""Names the hosts of tunnels and port forwardings: `host` or `host:port` as in the browser's address, by commas."""
+"""Variable with the hosts of tunnels and port forwardings, separated by commas: `host` or `host:port` as in the
+browser's address."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -28,7 +29,7 @@ _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*(:\d{1,5})?")
 
 
 class Rule(Enum):
-    """What a refused request broke."""
+    """The rule that a refused request violates."""
 
     HOST = "host"
     ORIGIN = "origin"
@@ -37,7 +38,7 @@ class Rule(Enum):
 
 @dataclass(frozen=True)
 class Refusal:
-    """A request that is not answered, and why."""
+    """The refusal of a request, with its reason."""
 
     rule: Rule
     message: str
@@ -56,7 +57,7 @@ class Hosts:
 
         Args:
             port: The port it listens on.
-            allowed: Further hosts, separated by commas; by default what LAKEHOUSE_ALLOWED_HOSTS says.
+            allowed: Further hosts, separated by commas; by default those in LAKEHOUSE_ALLOWED_HOSTS.
 
         Raises:
             LakehouseError: An entry is not a host or host:port.
@@ -66,7 +67,7 @@ class Hosts:
 
     @property
     def origins(self) -> frozenset[str]:
-        """The origins of pages that these hosts serve. A tunnel may add TLS."""
+        """Origins of the pages of these hosts. A tunnel may add TLS."""
         http = {f"http://{host}" for host in self.own | self.allowed}
         return frozenset(http | {f"https://{host}" for host in self.allowed})
 
@@ -92,14 +93,14 @@ def _entries(listed: str) -> list[str]:
 
 
 def refusal(headers: Mapping[str, str], hosts: Hosts) -> Refusal | None:
-    """Judge a request by its headers.
+    """Check the headers of a request.
 
     Args:
-        headers: Names in lower case; a header that came more than once has its values joined by commas.
+        headers: Headers by name in lower case; the values of repeated headers are joined by commas.
         hosts: The names under which browsers may reach the server.
 
     Returns:
-        Why the request is refused, or None for one to answer.
+        The refusal, or None for an acceptable request.
     """
     host = headers.get("host", "").lower()
     if host not in hosts.own | hosts.allowed:
@@ -108,7 +109,7 @@ def refusal(headers: Mapping[str, str], hosts: Hosts) -> Refusal | None:
     if origin is not None and origin.lower() not in hosts.origins:
         return _refused(Rule.ORIGIN, f"A page of {origin!r} sent this request.", hosts)
     site = headers.get("sec-fetch-site", "none").lower()
-    # A page of a tunnel may ask under another allowed name of the same site; its origin was looked at above.
+    # A page of a tunnel may use another allowed host of the same site; its origin was checked above.
     if site not in ("none", "same-origin") and not (site == "same-site" and origin is not None):
         return _refused(Rule.SITE, "A page of another site sent this request.", hosts)
     return None
@@ -124,7 +125,7 @@ def _refused(rule: Rule, problem: str, hosts: Hosts) -> Refusal:
 
 
 def headers_of(scope: Mapping[str, Any]) -> dict[str, str]:
-    """Return the headers of an ASGI request, as `refusal` takes them."""
+    """Return the headers of an ASGI request in the form that `refusal` expects."""
     headers: dict[str, str] = {}
     for raw_name, raw_value in scope["headers"]:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
@@ -133,7 +134,7 @@ def headers_of(scope: Mapping[str, Any]) -> dict[str, str]:
 
 
 def asgi(app: App, hosts: Hosts) -> App:
-    """Put the rules in front of an ASGI application, its websockets included."""
+    """Wrap an ASGI application, including its websockets, so that requests are checked first."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         refused = refusal(headers_of(scope), hosts) if scope["type"] in ("http", "websocket") else None
@@ -148,9 +149,9 @@ def asgi(app: App, hosts: Hosts) -> App:
 async def respond(
     scope: Scope, send: Send, status: int, body: str, content_type: str = "text/plain", headers: Iterable = ()
 ) -> None:
-    """Answer an ASGI request in place of its application: with a status and a text, or by closing the websocket."""
+    """Respond to an ASGI request instead of its application, by a status and a text, or by closing the websocket."""
     if scope["type"] == "websocket":
-        await send({"type": "websocket.close", "code": 1008})  # before it was accepted: the client sees status 403
+        await send({"type": "websocket.close", "code": 1008})  # before the acceptance, so the client gets status 403
         return
     content = body.encode()
     fixed = {
@@ -164,7 +165,7 @@ async def respond(
 
 
 def wsgi(app: Callable[..., Iterable[bytes]], hosts: Hosts) -> Callable[..., Iterable[bytes]]:
-    """Put the rules in front of a WSGI application."""
+    """Wrap a WSGI application, so that requests are checked first."""
 
     def guarded(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         sent = {k[5:].replace("_", "-").lower(): v for k, v in environ.items() if k.startswith("HTTP_")}

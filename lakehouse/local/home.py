@@ -1,4 +1,4 @@
-"""The state folder: everything that the embedded stack keeps between two runs, and its lock."""
+"""The state folder, which contains all persistent state of the embedded stack, and its lock."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.core.polling import retry
 
 NEEDED_BYTES = 2 * 1024**3
-"""Free disk space below which nothing is started: Kafka and S3 must not meet a full disk in the middle of a write."""
+"""Free disk space below which nothing is started, so that Kafka and S3 do not fill the disk during a write."""
 
 LOW_BYTES = 1024**3
-"""Free disk space below which a running stack is in danger."""
+"""Free disk space below which the status of a running stack has a warning."""
 
 SOCKET_PATH_BYTES = 103
-"""The longest path of a Unix socket: 107 bytes in Linux, 103 in macOS."""
+"""Maximum length of a Unix socket's path: 107 bytes on Linux, 103 on macOS."""
 SOCKET_NAME_BYTES = 43
-"""The longest name of one, Spark's `/.<uuid>.sock`."""
+"""Length of the longest socket name, Spark's `/.<uuid>.sock`."""
 
-# They separate entries in Java class paths, Kafka's log.dirs and JDBC URLs, none of which can escape them.
+# Separators in Java class paths, Kafka's log.dirs and JDBC URLs, none of which has an escape for them.
 _FORBIDDEN = set(":;,*%#\\\n")
 
 
 @dataclass(frozen=True)
 class Home:
-    """A state folder, made when first written to."""
+    """A state folder, created on the first write."""
 
     path: Path
 
     @classmethod
     def default(cls) -> Home:
-        """LAKEHOUSE_HOME, or .lakehouse in the project's folder."""
+        """Return the folder at LAKEHOUSE_HOME, or .lakehouse in the project's folder."""
         return cls(Path(os.environ.get("LAKEHOUSE_HOME") or PROJECT / ".lakehouse").resolve())
 
     @property
@@ -55,8 +55,8 @@ class Home:
         return self.folder("catalog") / "catalog.db"
 
     def folder(self, name: str) -> Path:
-        """Return a folder in this one. It is made if missing; like every folder above it that is made here, only its
-        owner can enter it."""
+        """Return a folder in this one, and create it if missing. Only the user can enter it and the folders above that
+        this method creates."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         folder = self.path
         folder.mkdir(exist_ok=True, mode=0o700)
@@ -66,9 +66,11 @@ class Home:
         return folder
 
     def sockets(self) -> Path:
-        """A folder for Unix sockets that only its owner can enter: in this one, or a short one for it in /tmp.
+        """Return a folder for Unix sockets that only the user can enter: in this one, or in /tmp if its path is too
+        long.
 
-        Raises: LakehouseError when the one in /tmp is not ours alone.
+        Raises:
+            LakehouseError: The folder in /tmp belongs to another user or is open to others.
         """
         inside = self.path / "run"
         if len(os.fsencode(inside)) + SOCKET_NAME_BYTES <= SOCKET_PATH_BYTES:
@@ -76,34 +78,38 @@ class Home:
         folder = self._short()
         with suppress(FileExistsError):
             folder.mkdir(mode=0o700)
-        found = folder.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        status = folder.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
             raise LakehouseError(
-                f"{folder} is not a folder of yours alone, and servers of the stack would have their sockets there."
+                f"{folder}, the folder for the sockets of the stack, belongs to another user or is open to others."
                 f" Nothing was started. Set LAKEHOUSE_HOME to a path shorter than {self.path}, or remove {folder}"
             )
         return folder
 
     def remove_sockets(self) -> None:
-        """Remove what `sockets` made in /tmp. Nothing may be listening there any more."""
+        """Remove the folder that `sockets` created in /tmp. All servers must have ended."""
         shutil.rmtree(self._short(), ignore_errors=True)
 
     def _short(self) -> Path:
-        # Neither TMPDIR, which may differ from one command to the next, nor XDG_RUNTIME_DIR, which ends with the
-        # user's last session.
+        # Neither TMPDIR, which may differ between commands, nor XDG_RUNTIME_DIR, which the system deletes at the end of
+        # the user's last session.
         digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:16]
         return Path(f"/tmp/lakehouse-{os.getuid()}-{digest}")  # noqa: S108  its owner and mode are verified
 
     def log(self, server: str) -> Path:
-        """The log file of a server."""
+        """Return the path of a server's log."""
         return self.path / "logs" / f"{server}.log"
 
     def require_usable(self) -> None:
-        """Raises: LakehouseError when the folder's name or the disk's free space cannot carry the stack."""
+        """Check the folder's path and the free disk space.
+
+        Raises:
+            LakehouseError: The path has a forbidden character, or the disk has too little free space.
+        """
         if bad := _FORBIDDEN & set(str(self.path)):
             raise LakehouseError(
-                f"The state folder {self.path} has {' '.join(map(repr, sorted(bad)))} in its name, which Java class"
-                " paths cannot hold. Nothing was started. Set LAKEHOUSE_HOME to another folder"
+                f"The path of the state folder {self.path} contains {' '.join(map(repr, sorted(bad)))}, which Java"
+                " class paths cannot contain. Nothing was started. Set LAKEHOUSE_HOME to another folder"
             )
         if (free := self.free_bytes()) < NEEDED_BYTES:
             raise LakehouseError(
@@ -113,23 +119,24 @@ class Home:
             )
 
     def space_warning(self) -> str | None:
-        """Return what is wrong with the free space for a stack that runs; None while there is enough."""
+        """Return a warning if a running stack has too little free disk space, otherwise None."""
         if (free := self.free_bytes()) >= LOW_BYTES:
             return None
         return (
             f"The disk of {self.path} has {free / 1024**3:.1f} GiB free. When it is full, Kafka stops and runs fail;"
-            " what was complete before stays. Free some space, then run `lakehouse up`, which starts what has stopped"
+            " complete data is not affected. Free some space, then run `lakehouse up` to start stopped servers"
         )
 
     def free_bytes(self) -> int:
-        """Free space on the disk that holds (or would hold) this folder, in bytes."""
+        """Return the free space on the disk of this folder, in bytes. The folder need not exist."""
         return shutil.disk_usage(next(p for p in (self.path, *self.path.parents) if p.exists())).free
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """One `up` or `down` at a time. The kernel frees the lock when its holder dies.
+        """Exclude another `up` or `down`. The kernel releases the lock when its process ends.
 
-        Raises: LakehouseError when another process holds it.
+        Raises:
+            LakehouseError: Another process has the lock.
         """
         with hold(
             self.folder(".") / "lock",
@@ -143,15 +150,15 @@ class Home:
 
 @contextmanager
 def hold(path: Path, busy: Callable[[str], str], seconds: float = 0) -> Iterator[None]:
-    """Hold the lock of a file, which is made if missing. The kernel frees the lock when its holder dies.
+    """Lock a file, which is created if missing. The kernel releases the lock when its process ends.
 
     Args:
-        path: The file, in a folder that only its owner can write to.
-        busy: Makes the error message from the name of the process that holds the lock.
-        seconds: How long to wait for the lock.
+        path: The file, in a folder that only the user can write to.
+        busy: Returns the error message for the name of the process that has the lock.
+        seconds: Time to wait for the lock.
 
     Raises:
-        LakehouseError: Another process holds the lock, or the file is a symbolic link.
+        LakehouseError: Another process has the lock, or the file is a symbolic link.
     """
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
@@ -176,9 +183,9 @@ def hold(path: Path, busy: Callable[[str], str], seconds: float = 0) -> Iterator
 
 
 def write_atomically(path: Path, content: str | bytes) -> Path:
-    """Write a file, readable by its owner only, so that a reader or a crash never sees half of it."""
+    """Write a file that only the user can read. Neither a reader nor a crash can observe a partial file."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mkstemp makes it 0600
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
@@ -191,9 +198,10 @@ def write_atomically(path: Path, content: str | bytes) -> Path:
 
 @contextmanager
 def explain_full_disk(path: Path) -> Iterator[None]:
-    """Turns 'no space left on device' into one sentence.
+    """Replace the errors of a full disk by a message with the remedy.
 
-    Raises: LakehouseError.
+    Raises:
+        LakehouseError: The disk is full, or the user's quota is exceeded.
     """
     try:
         yield
@@ -201,6 +209,6 @@ def explain_full_disk(path: Path) -> Iterator[None]:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise LakehouseError(
-            f"The disk is full: {error.filename or path} could not be written. What was complete before is untouched."
+            f"The disk is full: {error.filename or path} could not be written. Complete data is not affected."
             " Free some space and try again"
         ) from error

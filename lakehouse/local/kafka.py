@@ -1,4 +1,4 @@
-"""Apache Kafka: one broker that is its own controller (KRaft), durable in the state folder."""
+"""Apache Kafka: a single node that is broker and controller (KRaft), with its data in the state folder."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from resources.jaas import jaas_config
 from resources.kafka import Kafka
 
 USER, MECHANISM = "lakehouse", "SCRAM-SHA-512"
-"""How clients log in where the broker asks them to. A listener in the broker's place does not learn the password."""
+"""Login of clients if the broker requires it. With SCRAM, an impostor of the broker does not receive the password."""
 
 
 def uses_sasl(home: Home) -> bool:
-    """Whether the broker asks its clients for a password."""
+    """Return whether the broker requires a password from its clients."""
     return _switch(home).exists()
 
 
 def use_sasl(home: Home, on: bool) -> None:
-    """Have the broker of a state folder ask its clients for a password, or not, from its next start on."""
+    """Set whether the broker of a state folder requires a password from its clients, from its next start on."""
     if on:
         write_atomically(_switch(home), "")
     else:
@@ -40,7 +40,7 @@ def _switch(home: Home) -> Path:
 
 
 def client_variables(home: Home, credentials: Credentials) -> dict[str, str]:
-    """The variables that lead a client into the broker. All are set: those of the user's own Kafka must not remain."""
+    """Return the environment variables for a client's login. All are set, to override those of another Kafka."""
     sasl = uses_sasl(home)
     return {
         "KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT" if sasl else "PLAINTEXT",
@@ -51,7 +51,7 @@ def client_variables(home: Home, credentials: Credentials) -> dict[str, str]:
 
 
 def server(context: Context) -> Server:
-    """The broker."""
+    """Describe the broker."""
     folder = context.home.folder("kafka")
     ports = {name: context.ports[name] for name in ("kafka", "kafka-controller")}
     address = f"{LOOPBACK}:{ports['kafka']}"
@@ -63,11 +63,11 @@ def server(context: Context) -> Server:
 
     def prepare() -> None:
         _format(context.home, libs, password)
-        if sasl and not _knows(context.home, password):
+        if sasl and not _accepts(context.home, password):
             raise LakehouseError(
-                f"Kafka's data in {folder / 'data'} was made by an earlier version, or with another password: nobody"
-                " could log in. Kafka was not started. Use another LAKEHOUSE_HOME with --kafka-sasl, or run"
-                " `lakehouse up --no-kafka-sasl`"
+                f"Kafka's data in {folder / 'data'} was created by an earlier version, or with another password, so"
+                " that no client could log in. Kafka was not started. Use another LAKEHOUSE_HOME with --kafka-sasl, or"
+                " run `lakehouse up --no-kafka-sasl`"
             )
         write_atomically(properties, settings)
 
@@ -95,7 +95,7 @@ def server(context: Context) -> Server:
         folder=folder,
         address=address,
         ready=ready,
-        # So that a broker with other settings is known to be another one.
+        # So that other settings change the fingerprint, and restart the broker.
         env={"LAKEHOUSE_KAFKA_SETTINGS": hashlib.sha256(settings.encode()).hexdigest()},
         ports=ports,
         prepare=prepare,
@@ -103,15 +103,15 @@ def server(context: Context) -> Server:
 
 
 def _properties(data: Path, port: int, controller_port: int, password: str | None = None) -> str:
-    """Compose the settings of a single node. Internal topics get one replica and, to start fast, one partition.
+    """Return the settings of a single node. Internal topics have one replica and, for a fast start, one partition.
 
-    The cleaner's buffer is 128 MB by default and the request queue 500 long; both are sized for a large broker.
+    The defaults of the cleaner's buffer, 128 MB, and of the request queue, 500, are for large brokers.
 
     Args:
         data: Folder of the records.
         port: Port for clients.
         controller_port: Port for the node itself.
-        password: What both ports ask for; None to let in everybody.
+        password: Password for both ports; None to accept everyone.
     """
     protocol = "SASL_PLAINTEXT" if password else "PLAINTEXT"
     return f"""\
@@ -145,7 +145,8 @@ queued.max.requests=200
 
 
 def _sasl(password: str) -> str:
-    """Settings of listeners that ask for a password. Controllers cannot do SCRAM, whose users they keep themselves."""
+    """Return the settings of listeners with a password. The controller stores the users of SCRAM, so it cannot itself
+    authenticate by SCRAM."""
     scram, plain = jaas_config(MECHANISM, USER, password), jaas_config("PLAIN", USER, password)
     return f"""\
 sasl.enabled.mechanisms={MECHANISM}
@@ -158,9 +159,11 @@ listener.name.controller.plain.sasl.jaas.config={plain.removesuffix(";")} user_{
 
 
 def _format(home: Home, libs: str, password: str) -> None:
-    """Give an empty data folder its cluster id and its user. Formatted aside and moved into place, so never half.
+    """Format an empty data folder with a new cluster id and the user. It is formatted elsewhere and then moved, so a
+    partly formatted folder is never used.
 
-    Raises: LakehouseError when records are there but the cluster id is not, or the tool fails.
+    Raises:
+        LakehouseError: There is data without a cluster id, or the tool failed.
     """
     folder = home.folder("kafka")
     data, fresh = folder / "data", folder / "data.new"
@@ -168,31 +171,32 @@ def _format(home: Home, libs: str, password: str) -> None:
         return
     if data.exists() and any(data.iterdir()):
         raise LakehouseError(
-            f"Kafka's data folder {data} holds files but not meta.properties, which names the cluster they belong to."
+            f"Kafka's data folder {data} has files but no meta.properties, which contains the id of their cluster."
             " Nothing was changed. Restore that file, or move the folder away to start with empty topics"
         )
     shutil.rmtree(fresh, ignore_errors=True)
     properties = write_atomically(folder / "format.properties", _properties(fresh, port=9092, controller_port=9093))
-    # A random id may begin with a hyphen: after '=' it is not taken for an option.
+    # A random id may begin with a hyphen: after '=' it is not parsed as an option.
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-    # In a file, which argparse4j reads by `@`: other users see the arguments of a process.
+    # Other users can see the arguments of a process, so the password is in a file, which argparse4j reads by `@`.
     user = write_atomically(folder / "format.user", f"--add-scram\n{MECHANISM}=[name={USER},password={password}]\n")
     tool = ("kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "--config", str(properties), f"@{user}")
     run_tool("kafka", home, java("-XX:TieredStopAtLevel=1", "-cp", libs, *tool, heap="128m"))
     user.unlink()
-    write_atomically(_known(home), _digest(password))
+    write_atomically(_digest_file(home), _digest(password))
     if data.exists():
         data.rmdir()
     fresh.rename(data)
 
 
-def _known(home: Home) -> Path:
-    """The file that says with which password the data folder was formatted."""
+def _digest_file(home: Home) -> Path:
+    """Return the file with the hash of the password that the data folder was formatted with."""
     return home.folder("kafka") / "password.sha256"
 
 
-def _knows(home: Home, password: str) -> bool:
-    return _known(home).exists() and _known(home).read_text() == _digest(password)
+def _accepts(home: Home, password: str) -> bool:
+    file = _digest_file(home)
+    return file.exists() and file.read_text() == _digest(password)
 
 
 def _digest(password: str) -> str:

@@ -1,4 +1,4 @@
-"""Dagster's launcher of runs, which also knows whether a run's worker still lives."""
+"""Dagster's default run launcher, with a health check of run workers."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from lakehouse.local import process
 
 
 class LocalRunLauncher(DefaultRunLauncher):
-    """Finds the runs whose worker ended without a word.
+    """A launcher that detects run workers which ended without reporting it.
 
-    The code server reports those of its own workers, and nobody reports them once it was stopped or killed itself: such
-    a run would count as started, and keep its table waiting, until its maximal runtime is over.
+    The code server reports the end of its workers. After the code server itself was stopped or killed, nothing does:
+    such a run would count as started, and block its table, until its maximum runtime has passed.
     """
 
     @property
     def supports_check_run_worker_health(self) -> bool:
-        """Run monitoring asks `check_run_worker_health` only then."""
+        """Return True, without which run monitoring does not call `check_run_worker_health`."""
         return True
 
     def check_run_worker_health(self, run: dg.DagsterRun) -> CheckRunHealthResult:
-        """Whether the process that executes the run is there, or has not told its number yet."""
-        found = self._worker(run)
-        if found is None or _lives(*found):
+        """Return RUNNING while the process of the run exists, or has not logged its process id yet."""
+        worker = self._worker(run)
+        if worker is None or _is_running(*worker):
             return CheckRunHealthResult(WorkerStatus.RUNNING)
-        return CheckRunHealthResult(WorkerStatus.NOT_FOUND, f"its process {found[0]} has ended")
+        return CheckRunHealthResult(WorkerStatus.NOT_FOUND, f"its process {worker[0]} has ended")
 
     def _worker(self, run: dg.DagsterRun) -> tuple[int, float] | None:
-        """The run's process, and when it said so (Unix seconds)."""
+        """Return the id of the run's process, and when it was logged (Unix seconds)."""
         for event in self._instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT):
-            # The first is the worker's: what it starts comes later.
+            # The first event is the worker's; those of its child processes follow.
             if pid := event.get_dagster_event().engine_event_data.metadata.get("pid"):
                 return int(str(pid.value)), event.timestamp
         return None
 
 
-def _lives(pid: int, told: float) -> bool:
+def _is_running(pid: int, logged: float) -> bool:
     try:
         worker = psutil.Process(pid)
-        # A process that is younger than what it told has the number of one that ended.
-        return process.is_alive(worker) and worker.create_time() <= told
+        # The system reuses process ids: a process younger than the event is not the worker.
+        return process.is_alive(worker) and worker.create_time() <= logged
     except psutil.NoSuchProcess:
         return False

@@ -1,8 +1,8 @@
-"""The logs of the servers, and `python -m lakehouse.local.logs FOLDER`, which keeps them small while servers write.
+"""Rotation of the servers' logs, also by `python -m lakehouse.local.logs FOLDER`, while the servers write.
 
-A server writes to a file that `up` opened, long after `up` has ended. So nobody can give it another file: a log that is
-too long is copied, and then emptied in place. That works because it is opened to append. What a server writes between
-the two is lost.
+A server writes to a file that `up` opened, and cannot be switched to another file. So a log that is too long is copied
+and then truncated, which works because it was opened in append mode. Lines written between copy and truncation are
+lost.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from pathlib import Path
 from lakehouse.core import polling
 
 MAX_BYTES = 10 * 1024 * 1024
-"""Length at which a log is set aside."""
+"""Length above which a log is rotated."""
 COPIES = 2
-"""Logs of a server that are kept besides the one it writes."""
+"""Number of rotated logs that are kept per server."""
 INTERVAL_SECONDS = 2.0
 
 
 def set_aside(log: Path) -> None:
-    """Make room for a new log of a server that does not run."""
+    """Rotate the log of a server that does not run."""
     if log.exists():
         _shift(log)
         log.rename(_copy(log, 1))
 
 
 def shorten(folder: Path) -> None:
-    """Set aside the content of each log in a folder that has become too long, while its server writes it."""
+    """Rotate the logs in a folder that have become too long, while their servers write."""
     for log in folder.glob("*.log"):
-        with contextlib.suppress(FileNotFoundError):  # its server starts again just now
+        with contextlib.suppress(FileNotFoundError):  # `set_aside` moved it, because its server restarts
             if log.stat().st_size > MAX_BYTES:
                 _shift(log)
                 _move_content(log, _copy(log, 1))
@@ -41,7 +41,7 @@ def _move_content(log: Path, copy: Path) -> None:
     try:
         shutil.copyfile(log, copy)
         copy.chmod(0o600)
-    except OSError:  # such as a full disk, which needs the space all the more
+    except OSError:  # for example a full disk: truncate nevertheless, which frees space
         copy.unlink(missing_ok=True)
     with log.open("r+b") as file:
         file.truncate()

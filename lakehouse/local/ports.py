@@ -1,4 +1,4 @@
-"""Which port each server listens on: the one it had, else the usual one, else any that is free."""
+"""Choice of the servers' ports: the previous one, else the usual one, else any free one."""
 
 from __future__ import annotations
 
@@ -25,26 +25,25 @@ USUAL = {
 }
 
 OTHERS = range(20_000, 32_768)
-"""Where a port is looked for when the usual one is taken.
+"""Candidates when the usual port is in use.
 
-Below those that systems give to outgoing connections (from 32768 on Linux, from 49152 elsewhere): while a server is
-restarted, such a connection could take its port, and its clients would not find it again.
+They are below the ports of outgoing connections (from 32768 on Linux, from 49152 elsewhere): while a server restarts,
+such a connection could occupy its port, and the server would have to move away from its clients.
 """
 
 TURN_SECONDS = 300
-"""How long to wait for another stack of this user that starts: as long as one server may take."""
-
+"""Time to wait while another stack of this user starts: the timeout of one server."""
 
 _CHANCE = random.SystemRandom()
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on this port of 127.0.0.1 now, and nobody has it on [::1].
+    """Return whether a server can listen on this port of 127.0.0.1, and nothing is bound to it on [::1].
 
-    Clients that are led to `localhost` would find whoever listens on [::1] before our server.
+    Clients that resolve `localhost` would connect to a listener on [::1] before trying our server.
     """
     with socket.socket() as listener:
-        # As the servers do: a port whose last connections are still being closed is free.
+        # As the servers do: a port with connections in TIME_WAIT is free.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((LOOPBACK, port))
@@ -57,11 +56,11 @@ def is_free(port: int) -> bool:
 
 @contextmanager
 def in_turn() -> Iterator[None]:
-    """Let one stack of this user start at a time: two that choose before the servers of either listen would choose the
-    same ports.
+    """Let one stack of this user start at a time: two stacks would choose the same ports as long as the servers of
+    neither listen.
 
     Raises:
-        LakehouseError: Another one has not finished after `TURN_SECONDS`.
+        LakehouseError: Another stack is still starting after `TURN_SECONDS`.
     """
     cache = jars.cache()
     cache.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -77,7 +76,7 @@ def in_turn() -> Iterator[None]:
 
 
 def recorded(home: Home) -> dict[str, int]:
-    """The ports of the last `up`. Empty when there was none or its record cannot be read: they are chosen anew then."""
+    """Return the ports of the last `up`, by name; empty if there was none or endpoints.json cannot be read."""
     try:
         ports = json.loads(home.endpoints.read_text())
         return {name: int(ports[name]) for name in USUAL if name in ports}
@@ -86,22 +85,27 @@ def recorded(home: Home) -> dict[str, int]:
 
 
 def choose(home: Home, in_use: Mapping[str, int]) -> dict[str, int]:
-    """A port for every server, recorded in the state folder.
+    """Choose a port for every server, and record them in the state folder.
 
-    Parameters: the state folder, and the ports that its running servers listen on, which stay.
+    Args:
+        home: The state folder.
+        in_use: Ports of its running servers, which keep them.
+
+    Returns:
+        Port by name.
     """
     before = recorded(home)
     ports = dict(in_use)
     for name, usual in USUAL.items():
         if name not in ports:
-            wanted = (port for port in (before.get(name), usual) if port and port not in ports.values())
-            ports[name] = next(filter(is_free, wanted), None) or _any_free(set(ports.values()) | set(USUAL.values()))
+            preferred = (port for port in (before.get(name), usual) if port and port not in ports.values())
+            ports[name] = next(filter(is_free, preferred), None) or _any_free(set(ports.values()) | set(USUAL.values()))
     write_atomically(home.endpoints, json.dumps(ports, indent=2))
     return ports
 
 
-def _any_free(taken: set[int]) -> int:
+def _any_free(excluded: set[int]) -> int:
     while True:
         port = _CHANCE.choice(OTHERS)
-        if port not in taken and is_free(port):
+        if port not in excluded and is_free(port):
             return port

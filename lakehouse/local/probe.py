@@ -1,4 +1,4 @@
-"""How a server is asked whether it serves. Short time-outs: the caller asks again."""
+"""Readiness probes of servers. Timeouts are short, because callers repeat them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-# Never by way of a proxy that the user's environment names.
+# Without the proxies in the user's environment.
 _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def answers(url: str, seconds: float = 2) -> bool:
-    """Whether an HTTP server answers at all; a refusal (4xx) is an answer, a failure (5xx) is not."""
+    """Return whether an HTTP server responds with a status below 500."""
     try:
         _opener.open(url, timeout=seconds).close()
     except urllib.error.HTTPError as error:
@@ -26,7 +26,7 @@ def answers(url: str, seconds: float = 2) -> bool:
 
 
 def accepts(path: Path, seconds: float = 2) -> bool:
-    """Whether somebody listens on a Unix socket."""
+    """Return whether a process listens on a Unix socket."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(seconds)
         try:
@@ -39,11 +39,12 @@ def accepts(path: Path, seconds: float = 2) -> bool:
 def request_json(
     url: str, body: Any, method: str = "POST", seconds: float = 5, headers: Mapping[str, str] | None = None
 ) -> Any:
-    """Send JSON and return the JSON of the answer.
+    """Send a JSON request and return the JSON of the response.
 
-    Raises: OSError when there is none, or a refusal (urllib.error.HTTPError).
+    Raises:
+        OSError: There is no response, or its status is an error (urllib.error.HTTPError).
     """
     headers = {"Content-Type": "application/json", **(headers or {})}
     request = urllib.request.Request(url, json.dumps(body).encode(), headers, method=method)  # noqa: S310 (own servers)
-    with _opener.open(request, timeout=seconds) as answer:
-        return json.load(answer)
+    with _opener.open(request, timeout=seconds) as response:
+        return json.load(response)

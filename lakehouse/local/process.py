@@ -1,8 +1,8 @@
-"""Starting, awaiting, finding and stopping a server: the same way for all of them.
+"""Start, detection and stop of servers, the same for all of them.
 
-There are no pid files. Every server gets LAKEHOUSE_SERVER and LAKEHOUSE_HOME in its environment, and whatever it starts
-inherits them; the processes of a state folder are those whose environment names it. So a server is found after `up` was
-killed at any point, a process number that the system gave to somebody else never is, and nothing foreign is touched.
+There are no pid files. Every server has LAKEHOUSE_SERVER and LAKEHOUSE_HOME in its environment, and its child processes
+inherit them; the processes of a state folder are those with its path in their environment. So a server is detected even
+after `up` was killed, and a foreign process that reuses a server's process id is not.
 """
 
 from __future__ import annotations
@@ -27,53 +27,53 @@ from lakehouse.local.home import Home
 
 POLL_SECONDS = 0.1
 STOP_SECONDS = 15
-"""How long a server may take to end cleanly before it is killed."""
+"""Seconds for a clean shutdown, after which a server is killed."""
 PRIVATE = 0o077
 """The umask of all servers."""
 LONGEST_TEMPORARY = 70
-"""Bytes in the path of a temporary folder. A Unix socket's may have 103 (macOS) or 107 (Linux), and those who make one
-append up to 32, as in /pymp-12345678/listener-12345678."""
+"""Maximum bytes in the path of a temporary folder. The path of a Unix socket may have 103 (macOS) or 107 (Linux), of
+which libraries use up to 32, as in /pymp-12345678/listener-12345678."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """What there is to know about a server."""
+    """Description of a server."""
 
     name: str
     command: tuple[str, ...]
     folder: Path
     """Its working folder."""
     address: str
-    """What a user would open or connect to."""
+    """Address for users: a URL, host and port, or empty."""
     ready: Callable[[], bool]
-    """Whether it serves now. Answers within seconds; raises LakehouseError when waiting any longer is of no use."""
+    """Returns within seconds whether the server is ready; raises LakehouseError if it never will be."""
     env: Mapping[str, str] = field(repr=False)
-    """What its environment has besides what it inherits."""
+    """Environment variables in addition to the inherited ones."""
     env_once: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Like env, for values made anew by each `up`: a running server that has other ones is kept."""
+    """Like `env`, for values that each `up` generates: a running server with other values is not restarted."""
     inherits: Callable[[], Iterable[str]] = tuple
-    """Gives the names of variables, or patterns of them, that it gets from the environment of `up` besides
-    `inherited.EVERY_SERVER`. Called when it starts."""
+    """Returns names or patterns of the variables that the server inherits from `up` in addition to
+    `inherited.EVERY_SERVER`. Called when the server starts."""
     ports: Mapping[str, int] = field(default_factory=dict)
-    """The ports it listens on, by their names in `ports.USUAL`."""
+    """Listening ports, by their names in `ports.USUAL`."""
     after: tuple[str, ...] = ()
-    """The servers that must be ready before this one starts."""
+    """Names of servers that must be ready before this one starts."""
     seconds: float = 300
-    """How long it may take to become ready: seconds, and minutes on a machine that is busy with something else."""
+    """Timeout for becoming ready. Seconds suffice on an idle machine; a busy one may need minutes."""
     prepare: Callable[[], None] = lambda: None
-    """Runs before it starts; safe to run again after any interruption."""
+    """Called before the server starts; can be repeated after any interruption."""
     provision: Callable[[Mapping[str, str]], None] = lambda env: None
-    """Runs once it is ready, with the environment it runs in; safe to run again."""
+    """Called once the server is ready, with the server's environment; can be repeated."""
 
     @property
     def fingerprint(self) -> str:
-        """Equal for two descriptions exactly when a process started from one would do for the other."""
+        """Hash of everything that requires a restart when it changes."""
         return hashlib.sha256(json.dumps([self.command, sorted(self.env.items())]).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class Running:
-    """The processes of one server: the one that `up` started, if it still runs, and those that it started in turn."""
+    """The processes of one server: the leader, which `up` started, while it runs, and its descendants."""
 
     leader: psutil.Process | None
     processes: tuple[psutil.Process, ...]
@@ -84,31 +84,31 @@ class Running:
         return json.loads(self.env["LAKEHOUSE_PORTS"])
 
     def is_of(self, server: Server) -> bool:
-        """Whether this is the server described, and not one of an earlier version or with other addresses."""
+        """Return whether this server was started from an equal description (same version, ports and settings)."""
         return self.leader is not None and self.env.get("LAKEHOUSE_FINGERPRINT") == server.fingerprint
 
     def resident_bytes(self) -> int:
-        """Resident memory of its processes, in bytes."""
+        """Return the resident memory of all processes together, in bytes."""
         total = 0
         for process in self.processes:
             try:
                 total += process.memory_info().rss
-            except psutil.Error:  # it has just ended
+            except psutil.Error:  # the process has just ended
                 continue
         return total
 
 
 def running(home: Home) -> dict[str, Running]:
-    """The servers of a state folder that run now, by name."""
-    found: dict[str, list[tuple[psutil.Process, dict[str, str]]]] = {}
+    """Return the running servers of a state folder, by name."""
+    servers: dict[str, list[tuple[psutil.Process, dict[str, str]]]] = {}
     for process in psutil.process_iter():
         try:
             env = process.environ()
-        except (psutil.Error, OSError):  # another user's, or already gone
+        except (psutil.Error, OSError):  # the process has ended, or belongs to another user
             continue
         if env.get("LAKEHOUSE_HOME") == str(home.path) and (name := env.get("LAKEHOUSE_SERVER")):
-            found.setdefault(name, []).append((process, env))
-    return {name: _group(members) for name, members in found.items()}
+            servers.setdefault(name, []).append((process, env))
+    return {name: _group(members) for name, members in servers.items()}
 
 
 def _group(members: list[tuple[psutil.Process, dict[str, str]]]) -> Running:
@@ -127,15 +127,15 @@ def _leads_session(pid: int) -> bool:
 def start(server: Server, home: Home) -> Running:
     """Start a server in its own session, so that it outlives this process.
 
-    It appends to its log, so that `logs` may shorten it; earlier logs are kept beside it. What it writes can be read
-    by its owner only.
+    The server appends to its log, so that `logs` can shorten it; earlier logs are kept beside it. Only the user can
+    read the files that the server creates.
     """
     server.prepare()
     log = home.folder("logs") / home.log(server.name).name
     logs.set_aside(log)
     marks = {"LAKEHOUSE_FINGERPRINT": server.fingerprint, "LAKEHOUSE_PORTS": json.dumps(dict(server.ports))}
-    given = {**inherited.selected(server.inherits()), **server.env, **server.env_once, **marks}
-    env = {**given, **_own(server.name, home, given)}
+    common = {**inherited.selected(server.inherits()), **server.env, **server.env_once, **marks}
+    env = {**common, **_specific(server.name, home, common)}
     server.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
@@ -156,15 +156,16 @@ def start(server: Server, home: Home) -> Running:
 
 
 def run_tool(server: str, home: Home, command: tuple[str, ...], env: Mapping[str, str] | None = None) -> None:
-    """Run a command that prepares a server; like the server itself it is found and stopped by `down`.
+    """Run a command that prepares a server. `down` stops it like the server itself.
 
-    Raises: LakehouseError with the last line it printed when it fails or takes longer than two minutes.
+    Raises:
+        LakehouseError: The command failed or took longer than two minutes; the message has its last line of output.
     """
-    given = {**inherited.selected(()), **(env or {}), "LAKEHOUSE_PORTS": "{}"}
+    common = {**inherited.selected(()), **(env or {}), "LAKEHOUSE_PORTS": "{}"}
     try:
         done = subprocess.run(  # noqa: S603 (own servers)
             command,
-            env={**given, **_own(server, home, given)},
+            env={**common, **_specific(server, home, common)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -174,28 +175,28 @@ def run_tool(server: str, home: Home, command: tuple[str, ...], env: Mapping[str
         )
         failed, output = done.returncode != 0, done.stdout
     except subprocess.TimeoutExpired:
-        failed, output = True, "no end after 120 s"
+        failed, output = True, "the command did not end within 120 s"
     if failed:
-        said = " ".join(output.strip().splitlines()[-1:])
-        raise LakehouseError(f"{server} could not be prepared: {said}. It was not started and nothing of it was kept")
+        last_line = " ".join(output.strip().splitlines()[-1:])
+        raise LakehouseError(f"{server} could not be prepared: {last_line}. It was not started. Run `lakehouse doctor`")
 
 
-def _own(server: str, home: Home, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that no two servers share: the marks it is found by, and its temporary folder, emptied.
+def _specific(server: str, home: Home, common: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that differ between servers: those that identify it, and its (emptied) temporary folder.
 
-    JVMs do not look at TMPDIR. Both variables reach whatever the server starts in turn.
+    JVMs ignore TMPDIR, so JAVA_TOOL_OPTIONS has the folder too. Child processes inherit both variables.
     """
     temporary = _temporary(server, home)
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(mode=0o700)
     quote = '"' if "'" in str(temporary) else "'"
-    options = f"{given.get('JAVA_TOOL_OPTIONS', '')} {quote}-Djava.io.tmpdir={temporary}{quote}".strip()
+    options = f"{common.get('JAVA_TOOL_OPTIONS', '')} {quote}-Djava.io.tmpdir={temporary}{quote}".strip()
     marks = {"LAKEHOUSE_HOME": str(home.path), "LAKEHOUSE_SERVER": server}
     return {**marks, "TMPDIR": str(temporary), "JAVA_TOOL_OPTIONS": options}
 
 
 def _temporary(server: str, home: Home) -> Path:
-    """Return where a server's temporary folder goes: in the state folder or, where that has too long a name for Unix
+    """Return the path of a server's temporary folder: in the state folder or, where its path is too long for Unix
     sockets, in the cache."""
     if len(os.fsencode(home.path / "tmp" / server)) <= LONGEST_TEMPORARY:
         return home.folder("tmp") / server
@@ -204,10 +205,16 @@ def _temporary(server: str, home: Home) -> Path:
 
 
 def wait_until_ready(server: Server, process: psutil.Process, home: Home, cancelled: Event) -> None:
-    """Wait until a server serves.
+    """Wait until a server is ready.
 
-    Parameters: the server, the process that it is, its state folder, and an event that ends the wait early.
-    Raises: LakehouseError when it ended, did not become ready in time, or the wait was cancelled.
+    Args:
+        server: The description of the server.
+        process: Its leading process.
+        home: Its state folder.
+        cancelled: Ends the wait early.
+
+    Raises:
+        LakehouseError: The server ended, did not become ready in time, or the wait was cancelled.
     """
 
     def is_ready() -> bool:
@@ -216,7 +223,7 @@ def wait_until_ready(server: Server, process: psutil.Process, home: Home, cancel
         if not is_alive(process):
             raise LakehouseError(f"{server.name} ended while it started. {last_words(home.log(server.name))}")
         if cancelled.is_set():
-            raise LakehouseError(f"{server.name} was given up because another server failed")
+            raise LakehouseError(f"The start of {server.name} was cancelled because another server failed")
         return False
 
     clock = Clock(sleep=cancelled.wait)
@@ -227,7 +234,7 @@ def wait_until_ready(server: Server, process: psutil.Process, home: Home, cancel
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """Whether a process still runs; one that ended but was not yet collected by its parent does not."""
+    """Return whether a process runs. A zombie, which ended but was not collected by its parent, does not."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -235,7 +242,7 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 def _listens(process: psutil.Process, ports: set[int]) -> bool:
-    """Whether it is this very process that listens: somebody else may have taken the port, and answer."""
+    """Return whether this process listens on all the ports: a foreign process might answer there instead."""
     try:
         sockets = process.net_connections("tcp") if ports else ()
     except psutil.Error:
@@ -244,14 +251,15 @@ def _listens(process: psutil.Process, ports: set[int]) -> bool:
 
 
 def stop(name: str, home: Home) -> None:
-    """End a server and what it started: politely, and after STOP_SECONDS by force.
+    """Stop a server and its child processes by SIGTERM, and after STOP_SECONDS by SIGKILL.
 
-    Raises: LakehouseError when a process outlives that.
+    Raises:
+        LakehouseError: A process survived SIGKILL.
     """
 
     def signal(send: Callable[[psutil.Process], None], seconds: float) -> None:
-        found = running(home).get(name)
-        processes = found.processes if found else ()
+        server = running(home).get(name)
+        processes = server.processes if server else ()
         for process in processes:
             try:
                 send(process)
@@ -261,19 +269,19 @@ def stop(name: str, home: Home) -> None:
 
     signal(psutil.Process.terminate, STOP_SECONDS)
     signal(psutil.Process.kill, 5)
-    if left := running(home).get(name):
-        numbers = ", ".join(str(process.pid) for process in left.processes)
+    if remaining := running(home).get(name):
+        pids = ", ".join(str(process.pid) for process in remaining.processes)
         raise LakehouseError(
-            f"{name} could not be stopped: process {numbers} does not end. End it by hand, then try again"
+            f"{name} could not be stopped: process {pids} does not end. Kill it by hand, then try again"
         )
 
 
 def last_words(log: Path, count: int = 3) -> str:
-    """What a server said last, for an error message: its last complaints or, without any, its last lines."""
+    """Return the last error lines of a log, or its last lines if there are none, as a sentence for a message."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    complaints = [line for line in lines if _COMPLAINT.search(line) and not line.startswith("at ")]
-    said = " | ".join(line[:300] for line in (complaints or lines)[-count:])
-    return f"Its log ({log}) ends with: {said}" if said else f"Its log ({log}) is empty"
+    errors = [line for line in lines if _ERROR.search(line) and not line.startswith("at ")]
+    end = " | ".join(line[:300] for line in (errors or lines)[-count:])
+    return f"Its log ({log}) ends with: {end}" if end else f"Its log ({log}) is empty"
 
 
-_COMPLAINT = re.compile(r"\b(ERROR|FATAL|Error|error|\w+Exception|\w+Error|Caused by|already in use|No space left)\b")
+_ERROR = re.compile(r"\b(ERROR|FATAL|Error|error|\w+Exception|\w+Error|Caused by|already in use|No space left)\b")

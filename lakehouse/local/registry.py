@@ -1,4 +1,4 @@
-"""Apicurio as a Confluent-compatible schema registry, durable in an H2 file, behind `registry_proxy`."""
+"""Apicurio as a Confluent-compatible schema registry, with its data in an H2 file, behind `registry_proxy`."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from lakehouse.local.process import Server
 
 
 def server(context: Context) -> Server:
-    """The registry; its global compatibility is BACKWARD, as Confluent's, and not Apicurio's NONE."""
+    """Describe the registry. Its global compatibility is BACKWARD, as Confluent's, instead of Apicurio's NONE."""
     folder = context.home.folder("registry")
     api = f"{context.url('registry')}/apis/ccompat/v7"
     settings = {
         "quarkus.http.host": LOOPBACK,
-        "quarkus.http.port": 0,  # any: the proxy finds it
-        # Each connection must begin with a line that browsers cannot send: they get by the proxy only.
+        "quarkus.http.port": 0,  # any free port, which the proxy detects
+        # Each connection must begin with a line that browsers cannot send, so they must use the proxy.
         "quarkus.http.proxy.use-proxy-protocol": "true",
         "quarkus.management.host-enabled": "false",
         "quarkus.log.console.darken": 0,
         "quarkus.console.color": "false",
-        "quarkus.http.access-log.enabled": "false",  # six lines a batch
-        # Otherwise Vert.x makes a folder that everybody may write to.
+        "quarkus.http.access-log.enabled": "false",  # six lines per batch
+        # Otherwise Vert.x creates a world-writable folder.
         "quarkus.vertx.cache-directory": context.home.folder("registry/vertx"),
         "apicurio.datasource.url": f"jdbc:h2:file:{folder}/registry;DB_CLOSE_ON_EXIT=FALSE",
     }

@@ -1,8 +1,8 @@
-"""`python -m lakehouse.local.reserved PORT COMMAND…`: run a server that alone has its port on `localhost`.
+"""`python -m lakehouse.local.reserved PORT COMMAND…`: a server whose port on [::1] is reserved.
 
-A server that listens on 127.0.0.1 leaves [::1] to anybody, and clients that are led to `localhost` (gRPC's, browsers)
-try [::1] first: another user of the machine could listen there for their credentials. This program binds [::1]:PORT,
-without listening, and becomes the command, which keeps the binding as long as it lives.
+Clients that connect to `localhost` (gRPC, browsers) try [::1] first. If a server listens on 127.0.0.1 only, another
+user of the machine could listen on [::1] and receive credentials. This program binds [::1]:PORT without listening, and
+replaces itself by the command, which keeps the port bound until it ends.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 
 def bound(port: int) -> socket.socket | None:
-    """Bind [::1]:port so that nobody else can. Connections to it are refused.
+    """Bind [::1]:port, so that no other process can. Connections to it are refused.
 
-    Returns: the socket; None on a machine without IPv6, where nobody can listen there.
-    Raises: OSError when another program has the port there.
+    Returns:
+        The socket; None on a machine without IPv6, where no process can listen there.
+
+    Raises:
+        OSError: Another program uses the port.
     """
     try:
-        # Without SO_REUSEADDR, which would share the address with others as long as nobody listens.
+        # Without SO_REUSEADDR, which would let others bind the address as long as no socket listens.
         reservation = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
     except OSError:
         return None
@@ -37,15 +40,15 @@ def bound(port: int) -> socket.socket | None:
 
 
 def main() -> None:
-    """Bind the port and become the command."""
+    """Bind the port and execute the command."""
     port, *command = sys.argv[1:]
     try:
         reservation = bound(int(port))
     except OSError as error:
-        sys.exit(f"Error: port {port} of [::1] is taken by another program ({error.strerror})")
+        sys.exit(f"Error: port {port} of [::1] is used by another program ({error.strerror})")
     if reservation is not None:
         reservation.set_inheritable(True)
-    os.execv(command[0], command)  # noqa: S606  the command is that of the stack's own description
+    os.execv(command[0], command)  # noqa: S606  the command is of a server's description
 
 
 if __name__ == "__main__":

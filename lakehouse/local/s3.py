@@ -1,4 +1,4 @@
-"""S3Proxy: S3 on this disk, with signatures checked."""
+"""S3Proxy: S3 on the local disk, with verified signatures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BUCKET = "lakehouse"
 
 
 def server(context: Context) -> Server:
-    """The object store with the bucket of the lakehouse."""
+    """Describe the object store. Its setup creates the bucket."""
     folder = context.home.folder("s3")
     url = context.url("s3")
     objects = context.home.folder("s3/objects")

@@ -1,4 +1,4 @@
-"""How the embedded stack shows on a terminal, or in a log file."""
+"""Display of the embedded stack on a terminal or in a log file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
 
-from lakehouse.core.finding import Finding
+from lakehouse.core.diagnostic import Diagnostic
 from lakehouse.local import stack, strangers, ui_login
 from lakehouse.local.credentials import Credentials
 from lakehouse.local.home import Home
@@ -21,7 +21,7 @@ def up(
     on_ready: Callable[[stack.State], None] = lambda state: None,
     kafka_sasl: bool | None = None,
 ) -> list[stack.State]:
-    """`stack.up`, with a bar for each download, a line for each server as it gets ready, and a table of all."""
+    """Run `stack.up`, and print a bar for each download, a line for each server that is ready, and a table of all."""
     console = Console()
 
     def ready(state: stack.State) -> None:
@@ -38,7 +38,7 @@ def up(
 
 
 def servers(states: list[stack.State], home: Home, console: Console | None = None) -> None:
-    """Servers, where they are, and where their logs are."""
+    """Print the servers with their states and addresses, the address of the UI, and the path of the logs."""
     console = console or Console()
     table = Table("server", "state", "address", "MiB")
     for state in states:
@@ -46,15 +46,15 @@ def servers(states: list[stack.State], home: Home, console: Console | None = Non
         table.add_row(state.name, state.state, state.address, memory)
     console.print(table)
     if ui := next((state.address for state in states if (state.name, state.state) == ("dagster", "ready")), ""):
-        the_ui(ui, home, console)
+        ui_address(ui, home, console)
     for folder in {state.log.parent for state in states}:
         console.print(f"Logs: {escape(str(folder))}/<server>.log", soft_wrap=True)
     if warning := home.space_warning():
         console.print(f"[red]![/] {escape(warning)}", soft_wrap=True)
 
 
-def the_ui(address: str, home: Home, console: Console | None = None) -> None:
-    """How to open Dagster's UI: a terminal shows the link that logs in, a file or a pipeline's log does not get it."""
+def ui_address(address: str, home: Home, console: Console | None = None) -> None:
+    """Print the address of Dagster's UI. The login link is a secret: it is printed on terminals, but not in files."""
     console = console or Console()
     if console.file.isatty():
         link = ui_login.link(address, Credentials.of(home).ui_token)
@@ -63,11 +63,11 @@ def the_ui(address: str, home: Home, console: Console | None = None) -> None:
         console.print(f"The UI: {address} (`lakehouse ui` prints the link that logs in)", soft_wrap=True)
 
 
-def findings(found: list[Finding]) -> None:
-    """What `doctor` found: a line each, and what to do about what is wrong."""
+def diagnostics(results: list[Diagnostic]) -> None:
+    """Print the results of `doctor`, with a remedy for each problem."""
     console = Console()
-    for finding in found:
-        mark = "[green]ok    [/]" if finding.ok else "[red]failed[/]"
-        console.print(f"{mark} {finding.subject:<15} {escape(finding.found)}", soft_wrap=True)
-        if not finding.ok:
-            console.print(f"       {'':<15} → {escape(finding.remedy)}", soft_wrap=True)
+    for result in results:
+        mark = "[green]ok    [/]" if result.ok else "[red]failed[/]"
+        console.print(f"{mark} {result.subject:<15} {escape(result.observation)}", soft_wrap=True)
+        if not result.ok:
+            console.print(f"       {'':<15} → {escape(result.remedy)}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The Snowflake-protocol server (lakehouse.local.snowflake), in memory."""
+"""The local Snowflake server (lakehouse.local.snowflake), whose account exists in memory only."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from lakehouse.local.process import Server
 
 
 def server(context: Context) -> Server:
-    """The server with the account objects an administrator would make: role, warehouse, database, user with its key.
+    """Describe the server. Its setup creates role, warehouse, database and user with key, as an administrator would.
 
-    The administrator's password is new for each process and known to its environment only.
+    The administrator's password is generated for each process and exists in its environment only.
     """
     environment = context.environment
 

@@ -1,6 +1,6 @@
-"""A Spark Connect server: one warm Spark for every run.
+"""The Spark Connect server, whose running Spark serves all runs.
 
-Started by `java` itself: spark-submit's launcher asks for a module (jdk.incubator.vector) that the bundled Java lacks.
+`java` is called directly: spark-submit's launcher requires a module (jdk.incubator.vector) that the bundled Java lacks.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from lakehouse.local.java import class_path, java
 from lakehouse.local.process import Server
 
 MAX_VALUE = 64 * 1024 * 1024
-"""Bytes of one value in an Avro record; Kafka's own limit for a message is below that."""
+"""Maximum bytes of one value in an Avro record; Kafka's limit for a message is lower."""
 
-# A message of five bytes may claim to hold a billion items: Avro would make room for them, and end the process.
+# A message of five bytes may declare a billion items: Avro would allocate memory for them and crash the process.
 AVRO_LIMITS = tuple(
     f"-Dorg.apache.avro.limits.{name}={limit}"
     for name, limit in {
@@ -28,40 +28,39 @@ AVRO_LIMITS = tuple(
         "string.maxLength": MAX_VALUE,
     }.items()
 )
-"""Options of every JVM that decodes."""
+"""Options of every JVM that decodes Avro."""
 
 SETTINGS = MappingProxyType(
     {
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.session.timeZone": "UTC",
-        # Clients would note who calls each of Spark's functions, and look for IPython: 0.2 s of every small batch.
+        # Otherwise clients record the caller of each function and probe for IPython: 0.2 s of every small batch.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
-        # 200 by default, for clusters: a MERGE of 1,000 keys into 3 million rows takes 8 s then, and 2 s with 4.
+        # The default, 200, is for clusters: a MERGE of 1,000 keys into 3 million rows takes 8 s with it, 2 s with 4.
         "spark.sql.shuffle.partitions": "4",
-        # All but Kafka. By its old interface each record becomes a row of Python's kind and back: reading takes half
-        # as long again.
+        # All sources but Kafka, which takes 50 % longer with V1: that interface converts each record to an external Row
+        # and back.
         "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",
-        # Consumers that executors keep, of 64 by default: a stream of some topics needs one for each partition.
+        # Consumers that executors keep open, by default 64: a stream needs one for each partition of its topics.
         "spark.kafka.consumer.cache.capacity": "256",
         "spark.sql.sources.v2.bucketing.enabled": "true",
         "spark.sql.iceberg.planning.preserve-data-grouping": "true",
-        # Plans name the password of Kafka. What is not written needs no redaction; that of resources/spark.py is for
-        # clusters that turn these on.
+        # Plans contain Kafka's password, so the UI and the event log are off; the redaction in resources/spark.py is
+        # for clusters that enable them.
         "spark.ui.enabled": "false",
         "spark.eventLog.enabled": "false",
         "spark.redaction.regex": "(?i)secret|password|token|credential|access[.-]?key|jaas",
-        # Executors are JVMs of their own, except in the embedded server.
+        # Executors are separate JVMs, except in the embedded server.
         "spark.executor.extraJavaOptions": " ".join(AVRO_LIMITS),
     }
 )
-"""What a Spark Connect server needs to serve lakehouse, wherever it runs (docs/clusters.md). Catalogs are set by each
-session."""
+"""Settings that lakehouse needs on any Spark Connect server (docs/clusters.md). Each session sets its catalogs."""
 
-# Decoding and writing makes garbage all the time. In a heap as tight as that of an idle server an append takes a third
+# Decoding and writing produce much garbage. With a heap as small as that of an idle server, an append takes a third
 # longer (docs/performance.md).
 _ROOM = ("-Xmn600m", "-XX:MinHeapFreeRatio=30", "-XX:MaxHeapFreeRatio=50")
 
-# What Spark reflects upon: org.apache.spark.launcher.JavaModuleOptions of Spark 4.1.
+# Packages that Spark accesses by reflection: org.apache.spark.launcher.JavaModuleOptions of Spark 4.1.
 _OPENED = (
     "java.base/java.lang",
     "java.base/java.lang.invoke",
@@ -82,9 +81,12 @@ _OPENED = (
 
 
 def server(context: Context, settings: Mapping[str, str] = MappingProxyType({})) -> Server:
-    """The server, with Spark in its own process.
+    """Describe the server, which runs Spark in its own process.
 
-    Parameters: `settings` go before those of the embedded server: another master makes it the driver of a cluster.
+    Args:
+        context: The stack.
+        settings: Spark settings that override those of the embedded server: with another `spark.master` it is the
+            driver of a cluster.
     """
     folder = context.home.folder("spark")
     sockets = context.home.sockets()
@@ -96,7 +98,7 @@ def server(context: Context, settings: Mapping[str, str] = MappingProxyType({}))
         "spark.connect.grpc.binding.port": str(port),
         "spark.driver.bindAddress": LOOPBACK,
         "spark.driver.host": LOOPBACK,
-        # Whoever reaches a driver's other ports makes it deserialize Java objects: of this process only.
+        # The driver deserializes Java objects from its other ports: accept them from this application only.
         "spark.authenticate": "true",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": str(sockets),
@@ -115,7 +117,7 @@ def server(context: Context, settings: Mapping[str, str] = MappingProxyType({}))
     )
     return Server(
         name="spark",
-        # Whoever is led to `localhost`, as PySpark's own channel is, would send the token to a listener on [::1] first.
+        # Clients that resolve `localhost`, such as PySpark, would send the token to a listener on [::1] first.
         command=(sys.executable, "-P", "-m", "lakehouse.local.reserved", str(port), *command),
         folder=folder,
         address=context.environment["SPARK_REMOTE"],
@@ -129,9 +131,14 @@ def server(context: Context, settings: Mapping[str, str] = MappingProxyType({}))
 def spark_java(
     main: str, *arguments: str, options: Sequence[str] = (), libraries: Sequence[Path] = (), heap: str
 ) -> tuple[str, ...]:
-    """The command line of one of Spark's own processes.
+    """Return the command line of one of Spark's processes.
 
-    Parameters: the class to run and its arguments, options of the JVM, jars beside Spark's, and the largest heap.
+    Args:
+        main: The class to run.
+        arguments: Its arguments.
+        options: Options of the JVM.
+        libraries: Jars in addition to Spark's.
+        heap: Maximum heap, in the format of -Xmx.
     """
     return java(
         *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
@@ -147,7 +154,7 @@ def spark_java(
 
 
 def spark_environment() -> dict[str, str]:
-    """What Spark's own processes find in their environment."""
+    """Return the environment variables of Spark's processes."""
     return {"SPARK_HOME": str(_spark_home()), "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable}
 
 

@@ -1,4 +1,4 @@
-"""The embedded stack as a whole: up, down, status. All return plain data; showing it is the command line's part."""
+"""Start, stop and status of the embedded stack. All return plain data, which the command line displays."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class State:
-    """A server as a user sees it."""
+    """The state of a server, for users."""
 
     name: str
     state: str
-    """`ready`, `not ready` (it runs and does not serve) or `stopped`."""
+    """`ready`, `not ready` (the process runs, but does not serve) or `stopped`."""
     address: str
     log: Path
     pid: int | None = None
     resident_bytes: int = 0
-    """Memory of its processes together."""
+    """Memory of all its processes together."""
     seconds: float = 0
-    """How long `up` took to start it; 0 when it ran before."""
+    """Time that `up` needed to start the server; 0 if it was running before."""
 
 
 def _datagen(context: Context) -> Server:
-    """The producer of the topics whose source is Datagen."""
+    """Describe the producer of the topics whose source is Datagen."""
     return Server(
         name="datagen",
         command=(sys.executable, "-m", "lakehouse.local.datagen"),
@@ -55,7 +55,7 @@ def _datagen(context: Context) -> Server:
 
 
 def _logs(context: Context) -> Server:
-    """What keeps the logs of the other servers small."""
+    """Describe the process that keeps the logs of the other servers small."""
     folder = context.home.folder("logs")
     return Server(
         name=LOGS,
@@ -82,7 +82,7 @@ SERVERS: Mapping[str, Callable[[Context], Server]] = {
     "dagster": dagster.webserver,
     "dagster-daemon": dagster.daemon,
 }
-"""Every server of the stack, by name, in an order in which they could start; they stop in the reverse."""
+"""Descriptions of all servers, by name, in a possible start order; they are stopped in the reverse order."""
 
 
 def up(
@@ -92,11 +92,17 @@ def up(
     on_ready: Callable[[State], None] = lambda state: None,
     kafka_sasl: bool | None = None,
 ) -> list[State]:
-    """Start what is not running yet, and wait until all of it serves.
+    """Start the servers that are not running yet, and wait until all are ready.
 
-    Parameters: the state folder, the servers to start besides `logs`, where to show downloads, what to call as each
-    gets ready, and whether Kafka asks for a password from now on (None: as before).
-    Raises: LakehouseError when one cannot be started. What this call had started is then stopped again.
+    Args:
+        home: The state folder.
+        names: The servers to start besides `logs`.
+        progress: Display of downloads.
+        on_ready: Called for each server when it is ready.
+        kafka_sasl: Whether Kafka requires a password from now on; None keeps the current setting.
+
+    Raises:
+        LakehouseError: A server could not be started. Those that this call had started are stopped again.
     """
     home.require_usable()
     with explain_full_disk(home.path), home.exclusive():
@@ -110,7 +116,7 @@ def up(
 def _up(home: Home, names: Collection[str], on_ready: Callable[[State], None]) -> list[State]:
     before = process.running(home)
     context = context_of(home, ports.choose(home, _ports_in_use(before)))
-    home.catalog.touch(mode=0o600)  # whichever process uses it first
+    home.catalog.touch(mode=0o600)  # the mode must not depend on the process that uses it first
     starter = _Starter(home, before, on_ready)
     try:
         return starter.start([describe(context) for name, describe in SERVERS.items() if name in {LOGS, *names}])
@@ -120,9 +126,13 @@ def _up(home: Home, names: Collection[str], on_ready: Callable[[State], None]) -
 
 
 def down(home: Home) -> list[str]:
-    """Stop every server of a state folder, also after `up` was killed. Returns the names of those that ran.
+    """Stop every server of a state folder, even after `up` was killed.
 
-    Raises: LakehouseError when a process outlives even SIGKILL.
+    Returns:
+        The names of the servers that were running.
+
+    Raises:
+        LakehouseError: A process survived SIGKILL.
     """
     if not home.path.exists():
         return []
@@ -134,13 +144,13 @@ def down(home: Home) -> list[str]:
 
 
 def status(home: Home) -> list[State]:
-    """Every server of the stack, whether it runs or not. Asks each running one."""
-    found = process.running(home)
-    known = ports.recorded(home) | _ports_in_use(found)
-    if set(known) != set(ports.USUAL):
+    """Return the state of every server, running or not. The running ones are probed."""
+    running = process.running(home)
+    port_by_name = ports.recorded(home) | _ports_in_use(running)
+    if set(port_by_name) != set(ports.USUAL):
         return [State(name, "stopped", "", home.log(name)) for name in SERVERS]
-    context = context_of(home, known)
-    return [_state(describe(context), found.get(name), home) for name, describe in SERVERS.items()]
+    context = context_of(home, port_by_name)
+    return [_state(describe(context), running.get(name), home) for name, describe in SERVERS.items()]
 
 
 def _state(server: Server, running: Running | None, home: Home) -> State:
@@ -154,10 +164,10 @@ def _state(server: Server, running: Running | None, home: Home) -> State:
     return State(server.name, state, server.address, log, running.leader.pid, running.resident_bytes())
 
 
-def _ports_in_use(found: Mapping[str, Running]) -> dict[str, int]:
-    """The ports of running servers, from their own environment: also when the record of ports was lost."""
-    in_use = {name: port for running in found.values() for name, port in running.ports.items()}
-    return {name: port for name, port in in_use.items() if name in ports.USUAL}  # an earlier version had others
+def _ports_in_use(servers: Mapping[str, Running]) -> dict[str, int]:
+    """Return the ports of running servers from their environment, which works even if endpoints.json was lost."""
+    in_use = {name: port for running in servers.values() for name, port in running.ports.items()}
+    return {name: port for name, port in in_use.items() if name in ports.USUAL}  # other versions had other names
 
 
 def _stop(home: Home, names: Collection[str]) -> None:
@@ -167,16 +177,16 @@ def _stop(home: Home, names: Collection[str]) -> None:
 
 
 class _Starter:
-    """Starts servers side by side, each as soon as those it comes after are ready."""
+    """Parallel start of servers, each as soon as those in its `after` are ready."""
 
     def __init__(self, home: Home, before: Mapping[str, Running], on_ready: Callable[[State], None]):
         self._home, self._before, self._on_ready = home, before, on_ready
         self._cancelled = Event()
         self.started: set[str] = set()
-        """What this starter has started, ready or not."""
+        """Names of the servers that this starter has started, ready or not."""
 
     def start(self, servers: list[Server]) -> list[State]:
-        """Raises: the first error of any; the others are no longer awaited."""
+        """Start the servers and wait for them. The first error of any is raised, and ends the wait for the others."""
         by_name = {server.name: server for server in servers}
         order = TopologicalSorter({name: set(server.after) & set(by_name) for name, server in by_name.items()})
         order.prepare()

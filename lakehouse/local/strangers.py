@@ -1,4 +1,4 @@
-"""Other users of this machine: who is logged in, and what of the stack lets them in."""
+"""Other users of this machine, and the servers of the stack that are open to them."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from lakehouse.local.home import Home
 
 
 def logged_in() -> list[str]:
-    """The names of the other users who are logged in now."""
+    """Return the names of the other users who are logged in."""
     import psutil
 
     return sorted({user.name for user in psutil.users()} - {psutil.Process().username()})
 
 
 def warning(home: Home) -> str:
-    """What to tell the user of a stack while others are logged in; nothing while nobody is."""
+    """Return a warning for the stack's user if other users are logged in, otherwise an empty string."""
     if not (others := logged_in()):
         return ""
-    servers, remedy = ["the schema registry", "AWS's stand-in"], ""
+    servers, remedy = ["the schema registry", "the local AWS"], ""
     if not kafka.uses_sasl(home):
         servers.insert(0, "Kafka")
-        remedy = " Run `lakehouse up --kafka-sasl` to have Kafka ask for a password."
+        remedy = " Run `lakehouse up --kafka-sasl` to let Kafka require a password."
     listed = f"{', '.join(servers[:-1])} and {servers[-1]}"
-    return f"Logged in besides you: {', '.join(others)}. {listed} let in every user of this machine.{remedy}"
+    return f"Other users are logged in: {', '.join(others)}. {listed} accept every user of this machine.{remedy}"

@@ -1,6 +1,6 @@
-"""Synthetic records from an Avro schema with generator hints, as Confluent's Datagen connector makes them.
+"""Synthetic records of an Avro schema with generator hints, as Confluent's Datagen connector generates them.
 
-Hints stand in a field's type as `arg.properties` (Confluent, avro-random-generator, "Schema annotations"): `options`
+Hints are the `arg.properties` of a field's type (Confluent, avro-random-generator, "Schema annotations"): `options`
 (one of a list), `range` (`min` inclusive, `max` exclusive), `regex`, `iteration` (`start`, `step`).
 """
 
@@ -23,9 +23,10 @@ HINTS = ("options", "range", "regex", "iteration")
 
 
 def records(schema: str, seed: int | None = None) -> Iterator[dict[str, Any]]:
-    """Endless records that fit the schema and its hints; the same ones for the same seed.
+    """Generate endless records of the schema; the same ones for the same seed.
 
-    Raises: ConfigError naming a field whose values nothing says how to make.
+    Raises:
+        ConfigError: A field, which the message names, has neither a suitable hint nor a type that needs none.
     """
     chance = random.Random(seed)  # noqa: S311 (synthetic records, repeatable by seed)
     fields = {field["name"]: _generator(field["name"], field["type"], chance) for field in json.loads(schema)["fields"]}
@@ -34,7 +35,7 @@ def records(schema: str, seed: int | None = None) -> Iterator[dict[str, Any]]:
 
 
 def messages(schema: str, schema_id: int, key: str, seed: int | None = None) -> Iterator[tuple[bytes, bytes]]:
-    """Endless (key, value) messages: the key field as UTF-8, the record as Avro in the Confluent wire format."""
+    """Generate endless (key, value) messages: the key field as UTF-8, the record as Avro in Confluent's wire format."""
     parsed = fastavro.parse_schema(json.loads(schema))
     prefix = frame(schema_id)
     for record in records(schema, seed):
@@ -42,6 +43,17 @@ def messages(schema: str, schema_id: int, key: str, seed: int | None = None) -> 
         body.write(prefix)
         fastavro.schemaless_writer(body, parsed, record)
         yield str(record[key]).encode(), body.getvalue()
+
+
+def headers(generation: int, iteration: int) -> list[tuple[str, bytes]]:
+    """Return the headers that the connector's only task adds to a record (DatagenTask.poll), as text.
+
+    Args:
+        generation: Number of earlier starts of the task.
+        iteration: Number of records that it produced before.
+    """
+    numbers = {"task.generation": generation, "task.id": 0, "current.iteration": iteration}
+    return [(name, str(number).encode()) for name, number in numbers.items()]
 
 
 def _generator(field: str, type_: Any, chance: random.Random) -> Callable[[], Any]:
@@ -65,6 +77,6 @@ def _generator(field: str, type_: Any, chance: random.Random) -> Callable[[], An
     if kind == "enum":
         return lambda: chance.choice(type_["symbols"])
     raise ConfigError(
-        f"Field '{field}' of type {kind} has no generator hint that fits. Give it 'arg.properties' with one of: "
+        f"Field '{field}' of type {kind} has no generator hint that fits. Add 'arg.properties' with one of: "
         f"{', '.join(HINTS)}"
     )

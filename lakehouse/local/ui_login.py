@@ -1,4 +1,4 @@
-"""Logging in to Dagster's UI: a token for programs, and for browsers a link that turns it into a cookie."""
+"""Login to Dagster's UI: a token for programs, and for browsers a link that exchanges the token for a cookie."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakehouse.local.home import Home, write_atomically
 PATH = "/login"
 COOKIE_SECONDS = 30 * 24 * 3600
 HOME_PAGE = "/asset-groups"
-"""Where a login leads."""
+"""Path of the page after the login."""
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 34rem; margin: 15vh auto; padding: 0 1rem; color: #1d2530 }
@@ -27,62 +27,62 @@ PAGE_HEADERS = (
         b"content-security-policy",
         b"default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'",
     ),
-    # A page's address can have the token in it: no other site gets it. With `no-referrer` browsers would hide from us
-    # that the form is our own.
+    # A page's URL may contain the token, which other sites must not receive. With `no-referrer`, browsers would also
+    # send the login form without its origin.
     (b"referrer-policy", b"same-origin"),
 )
-"""Of the pages of this module."""
+"""Headers of the pages of this module."""
 
 
 def link(address: str, token: str) -> str:
-    """Return the link that logs a browser in to the UI at an address such as http://127.0.0.1:3000."""
+    """Return the link for a browser's login to the UI at an address such as http://127.0.0.1:3000."""
     return f"{address}{PATH}?token={quote(token)}"
 
 
 def link_file(home: Home, link: str) -> Path:
-    """Write a page that leads to a link and return its path.
+    """Write a page that redirects to a link, and return its path.
 
-    A browser is started with it because every user of the machine sees the command line of a process.
+    Browsers are started with this path, because every user of the machine can see the arguments of a process.
     """
     content = f'<!doctype html><meta http-equiv="refresh" content="0;url={link}">'
     return write_atomically(home.folder("secrets") / "login.html", content)
 
 
 def bearer(token: str) -> dict[str, str]:
-    """Return the header with which a program logs in."""
+    """Return the header for a program's login."""
     return {"Authorization": f"Bearer {token}"}
 
 
 @dataclass(frozen=True)
 class Door:
-    """Decides who is logged in to the UI of one stack."""
+    """Authentication for the UI of one stack."""
 
     token: str = field(repr=False)
     port: int
 
     @property
     def cookie_name(self) -> str:
-        """Browsers keep one set of cookies for all ports of 127.0.0.1, so the stack's port is in the name."""
+        """Name with the stack's port, because browsers share cookies between all ports of 127.0.0.1."""
         return f"lakehouse-ui-{self.port}"
 
     def accepts(self, token: str) -> bool:
-        """Return whether this is the token."""
+        """Return whether the token is correct."""
         return hmac.compare_digest(token.encode(), self.token.encode())
 
     def cookie(self) -> str:
-        """Return a Set-Cookie header's value. The cookie does not contain the token and ends by itself."""
+        """Return a Set-Cookie header's value. The cookie does not contain the token, and expires."""
         expires = int(time.time()) + COOKIE_SECONDS
         value = f"{expires}.{self._signature(expires)}"
         return f"{self.cookie_name}={value}; Path=/; Max-Age={COOKIE_SECONDS}; HttpOnly; SameSite=Strict"
 
     def has_bearer(self, headers: Mapping[str, str]) -> bool:
-        """Return whether a request carries the token."""
+        """Return whether a request has the token as bearer."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
         return scheme.lower() == "bearer" and self.accepts(token.strip())
 
     def has_cookie(self, headers: Mapping[str, str]) -> bool:
-        """Return whether a request carries a cookie that this door gave and that has not expired."""
-        from starlette.requests import cookie_parser  # a third of a second, which only the server has to spend
+        """Return whether a request has a cookie that `cookie` issued and that has not expired."""
+        from starlette.requests import cookie_parser  # importing takes a third of a second, which only servers need
 
         value = cookie_parser(headers.get("cookie", "")).get(self.cookie_name, "")
         expires, _, signature = value.partition(".")
@@ -100,7 +100,7 @@ def token_of_query(query: bytes) -> str | None:
 
 
 def login_page(problem: str = "") -> str:
-    """Return the page that asks for the token."""
+    """Return the page with a form for the token."""
     return _page(
         "Log in to Dagster",
         f"<p><strong>{problem}</strong></p>" if problem else "",
@@ -126,10 +126,10 @@ def entered_page() -> str:
 
 
 def foreign_link_page() -> str:
-    """Return the answer to a link on another site, such as an alert in a chat: a click in it is the user's own."""
+    """Return the page for a link on another site, such as an alert in a chat. The user's click on it confirms it."""
     return _page(
         "Continue to Dagster?",
-        "<p>A link on another site led here. If you clicked it, go on.</p>",
+        "<p>This page was opened by a link on another site. Continue only if you clicked it.</p>",
         '<p><a href="">Continue to Dagster</a></p>',
     )
 

@@ -1,7 +1,7 @@
-"""Dagster's webserver behind a guard: `python -m lakehouse.local.webserver PORT WORKSPACE`.
+"""`python -m lakehouse.local.webserver PORT WORKSPACE`: Dagster's webserver, protected by `guard` and a login.
 
-Dagster executes code, so whoever reaches it must be logged in. Environment: LAKEHOUSE_UI_TOKEN, LAKEHOUSE_ALLOWED_HOSTS
-and Dagster's own variables.
+A login is required because Dagster executes code. Environment: LAKEHOUSE_UI_TOKEN, LAKEHOUSE_ALLOWED_HOSTS and
+Dagster's variables.
 """
 
 from __future__ import annotations
@@ -21,9 +21,15 @@ MAX_FORM_BYTES = 4096
 
 
 def guarded(app: App, hosts: Hosts, door: Door) -> App:
-    """Let through what a logged-in user of these hosts sends, in a form that no page of another site can send."""
+    """Wrap an application, so that it receives only requests of logged-in users that no page of another site can send.
 
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+    Args:
+        app: Dagster's application.
+        hosts: The names under which browsers may reach the server.
+        door: Authentication of users.
+    """
+
+    async def protected(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             await app(scope, receive, send)
             return
@@ -34,7 +40,7 @@ def guarded(app: App, hosts: Hosts, door: Door) -> App:
             if not opened_by_link:
                 await guard.respond(scope, send, 403, refused.message)
                 return
-            if not is_login:  # a login link is good wherever it was clicked: it has the token
+            if not is_login:  # a login link is valid on any site, because it has the token
                 await _page(scope, send, 403, ui_login.foreign_link_page())
                 return
         if is_login:
@@ -46,32 +52,35 @@ def guarded(app: App, hosts: Hosts, door: Door) -> App:
         else:
             await app(scope, receive, send)
 
-    return answer
+    return protected
 
 
 def _opens_a_page(scope: Scope, headers: Mapping[str, str]) -> bool:
-    """Whether a browser asks for a page to show in a tab, and not for a part of one, a frame or data."""
-    shown = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
-    return scope["type"] == "http" and scope["method"] == "GET" and shown
+    """Return whether a browser requests a page for a tab, and not a resource, a frame or data."""
+    in_tab = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+    return scope["type"] == "http" and scope["method"] == "GET" and in_tab
 
 
 def _is_logged_in(scope: Scope, headers: Mapping[str, str], door: Door) -> bool:
-    # Browsers send an Origin with each websocket: without one, a cookie proves nothing.
+    # Browsers send an Origin with each websocket. Without one, the cookie's request cannot be attributed to a page.
     may_use_cookie = scope["type"] == "http" or "origin" in headers
     return door.has_bearer(headers) or (may_use_cookie and door.has_cookie(headers))
 
 
 def _wrong_form(scope: Scope, headers: Mapping[str, str]) -> tuple[int, str] | None:
-    """The status and the reason of refusing what an image or a form could send, so that only scripts of Dagster act."""
+    """Return status and reason of the refusal of a request that an image or a form could send, or None.
+
+    So only Dagster's scripts can cause changes.
+    """
     if scope["type"] == "websocket":
         return None
     if scope["method"] in ("GET", "HEAD"):
         if scope["path"] == "/graphql" and "query" in parse_qs(scope["query_string"].decode("latin-1"), True):
-            return 405, "GraphQL is not answered by GET, and nothing was done. Send it by POST as application/json."
+            return 405, "GraphQL is not available by GET. Nothing was done. Send it by POST as application/json."
         return None
     media_type, _, parameters = headers.get("content-type", "").partition(";")
     if media_type.strip().lower() != "application/json" or parameters.strip().lower() not in ("", "charset=utf-8"):
-        return 415, "Only application/json is accepted, and nothing was done. Set the Content-Type."
+        return 415, "Only application/json is accepted. Nothing was done. Set the Content-Type."
     return None
 
 
@@ -89,7 +98,7 @@ async def _log_in(scope: Scope, receive: Receive, send: Send, door: Door) -> Non
 
 
 async def _form(receive: Receive) -> bytes:
-    """The body of a small form; empty when it is too long."""
+    """Return the body of a form; empty if it is longer than `MAX_FORM_BYTES`."""
     body, more = b"", True
     while more and len(body) <= MAX_FORM_BYTES:
         message = await receive()
@@ -101,9 +110,9 @@ async def _ask_to_log_in(scope: Scope, send: Send, headers: Mapping[str, str]) -
     if "text/html" in headers.get("accept", ""):
         await _page(scope, send, 401, ui_login.login_page())
         return
-    error = "Not logged in, and nothing was done. Send 'Authorization: Bearer TOKEN'; `lakehouse ui` prints the token."
-    asked = [(b"www-authenticate", b"Bearer")]
-    await guard.respond(scope, send, 401, json.dumps({"error": error}), "application/json", asked)
+    error = "Not logged in. Nothing was done. Send 'Authorization: Bearer TOKEN'; `lakehouse ui` prints the token."
+    challenge = [(b"www-authenticate", b"Bearer")]
+    await guard.respond(scope, send, 401, json.dumps({"error": error}), "application/json", challenge)
 
 
 async def _page(scope: Scope, send: Send, status: int, html: str, *headers: tuple[bytes, bytes]) -> None:
@@ -135,7 +144,7 @@ def main() -> None:
             instance, version=__version__, workspace_load_target=WorkspaceFileTarget([workspace])
         ) as context:
             app = create_app_from_workspace_process_context(context, live_data_poll_rate=2000)
-            # No log of requests: a login link has the token in it.
+            # No access log, because the path of a login link contains the token.
             uvicorn.run(
                 guarded(app, Hosts.of(port), Door(token, port)),
                 host="127.0.0.1",

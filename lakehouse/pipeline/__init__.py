@@ -1,1 +1,1 @@
-"""One batch from a topic to a published snapshot, and what repeats, proves or repairs it. No Dagster."""
+"""Ingestion of one batch from a topic to a published snapshot; replay, reconciliation and maintenance. No Dagster."""

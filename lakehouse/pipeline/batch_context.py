@@ -1,4 +1,4 @@
-"""What the steps of a batch share: its offsets, its table, and how its records are decoded."""
+"""State shared by the phases of one batch: its offsets, its table, and the schemas that decode its records."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from lakehouse.config.checks import RowCount
 from lakehouse.config.topic import Topic
 from lakehouse.core.batch import Batch, Positions
-from lakehouse.pipeline import quality
-from lakehouse.pipeline.audit import Finding
+from lakehouse.core.table_ref import TableRef
+from lakehouse.pipeline import column_checks
+from lakehouse.pipeline.audit import CheckResult
 from lakehouse.pipeline.clients import Clients
-from lakehouse.pipeline.codecs import BATCH, Formats, with_foreign_writers
-from lakehouse.pipeline.poison import unreadable
+from lakehouse.pipeline.decoding import BATCH, TopicSchemas, with_foreign_writers
+from lakehouse.pipeline.poison import unreadable_record
 from lakehouse.pipeline.staged_commit import OnPhase, Phase, StagedCommit, no_report
 
 if TYPE_CHECKING:
@@ -25,25 +26,27 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class BatchContext:
-    """One batch of a topic: new records, or some that are read again.
+    """One batch of a topic: new records, or records that are read again.
 
     Attributes:
-        topic: The topic, with the table that its records go to now.
-        batch: The offsets.
-        table: The table as it was when the batch was chosen; None where there was none.
-        base: Main's snapshot at that time; None where it had none.
-        formats: How the records are decoded.
-        is_poison: Whether the batch is one record that must not be decoded.
+        topic: The topic as declared in lakehouse.yaml.
+        ref: The table that currently receives the topic's records.
+        clients: Clients of the systems.
+        batch: The offsets to read.
+        table: The table as loaded when the batch was chosen; None if it did not exist.
+        base: The snapshot of main at that time; None if main had none.
+        schemas: The schemas that decode the records.
+        is_poison: Whether the batch is a single record that must not be decoded.
         on_phase: Called when a phase begins.
     """
 
-    namespace: str
     topic: Topic
+    ref: TableRef
     clients: Clients
     batch: Batch
     table: Table | None
     base: int | None
-    formats: Formats
+    schemas: TopicSchemas
     is_poison: bool = False
     on_phase: OnPhase = no_report
 
@@ -54,58 +57,63 @@ class BatchContext:
 
     @property
     def commit(self) -> StagedCommit:
-        """The publication of the batch in the topic's table."""
-        return StagedCommit(
-            self.clients, self.namespace, self.topic.table, self.base, self.batch, self.topic.key, self.report
-        )
+        """The staged commit that publishes the batch."""
+        return StagedCommit(self.clients, self.ref, self.base, self.batch, self.topic.key, self.report)
 
     def report(self, phase: Phase) -> None:
-        """Log a phase that begins, and pass it on."""
+        """Log the beginning of a phase and report it to the caller."""
         _LOG.debug("%s: %s", self.topic.name, phase)
         self.on_phase(phase)
 
     def decoded(self, *, headers: bool = False) -> DataFrame:
-        """Read the batch from Kafka, each time anew, and decode it."""
+        """Return the decoded records of the batch. Each action on the DataFrame reads Kafka again.
+
+        Args:
+            headers: Whether to read the message headers even if the table has no column for them.
+        """
         from spark.decode import decode, refused
         from spark.records import read_range
 
-        how = self.formats.decoding()
+        decoding = self.schemas.decoding()
         options = self.clients.kafka.spark_options()
-        records = read_range(self.spark, options, self.batch, headers=headers or how.needs_headers)
-        return refused(records, how, "poison") if self.is_poison else decode(records, how)
+        records = read_range(self.spark, options, self.batch, headers=headers or decoding.needs_headers)
+        return refused(records, decoding, "poison") if self.is_poison else decode(records, decoding)
 
     def with_foreign_writers(self) -> BatchContext:
-        """Return the context with the schemas of other subjects that records of the batch name."""
+        """Return the context extended by the schemas of other subjects that records of the batch refer to."""
         registry = self.clients.schema_registry
-        return replace(self, formats=with_foreign_writers(registry, self.formats, self.decoded(), BATCH))
+        return replace(self, schemas=with_foreign_writers(registry, self.schemas, self.decoded(), BATCH))
 
     def is_decodable(self, batch: Batch) -> bool:
-        """Return whether decoding the records of a batch comes to an end.
+        """Return whether Spark can decode all records of a batch without aborting. Dead letters count as decoded.
 
         Raises:
-            PySparkException: They cannot be read, decoded or not.
-            UnclearState: One record cannot be read.
+            PySparkException: The records cannot be read at all, whether decoded or not.
+            UnclearState: Spark's Kafka source cannot read a record.
         """
         from spark.decode import decode, is_decodable
         from spark.records import is_readable, read_range
 
         records = read_range(self.spark, self.clients.kafka.spark_options(), batch)
-        if is_decodable(decode(records, replace(self.formats.decoding(), metadata={}))):
+        if is_decodable(decode(records, replace(self.schemas.decoding(), metadata={}))):
             return True
         if not is_readable(records) and batch.offsets == 1:
-            raise unreadable(self.topic, batch)
+            raise unreadable_record(self.topic, batch)
         return False
 
     def declared_checks(
         self, table: Table, snapshot_id: int, since: Positions, *, again: bool = False
-    ) -> list[Finding]:
-        """Run the checks of lakehouse.yaml on rows in a snapshot.
+    ) -> list[CheckResult]:
+        """Run the checks declared in lakehouse.yaml on the rows of a snapshot.
 
-        Checks with `severity: quarantine` are left out, since what fails them is not among the rows.
+        Checks with `severity: quarantine` are left out, because the rows that fail them are not in the table.
 
         Args:
-            since: The first offset of each partition.
-            again: Whether the rows were read before: their number then says nothing of how many are usual.
+            table: The table that contains the snapshot.
+            snapshot_id: The snapshot.
+            since: The first offset of each partition (inclusive).
+            again: Whether the rows were read before. Row count checks are left out then: the size of a replay is
+                arbitrary.
 
         Raises:
             ConfigError: A check does not fit the table.
@@ -117,6 +125,4 @@ class BatchContext:
             for name, check in topic.checks.items()
             if name not in topic.quarantine and not (again and isinstance(check, RowCount))
         }
-        return quality.findings(
-            self.spark, self.clients.catalog, self.namespace, topic, declared, table, snapshot_id, since
-        )
+        return column_checks.run_checks(self.spark, self.clients.catalog, topic, declared, table, snapshot_id, since)

@@ -1,4 +1,4 @@
-"""Where a derived topic, or a topic of dead letters, continues in its source; and the operator's decision about it."""
+"""Positions up to which derived topics and dead letter topics were produced, and the command that sets them."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from lakehouse.pipeline.clients import Clients
 
 
-def of_derived(topic: Topic) -> str:
-    """The name of a derived topic's bookmark, which is its producer's transactional id, too."""
+def derived_bookmark_name(topic: Topic) -> str:
+    """Return the name of a derived topic's bookmark, which is also the transactional id of its producer."""
     return f"lakehouse.{topic.name}"
 
 
-def of_letters(topic: Topic) -> str:
-    """The name of the bookmark of a topic's dead letters, likewise."""
+def dead_letter_bookmark_name(topic: Topic) -> str:
+    """Return the name of the bookmark of a topic's dead letters, which is also a transactional id."""
     return f"lakehouse.{topic.name}.dead_letters"
 
 
 def has_messages(kafka: Kafka, topic: str, of: Topic | None = None) -> bool:
-    """Return whether a topic has, or had, committed messages.
+    """Return whether a topic has committed messages now or had some before retention deleted them.
 
     Args:
-        kafka: the cluster.
-        topic: the topic.
-        of: count dead letters of this topic's records alone.
+        kafka: The cluster.
+        topic: The topic.
+        of: If set, only count dead letters of this topic's records.
     """
     for partition, offsets in kafka.offsets([topic])[topic].items():
         if of is None and offsets.start:
@@ -49,122 +49,131 @@ def has_messages(kafka: Kafka, topic: str, of: Topic | None = None) -> bool:
     return False
 
 
-def going_on(
-    config: Config, topic: Topic, source: Topic, systems: Clients, table: Table, last: Batch
+def find_bookmark(
+    config: Config, topic: Topic, source: Topic, clients: Clients, table: Table, last: Batch
 ) -> Bookmark | None:
-    """The bookmark that a derived topic continues from; None where it is to be derived from all rows.
+    """Return the bookmark from which a derived topic resumes; None if it must be derived from all rows.
 
-    Computing groups again replaces their messages by the same ones, so that it needs no bookmark. A single row must not
-    be derived twice.
+    Deriving a group again replaces its message by an equal one, so groups need no bookmark. A single row must not be
+    derived twice.
 
     Args:
-        config: the configuration.
-        topic: the derived topic.
-        source: the topic that it is derived from.
-        systems: what to talk to.
-        table: the source's table.
-        last: the newest batch of it.
+        config: The configuration.
+        topic: The derived topic.
+        source: The topic that it is derived from.
+        clients: Clients of the systems.
+        table: The table of the source.
+        last: The newest batch of the table.
 
     Raises:
-        UnclearState: What was derived already is not known, or not from the rows that the table has now.
+        UnclearState: The rows that were already derived are unknown, or are not rows of the current table.
     """
     assert isinstance(topic.source, Derived)
-    found = bookmarks.read(systems.kafka, of_derived(topic))
+    bookmark = bookmarks.read(clients.kafka, derived_bookmark_name(topic))
     if topic.source.group_by:
-        is_same = found is not None and found.is_of(last.cluster_id, last.topic_id) and _is_into(found, topic, systems)
-        return found if is_same and _is_from(found, config, topic, systems.catalog, table) else None
-    if found is None or not _is_into(found, topic, systems):
-        if has_messages(systems.kafka, topic.topic):
+        is_same = (
+            bookmark is not None
+            and bookmark.is_of(last.cluster_id, last.topic_id)
+            and _is_into(bookmark, topic, clients)
+        )
+        return bookmark if is_same and _is_from(bookmark, config, topic, clients.catalog, table) else None
+    if bookmark is None or not _is_into(bookmark, topic, clients):
+        if has_messages(clients.kafka, topic.topic):
             raise UnclearState(
-                f"Topic '{topic.topic}' has messages, and no bookmark says which rows of '{source.name}' they were "
+                f"Topic '{topic.topic}' has messages, but no bookmark records which rows of '{source.name}' they were "
                 f"derived from. Nothing was produced. {_remedy(topic)}"
             )
         return None
-    if not found.is_of(last.cluster_id, last.topic_id):
+    if not bookmark.is_of(last.cluster_id, last.topic_id):
         if RECREATED not in table.properties:
-            # All of its rows are of the new topic.
+            # All rows of the table are from the new topic.
             return None
         raise UnclearState(
-            f"Topic '{source.topic}' was recreated, and its table has rows of both, at the same offsets: nothing tells "
-            f"which of them '{topic.name}' was derived from. Nothing was produced. {_remedy(topic)}"
+            f"Topic '{source.topic}' was recreated, and its table has rows of both topics at the same offsets, so it "
+            f"is unknown which of them '{topic.name}' was derived from. Nothing was produced. {_remedy(topic)}"
         )
-    if not _is_from(found, config, topic, systems.catalog, table):
+    if not _is_from(bookmark, config, topic, clients.catalog, table):
         raise UnclearState(
-            f"The table of '{source.name}' is not the one that '{topic.name}' was derived from, and may have rows that "
-            f"the other one lacked. Nothing was produced. {_remedy(topic)}"
+            f"The table of '{source.name}' is not the one that '{topic.name}' was derived from and may have other "
+            f"rows. Nothing was produced. {_remedy(topic)}"
         )
-    return found
+    return bookmark
 
 
 def _remedy(topic: Topic) -> str:
     return (
-        f"Say where it continues: `lakehouse bookmark {topic.name} --at POSITION --reason …`; or recreate it: delete "
-        f"the topic '{topic.topic}' and its table"
+        f"Set the position to resume from with `lakehouse bookmark {topic.name} --at POSITION --reason …`, or delete "
+        f"topic '{topic.topic}' and its table to derive everything again"
     )
 
 
-def _is_into(found: Bookmark, topic: Topic, systems: Clients) -> bool:
-    return found.target_id == systems.kafka.describe([topic.topic])[topic.topic].topic_id
+def _is_into(bookmark: Bookmark, topic: Topic, clients: Clients) -> bool:
+    return bookmark.target_id == clients.kafka.describe([topic.topic])[topic.topic].topic_id
 
 
-def _is_from(found: Bookmark | None, config: Config, topic: Topic, catalog: Catalog, table: Table) -> bool:
-    """Whether a bookmark is of the table, or of one that this one continues."""
-    assert found is not None and isinstance(topic.source, Derived)
-    return found.table_uuid in (str(table.metadata.table_uuid), *_before(config, topic.source, catalog))
+def _is_from(bookmark: Bookmark | None, config: Config, topic: Topic, catalog: Catalog, table: Table) -> bool:
+    """Return whether a bookmark is of the table or of one of its predecessors."""
+    assert bookmark is not None and isinstance(topic.source, Derived)
+    return bookmark.table_uuid in (str(table.metadata.table_uuid), *_table_uuids(config, topic.source, catalog))
 
 
-def _before(config: Config, source: Derived, catalog: Catalog) -> list[str]:
-    """The tables that the source's records went to one after the other, by uuid."""
-    tables = catalog.successive_tables(config.namespace, config.topic(source.from_topic).table)
+def _table_uuids(config: Config, source: Derived, catalog: Catalog) -> list[str]:
+    """Return the UUIDs of all tables that received the source's records, oldest first."""
+    tables = catalog.successive_tables(config.topic(source.from_topic).table_in(config.namespace))
     return [str(table.metadata.table_uuid) for _, table in tables if table]
 
 
-def decide(config: Config, topic: Topic, systems: Clients, where: str, reason: str, *, letters: bool) -> Positions:
-    """Set a bookmark, whatever it was: from there on, rows are derived, or dead letters produced.
+def set_bookmark(
+    config: Config, topic: Topic, clients: Clients, where: str, reason: str, *, letters: bool
+) -> Positions:
+    """Set a bookmark, replacing the present one. Derivation or dead letter production resumes from it.
 
     Args:
-        config: the configuration.
-        topic: the derived topic, or the one whose dead letters go to a topic.
-        systems: what to talk to.
-        where: a position in the source topic, as `lakehouse resume` takes it.
-        reason: kept with the bookmark.
-        letters: the bookmark is of the topic's dead letters.
+        config: The configuration.
+        topic: The derived topic, or the topic whose dead letters are produced to a topic.
+        clients: Clients of the systems.
+        where: A position in the source topic, in the format of `lakehouse resume`.
+        reason: The operator's reason, stored with the bookmark.
+        letters: Whether to set the bookmark of the topic's dead letters.
+
+    Returns:
+        The offsets of the bookmark (exclusive) by partition.
 
     Raises:
-        LakehouseError: The topic has no such bookmark, or there is nothing to continue from.
+        LakehouseError: The topic has no such bookmark, or its source table or target topic is missing.
     """
     from lakehouse.pipeline.ingestion import read_log
-    from lakehouse.pipeline.position import at
+    from lakehouse.pipeline.offsets import parse_position
 
     if letters:
-        source, target, name = topic, topic.dead_letter_topic, of_letters(topic)
+        source, target, name = topic, topic.dead_letter_topic, dead_letter_bookmark_name(topic)
     elif isinstance(topic.source, Derived):
-        source, target, name = config.topic(topic.source.from_topic), topic.topic, of_derived(topic)
+        source, target, name = config.topic(topic.source.from_topic), topic.topic, derived_bookmark_name(topic)
     else:
         source, target, name = topic, "", ""
     if not target:
         kind = "'dead_letter_topic'" if letters else "source of type 'derived'"
         raise LakehouseError(f"'{topic.name}' has no {kind}, so it has no such bookmark. Nothing was changed")
-    log = read_log(systems.kafka, source.topic)
-    source, table = systems.catalog.resolve_table(config.namespace, source)
-    described = systems.kafka.describe([target]).get(target)
-    if table is None or table.current_snapshot() is None or last_batch(table) is None or described is None:
+    log = read_log(clients.kafka, source.topic)
+    ref, table = clients.catalog.resolve_table(source.table_in(config.namespace))
+    target_topic = clients.kafka.describe([target]).get(target)
+    if table is None or table.current_snapshot() is None or last_batch(table) is None or target_topic is None:
         raise LakehouseError(
-            f"Table {config.namespace}.{source.table} has nothing yet, or topic '{target}' does not exist, so there is "
-            f"nothing to continue from. Nothing was changed. Materialize iceberg/{source.name} first"
+            f"Table {ref} is empty, or topic '{target}' does not exist, so there is nothing to resume from. Nothing "
+            f"was changed. Materialize iceberg/{source.name} first"
         )
-    offsets = at(log, systems.kafka, where).end
-    bookmarks.ensure(systems.kafka)
-    producer = begin(systems.kafka, name)
-    decided = bookmark_of(log.cluster_id, log.topic_id, described.topic_id, table, offsets, reason)
-    commit(systems.kafka, producer, [bookmarks.message(systems.kafka, name, decided)])
+    offsets = parse_position(log, clients.kafka, where).end
+    bookmarks.ensure(clients.kafka)
+    producer = begin(clients.kafka, name)
+    bookmark = bookmark_of(log.cluster_id, log.topic_id, target_topic.topic_id, table, offsets, reason)
+    commit(clients.kafka, producer, [bookmarks.message(clients.kafka, name, bookmark)])
     return offsets
 
 
 def bookmark_of(
     cluster_id: str, topic_id: str, target_id: str, table: Table, offsets: Positions, reason: str = ""
 ) -> Bookmark:
-    """A bookmark in a source as its table is now."""
+    """Return a bookmark at the current snapshot of the source's table."""
     snapshot = table.current_snapshot()
     assert snapshot is not None
     replays = int(table.properties.get(REPLAYS, 0))

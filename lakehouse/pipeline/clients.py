@@ -1,4 +1,4 @@
-"""The clients of the systems that the pipeline reads and writes."""
+"""Clients of the systems that the pipeline reads and writes."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from resources.build import another
+from resources.build import with_own_connections
 from resources.catalog import Catalog
 from resources.kafka import Kafka
 from resources.schema_registry import SchemaRegistry
 from resources.spark import Spark
 
 CLIENTS = ("kafka", "schema_registry", "spark", "catalog")
-"""The keys of the Dagster resources that are these clients."""
+"""Keys of the Dagster resources that provide the clients."""
 
 
 @dataclass(frozen=True)
 class Clients:
-    """One client per system."""
+    """Clients of the systems, one each."""
 
     kafka: Kafka
     schema_registry: SchemaRegistry
@@ -27,14 +27,19 @@ class Clients:
 
     @staticmethod
     def of(resources: Any) -> Clients:
-        """Return those of the resources, which are attributes by their keys, that the pipeline takes."""
+        """Return the clients among the attributes of `resources`, which are named by their resource keys."""
         return Clients(**{name: getattr(resources, name) for name in CLIENTS})
 
-    def apart(self) -> Clients:
-        """Return clients with connections, and a Spark session, of their own, for another thread."""
-        return Clients(another(self.kafka), another(self.schema_registry), self.spark.apart(), another(self.catalog))
+    def with_own_connections(self) -> Clients:
+        """Return clients with separate connections and a separate Spark session, for use by another thread."""
+        return Clients(
+            with_own_connections(self.kafka),
+            with_own_connections(self.schema_registry),
+            self.spark.with_own_session(),
+            with_own_connections(self.catalog),
+        )
 
     def close(self) -> None:
-        """Close the Spark session, whose server may no longer be reachable."""
+        """Close the Spark session; ignore errors, because its server may be unreachable."""
         with suppress(Exception):
             self.spark.close()

@@ -1,6 +1,7 @@
-"""A derived topic: what new rows of a published table change, produced to Kafka in one transaction with the bookmark.
+"""Derive a topic from the new rows of a published table.
 
-The bookmark (lakehouse/core/bookmark.py) is a message of a compacted topic: it commits with the messages or not at all.
+Messages are produced to Kafka in one transaction with the bookmark (lakehouse/core/bookmark.py), a message of a
+compacted topic, so that both are committed or neither.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from typing import TYPE_CHECKING, Literal
 from lakehouse.config.loader import Config
 from lakehouse.config.sources.derived import Derived
 from lakehouse.config.topic import Topic
-from lakehouse.core.batch import Batch, Positions, split
+from lakehouse.core.batch import Batch, Positions, head
 from lakehouse.core.bookmark import Bookmark
 from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState
-from lakehouse.pipeline.bookmarks import bookmark_of, going_on, of_derived
+from lakehouse.pipeline.bookmarks import bookmark_of, derived_bookmark_name, find_bookmark
 from resources import bookmarks
 from resources.snapshots import last_batch
-from resources.transactions import MOST_BYTES, MOST_MESSAGES, Outgoing, begin, commit, message_limit, parts
+from resources.transactions import MAX_BYTES, MAX_MESSAGES, Outgoing, begin, commit, message_limit, split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,9 +34,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Produced:
-    """What one derivation did. `messages` is how many were produced: one a group that was computed again, or what the
-    transform makes of single rows; `upto` is the bookmark (exclusive); `lineage` are the source's columns that each
-    column is made from."""
+    """Result of one derivation.
+
+    Attributes:
+        messages: The number of messages: one per group that was derived again, or all messages made from single rows.
+        source_snapshot_id: The snapshot of the source's table; None if it had none.
+        upto: The bookmark: offsets (exclusive) by partition.
+        lineage: The columns of the source that each column was derived from.
+    """
 
     messages: int
     source_snapshot_id: int | None
@@ -43,153 +49,161 @@ class Produced:
     lineage: Mapping[str, list[str]] = field(default_factory=dict)
 
 
-def derive(config: Config, topic: Topic, systems: Clients) -> Produced:
-    """Compute and produce what new rows of the source make of the topic: every group they touch, or each row once.
+def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
+    """Derive messages from the new rows of the source and produce them: each touched group again, or each row once.
 
-    Rows behind the bookmark that a redrive or a replay brought meanwhile are new, too. A table that was rolled back
-    behind the bookmark is waited for.
+    Rows behind the bookmark that a redrive or replay added since are new as well. If the table was rolled back behind
+    the bookmark, nothing is produced until it has caught up. After every error, read_committed consumers see exactly
+    what the bookmark covers; of groups, they may see some messages that the bookmark does not cover yet.
 
-    Raises: Unreachable; ConfigError when the transform cannot be imported; SchemaError when its columns have no Avro
-    type; LakehouseError when the topic does not take a message; UnclearState when nothing tells any more which rows
-    were derived, or came late. In every case a read_committed consumer sees exactly what the bookmark says, but for
-    groups, of which it may see some before the bookmark has passed them.
+    Raises:
+        ConfigError: The transform cannot be imported.
+        LakehouseError: The topic does not accept a message.
+        SchemaError: A column of the result has no Avro type.
+        UnclearState: The rows that were already derived, or added late, are unknown.
+        Unreachable: A system does not answer.
     """
     from spark.derive import own_columns, published
     from spark.lineage import columns_read
 
     assert isinstance(topic.source, Derived)
-    source, kafka = config.topic(topic.source.from_topic), systems.kafka
+    source, kafka = config.topic(topic.source.from_topic), clients.kafka
     bookmarks.ensure(kafka)
-    # First of all: from here on, an older process that still computes is fenced off and can produce nothing.
-    producer = begin(kafka, of_derived(topic))
-    source, table = systems.catalog.resolve_table(config.namespace, source)
+    # First: this fences off any older process, which can produce nothing from now on.
+    producer = begin(kafka, derived_bookmark_name(topic))
+    ref, table = clients.catalog.resolve_table(source.table_in(config.namespace))
     snapshot, last = table.current_snapshot() if table else None, last_batch(table)
     if table is None or snapshot is None or last is None:
         return Produced(0, snapshot.snapshot_id if snapshot else None, {})
-    seen = going_on(config, topic, source, systems, table, last)
-    since = seen.offsets if seen else {}
-    now = bookmark_of(last.cluster_id, last.topic_id, kafka.describe([topic.topic])[topic.topic].topic_id, table, since)
-    is_late = seen is not None and seen.replays != now.replays
-    if seen and (seen.is_past(last.end) or since == last.end and not is_late):
-        return Produced(0, now.snapshot_id, since)
-    spark = systems.spark.session(systems.catalog.spark_settings())
-    read = partial(published, spark, config.namespace, source.table, names=source.metadata.names)
-    rows, late = read(now.snapshot_id), None
-    if seen is not None and is_late:
-        late = _late(topic, table, rows, read, since, seen)
+    bookmark = find_bookmark(config, topic, source, clients, table, last)
+    since = bookmark.offsets if bookmark else {}
+    current = bookmark_of(
+        last.cluster_id, last.topic_id, kafka.describe([topic.topic])[topic.topic].topic_id, table, since
+    )
+    is_late = bookmark is not None and bookmark.replays != current.replays
+    if bookmark and (bookmark.is_past(last.end) or since == last.end and not is_late):
+        return Produced(0, current.snapshot_id, since)
+    spark = clients.spark.session(clients.catalog.spark_settings())
+    read = partial(published, spark, ref, names=source.metadata.names)
+    rows, late = read(current.snapshot_id), None
+    if bookmark is not None and is_late:
+        late = _late(topic, table, rows, read, since, bookmark)
     limit, produced = message_limit(kafka, topic.topic), 0
-    rest = replace(last, start={p: since.get(p, 0) for p in last.end})
-    for result, end in _steps(config, topic, systems, rows, late, rest):
+    remaining = replace(last, start={p: since.get(p, 0) for p in last.end})
+    for result, end in _steps(config, topic, clients, rows, late, remaining):
         messages = _outgoing(topic, result, limit)
-        mark = bookmarks.message(kafka, of_derived(topic), replace(now, offsets=end))
-        whole = itertools.chain(messages, [mark])
-        # Producing a group again changes nothing, so that the bookmark may come with the last of them.
-        for part in parts(whole) if topic.source.group_by else [whole]:
+        bookmark_message = bookmarks.message(kafka, derived_bookmark_name(topic), replace(current, offsets=end))
+        outgoing = itertools.chain(messages, [bookmark_message])
+        # Groups may be produced twice, so only the last of their transactions needs the bookmark.
+        for part in split(outgoing) if topic.source.group_by else [outgoing]:
             commit(kafka, producer, part)
         produced += result.num_rows
-    made_from = columns_read(own_columns(transform(topic.source)(rows)), rows.columns)
-    return Produced(produced, now.snapshot_id, last.end, made_from)
+    lineage = columns_read(own_columns(transform(topic.source)(rows)), rows.columns)
+    return Produced(produced, current.snapshot_id, last.end, lineage)
 
 
 def _late(
-    topic: Topic, table: Table, rows: DataFrame, read: Callable[[int], DataFrame], since: Positions, seen: Bookmark
+    topic: Topic, table: Table, rows: DataFrame, read: Callable[[int], DataFrame], since: Positions, bookmark: Bookmark
 ) -> DataFrame:
-    """The rows behind the bookmark that were not there when the topic was last derived.
+    """Return the rows behind the bookmark that were added after the last derivation.
 
-    Raises: UnclearState when that snapshot is forgotten and a message could not replace the one before it.
+    Raises:
+        UnclearState: The snapshot of that derivation is expired, and messages of single rows cannot replace each other.
     """
     from spark.derive import late_rows
 
     assert isinstance(topic.source, Derived)
-    if table.snapshot_by_id(seen.snapshot_id):
-        return late_rows(rows, read(seen.snapshot_id), since)
+    if table.snapshot_by_id(bookmark.snapshot_id):
+        return late_rows(rows, read(bookmark.snapshot_id), since)
     if topic.source.group_by:
         return rows
     raise UnclearState(
-        f"Rows of '{topic.source.from_topic}' came behind the bookmark of '{topic.name}' by a redrive or a replay, and "
-        f"snapshot {seen.snapshot_id}, which would tell them from the others, is expired. Nothing was produced. Leave "
-        f"them out with `lakehouse bookmark {topic.name} --at POSITION --reason …`, or make '{topic.name}' anew: "
-        f"delete the topic '{topic.topic}' and its table"
+        f"A redrive or replay added rows of '{topic.source.from_topic}' behind the bookmark of '{topic.name}', but "
+        f"snapshot {bookmark.snapshot_id}, which is needed to identify them, is expired. Nothing was produced. Skip "
+        f"them with `lakehouse bookmark {topic.name} --at POSITION --reason …`, or delete topic '{topic.topic}' and "
+        f"its table to derive everything again"
     )
 
 
 def _steps(
-    config: Config, topic: Topic, systems: Clients, rows: DataFrame, late: DataFrame | None, rest: Batch
+    config: Config, topic: Topic, clients: Clients, rows: DataFrame, late: DataFrame | None, rest: Batch
 ) -> Iterator[tuple[pa.Table, Positions]]:
-    """The messages for what is new, and where the bookmark is after them.
+    """Yield the messages of the new rows, and the bookmark after each part.
 
-    Of single rows a bounded part at a time, each for one transaction; of groups all at once, as a group may have rows
-    in every part.
+    Single rows are derived in bounded parts, each for one transaction. Groups are derived all at once, because a group
+    may have rows in every part.
     """
     from spark.derive import rows_between
 
     assert isinstance(topic.source, Derived)
     if topic.source.group_by:
         new = rows_between(rows, rest.start, rest.end)
-        yield _messages(config, topic, systems, rows, new.unionByName(late) if late else new), rest.end
+        yield _messages(config, topic, clients, rows, new.unionByName(late) if late else new), rest.end
         return
     if late:
-        yield _messages(config, topic, systems, rows, late), rest.start
-    most = min(topic.max_records_per_batch, MOST_MESSAGES)
+        yield _messages(config, topic, clients, rows, late), rest.start
+    most = min(topic.max_records_per_batch, MAX_MESSAGES)
     while rest.offsets:
-        part = split(rest, most)
-        result = _messages(config, topic, systems, rows, rows_between(rows, part.start, part.end))
-        if result.nbytes > MOST_BYTES and part.offsets > 1:
-            most = max(1, part.offsets * MOST_BYTES // (2 * result.nbytes))
+        part = head(rest, most)
+        result = _messages(config, topic, clients, rows, rows_between(rows, part.start, part.end))
+        if result.nbytes > MAX_BYTES and part.offsets > 1:
+            most = max(1, part.offsets * MAX_BYTES // (2 * result.nbytes))
             continue
         yield result, part.end
         rest = replace(rest, start=part.end)
 
 
-def _messages(config: Config, topic: Topic, systems: Clients, rows: DataFrame, new: DataFrame) -> pa.Table:
-    """The messages for new rows of the source, whose rows are `rows`."""
+def _messages(config: Config, topic: Topic, clients: Clients, rows: DataFrame, new: DataFrame) -> pa.Table:
+    """Return the messages for the new rows of the source, all of whose rows are `rows`."""
     from spark.derive import messages, own_columns, rows_of_touched_groups
 
     source = topic.source
     assert isinstance(source, Derived)
-    wanted = rows_of_touched_groups(rows, new, source.group_by) if source.group_by else new
-    result = own_columns(transform(source)(wanted))
-    value = _registered(config, topic, systems, "value", source.value_schema_file, result)
+    inputs = rows_of_touched_groups(rows, new, source.group_by) if source.group_by else new
+    result = own_columns(transform(source)(inputs))
+    value = _registered(config, topic, clients, "value", source.value_schema_file, result)
     keyed = topic.key if topic.key_format else ()
-    key = _registered(config, topic, systems, "key", source.key_schema_file, result.select(*keyed)) if keyed else None
+    key = _registered(config, topic, clients, "key", source.key_schema_file, result.select(*keyed)) if keyed else None
     return messages(result, key, value)
 
 
 def _registered(
-    config: Config, topic: Topic, systems: Clients, side: Literal["key", "value"], file: str, rows: DataFrame
+    config: Config, topic: Topic, clients: Clients, side: Literal["key", "value"], file: str, rows: DataFrame
 ) -> tuple[int, str]:
-    """The registry's id of one side's schema, and the schema: that of the file, else one made from the rows."""
+    """Return the registry id and the text of the schema of a key or value: the file's, or one derived from the rows."""
     from spark.avro_schema import avro_schema
 
     schema = config.text(file) if file else avro_schema(rows.schema, f"{topic.name}_{side}")
-    return systems.schema_registry.register(topic.subject(side), schema), schema
+    return clients.schema_registry.register(topic.subject(side), schema), schema
 
 
 def _outgoing(topic: Topic, result: pa.Table, limit: int) -> Iterator[Outgoing]:
-    """The messages, one record batch in memory as Python objects at a time.
+    """Yield the messages; one record batch at a time exists as Python objects.
 
-    Raises: LakehouseError for one that the topic does not take.
+    Raises:
+        LakehouseError: A message exceeds the topic's limit.
     """
     for batch in result.to_batches():
         for key, value in zip(*(batch.column(name).to_pylist() for name in ("key", "value")), strict=True):
             message = Outgoing(topic.topic, key, value)
             if message.size > limit:
                 raise LakehouseError(
-                    f"A message of '{topic.name}' has {message.size:,} bytes, and topic '{topic.topic}' takes "
-                    f"{limit:,} (max.message.bytes). Nothing of its transaction was produced. Raise that setting with "
-                    f"kafka-configs, or make the rows that its transform returns smaller"
+                    f"A message of '{topic.name}' has {message.size:,} bytes, but topic '{topic.topic}' accepts at "
+                    f"most {limit:,} (max.message.bytes). Its transaction was aborted. Raise that setting with "
+                    f"kafka-configs, or return smaller rows from the transform"
                 )
             yield message
 
 
 def transform(source: Derived) -> Callable[[DataFrame], DataFrame]:
-    """The function that lakehouse.yaml names.
+    """Return the function named in lakehouse.yaml.
 
-    Raises: ConfigError when it does not exist.
+    Raises:
+        ConfigError: It cannot be imported.
     """
     module, _, function = source.transform.partition(":")
     try:
-        found: Callable[[DataFrame], DataFrame] = getattr(importlib.import_module(module), function)
-        return found
+        imported: Callable[[DataFrame], DataFrame] = getattr(importlib.import_module(module), function)
+        return imported
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"lakehouse.yaml: transform '{source.transform}' cannot be imported: {error}") from error

@@ -1,4 +1,7 @@
-"""The schemas that a table's records were decoded with: a restored registry may answer others for the same ids."""
+"""Fingerprints of the schemas that decoded a table's records.
+
+A restored or replaced schema registry may return other schemas for the same ids.
+"""
 
 from __future__ import annotations
 
@@ -12,40 +15,41 @@ from lakehouse.core.errors import UnclearState
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from lakehouse.pipeline.codecs import Formats
+    from lakehouse.pipeline.decoding import TopicSchemas
 
 SCHEMAS = "lakehouse.schemas"
-"""The table property with a fingerprint by schema id, as JSON."""
+"""The table property with the fingerprints, as JSON by schema id."""
 
 LONGEST = 32
-"""Characters of one entry: an id of ten digits, sixteen of the fingerprint, and what JSON puts around them."""
+"""Maximum number of characters of one entry: ten digits of the id, sixteen of the fingerprint, and JSON punctuation."""
 
 
-def check(table: Table | None, topic: Topic, known: Formats) -> None:
-    """Every schema is the one that had its id before.
+def check(table: Table | None, topic: Topic, schemas: TopicSchemas) -> None:
+    """Compare the fingerprint of every schema with the stored one.
 
-    Raises: UnclearState for one that is not: records would decode to other values than they were written with.
+    Raises:
+        UnclearState: A schema id has another schema than before, which would decode records to wrong values.
     """
-    before = _remembered(table)
-    changed = [id_ for id_, now in known.fingerprints.items() if before.get(id_, now) != now]
-    if changed:
+    stored = _remembered(table)
+    changed = [id_ for id_, fingerprint in schemas.fingerprints.items() if stored.get(id_, fingerprint) != fingerprint]
+    if table and changed:
         raise UnclearState(
-            f"The schema registry has another schema of id {', '.join(changed)} than when table {topic.table} last "
-            f"took records of topic '{topic.topic}': it was restored or replaced. Nothing was ingested. Restore its "
-            f"schemas with their ids; if the registry is right as it is, go on with `lakehouse resume`"
+            f"The schema registry was restored or replaced: schema id {', '.join(changed)} is not the schema that "
+            f"table {table.name()[-1]} last ingested topic '{topic.topic}' with. Nothing was ingested. Restore the "
+            f"schemas with their ids, or accept the present ones with `lakehouse resume`"
         )
 
 
-def properties(table: Table | None, known: Formats) -> dict[str, str]:
-    """Table properties that remember the schemas; none where all are remembered already.
+def properties(table: Table | None, schemas: TopicSchemas) -> dict[str, str]:
+    """Return the table properties that store the fingerprints; none if they are stored already.
 
-    Of very many, those that the topic's records are decoded with now are remembered, and then the newest.
+    If they exceed the size limit, those of the topic's present schemas are kept first, then the newest.
     """
-    before, used = _remembered(table), known.fingerprints
+    stored, current = _remembered(table), schemas.fingerprints
     most = MAX_PROPERTY // LONGEST
-    found = sorted((before | used).items(), key=lambda item: (item[0] in used, int(item[0])))
-    now = dict(found[-most:])
-    return {} if now == before else {SCHEMAS: json.dumps(now, separators=(",", ":"))}
+    ranked = sorted((stored | current).items(), key=lambda item: (item[0] in current, int(item[0])))
+    kept = dict(ranked[-most:])
+    return {} if kept == stored else {SCHEMAS: json.dumps(kept, separators=(",", ":"))}
 
 
 def _remembered(table: Table | None) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Topics whose records a generator writes: the connector in Confluent Cloud, a process of the embedded stack."""
+"""Topics whose records are generated: by a connector in Confluent Cloud, or by a process of the embedded stack."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lakehouse.pipeline.clients import Clients
 
 
 def register(config: Config, topic: Topic, clients: Clients) -> None:
-    """Register the schema of a topic's records, which the generator's own producer writes.
+    """Register the schema of a generated topic's records.
 
     Raises:
         LakehouseError: The registry refuses the schema.

@@ -1,6 +1,6 @@
-"""One topic into its table, exactly once: stored offsets → branch → audit → atomic publication.
+"""Ingest one topic into its table, exactly once: stored offsets → branch → audit → atomic publication.
 
-Nothing here knows of Dagster; the asset in assets/iceberg.py reports what happens here. docs/exactly-once.md has the
+This module does not depend on Dagster; the asset in assets/iceberg.py reports the results. docs/exactly-once.md has the
 reasons.
 """
 
@@ -13,18 +13,19 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakehouse.config.topic import Topic
-from lakehouse.core.batch import TOKEN, Batch, Log, Positions, next_batch, split, until
+from lakehouse.core.batch import TOKEN, Batch, Log, Positions, clip, head, next_batch
 from lakehouse.core.errors import BadRecords, CommitConflict, Paused
-from lakehouse.pipeline import fingerprints, letters, quality
+from lakehouse.core.table_ref import TableRef
+from lakehouse.pipeline import column_checks, fingerprints, letters
 from lakehouse.pipeline.batch_context import BatchContext
 from lakehouse.pipeline.clients import Clients
-from lakehouse.pipeline.codecs import formats
-from lakehouse.pipeline.poison import before_poison
-from lakehouse.pipeline.position import begin, roll_over
+from lakehouse.pipeline.decoding import resolve_schemas
+from lakehouse.pipeline.offsets import record_start, roll_over
+from lakehouse.pipeline.poison import largest_decodable_prefix
 from lakehouse.pipeline.refusals import Refusals, publish_unless_refused
 from lakehouse.pipeline.schema_decision import decide_schema, ensure_table
 from lakehouse.pipeline.staged_commit import OnPhase, Stage, no_report
-from resources.catalog import Catalog, in_table
+from resources.catalog import Catalog
 from resources.kafka import Kafka
 from resources.pauses import pauses
 from resources.snapshots import last_batch
@@ -33,21 +34,30 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from lakehouse.core.counts import Counts
-    from lakehouse.pipeline.audit import Finding
+    from lakehouse.pipeline.audit import CheckResult
     from spark.write import Target, Written
 
 ATTEMPTS = 3
-"""How often a batch is tried when another writer publishes first."""
+"""Number of attempts at a batch when other writers publish first."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """A batch that readers can see now. `seconds` is the batch's duration; `data_bytes` are what it added to the table,
-    which has so many `data_files` now."""
+    """A published batch.
+
+    Attributes:
+        batch: The offsets.
+        counts: Outcomes of the records.
+        findings: Results of the audit.
+        snapshot_id: The snapshot of main that contains the batch.
+        seconds: Duration of the batch.
+        data_bytes: Bytes that the batch added to the table.
+        data_files: Number of data files that the table has now.
+    """
 
     batch: Batch
     counts: Counts
-    findings: list[Finding]
+    findings: list[CheckResult]
     snapshot_id: int
     seconds: float
     data_bytes: int
@@ -57,51 +67,60 @@ class Published:
 def ingest(
     namespace: str,
     topic: Topic,
-    systems: Clients,
+    clients: Clients,
     refusals: Refusals | None = None,
     on_phase: OnPhase = no_report,
 ) -> Generator[Published, None, None]:
-    """Publish everything up to the end of the topic as it is now, batch by batch.
+    """Publish everything up to the present end of the topic, batch by batch.
 
     Args:
-        refusals: Remembers batches that could not be published, for a caller that repeats them.
+        namespace: The namespace of the table.
+        topic: The topic.
+        clients: Clients of the systems.
+        refusals: Batches that could not be published, for callers that retry.
         on_phase: Called when a phase of a batch begins.
 
     Yields:
-        Each batch after it was published; nothing when there was nothing new. A pause ends it after the batch.
+        Each batch after it was published; nothing if there is nothing new. A pause ends the iteration after a batch.
 
-    Raises: Paused; AuditFailed, BadRecords, UnclearState, SchemaError, Unreachable; CommitConflict when another writer
-    keeps publishing first.
+    Raises:
+        AuditFailed: A batch failed its audit.
+        BadRecords: Records cannot be decoded, and the topic's policy is to stop.
+        CommitConflict: Other writers kept publishing first.
+        Paused: The topic is paused.
+        SchemaError: The schema cannot become the table's columns.
+        UnclearState: The stored offsets do not match the topic.
+        Unreachable: A system does not answer.
     """
     end: Positions = {}
     conflicts, is_begun = 0, False
     while True:
-        if (held := pauses(systems.catalog, namespace).get(topic.name)) and is_begun:
+        if (topic_pause := pauses(clients.catalog, namespace).get(topic.name)) and is_begun:
             return
-        if held:
-            raise Paused(topic.name, held.describe())
-        # In this order: another writer may have taken records that are newer than an end read before.
-        topic, table, last = stored(systems.catalog, namespace, topic)
+        if topic_pause:
+            raise Paused(topic.name, topic_pause.describe())
+        # Read the table first: another writer may publish records beyond an end that was read before.
+        ref, table, last = current_position(clients.catalog, topic.table_in(namespace))
         base = table.metadata.current_snapshot_id if table else None
-        log = read_log(systems.kafka, topic.topic)
+        log = read_log(clients.kafka, topic.topic)
         end = end or log.end
         try:
             if last is None and topic.start != "earliest":
-                begin(systems, namespace, topic, table, log)
+                record_start(clients, topic, ref, table, log)
                 continue
-            whole = until(next_batch(last, log, topic.table), end)
-            if not whole.offsets:
+            available = clip(next_batch(last, log, ref.name), end)
+            if not available.offsets:
                 return
-            batch = split(whole, topic.max_records_per_batch)
-            known = formats(systems.schema_registry, topic)
-            context = BatchContext(namespace, topic, systems, batch, table, base, known, on_phase=on_phase)
+            batch = head(available, topic.max_records_per_batch)
+            known = resolve_schemas(clients.schema_registry, topic)
+            context = BatchContext(topic, ref, clients, batch, table, base, known, on_phase=on_phase)
             context.report("schema")
             fingerprints.check(table, topic, known)
             decision = decide_schema(topic, known, table)
             if decision.action == "roll_over" and table and last:
-                roll_over(systems, namespace, topic, table, last, str(decision.error))
+                roll_over(clients, ref, table, last, str(decision.error))
                 continue
-            published = _published(replace(context, formats=decision.require_readable()), refusals)
+            published = _published(replace(context, schemas=decision.require_readable()), refusals)
         except CommitConflict:
             conflicts += 1
             if conflicts == ATTEMPTS:
@@ -112,31 +131,37 @@ def ingest(
 
 
 def _published(context: BatchContext, refusals: Refusals | None) -> Published:
-    """Publish the batch; or, where a record in it ends the work that decodes it, the part before that record, or that
-    record alone as a dead letter."""
+    """Publish the batch. If a record aborts decoding, publish the records before it, or that record as a dead
+    letter."""
     from pyspark.errors import PySparkException
 
     try:
         return publish(context) if refusals is None else publish_unless_refused(context, refusals, publish)
     except PySparkException:
-        part, is_poison = before_poison(context.is_decodable, context.batch)
-        if part == context.batch and not is_poison:
-            # The schema of such a record may be of another subject.
-            part, is_poison = before_poison(context.with_foreign_writers().is_decodable, context.batch)
-        if part == context.batch and not is_poison:
-            # Whatever it was, it was not a record.
+        prefix, is_poison = largest_decodable_prefix(context.is_decodable, context.batch)
+        if prefix == context.batch and not is_poison:
+            # The schema of such a record may be registered under another subject.
+            prefix, is_poison = largest_decodable_prefix(context.with_foreign_writers().is_decodable, context.batch)
+        if prefix == context.batch and not is_poison:
+            # All records decode, so the failure had another cause.
             raise
-        return publish(replace(context, batch=part, is_poison=is_poison))
+        return publish(replace(context, batch=prefix, is_poison=is_poison))
 
 
 def publish(context: BatchContext) -> Published:
-    """Write a batch to a branch, audit it there, and publish it, its dead letters first.
+    """Write a batch to a branch, audit it, publish its dead letters, then publish the batch.
 
-    Raises: AuditFailed; BadRecords; UnclearState; SchemaError; CommitConflict; Unreachable.
+    Raises:
+        AuditFailed: The batch failed its audit.
+        BadRecords: Records cannot be decoded, and the topic's policy is to stop.
+        CommitConflict: Another writer published first.
+        SchemaError: The schema cannot become the table's columns.
+        UnclearState: The topic was recreated meanwhile, or decoding is not deterministic.
+        Unreachable: A system does not answer.
     """
     began, topic, batch = time.monotonic(), context.topic, context.batch
-    table = ensure_table(context.clients.catalog, context.namespace, topic, context.formats, context.table)
-    quality.fit(context.spark, context.namespace, topic)
+    table = ensure_table(context.clients.catalog, topic, context.ref, context.schemas, context.table)
+    column_checks.validate_quarantine(context.spark, topic, context.ref)
     context, stage, written = _stage(context, table)
     counts = _counts(context, written)
     checks = partial(context.declared_checks, since=batch.start), partial(_quarantined, context, written)
@@ -145,8 +170,8 @@ def publish(context: BatchContext) -> Published:
     if topic.keeps_dead_letters:
         context.report("dead_letters")
         letters.keep(context, written.dead if topic.errors == "log" else written.failing)
-    schemas = fingerprints.properties(audited.table, context.formats)
-    table = context.commit.publish(audited, asdict(counts), schemas)
+    fingerprint_properties = fingerprints.properties(audited.table, context.schemas)
+    table = context.commit.publish(audited, asdict(counts), fingerprint_properties)
     snapshot = table.current_snapshot()
     assert snapshot is not None and snapshot.summary is not None
     summary = snapshot.summary.additional_properties
@@ -156,10 +181,10 @@ def publish(context: BatchContext) -> Published:
 
 
 def _stage(context: BatchContext, table: Table) -> tuple[BatchContext, Stage, Written]:
-    """Write a batch to a branch; once more where its records name schemas that were not known.
+    """Write a batch to a branch; write it again if its records refer to schemas that were not known.
 
     Returns:
-        The context with those schemas, the branch, and what was written to it.
+        The context with those schemas, the branch, and the result of the write.
     """
     from spark import write
 
@@ -169,16 +194,16 @@ def _stage(context: BatchContext, table: Table) -> tuple[BatchContext, Stage, Wr
     token = {TOKEN: context.batch.to_json()}
     stage, written = context.commit.stage(table, rows, token)
     if written.unknown_schema or written.bad_key:
-        before, context = context.formats, context.with_foreign_writers()
-        # Which of the dead letters nobody looked up changes no row.
-        if replace(context.formats, absent=None) != before:
-            fingerprints.check(table, context.topic, context.formats)
+        previous, context = context.schemas, context.with_foreign_writers()
+        # `unusable_ids` only distinguishes reasons of dead letters, so a change of it alone changes no row.
+        if replace(context.schemas, unusable_ids=None) != previous:
+            fingerprints.check(table, context.topic, context.schemas)
             stage, written = context.commit.stage(table.refresh(), rows, token)
     return context, stage, written
 
 
 def _counts(context: BatchContext, written: Written) -> Counts:
-    """Apply the topic's policy to records that could not be decoded.
+    """Apply the topic's policy to records that could not be decoded, and return the outcomes.
 
     Raises:
         BadRecords: The policy is to stop.
@@ -191,46 +216,53 @@ def _counts(context: BatchContext, written: Written) -> Counts:
         return counts
     if topic.errors == "skip":
         return replace(counts, skipped=bad, dead_letters=written.quarantined)
-    faults = first_faults(context.decoded(), context.formats.decoding(), shows_keys=not topic.sensitive)
+    faults = first_faults(context.decoded(), context.schemas.decoding(), shows_keys=not topic.sensitive)
     raise BadRecords(topic.name, bad, faults)
 
 
-def _quarantined(context: BatchContext, written: Written, table: Table, snapshot_id: int) -> list[Finding]:
-    """Return what the checks that quarantine rows kept from the table."""
+def _quarantined(context: BatchContext, written: Written, table: Table, snapshot_id: int) -> list[CheckResult]:
+    """Return the results of the checks that quarantine rows."""
     if not context.topic.quarantine:
         return []
-    checked, since = written.counts.rows + written.quarantined, context.batch.start
-    return quality.quarantine(
-        context.decoded(), context.namespace, context.topic, table, since, checked, written.quarantined
+    row_count, since = written.counts.rows + written.quarantined, context.batch.start
+    return column_checks.quarantine_results(
+        context.decoded(), context.topic, table, since, row_count, written.quarantined
     )
 
 
-def stored(catalog: Catalog, namespace: str, topic: Topic) -> tuple[Topic, Table | None, Batch | None]:
-    """The topic with the table that its records go to now, that table, and the newest batch it holds.
+def current_position(catalog: Catalog, first: TableRef) -> tuple[TableRef, Table | None, Batch | None]:
+    """Return the table that currently receives a topic's records, as loaded, and the newest batch in it.
 
-    A table that goes on where another ended begins at that one's last batch.
+    A table that continues a rolled-over table begins at the last batch of its predecessor.
 
-    Raises: UnclearState; Unreachable.
+    Raises:
+        UnclearState: The tables or their tokens are inconsistent.
+        Unreachable: The catalog does not answer.
     """
-    tables = list(catalog.successive_tables(namespace, topic.table))
+    tables = list(catalog.successive_tables(first))
     batches = [batch for _, table in tables if (batch := last_batch(table))]
-    name, table = tables[-1]
-    return in_table(topic, name), table, batches[-1] if batches else None
+    return *tables[-1], batches[-1] if batches else None
 
 
 def read_log(kafka: Kafka, topic: str, *, committed: bool = True) -> Log:
-    """The topic's identity and its offsets, captured once.
+    """Return the topic's identity and its offsets at one moment.
 
-    Parameters: `committed` as `Kafka.offsets` takes it.
-    Raises: Unreachable; LakehouseError when the topic does not exist.
+    Args:
+        kafka: The cluster.
+        topic: The name of the topic.
+        committed: Whether to exclude records of open transactions; see `Kafka.offsets`.
+
+    Raises:
+        LakehouseError: The topic does not exist.
+        Unreachable: Kafka does not answer.
     """
     offsets = kafka.offsets([topic], committed=committed)[topic]
     if (described := kafka.describe([topic]).get(topic)) is None:
-        raise kafka.missing(topic)
+        raise kafka.missing_topic_error(topic)
     return Log(
         cluster_id=kafka.cluster_id(),
         topic=topic,
         topic_id=described.topic_id,
-        start={partition: found.start for partition, found in offsets.items()},
-        end={partition: found.end for partition, found in offsets.items()},
+        start={partition: bounds.start for partition, bounds in offsets.items()},
+        end={partition: bounds.end for partition, bounds in offsets.items()},
     )

@@ -1,4 +1,4 @@
-"""The ledger of an Iceberg table, read from the snapshots of its main branch."""
+"""Read the ledger of an Iceberg table from the snapshots of its main branch."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from lakehouse.core.batch import COUNTS, DECISION, PART, REPLAY
 from lakehouse.core.counts import Counts
 from lakehouse.core.ledger import Entry, Kind
 from lakehouse.pipeline.audit import committed_rows
-from resources.snapshots import batch_of, lineage
+from resources.snapshots import batch_of, full_history
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 
 def read_ledger(table: Table) -> list[Entry]:
-    """Return the commits of main, oldest first, as far back as snapshots are not expired."""
-    counted = json.loads(table.properties.get(COUNTS, "{}"))
+    """Return the commits of main, oldest first, back to the oldest snapshot that is not expired."""
+    counts_by_snapshot = json.loads(table.properties.get(COUNTS, "{}"))
     entries = []
-    for snapshot in lineage(table):
+    for snapshot in full_history(table):
         assert snapshot.summary is not None
         summary = snapshot.summary.additional_properties
         if PART in summary:
             continue
-        batch, counts = batch_of(snapshot), counted.get(str(snapshot.snapshot_id))
+        batch, counts = batch_of(snapshot), counts_by_snapshot.get(str(snapshot.snapshot_id))
         kinds: dict[Kind, object] = {"decision": DECISION in summary, "replay": REPLAY in summary, "ingest": batch}
         entries.append(
             Entry(
                 snapshot_id=snapshot.snapshot_id,
                 committed_at=datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC),
-                kind=next((kind for kind, found in kinds.items() if found), "foreign"),
+                kind=next((kind for kind, present in kinds.items() if present), "foreign"),
                 operation=snapshot.summary.operation.value,
                 batch=batch,
                 counts=None if counts is None else Counts.from_json(counts),

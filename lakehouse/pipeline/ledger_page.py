@@ -1,4 +1,4 @@
-"""A ledger as tables of text: the same for a terminal, for a page in the UI, and as JSON."""
+"""A ledger rendered as tables of text and as JSON, for the terminal and for the Dagster UI."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import asdict
 from typing import Any
 
 from lakehouse.core.counts import OUTCOMES
-from lakehouse.core.ledger import Coverage, Entry, Held, Range, coverage, totals
-from lakehouse.core.ledger_findings import Finding, unsound, verdict
+from lakehouse.core.ledger import Coverage, Entry, Range, RangeContents, coverage, totals
+from lakehouse.core.ledger_findings import Finding, faults_of, verdict
 
 COUNTED = OUTCOMES
 Cells = tuple[list[str], list[list[str]]]
-"""Column names, and rows of as many cells."""
+"""Column names, and rows with one cell per column."""
 
 
 def commits(entries: Sequence[Entry], findings: Sequence[Finding]) -> Cells:
-    """A row a commit, newest first. Outcomes that no commit has are left out."""
+    """Return one row per commit, newest first. Outcomes with a total of zero are left out."""
     outcomes = [n for n in COUNTED if n in ("consumed", "rows", "dead_letters") or getattr(totals(entries), n)]
     columns = ["committed (UTC)", "snapshot", "commit", "offsets", *map(_words, outcomes), "without record", "verdict"]
     rows = [
@@ -36,43 +36,43 @@ def commits(entries: Sequence[Entry], findings: Sequence[Finding]) -> Cells:
 
 def partitions(
     entries: Sequence[Entry],
-    rows: Mapping[Range | None, Held] | None = None,
-    letters: Mapping[Range | None, Held] | None = None,
+    rows: Mapping[Range | None, RangeContents] | None = None,
+    letters: Mapping[Range | None, RangeContents] | None = None,
 ) -> Cells:
-    """A row a partition; what the tables hold of it where they were read."""
-    deep = bool(rows or letters)
+    """Return one row per partition, with the number of rows and dead letters if the tables were read."""
+    has_counts = bool(rows or letters)
     columns = ["topic id", "partition", "first offset", "next offset", "offsets", "commits"]
-    columns += ["rows", "dead letters", "neither"] if deep else []
-    found = []
+    columns += ["rows", "dead letters", "neither"] if has_counts else []
+    cell_rows = []
     for covered in coverage(entries):
         cells = [covered.start, covered.end, covered.end - covered.start, covered.commits]
-        if deep:
-            here = [_held(table, covered) for table in (rows or {}, letters or {})]
-            cells += [*here, covered.end - covered.start - sum(here)]
-        found.append([covered.topic[1], str(covered.partition), *map(_number, cells)])
-    return columns, found
+        if has_counts:
+            outcome_counts = [_held(table, covered) for table in (rows or {}, letters or {})]
+            cells += [*outcome_counts, covered.end - covered.start - sum(outcome_counts)]
+        cell_rows.append([covered.topic[1], str(covered.partition), *map(_number, cells)])
+    return columns, cell_rows
 
 
 def summary(entries: Sequence[Entry], findings: Sequence[Finding]) -> str:
-    """The whole ledger in one sentence."""
-    counts, faults = totals(entries), unsound(findings)
-    told = " + ".join(f"{n:,} {_words(name)}" for name, n in counts.outcomes.items() if n or name == "rows")
-    said = f"{counts.consumed:,} records consumed {'=' if counts.adds_up else '≠'} {told}"
+    """Return the whole ledger in one sentence."""
+    counts, faults = totals(entries), faults_of(findings)
+    outcomes = " + ".join(f"{n:,} {_words(name)}" for name, n in counts.outcomes.items() if n or name == "rows")
+    sentence = f"{counts.consumed:,} records consumed {'=' if counts.is_balanced else '≠'} {outcomes}"
     if without := sum(entry.without_record for entry in entries):
-        said += f"; {without:,} offsets without a record"
-    return f"{said}. {f'Faults: {len(faults):,}' if faults else 'Everything adds up'}"
+        sentence += f"; {without:,} offsets without a record"
+    return f"{sentence}. {f'Faults: {len(faults):,}' if faults else 'Everything adds up'}"
 
 
 def findings_table(findings: Iterable[Finding]) -> Cells:
-    """A row a finding, faults first."""
+    """Return one row per finding, faults first."""
     ordered = sorted(findings, key=lambda finding: not finding.fault)
-    return ["kind", "finding"], [["fault" if f.fault else "note", f.said] for f in ordered]
+    return ["kind", "finding"], [["fault" if f.fault else "note", f.message] for f in ordered]
 
 
 def as_json(entries: Sequence[Entry], findings: Sequence[Finding]) -> dict[str, Any]:
-    """The ledger as plain values; offsets are [start inclusive, end exclusive] by partition."""
+    """Return the ledger as JSON values; offsets are [start inclusive, end exclusive] by partition."""
     return {
-        "holds": not unsound(findings),
+        "holds": not faults_of(findings),
         "totals": asdict(totals(entries)),
         "offsets_without_record": sum(entry.without_record for entry in entries),
         "partitions": [asdict(covered) for covered in coverage(entries)],
@@ -99,7 +99,7 @@ def as_json(entries: Sequence[Entry], findings: Sequence[Finding]) -> dict[str, 
 def _commit(entry: Entry) -> str:
     if entry.kind != "foreign":
         return entry.kind
-    # The branch of a table's first batch begins at a snapshot without rows.
+    # The branch of a new table begins with an empty snapshot.
     empty = not entry.has_parent and not entry.added
     return "empty table" if empty else f"another writer's {entry.operation}"
 
@@ -113,7 +113,7 @@ def _offsets(entry: Entry) -> str:
     return ", ".join(f"{p}: {start}–{end - 1}" for p, start, end in moved) or "none"
 
 
-def _held(table: Mapping[Range | None, Held], of: Coverage) -> int:
+def _held(table: Mapping[Range | None, RangeContents], of: Coverage) -> int:
     return sum(held.rows for r, held in table.items() if r and (r.topic, r.partition) == (of.topic, of.partition))
 
 

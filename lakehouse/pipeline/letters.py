@@ -1,7 +1,6 @@
-"""The dead letters of a batch, published before the batch: exactly those that were decided on while it was staged.
+"""Publish the dead letters of a batch before the batch: exactly those that were decided on while it was staged.
 
-A batch defines its letters. Whatever an earlier attempt at the same offsets left is replaced: letters that are none now
-go, and missing ones come.
+A batch defines its dead letters. Those of an earlier attempt at the same offsets are replaced.
 """
 
 from __future__ import annotations
@@ -9,83 +8,82 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakehouse.config.topic import Topic
-from lakehouse.core import naming
 from lakehouse.core.batch import Batch
 from lakehouse.core.counts import Counts
-from lakehouse.core.errors import UnclearState
+from lakehouse.core.errors import CommitConflict, UnclearState
+from lakehouse.core.table_ref import TableRef
+from lakehouse.pipeline.audit import committed_rows
 from lakehouse.pipeline.staged_commit import StagedCommit
 from resources.catalog import Catalog
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+    from pyspark.sql import DataFrame
 
-    from lakehouse.pipeline.audit import Finding
+    from lakehouse.pipeline.audit import CheckResult
     from lakehouse.pipeline.batch_context import BatchContext
     from spark.decision import Decision
     from spark.write import Target
 
 
-def load(catalog: Catalog, namespace: str, topic: Topic) -> Table | None:
-    """Load the table of a topic's dead letters; None when there is none.
+def load(catalog: Catalog, topic: Topic, ref: TableRef) -> Table | None:
+    """Load the table of a topic's dead letters; None if it does not exist.
 
     Raises:
-        UnclearState: Its letters do not say which topic of the name they are from.
+        UnclearState: The dead letters do not record their topic id.
         Unreachable: The catalog does not answer.
     """
-    name = naming.dead_letter_table(topic.table)
-    table = catalog.load(namespace, name)
+    table = catalog.load(ref)
     if table is not None and "topic_id" not in table.schema().column_names:
         raise UnclearState(
-            f"Table {namespace}.{name} was made by an older release, and its dead letters do not say which topic of "
-            f"the name '{topic.topic}' they are from. Nothing was changed. Rename or drop it, and read its records "
-            f"again with `lakehouse replay {topic.name}`"
+            f"Table {ref} was created by an older release, and its dead letters do not record the id of topic "
+            f"'{topic.topic}'. Nothing was changed. Rename or drop the table, and read its records again with "
+            f"`lakehouse replay {topic.name}`"
         )
     return table
 
 
 def keep(context: BatchContext, decided: Decision) -> None:
-    """Make the table of dead letters hold, of a batch's offsets, exactly the letters that were decided on.
+    """Replace the dead letters of a batch's offsets by exactly those that were decided on.
 
     Raises:
-        UnclearState: Decoding again set other records aside. Nothing was published.
-        AuditFailed: The letters are not whole. Nothing was published.
-        CommitConflict: Another writer published letters meanwhile.
+        AuditFailed: The dead letters are incomplete. Nothing was published.
+        CommitConflict: Another writer published dead letters meanwhile.
+        UnclearState: Decoding again did not result in the same dead letters. Nothing was published.
     """
     from spark import dead_letters
     from spark.decision import Decision
 
-    topic, batch, namespace, catalog = context.topic, context.batch, context.namespace, context.clients.catalog
-    name = naming.dead_letter_table(topic.table)
-    table = load(catalog, namespace, topic)
+    topic, batch, catalog, ref = context.topic, context.batch, context.clients.catalog, context.ref.dead_letters
+    table = load(catalog, topic, ref)
     if table is None and not decided.count:
         return
-    table = catalog.ensure_table(namespace, name, dead_letters.schema(), existing=table)
-    before = Decision()
+    table = catalog.ensure_table(ref, dead_letters.schema(), existing=table)
+    previous = Decision()
     if may_hold(table, batch):
-        before = dead_letters.decision(context.spark.table(naming.spark_table(namespace, name)), batch)
-    if before == decided:
+        previous = dead_letters.decision(context.spark.table(ref.spark_path()), batch)
+    if previous == decided:
         return
 
     def replace_letters(target: Target) -> None:
-        if before.count:
+        if previous.count:
             dead_letters.discard(context.spark, target, batch)
         if decided.count:
-            records, how = context.decoded(headers=True), context.formats.decoding()
-            written = dead_letters.of_batch(records, how, namespace, topic, batch)
-            dead_letters.append(written, target.completing() if before.count else target)
+            records, how = context.decoded(headers=True), context.schemas.decoding()
+            written = dead_letters.of_batch(records, how, topic, context.ref, batch)
+            dead_letters.append(written, target.completing() if previous.count else target)
 
-    commit = StagedCommit(context.clients, namespace, name, table.metadata.current_snapshot_id, batch)
+    commit = StagedCommit(context.clients, ref, table.metadata.current_snapshot_id, batch)
     stage, _ = commit.stage(table, replace_letters, {})
 
-    def same_decision(*_: object) -> list[Finding]:
+    def same_decision(*_: object) -> list[CheckResult]:
         written = dead_letters.decision(context.spark.table(stage.target.path), batch)
         if written != decided:
             raise UnclearState(
-                f"Of '{topic.name}', {decided.count:,} records were dead letters when their batch was written, and "
-                f"{written.count:,} (or others) when the letters were. Nothing of the batch was published. Run it "
-                f"again, as a schema or the log may have changed meanwhile; if it stops again, correct the "
-                f"quarantining check that does not always give the same answer for a record "
-                f"(`lakehouse dead-letters {topic.name}`)"
+                f"{decided.count:,} records of '{topic.name}' were dead letters when their batch was written, but "
+                f"{written.count:,} (or others) when the dead letters were written. The batch was not published. Run "
+                f"it again, because a schema or the log may have changed; if it fails again, correct the quarantining "
+                f"check that is not deterministic (`lakehouse dead-letters {topic.name}`)"
             )
         return []
 
@@ -93,8 +91,43 @@ def keep(context: BatchContext, decided: Decision) -> None:
     commit.publish(commit.audit(stage, counts, batch.offsets, same_decision, writes=int(decided.count > 0)))
 
 
+def mark(context: BatchContext, ref: TableRef, tried: DataFrame, count: int) -> None:
+    """Publish one more attempt at each letter that was tried, and of those that landed, that they are rows.
+
+    Args:
+        ref: The table of the letters.
+        tried: The letters, as `spark.dead_letters.tried` returns them.
+        count: How many they are.
+
+    Raises:
+        UnclearState: The topic was deleted or recreated meanwhile.
+        CommitConflict: Another writer changed the letters meanwhile.
+    """
+    from spark import dead_letters
+
+    topic, batch = context.topic, context.batch
+    changed = CommitConflict(
+        f"Dead letters of '{topic.name}' were changed by another writer while they were decoded again. What landed is "
+        f"in the table, and the letters are as that writer left them. Run `lakehouse redrive {topic.name}` again"
+    )
+    table = load(context.clients.catalog, topic, ref)
+    if table is None:
+        raise changed
+
+    def each_is_marked(staged: Table, snapshot_id: int) -> list[CheckResult]:
+        snapshot = staged.snapshot_by_id(snapshot_id)
+        if snapshot is None or committed_rows(snapshot) != count:
+            raise changed
+        return []
+
+    commit = StagedCommit(context.clients, ref, table.metadata.current_snapshot_id, batch)
+    stage, _ = commit.stage(table, lambda target: dead_letters.mark(tried, target, batch.topic_id), {})
+    counts = Counts(consumed=count, rows=count)
+    commit.publish(commit.audit(stage, counts, count, each_is_marked))
+
+
 def may_hold(table: Table, batch: Batch) -> bool:
-    """Return whether a file of the table may hold letters of a batch's offsets, by the statistics of its columns."""
+    """Return whether the statistics of the table's files allow dead letters of a batch's offsets."""
     from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan, Or
 
     ranges = [

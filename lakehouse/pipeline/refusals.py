@@ -1,4 +1,4 @@
-"""Batches that could not be published: a stream writes them again only when what decides about them has changed."""
+"""Remember batches that could not be published, so that a stream retries them only after a relevant change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse.config.checks import RowCount
 from lakehouse.core.errors import BadRecords
-from lakehouse.pipeline import quality
+from lakehouse.pipeline import column_checks
 from lakehouse.pipeline.audit import AuditFailed
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from lakehouse.pipeline.ingestion import Published
 
 AGAIN_SECONDS = 3600.0
-"""A refused batch is written again after so long in any case: a check may look at the time, or at tables that it does
-not declare."""
+"""Interval after which a refused batch is retried in any case: a check may depend on the time or on undeclared
+tables."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class _Refusal:
 
 
 class Refusals:
-    """Why the newest batch of each topic was refused, and by what.
+    """The newest refused batch of each topic, with the error and its inputs.
 
     Args:
-        clock: The time now, in seconds.
+        clock: Returns the current time in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic):
@@ -43,26 +43,28 @@ class Refusals:
         """Remember why a batch of a topic was refused.
 
         Args:
-            topic: The name of the entry.
-            decided_by: All that the decision depends on; equal where it would be the same.
-            error: The reason.
+            topic: The name of the topic's entry in lakehouse.yaml.
+            decided_by: Everything that the decision depends on; equal values lead to the same decision.
+            error: The error.
         """
         self._known[topic] = _Refusal(decided_by, error, self._clock())
 
     def known(self, topic: str, decided_by: object) -> Exception | None:
-        """Why a batch would be refused again; None where it may pass, or was not tried for an hour."""
-        found = self._known.get(topic)
-        if found is None or found.decided_by != decided_by or self._clock() - found.at >= AGAIN_SECONDS:
+        """Return the error that a batch would fail with again; None if it may pass, or was last tried an hour ago."""
+        refusal = self._known.get(topic)
+        if refusal is None or refusal.decided_by != decided_by or self._clock() - refusal.at >= AGAIN_SECONDS:
             return None
-        return found.error
+        return refusal.error
 
 
 def publish_unless_refused(
     context: BatchContext, refusals: Refusals, publish: Callable[[BatchContext], Published]
 ) -> Published:
-    """Publish a batch; one that was refused is not written again while nothing changed that decides about it.
+    """Publish a batch, unless it was refused and nothing that the decision depends on has changed.
 
-    Raises: as `publish`.
+    Raises:
+        AuditFailed: The batch failed its audit, now or before.
+        BadRecords: Records cannot be decoded, and the topic's policy is to stop.
     """
     decided_by = _decided_by(context)
     error = refusals.known(context.topic.name, decided_by)
@@ -76,18 +78,22 @@ def publish_unless_refused(
 
 
 def _decided_by(context: BatchContext) -> tuple[object, ...]:
-    """What a refusal depends on. Not on where the batch ends, which moves while records come, unless rows are counted:
-    what was refused is in every batch that begins there."""
+    """Return what a refusal depends on.
+
+    The end of the batch is left out unless rows are counted: it moves as records arrive, and every batch with the same
+    start contains the rows that were refused.
+    """
     checks, batch = context.topic.checks, context.batch
     counts_rows = any(isinstance(check, RowCount) for check in checks.values())
-    others = quality.referred(context.clients.catalog, context.namespace, checks)
+    snapshots = column_checks.referenced_snapshots(context.clients.catalog, context.ref.namespace, checks)
     log = batch.cluster_id, batch.topic_id, batch.start, batch.end if counts_rows else None
-    return *log, context.base, context.formats.fingerprints, others
+    return *log, context.base, context.schemas.fingerprints, snapshots
 
 
 def _is_decodable_now(context: BatchContext) -> bool:
-    """Whether all records that have to be decoded can be, as by a schema that was registered under any subject."""
+    """Return whether all records can be decoded now, for example because a schema was registered under another
+    subject."""
     from spark.explain import first_faults
 
     context = context.with_foreign_writers()
-    return not first_faults(context.decoded(), context.formats.decoding(), limit=1)
+    return not first_faults(context.decoded(), context.schemas.decoding(), limit=1)

@@ -1,7 +1,7 @@
-"""Records read again: a range of the log, or dead letters whose reason is gone. Doing it twice changes nothing.
+"""Read records again: a range of the log, or dead letters that may decode by now. Repeating it changes nothing.
 
-Rows are told by partition and offset (or by key, where a table has one row a key), so what is there already is replaced
-by itself. The position does not move.
+Rows are identified by partition and offset, or by key in tables with one row per key, so existing rows are replaced by
+equal ones. The stored offsets do not change.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakehouse.config.topic import Topic
-from lakehouse.core import naming
-from lakehouse.core.batch import REPLAY, REPLAYS, Batch, Log, Positions, next_batch, split
+from lakehouse.core.batch import REPLAY, REPLAYS, Batch, Log, Positions, head, next_batch
 from lakehouse.core.counts import Counts
 from lakehouse.core.errors import LakehouseError, UnclearState
-from lakehouse.pipeline import codecs, fingerprints, letters, quality
-from lakehouse.pipeline.audit import AuditFailed, Finding
+from lakehouse.core.table_ref import TableRef
+from lakehouse.pipeline import column_checks, decoding, fingerprints, letters
+from lakehouse.pipeline.audit import AuditFailed, CheckResult
 from lakehouse.pipeline.batch_context import BatchContext
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import read_log
-from lakehouse.pipeline.position import at, named
+from lakehouse.pipeline.offsets import parse_offsets, parse_position
 from lakehouse.pipeline.schema_decision import decide_schema, ensure_table
 from resources.catalog import RECREATED
 from resources.snapshots import last_batch
@@ -38,26 +38,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Replayed:
-    """What was read again. `snapshot_id` is None where there was nothing; of the dead letters, which stay where they
-    are, `quarantined` fail a check. `findings` are those of the rows' audit."""
+    """Result of reading records again.
+
+    Attributes:
+        batch: The offsets.
+        counts: Outcomes of the records.
+        snapshot_id: The snapshot that contains the rows; None if there was nothing to read.
+        quarantined: How many of the dead letters, which are left unchanged, fail a check.
+        findings: Results of the audit.
+    """
 
     batch: Batch
     counts: Counts
     snapshot_id: int | None
     quarantined: int = 0
-    findings: Sequence[Finding] = ()
+    findings: Sequence[CheckResult] = ()
 
 
 @dataclass(frozen=True)
 class _Read:
-    """Decoded records that become rows again.
+    """Decoded records to write as rows again.
 
     Attributes:
-        pieces: The records, each piece written by itself.
-        summary: What the snapshot's summary says of them.
-        records: The most records there are in all pieces.
-        since: The first offset of each partition.
-        staying: The records that are no rows, where that was decided before.
+        pieces: The records; each piece is one write.
+        summary: Properties for the summary of the snapshot.
+        records: The upper bound of the number of records in all pieces.
+        since: The first offset of each partition (inclusive).
+        staying: The records that were decided to remain dead letters; None if there was no such decision.
     """
 
     pieces: Sequence[DataFrame]
@@ -69,189 +76,192 @@ class _Read:
 
 @dataclass(frozen=True)
 class Redriven:
-    """Dead letters that were decoded again: how many, and how many are rows now."""
+    """Number of dead letters that were decoded again, and number of them that became rows."""
 
-    tried: int
-    landed: int
+    attempted: int
+    recovered: int
 
 
-def replay(namespace: str, topic: Topic, systems: Clients, since: str, branch: str | None = None) -> Replayed:
-    """Read the log again from `since` up to the table's position, and replace the rows of those records.
+def replay(namespace: str, topic: Topic, clients: Clients, since: str, branch: str | None = None) -> Replayed:
+    """Read the log again from `since` up to the table's offsets, and replace the rows of those records.
 
     Args:
-        namespace: The table's namespace.
+        namespace: The namespace of the table.
         topic: The topic.
-        systems: Where everything is.
-        since: As lakehouse.yaml writes a start, or offsets such as `0:12,1:40`: partitions that are not named are not
-            read.
-        branch: Where rows go instead of main. It is made where it is missing.
+        clients: Clients of the systems.
+        since: A start position as in lakehouse.yaml, or offsets such as `0:12,1:40`: partitions that are not named are
+            not read.
+        branch: The branch that receives the rows instead of main; it is created if it does not exist.
 
     Raises:
-        LakehouseError: Nothing was ingested yet, or the table does not have what `since` names.
-        UnclearState: The log no longer has the range, or is another one.
-        AuditFailed: The rows did not pass the audit that a batch has to pass.
+        AuditFailed: The rows did not pass the audit that every batch must pass.
         CommitConflict: Another writer published meanwhile.
+        LakehouseError: Nothing was ingested yet, or the table does not have the offsets in `since`.
+        UnclearState: The log no longer has the range, or the topic was recreated.
     """
-    log, context = _ingested(namespace, topic, systems, in_place=branch is None)
-    position, topic = context.batch, context.topic
-    _require_ingested(topic, named(since), position)
-    start = at(log, systems.kafka, since, unnamed=dict.fromkeys(log.end, 0) | dict(position.end)).end
-    wanted = replace(position, start={p: min(start.get(p, o), o) for p, o in position.end.items()})
-    done = read_again(replace(context, batch=_within(wanted, log)), branch)
-    if branch is not None and any(finding.blocks for finding in done.findings):
-        raise AuditFailed(topic.table, branch, list(done.findings), "the branch stays as it is")
-    return done
+    log, context = _ingested(namespace, topic, clients, in_place=branch is None)
+    position = context.batch
+    _require_ingested(context, parse_offsets(since))
+    start = parse_position(log, clients.kafka, since, unnamed=dict.fromkeys(log.end, 0) | dict(position.end)).end
+    whole = replace(position, start={p: min(start.get(p, o), o) for p, o in position.end.items()})
+    replayed = read_again(replace(context, batch=_within(whole, log)), branch)
+    if branch is not None and any(finding.blocks for finding in replayed.findings):
+        raise AuditFailed(context.ref.name, branch, list(replayed.findings), "the branch is left unchanged")
+    return replayed
 
 
-def _require_ingested(topic: Topic, start: Positions, position: Batch) -> None:
-    """Compare the offsets that a replay begins at with the table's position.
+def _require_ingested(context: BatchContext, start: Positions) -> None:
+    """Require that the table already has the offsets at which a replay begins.
 
     Raises:
-        LakehouseError: The table does not have one of them yet.
+        LakehouseError: It does not have one of them.
     """
     for partition, offset in start.items():
-        end = position.end.get(partition)
+        end = context.batch.end.get(partition)
         if end is None or offset > end:
-            there = f"has partition {partition} up to offset {end}" if end else f"has nothing of partition {partition}"
+            extent = f"partition {partition} up to offset {end}" if end else f"nothing of partition {partition}"
             raise LakehouseError(
-                f"Table {topic.table} {there} of '{topic.topic}', so it cannot be read again from {offset}. Nothing "
-                f"was changed. Name offsets that the table has, and leave out partitions that are not meant"
+                f"Table {context.ref.name} has {extent} of '{context.topic.topic}', so it cannot be replayed from "
+                f"offset {offset}. Nothing was changed. Name offsets that the table has, and omit partitions that "
+                f"should not be replayed"
             )
 
 
-def redrive(namespace: str, topic: Topic, systems: Clients) -> Redriven:
+def redrive(namespace: str, topic: Topic, clients: Clients) -> Redriven:
     """Decode the table's dead letters again; those that decode become rows with their original offsets.
 
-    Raises: UnclearState when a table with one row a key would need records that the log no longer has.
+    Raises:
+        UnclearState: A table with one row per key needs records that the log no longer has.
+        CommitConflict: Another writer changed the table or the dead letters meanwhile.
     """
     from spark import dead_letters
     from spark.decode import decode
 
-    topic, _ = systems.catalog.resolve_table(namespace, topic)
-    name = naming.dead_letter_table(topic.table)
-    letter_table = letters.load(systems.catalog, namespace, topic)
+    ref = clients.catalog.resolve_table(topic.table_in(namespace))[0].dead_letters
+    letter_table = letters.load(clients.catalog, topic, ref)
     snapshot = letter_table.current_snapshot() if letter_table else None
     if snapshot is None:
         return Redriven(0, 0)
-    log, context = _ingested(namespace, topic, systems, in_place=True)
+    log, context = _ingested(namespace, topic, clients, in_place=True)
     position = context.batch
-    # One snapshot for every step: a letter that comes meanwhile must not be marked as landed.
-    waiting = dead_letters.waiting(context.spark, namespace, name, snapshot.snapshot_id, position)
-    decoded = decode(waiting, context.formats.decoding())
-    known = codecs.with_foreign_writers(systems.schema_registry, context.formats, decoded, codecs.BY_HAND)
-    # A letter that nobody looked up is one more that stays.
-    known = replace(known, absent=None)
-    context = replace(context, formats=known)
+    # Every step reads one snapshot: a dead letter added meanwhile must not be marked as recovered.
+    waiting = dead_letters.waiting(context.spark, ref, snapshot.snapshot_id, position)
+    decoded = decode(waiting, context.schemas.decoding())
+    known = decoding.with_foreign_writers(clients.schema_registry, context.schemas, decoded, decoding.BY_HAND)
+    # A dead letter whose schema id exceeded the lookup limit remains one.
+    known = replace(known, unusable_ids=None)
+    context = replace(context, schemas=known)
     decoded = decode(waiting, known.decoding())
-    tried = dead_letters.tried(decoded)
-    first = dead_letters.first_offsets(tried)
-    count, staying = dead_letters.staying(tried)
+    attempts = dead_letters.attempt(decoded)
+    first = dead_letters.first_offsets(attempts)
+    count, staying = dead_letters.staying(attempts)
     landing = count - staying.count
-    if landing and topic.replaces:
-        # A newer record may have replaced or deleted the row since: only the log knows.
+    if landing and topic.replaces_rows:
+        # A newer record may have replaced or deleted the row since, so the log must be read from there on.
         since = {p: min(first.get(p, o), o) for p, o in position.end.items()}
         read_again(replace(context, batch=_within(replace(position, start=since), log)), None)
     elif landing:
         _write(context, _Read([decoded], {"dead_letters": landing}, count, first, staying), None)
     if count:
-        dead_letters.mark(tried, namespace, name, position.topic_id)
+        letters.mark(context, ref, attempts, count)
     return Redriven(count, landing)
 
 
-def replay_context(namespace: str, topic: Topic, systems: Clients, batch: Batch, table: Table | None) -> BatchContext:
-    """Return the context of records that are read again, by the schema that ingestion reads by.
+def replay_context(topic: Topic, ref: TableRef, clients: Clients, batch: Batch, table: Table | None) -> BatchContext:
+    """Return the context for reading records again with the schema that ingestion uses.
 
     Raises:
-        DoesNotFit: Ingestion would stop at the newest schema, or continue in a new table.
+        IncompatibleSchema: Ingestion would refuse the newest schema, or roll over to a new table.
     """
     base = table.metadata.current_snapshot_id if table else None
-    decision = decide_schema(topic, codecs.formats(systems.schema_registry, topic), table)
-    return BatchContext(namespace, topic, systems, batch, table, base, decision.require_readable())
+    decision = decide_schema(topic, decoding.resolve_schemas(clients.schema_registry, topic), table)
+    return BatchContext(topic, ref, clients, batch, table, base, decision.require_readable())
 
 
-def _ingested(namespace: str, topic: Topic, systems: Clients, in_place: bool) -> tuple[Log, BatchContext]:
-    """The topic's log, and the context whose batch ends at the table's position in it."""
-    topic, table = systems.catalog.resolve_table(namespace, topic)
+def _ingested(namespace: str, topic: Topic, clients: Clients, in_place: bool) -> tuple[Log, BatchContext]:
+    """Return the topic's log, and a context whose batch ends at the table's offsets."""
+    ref, table = clients.catalog.resolve_table(topic.table_in(namespace))
     last = last_batch(table)
     if table is None or last is None:
-        raise LakehouseError(f"Nothing of '{topic.name}' was ingested yet. Materialize iceberg/{topic.name} first")
+        raise LakehouseError(
+            f"No record of '{topic.name}' was ingested yet. Nothing was changed. Materialize iceberg/{topic.name} first"
+        )
     if in_place and RECREATED in table.properties:
         raise UnclearState(
-            f"Table {namespace}.{topic.table} holds rows of a topic that was recreated since, or that lost records, "
-            f"whose offsets other records of '{topic.topic}' have now. Nothing was changed. Replay into a branch "
-            f"instead"
+            f"Table {ref} has rows of a topic that was recreated or lost records, and '{topic.topic}' has other "
+            f"records at their offsets now. Nothing was changed. Replay into a branch instead (`--branch NAME`)"
         )
-    log = read_log(systems.kafka, topic.topic)
-    next_batch(last, log, topic.table)
-    context = replay_context(namespace, topic, systems, last, table)
-    quality.fit(context.spark, namespace, topic)
+    log = read_log(clients.kafka, topic.topic)
+    next_batch(last, log, ref.name)
+    context = replay_context(topic, ref, clients, last, table)
+    column_checks.validate_quarantine(context.spark, topic, ref)
     return log, context
 
 
-def _within(wanted: Batch, log: Log) -> Batch:
-    """The range, all of which the log must still have."""
-    for partition, offset in wanted.start.items():
-        if offset < min(log.start[partition], wanted.end[partition]):
+def _within(batch: Batch, log: Log) -> Batch:
+    """Return the range, after checking that the log still has all of it."""
+    for partition, offset in batch.start.items():
+        if offset < min(log.start[partition], batch.end[partition]):
             raise UnclearState(
-                f"Topic '{wanted.topic}' partition {partition} no longer has offsets {offset} to "
-                f"{log.start[partition] - 1}. Nothing was changed. Begin at `earliest`, which is what is left"
+                f"Topic '{batch.topic}' partition {partition} no longer has offsets {offset} to "
+                f"{log.start[partition] - 1}. Nothing was changed. Begin at `earliest`, the first offset that remains"
             )
-    return wanted
+    return batch
 
 
 def read_again(context: BatchContext, branch: str | None) -> Replayed:
-    """Write the rows of a range again, all of them in one publication; with a branch, to that and not to main.
+    """Write the rows of a range again, all in one publication; into a branch instead of main if one is named.
 
     Raises:
-        LakehouseError: Records name more schemas than are looked up: one of them may be the newest of its key.
+        LakehouseError: Records refer to more schemas than the lookup limit: one of them may be the newest of its key.
     """
     from spark.decode import decode
     from spark.records import read_range
 
-    wanted, topic = context.batch, context.topic
-    if not wanted.offsets:
-        return Replayed(wanted, Counts(), None)
-    options, headers = context.clients.kafka.spark_options(), context.formats.decoding().needs_headers
-    pieces, rest = [], wanted
-    while rest.offsets:
-        piece = split(rest, topic.max_records_per_batch)
+    whole, topic = context.batch, context.topic
+    if not whole.offsets:
+        return Replayed(whole, Counts(), None)
+    options, headers = context.clients.kafka.spark_options(), context.schemas.decoding().needs_headers
+    pieces, remaining = [], whole
+    while remaining.offsets:
+        piece = head(remaining, topic.max_records_per_batch)
         pieces.append(read_range(context.spark, options, piece, headers=headers))
-        rest = replace(rest, start=piece.end)
-    known = context.formats
+        remaining = replace(remaining, start=piece.end)
+    schemas = context.schemas
     for records in pieces:
-        # A record whose schema is not known yet may be the newest of its key.
-        decoded = decode(records, known.decoding())
-        known = codecs.with_foreign_writers(context.clients.schema_registry, known, decoded, codecs.BY_HAND)
-        if known.absent is not None:
+        # Look up the schemas of all pieces first: a record with an unknown schema may be the newest of its key.
+        decoded = decode(records, schemas.decoding())
+        schemas = decoding.with_foreign_writers(context.clients.schema_registry, schemas, decoded, decoding.BY_HAND)
+        if schemas.unusable_ids is not None:
             raise LakehouseError(
-                f"Records of '{topic.name}' name more schema ids that it does not have than are looked up at a time. "
+                f"Records of '{topic.name}' refer to more schema ids of other subjects than are looked up at a time. "
                 f"Nothing was changed. Replay a smaller range"
             )
-    context = replace(context, formats=known)
-    every = [decode(records, known.decoding()) for records in pieces]
-    summary = {"start": dict(wanted.start), "end": dict(wanted.end)}
-    written, audited = _write(context, _Read(every, summary, wanted.offsets, wanted.start), branch)
-    return Replayed(wanted, written.counts, audited.snapshot_id, written.quarantined, audited.findings)
+    context = replace(context, schemas=schemas)
+    decoded_pieces = [decode(records, schemas.decoding()) for records in pieces]
+    summary = {"start": dict(whole.start), "end": dict(whole.end)}
+    written, audited = _write(context, _Read(decoded_pieces, summary, whole.offsets, whole.start), branch)
+    return Replayed(whole, written.counts, audited.snapshot_id, written.quarantined, audited.findings)
 
 
 def _write(context: BatchContext, read: _Read, branch: str | None) -> tuple[Written, Audited]:
-    """Replace the rows of decoded records on a branch, and publish it unless the branch was asked for.
+    """Replace the rows of decoded records on a branch, and publish it unless `branch` is named.
 
     Returns:
-        What was written, and its audit.
+        The result of the write, and the audit.
 
     Raises:
-        AuditFailed: The rows did not pass their audit, and no branch was asked for.
-        UnclearState: Other records than those that were decided on are no rows, or the topic was recreated.
-        CommitConflict: Another writer published meanwhile, and no branch was asked for.
+        AuditFailed: The rows did not pass their audit, and `branch` is None.
+        CommitConflict: Another writer published meanwhile, and `branch` is None.
+        UnclearState: The records that do not decode are not those that were decided on, or the topic was recreated.
     """
     from spark import write
 
     topic, names = context.topic, context.topic.metadata.names
-    fingerprints.check(context.table, topic, context.formats)
-    # Loaded anew: reading the records may have taken long.
-    table = ensure_table(context.clients.catalog, context.namespace, topic, context.formats)
-    key = topic.key if topic.replaces else (names["kafka_partition"], names["kafka_offset"])
+    fingerprints.check(context.table, topic, context.schemas)
+    # Load the table again, because reading the records may have taken long.
+    table = ensure_table(context.clients.catalog, topic, context.ref, context.schemas)
+    key = topic.key if topic.replaces_rows else (names["kafka_partition"], names["kafka_offset"])
 
     def rows(target: Target) -> Written:
         written = write.Written(Counts())
@@ -265,10 +275,9 @@ def _write(context: BatchContext, read: _Read, branch: str | None) -> tuple[Writ
     stage, written = context.commit.stage(table, rows, {REPLAY: json.dumps(read.summary)}, branch)
     if read.staying is not None and written.dead != read.staying:
         raise UnclearState(
-            f"Of '{topic.name}', {read.staying.count:,} dead letters were found not to decode, and "
-            f"{written.dead.count:,} (or others) did not when their rows were written. Nothing was changed. Run "
-            f"`lakehouse redrive` again; if it stops again, correct the quarantining check that does not always "
-            f"give the same answer"
+            f"{read.staying.count:,} dead letters of '{topic.name}' did not decode, but {written.dead.count:,} (or "
+            f"others) did not decode when the rows were written. Nothing was changed. Run `lakehouse redrive` again; "
+            f"if it fails again, correct the quarantining check that is not deterministic"
         )
     checks = partial(context.declared_checks, since=read.since, again=True)
     audited = context.commit.audit(stage, written.counts, read.records, checks, writes=len(read.pieces))

@@ -1,4 +1,5 @@
-"""The decision about the newest schema of a topic and its table: accept, use an older version, roll over, or refuse."""
+"""Decide about a topic's newest schema: accept it, decode with an older version, roll over to a new table, or
+refuse."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ from typing import TYPE_CHECKING, Literal
 
 from lakehouse.config import sensitive
 from lakehouse.config.topic import Topic
-from lakehouse.core.errors import DoesNotFit
+from lakehouse.core.errors import IncompatibleSchema
+from lakehouse.core.table_ref import TableRef
 from lakehouse.formats import evolution
 from lakehouse.formats.columns import table_schema
 from lakehouse.formats.evolution import Change
 from lakehouse.formats.schema import Shape
-from lakehouse.pipeline.codecs import Formats, before_newest
+from lakehouse.pipeline.decoding import TopicSchemas, older_versions
 from resources.catalog import Catalog
 
 if TYPE_CHECKING:
@@ -24,52 +26,54 @@ Action = Literal["accept", "use_older", "roll_over", "refuse"]
 
 @dataclass(frozen=True)
 class SchemaDecision:
-    """What ingestion does about the newest schema.
+    """Decision about the newest schema of a topic.
 
     Attributes:
-        action: `accept` the schema, `use_older` versions to read by, `roll_over` to a new table, or `refuse`.
-        formats: How records are read, by the schema that fits the table where there is one.
+        action: `accept` the schema, decode with an older version (`use_older`), `roll_over` to a new table, or
+            `refuse`.
+        schemas: The schemas that decode records; by `use_older`, those of the newest version that fits the table.
         changes: The differences between the table and the newest schema.
-        error: Why the newest schema does not fit the table; None where it does.
+        error: Why the newest schema does not fit the table; None if it fits.
     """
 
     action: Action
-    formats: Formats
+    schemas: TopicSchemas
     changes: tuple[Change, ...] = ()
-    error: DoesNotFit | None = None
+    error: IncompatibleSchema | None = None
 
-    def require_readable(self) -> Formats:
-        """Return how records are read into the table as it is.
+    def require_readable(self) -> TopicSchemas:
+        """Return the schemas that decode records into the present table.
 
         Raises:
-            DoesNotFit: They go to a new table, or the schema is refused.
+            IncompatibleSchema: The records go to a new table, or the schema is refused.
         """
         if self.error is not None and self.action != "use_older":
             raise self.error
-        return self.formats
+        return self.schemas
 
 
-def decide_schema(topic: Topic, newest: Formats, table: Table | None) -> SchemaDecision:
+def decide_schema(topic: Topic, newest: TopicSchemas, table: Table | None) -> SchemaDecision:
     """Compare the newest schema of a topic with its table, and apply the topic's `on_incompatible`.
 
     Args:
-        newest: How records are read by the newest schema.
-        table: The table; None where there is none yet.
+        topic: The topic.
+        newest: The schemas with the columns of the newest version.
+        table: The table; None if it does not exist yet.
 
     Raises:
-        SchemaError: The schema cannot be a table.
+        SchemaError: The schema cannot become a table.
     """
     if table is None:
         columns(topic, newest)
         return SchemaDecision("accept", newest)
     changes = _changes(topic, newest, table)
     try:
-        evolution.refusals(changes, ".".join(table.name()))
-    except DoesNotFit as error:
+        evolution.require_accepted(changes, ".".join(table.name()))
+    except IncompatibleSchema as error:
         if topic.on_incompatible == "new_table":
             return SchemaDecision("roll_over", newest, changes, error)
         if topic.on_incompatible == "dead_letter":
-            for older in before_newest(newest):
+            for older in older_versions(newest):
                 if all(change.accepted for change in _changes(topic, older, table)):
                     return SchemaDecision("use_older", older, changes, error)
         return SchemaDecision("refuse", newest, changes, error)
@@ -77,33 +81,37 @@ def decide_schema(topic: Topic, newest: Formats, table: Table | None) -> SchemaD
 
 
 def ensure_table(
-    catalog: Catalog, namespace: str, topic: Topic, formats: Formats, existing: Table | None = None
+    catalog: Catalog, topic: Topic, ref: TableRef, schemas: TopicSchemas, existing: Table | None = None
 ) -> Table:
-    """Create or change the topic's table: columns by a schema, partitions and order as declared.
+    """Create or alter a topic's table: its columns, partition spec and sort order.
 
     Args:
-        existing: The table, where it was loaded just now.
+        catalog: The Iceberg catalog.
+        topic: The topic.
+        ref: The table.
+        schemas: The schemas that define the columns.
+        existing: The table as just loaded, if it was.
 
     Raises:
+        CommitConflict: Another writer alters the table at the same time.
+        ConfigError: An entry of `sensitive` is not a column.
         SchemaError: The schema does not fit the table.
-        ConfigError: `sensitive` names no column of the table.
-        CommitConflict: Another writer changes the table at the same time.
     """
-    table = catalog.ensure_table(namespace, topic.table, columns(topic, formats), formats.former, existing)
-    catalog.arrange(table, topic.partition_by, topic.sort_by)
-    sensitive.check(topic, table)
+    table = catalog.ensure_table(ref, columns(topic, schemas), schemas.former, existing)
+    catalog.apply_layout(table, topic.partition_by, topic.sort_by)
+    sensitive.check_partitions(topic, table)
     return table
 
 
-def columns(topic: Topic, formats: Formats) -> Schema:
+def columns(topic: Topic, schemas: TopicSchemas) -> Schema:
     """Return the columns of a topic's table.
 
     Raises:
-        SchemaError: The schema cannot be a table.
+        SchemaError: The schema cannot become a table.
     """
-    return table_schema(topic.metadata.names, formats.struct, formats.key.shape.struct if formats.key else None)
+    return table_schema(topic.metadata.names, schemas.struct, schemas.key.shape.struct if schemas.key else None)
 
 
-def _changes(topic: Topic, formats: Formats, table: Table) -> tuple[Change, ...]:
-    shape = Shape(columns(topic, formats).as_struct(), formats.former)
+def _changes(topic: Topic, schemas: TopicSchemas, table: Table) -> tuple[Change, ...]:
+    shape = Shape(columns(topic, schemas).as_struct(), schemas.former)
     return tuple(evolution.changes(table.schema(), shape))

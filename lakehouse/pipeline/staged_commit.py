@@ -1,4 +1,4 @@
-"""The only code that publishes: rows are staged on a branch, audited there, and become main's in one commit."""
+"""The only code that publishes: stage rows on a branch, audit the branch, and fast-forward main to it in one commit."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from lakehouse.core import naming
 from lakehouse.core.batch import Batch
 from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState
+from lakehouse.core.table_ref import TableRef
 from lakehouse.pipeline import audit
-from lakehouse.pipeline.audit import AuditFailed, Finding, Staged
+from lakehouse.pipeline.audit import AuditFailed, CheckResult, Staged
 from lakehouse.pipeline.clients import Clients
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ Phase = Literal["schema", "branch", "write", "audit", "dead_letters", "publish",
 OnPhase = Callable[[Phase], None]
 """Called when a phase begins."""
 
-Audit = Callable[["Table", int], list[Finding]]
-"""Checks rows, given the table and the snapshot that has them."""
+Audit = Callable[["Table", int], list[CheckResult]]
+"""Checks the rows of a table's snapshot, given by its id."""
 
 RESERVED = ("main", naming.OFFSETS_TAG)
 
@@ -45,7 +46,7 @@ class Stage:
 
     Attributes:
         target: The branch.
-        start: The snapshot that it was at before; None where the table had none.
+        start: The snapshot of the branch before the write; None if the table had none.
     """
 
     target: Target
@@ -57,22 +58,22 @@ class Audited:
     """A branch after its audit.
 
     Attributes:
-        table: The table, as it was loaded for the audit.
-        branch: The branch's name.
-        snapshot_id: Its snapshot.
-        findings: The results of the guards, then of the caller's audits.
+        table: The table as loaded for the audit.
+        branch: The name of the branch.
+        snapshot_id: The snapshot of the branch.
+        findings: Results of the built-in guards, then of the caller's audits.
     """
 
     table: Table
     branch: str
     snapshot_id: int
-    findings: list[Finding]
+    findings: list[CheckResult]
 
     def require_passed(self, then: str = "the next run replaces the branch") -> None:
-        """Stop where a blocking check failed.
+        """Raise an error if a blocking check failed.
 
         Args:
-            then: What happens next, for the error.
+            then: What happens to the branch next, for the message.
 
         Raises:
             AuditFailed: A check failed.
@@ -86,17 +87,17 @@ class StagedCommit:
     """One publication in one table.
 
     Attributes:
-        table: The table's name.
-        base: The snapshot of main that the caller's decisions are about; None where main has none. Main is changed only
-            if it is still there.
-        source: The offsets that the rows are from. Their topic must still be the same when they are audited.
-        key: The columns that are null in no row.
+        clients: Clients of the systems.
+        ref: The table.
+        base: The snapshot of main that the caller's decisions are based on; None if main has none. Publishing fails if
+            main has moved since.
+        source: The offsets that the rows come from. Their topic must not have been recreated when the rows are audited.
+        key: The columns that must not be null.
         on_phase: Called when a phase begins.
     """
 
     clients: Clients
-    namespace: str
-    table: str
+    ref: TableRef
     base: int | None
     source: Batch
     key: tuple[str, ...] = ()
@@ -109,48 +110,50 @@ class StagedCommit:
         summary: Mapping[str, str],
         branch: str | None = None,
     ) -> tuple[Stage, T]:
-        """Write rows to a branch: a new one in place of what an interrupted writer left, or the one that is named.
+        """Write rows to a new staging branch, which replaces that of an interrupted writer, or to a named branch.
 
         Args:
-            table: The table as it was loaded just now.
+            table: The table as just loaded.
+            write: Writes the rows to the branch.
             summary: Properties for the summary of the snapshot that completes a write.
-            branch: The name of a branch that stays, and is never published.
+            branch: The name of a branch that is kept and never published.
 
         Returns:
-            The branch, and what `write` returned.
+            The branch, and the result of `write`.
 
         Raises:
             CommitConflict: Another writer dropped the branch.
-            LakehouseError: Rows on a branch of the name would be published unaudited, or be dropped.
+            LakehouseError: The branch name is reserved: its rows would be published without an audit, or dropped.
         """
         from spark.write import Target
 
         self.on_phase("branch")
         name, start = (self._new(table), self.base) if branch is None else self._kept(table, branch)
-        target = Target(self.namespace, self.table, name, summary)
+        target = Target(self.ref, name, summary)
         self.on_phase("write")
-        with self._undisturbed(name):
+        with self._detect_lost_branch(name):
             return Stage(target, start), write(target)
 
     def audit(self, stage: Stage, counts: Counts, offsets: int, *audits: Audit, writes: int = 1) -> Audited:
-        """Check a branch: its topic, counts, files and keys in any case, and what the caller asks for.
+        """Run the built-in guards on a branch (topic, counts, files and keys), then the caller's audits.
 
         Args:
-            counts: What became of the records, as Spark counted while it wrote.
-            offsets: The most records that were read.
-            audits: More checks.
-            writes: How many writes there were.
+            stage: The branch.
+            counts: Outcomes of the records, as Spark counted them during the write.
+            offsets: The number of offsets that were read: the upper bound of the number of records.
+            audits: Further checks.
+            writes: The number of writes.
 
         Raises:
+            CommitConflict: Another writer published before the branch was created, or dropped the branch.
             UnclearState: The topic was deleted or recreated meanwhile.
-            CommitConflict: Another writer published before the branch was made, or dropped it.
         """
         self.on_phase("audit")
         self._require_same_topic()
         branch = stage.target.branch
         spark = self.clients.spark.session(self.clients.catalog.spark_settings())
-        with self._undisturbed(branch):
-            table = self.clients.catalog.load(self.namespace, self.table)
+        with self._detect_lost_branch(branch):
+            table = self.clients.catalog.load(self.ref)
             if table is None or branch not in table.metadata.refs:
                 raise self._dropped(branch)
             staged = Staged(branch, stage.start, stage.target.properties, writes, offsets, counts)
@@ -163,11 +166,11 @@ class StagedCommit:
     def publish(
         self, audited: Audited, counts: Mapping[str, int] | None = None, properties: Mapping[str, str] | None = None
     ) -> Table:
-        """Make an audited branch main; see `Catalog.publish`.
+        """Fast-forward main to an audited branch; see `Catalog.publish`.
 
         Raises:
             AuditFailed: The rows did not pass their audit.
-            CommitConflict: Main or the branch changed meanwhile.
+            CommitConflict: main or the branch changed meanwhile.
         """
         audited.require_passed()
         self.on_phase("publish")
@@ -181,7 +184,7 @@ class StagedCommit:
         catalog = self.clients.catalog
         catalog.drop_staging(table)
         branch = f"{naming.STAGING_PREFIX}{uuid.uuid4().hex[:12]}"
-        create_branch(self.clients.spark.session(catalog.spark_settings()), self.namespace, self.table, branch)
+        create_branch(self.clients.spark.session(catalog.spark_settings()), self.ref, branch)
         return branch
 
     def _kept(self, table: Table, branch: str) -> tuple[str, int]:
@@ -192,12 +195,12 @@ class StagedCommit:
         if branch in RESERVED or branch.startswith(naming.STAGING_PREFIX) or is_tag:
             raise LakehouseError(
                 f"'{branch}' cannot be the branch of a replay: main, tags and branches named {naming.STAGING_PREFIX}* "
-                f"belong to ingestion. Nothing was written. Choose another name, or leave the branch out to publish "
-                f"after an audit"
+                f"are reserved for ingestion. Nothing was written. Choose another name, or omit the branch to publish "
+                f"to main after an audit"
             )
         if ref is None:
             spark = self.clients.spark.session(self.clients.catalog.spark_settings())
-            create_branch(spark, self.namespace, self.table, branch)
+            create_branch(spark, self.ref, branch)
             table.refresh()
         return branch, table.metadata.refs[branch].snapshot_id
 
@@ -205,23 +208,23 @@ class StagedCommit:
         topic = self.clients.kafka.describe([self.source.topic]).get(self.source.topic)
         if topic is None or topic.topic_id != self.source.topic_id:
             raise UnclearState(
-                f"Topic '{self.source.topic}' was deleted or recreated while offsets of it were read. Nothing was "
-                f"published. If that was on purpose, continue with `lakehouse resume`, or drop the table to start over"
+                f"Topic '{self.source.topic}' was deleted or recreated while its records were read. Nothing was "
+                f"published. If that was intended, run `lakehouse resume`, or drop the table to start over"
             )
 
     @contextmanager
-    def _undisturbed(self, branch: str) -> Iterator[None]:
-        """Raise CommitConflict for whatever fails because another writer dropped the branch."""
+    def _detect_lost_branch(self, branch: str) -> Iterator[None]:
+        """Raise CommitConflict in place of any error that occurs because another writer dropped the branch."""
         try:
             yield
         except Exception as error:
-            table = self.clients.catalog.load(self.namespace, self.table)
+            table = self.clients.catalog.load(self.ref)
             if table is None or branch in table.metadata.refs:
                 raise
             raise self._dropped(branch) from error
 
     def _dropped(self, branch: str) -> CommitConflict:
         return CommitConflict(
-            f"Another writer took over {self.namespace}.{self.table} and dropped branch '{branch}' while this batch "
-            f"was prepared. The batch was not published; run it again"
+            f"Another writer took over {self.ref} and dropped branch '{branch}' while this batch was prepared. The "
+            f"batch was not published. Run it again"
         )

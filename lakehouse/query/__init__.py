@@ -1,1 +1,1 @@
-"""`lakehouse query`: one statement, asked of one of the engines that read the tables."""
+"""`lakehouse query`: run one statement in one of the engines that read the tables."""

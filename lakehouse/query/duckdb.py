@@ -1,4 +1,4 @@
-"""DuckDB in this process, over the tables of the Iceberg catalog."""
+"""Query tables of the Iceberg catalog with DuckDB in this process."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.sql import DUCKDB
+from lakehouse.core.table_ref import TableRef
 from lakehouse.query.result import Result
 
 if TYPE_CHECKING:
@@ -16,57 +17,66 @@ if TYPE_CHECKING:
     from resources.catalog import Catalog
 
 
-def query(statement: str, systems: Any) -> Result:
-    """Run one SELECT. Tables are `namespace.table`; those it names are read into memory, whole.
+def query(statement: str, clients: Any) -> Result:
+    """Run one SELECT. Tables are named `namespace.table`; those in the statement are read into memory completely.
 
-    Parameters: `systems` has the catalog as an attribute.
-    Raises: LakehouseError when DuckDB refuses it; Unreachable.
+    Args:
+        statement: The SELECT.
+        clients: Has the catalog as an attribute.
+
+    Raises:
+        LakehouseError: DuckDB refuses the statement, or a table does not exist.
+        Unreachable: The catalog does not answer.
     """
     import duckdb
 
-    # A name in the statement is a table of the catalog, and never a variable or a file of this process.
+    # A name in the statement must only resolve to a table of the catalog, never to a Python variable or a file.
     options: dict[str, str | bool | int | float | list[str]] = {
         "python_enable_replacements": "false",
         "enable_external_access": "false",
     }
+    catalog = clients.catalog.for_readers()
     with duckdb.connect(config=options) as connection:
         try:
             connection.execute("SET TimeZone = 'UTC'")
-            for number, (namespace, name) in enumerate(sorted(_named(connection, statement))):
-                rows = _load(systems.catalog, namespace, name).scan().to_arrow()
+            for number, identifier in enumerate(sorted(_named(connection, statement))):
+                rows = _load(catalog, TableRef(*identifier)).scan().to_arrow()
                 connection.register(f"arrow_{number}", rows)
-                connection.execute(f"CREATE SCHEMA IF NOT EXISTS {DUCKDB.identifier(namespace)}")
-                view = DUCKDB.identifier(namespace, name)
-                connection.execute(f"CREATE VIEW {view} AS SELECT * FROM memory.main.arrow_{number}")  # noqa: S608 (the name is quoted, the number is ours)
+                connection.execute(f"CREATE SCHEMA IF NOT EXISTS {DUCKDB.identifier(identifier[0])}")
+                view = DUCKDB.identifier(*identifier)
+                connection.execute(f"CREATE VIEW {view} AS SELECT * FROM memory.main.arrow_{number}")  # noqa: S608 (the name is quoted, the number generated)
             return Result.of_arrow(connection.sql(statement).to_arrow_table())
         except duckdb.Error as error:
-            raise LakehouseError(f"DuckDB refused the statement. Correct it and ask again. It said: {error}") from error
+            raise LakehouseError(f"DuckDB refused the statement: {error}. Correct it and run it again") from error
 
 
-def _load(catalog: Catalog, namespace: str, name: str) -> Table:
-    """Load a table as the catalog has it now.
+def _load(catalog: Catalog, ref: TableRef) -> Table:
+    """Load a table.
 
-    Raises: LakehouseError when there is none; Unreachable.
+    Raises:
+        LakehouseError: It does not exist.
+        Unreachable: The catalog does not answer.
     """
-    table = catalog.load(namespace, name)
+    table = catalog.load(ref)
     if table is None:
         raise LakehouseError(
-            f"The catalog has no table {namespace}.{name}. Nothing was run. `lakehouse status` shows the topics; each "
-            f"is a table of the namespace in lakehouse.yaml"
+            f"The catalog has no table {ref}. Nothing was run. List the topics with `lakehouse status`; each has a "
+            f"table in the namespace of lakehouse.yaml"
         )
     return table
 
 
 def _named(connection: Any, statement: str) -> set[tuple[str, str]]:
-    """The tables that a SELECT names with their schema.
+    """Return the schema-qualified tables in a SELECT.
 
-    Raises: LakehouseError when it is no single SELECT.
+    Raises:
+        LakehouseError: The statement is not a single SELECT.
     """
     [(serialized,)] = connection.execute("SELECT json_serialize_sql(?)", [statement]).fetchall()
     tree = json.loads(serialized)
     if tree["error"] or len(tree["statements"]) != 1:
-        said = tree.get("error_message", "several statements")
-        raise LakehouseError(f"DuckDB takes one SELECT here, and found: {said}. Nothing was run. Correct the SQL")
+        problem = tree.get("error_message", "several statements")
+        raise LakehouseError(f"The SQL is not a single SELECT: {problem}. Nothing was run. Correct the SQL")
 
     def named(node: Any) -> Iterator[tuple[str, str]]:
         if isinstance(node, dict):

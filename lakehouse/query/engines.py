@@ -1,4 +1,4 @@
-"""The engines by name. The same statement runs in each: tables are `namespace.table`."""
+"""The query engines by name. The same statement runs in each: tables are named `namespace.table`."""
 
 from __future__ import annotations
 
@@ -11,36 +11,51 @@ from lakehouse.query import duckdb
 from lakehouse.query.result import Result
 
 
-def in_snowflake(statement: str, systems: Any) -> Result:
-    """Raises: LakehouseError when Snowflake refuses it; Unreachable."""
-    return Result(*systems.snowflake.query(statement))
+def in_snowflake(statement: str, clients: Any) -> Result:
+    """Run a statement in Snowflake.
+
+    Raises:
+        LakehouseError: Snowflake refuses the statement.
+        Unreachable: Snowflake does not answer.
+    """
+    return Result(*clients.snowflake.query(statement))
 
 
-def in_spark(statement: str, systems: Any) -> Result:
-    """Raises: LakehouseError when Spark refuses it; Unreachable."""
+def in_spark(statement: str, clients: Any) -> Result:
+    """Run a statement in Spark.
+
+    Raises:
+        LakehouseError: Spark refuses the statement.
+        Unreachable: Spark does not answer.
+    """
     from pyspark.errors import PySparkException
     from pyspark.logger import PySparkLogger
 
-    # It prints as JSON what is raised as well.
+    # This logger prints every error as JSON, in addition to raising it.
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel("CRITICAL")
-    session = systems.spark.session(systems.catalog.spark_settings())
+    session = clients.spark.session(clients.catalog.spark_settings())
     try:
         session.catalog.setCurrentCatalog(naming.CATALOG)
-        # Not collect(), which returns instants without their zone, in that of this machine.
+        # Not collect(), which returns timestamps as local times without a time zone.
         return Result.of_arrow(session.sql(statement).toArrow())
     except PySparkException as error:
-        said = str(error).partition("\n\nJVM stacktrace")[0].strip()
-        raise LakehouseError(f"Spark refused the statement. Correct it and ask again. It said: {said}") from error
+        problem = str(error).partition("\n\nJVM stacktrace")[0].strip()
+        raise LakehouseError(f"Spark refused the statement: {problem}. Correct it and run it again") from error
 
 
-def in_athena(statement: str, systems: Any) -> Result:
-    """Raises: LakehouseError when the environment has no Athena, or it refuses; Unreachable."""
-    if not hasattr(systems, "athena"):
+def in_athena(statement: str, clients: Any) -> Result:
+    """Run a statement in Athena.
+
+    Raises:
+        LakehouseError: The environment has no Athena, or Athena refuses the statement.
+        Unreachable: Athena does not answer.
+    """
+    if not hasattr(clients, "athena"):
         raise LakehouseError(
-            "This environment has no Athena, so nothing was asked. Add `athena: {region: …}` to it in lakehouse.yaml, "
-            "or choose another with LAKEHOUSE_ENV"
+            "The current environment has no Athena. Nothing was run. Add `athena: {region: …}` to it in "
+            "lakehouse.yaml, or choose another environment with LAKEHOUSE_ENV"
         )
-    return Result(*systems.athena.query(statement))
+    return Result(*clients.athena.query(statement))
 
 
 ENGINES: dict[str, Callable[[str, Any], Result]] = {
@@ -49,4 +64,5 @@ ENGINES: dict[str, Callable[[str, Any], Result]] = {
     "duckdb": duckdb.query,
     "spark": in_spark,
 }
-"""What asks each engine. Parameters: the statement, and the environment's resources as attributes."""
+"""Functions that run a statement, by engine. Arguments: the statement, and the environment's resources as
+attributes."""

@@ -1,7 +1,7 @@
-"""The result of a query, and how it is written without losing anything.
+"""The result of a query, and its lossless formats.
 
-Values are written as Iceberg writes single values in JSON (Iceberg, Table spec, appendix D): decimals and binary are
-text, so that no reader rounds or mangles them; binary is hexadecimal; times have six digits.
+Values are written as in Iceberg's JSON single-value serialization (Iceberg, Table spec, appendix D): decimals and
+binary are text, so that no parser rounds or corrupts them; binary is hexadecimal; times have six fractional digits.
 """
 
 from __future__ import annotations
@@ -21,51 +21,58 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-"""JSON has no numbers for these."""
+"""Text for the numbers that JSON does not have."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """Columns' names, and rows of Python values in their order."""
+    """Column names, and rows of Python values in that order."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
 
     @classmethod
     def of_arrow(cls, table: pa.Table) -> Result:
-        """The same rows; two columns may have one name."""
+        """Return an Arrow table as a result; two columns may have the same name."""
         from lakehouse.core.arrow_values import pylist
 
         values = [pylist(column) for column in table.columns]
         return cls(table.column_names, list(zip(*values, strict=True)))
 
     def csv(self) -> str:
-        """RFC 4180, with a header. As in PostgreSQL's CSV format null is nothing, and the empty text is `""`."""
+        """Return the result as CSV (RFC 4180) with a header.
+
+        As in PostgreSQL, null is an empty field and empty text is `""`.
+        """
         lines = [self.columns, *self.rows]
         return "".join(",".join(map(_field, line)) + "\r\n" for line in lines)
 
     def json(self) -> str:
-        """An array of objects, one a line.
+        """Return the result as a JSON array with one object per line.
 
-        Raises: LakehouseError when two columns have one name: an object would keep one of them.
+        Raises:
+            LakehouseError: Two columns have the same name, of which an object would keep one.
         """
         if twice := [name for name, count in Counter(self.columns).items() if count > 1]:
             raise LakehouseError(
-                f"The result has several columns called {', '.join(twice)}, of which a JSON object keeps one. Nothing "
-                f"was printed. Name them apart with AS, or use `--output csv`"
+                f"The result has several columns named {', '.join(twice)}, of which a JSON object would keep one. "
+                f"Nothing was printed. Rename them with AS, or use `--output csv`"
             )
         lines = (json.dumps(dict(zip(self.columns, map(plain, row), strict=True))) for row in self.rows)
         return "[" + ",".join(f"\n{line}" for line in lines) + "\n]\n"
 
     def shown(self) -> list[list[Any]]:
-        """Rows for a terminal: numbers and nulls as they are, the rest as text."""
+        """Return the rows for a terminal: numbers and nulls unchanged, other values as text."""
         kept = (int, float, Decimal, type(None))
         return [[v if isinstance(v, kept) and not isinstance(v, bool) else text(v) for v in row] for row in self.rows]
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it. Instants are in UTC; a decimal without fraction digits is a whole number, as engines
-    differ in which of the two they return."""
+    """Convert a value to its JSON form.
+
+    Timestamps with a time zone are in UTC. A decimal with scale 0 is an integer, because engines differ in which of the
+    two they return.
+    """
     match value:
         case None | bool() | int() | str():
             return value
@@ -87,15 +94,15 @@ def plain(value: Any) -> Any:
 
 
 def text(value: Any) -> str:
-    """A value as text; what JSON has as a number, an object or an array is written as JSON."""
-    found = plain(value)
-    return found if isinstance(found, str) else json.dumps(found)
+    """Convert a value to text; numbers, objects and arrays are written as JSON."""
+    plain_value = plain(value)
+    return plain_value if isinstance(plain_value, str) else json.dumps(plain_value)
 
 
 def _field(value: Any) -> str:
     if value is None:
         return ""
-    found = text(value)
-    if found == "" or found != found.strip() or any(special in found for special in ',"\r\n'):
-        return '"' + found.replace('"', '""') + '"'
-    return found
+    field = text(value)
+    if field == "" or field != field.strip() or any(special in field for special in ',"\r\n'):
+        return '"' + field.replace('"', '""') + '"'
+    return field

@@ -21,46 +21,46 @@ from lakehouse.readers.rest_catalog import RestCatalogReader
 from lakehouse.readers.snowflake import SnowflakeReader
 
 READERS: Sequence[type[Reader]] = (GlueReader, SnowflakeReader, RestCatalogReader)
-"""The readers of this project. One that follows another comes after it."""
+"""The readers of this project. A reader that follows another comes after it."""
 
 GROUP = "lakehouse.readers"
 
 
 @cache
 def registered() -> tuple[Reader, ...]:
-    """Return all readers: this project's and those of installed distributions.
+    """Return all readers: those of this project and of installed distributions.
 
     Raises:
-        ConfigError: Two readers have the same name, or one follows a reader that does not come before it.
+        ConfigError: Two readers have the same name, or a reader precedes the one that it follows.
     """
     names = ["iceberg"]
     readers = implementations(READERS, GROUP).values()
     for reader in readers:
         if reader.upstream not in names:
             raise ConfigError(
-                f"Reader '{reader.name}' follows '{reader.upstream}', which is no reader before it (entry points of "
-                f"{GROUP}). Correct its attribute 'upstream'"
+                f"Reader '{reader.name}' follows '{reader.upstream}', which is not a reader that precedes it (entry "
+                f"points of {GROUP}). No reader was loaded. Correct its attribute 'upstream'"
             )
         names.append(reader.name)
     return tuple(reader() for reader in readers)
 
 
 def configured(config: Config) -> tuple[Reader, ...]:
-    """Return the readers of the environment in use, each after the one that it follows."""
-    systems = config.environments.get(environment_name(), {})
-    return tuple(reader for reader in registered() if not reader.is_optional or reader.resource in systems)
+    """Return the readers of the current environment, each after the one that it follows."""
+    settings = config.environments.get(environment_name(), {})
+    return tuple(reader for reader in registered() if not reader.is_optional or reader.resource in settings)
 
 
 def reader_of(name: str) -> Reader | None:
-    """Return the reader of that name; None for the name of another kind of asset."""
+    """Return the reader with that name; None if the name is of another kind of asset."""
     return next((reader for reader in registered() if reader.name == name), None)
 
 
 def publish(config: Config, topic: Topic, clients: Any) -> dict[Reader, Registration]:
-    """Expose a topic's published table in each reader of the environment in use, one after the other.
+    """Expose a topic's published table in each reader of the current environment, one after the other.
 
     Raises:
-        LakehouseError: Nothing was published yet, or a reader refuses; see `Reader.publish`.
+        LakehouseError: The topic has no published table, or a reader refuses; see `Reader.publish`.
     """
-    current, table = clients.catalog.published(config.namespace, topic)
-    return {reader: reader.publish(config.namespace, current, table, clients) for reader in configured(config)}
+    ref, table = clients.catalog.published(topic.table_in(config.namespace))
+    return {reader: reader.publish(topic, ref, table, clients) for reader in configured(config)}

@@ -1,51 +1,59 @@
-"""Whether each hop of a topic's way shows what the hop before it has. One judgement: the check, the sensor, `lakehouse
-status` and the gate of a pipeline all ask here, so that they cannot disagree. Pure: measurements in, verdicts out."""
+"""Decide whether each stage of a topic's pipeline is up to date with the stage before it.
+
+The check, the sensor, `lakehouse status` and the deployment gate share this module, so their verdicts agree. It has no
+I/O: measurements in, verdicts out.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lakehouse.core.lag import Behind, Lag
+from lakehouse.core.lag import Lag, SnapshotLag
 from lakehouse.readers import registered
 
 MOST_NAMED = 5
-"""Topics that one verdict names."""
+"""Maximum number of topics that a summary names."""
 
 
 @dataclass(frozen=True)
-class Hop:
-    """One hop of one topic, as it was measured.
+class StageLag:
+    """Measured lag of one stage of one topic.
 
-    `asset` is the first part of the asset's key: `kafka` (for a derived topic: computed from its source's table),
-    `iceberg`, or the name of a reader (lakehouse.readers). `behind` is how far it is behind the hop before; None when
-    it shows a snapshot that was never published. `shows` is the snapshot it shows. `failure` says why it could not be
-    measured, if so; `paused` since when, by whom and why the topic is, if so.
+    Attributes:
+        topic: The name of the topic.
+        stage: The first part of the asset's key: `kafka` (a derived topic, computed from its source's table),
+            `iceberg`, or the name of a reader (lakehouse.readers).
+        max_seconds: The maximum lag at which the stage is fresh.
+        behind: The lag behind the previous stage; None if the stage exposes a snapshot that was never published.
+        shows: The snapshot that the stage exposes.
+        failure: Why the lag could not be measured; empty if it was.
+        paused: Since when, by whom and why the topic is paused; empty if it is not.
     """
 
     topic: str
-    asset: str
+    stage: str
     max_seconds: float
-    behind: Lag | Behind | None = None
+    behind: Lag | SnapshotLag | None = None
     shows: int | None = None
     failure: str = ""
     paused: str = ""
 
     @property
-    def fresh(self) -> bool:
-        """Whether nothing has waited for this hop longer than it may. What is not known to be fresh is not."""
+    def is_fresh(self) -> bool:
+        """Whether the lag is known and within the limit."""
         return not self.failure and self.behind is not None and self.behind.seconds <= self.max_seconds
 
     @property
-    def said(self) -> str:
-        """The verdict as a sentence, which names the hop."""
+    def description(self) -> str:
+        """The verdict as a sentence that names the stage."""
         if self.failure:
             verdict = f"unknown: {self.failure}"
         elif self.behind is None:
             verdict = f"snapshot {self.shows} was never published"
         else:
-            verdict = f"{self.behind.said()}{'' if self.fresh else f', and may be {self.max_seconds:,} s'}"
-        return f"{NAMES[self.asset]}: {f'{self.paused}; ' if self.paused else ''}{verdict}"
+            verdict = f"{self.behind.describe()}{'' if self.is_fresh else f' (limit: {self.max_seconds:,} s)'}"
+        return f"{NAMES[self.stage]}: {f'{self.paused}; ' if self.paused else ''}{verdict}"
 
 
 NAMES = {
@@ -53,23 +61,23 @@ NAMES = {
     "iceberg": "topic → Iceberg",
     **{reader.name: f"Iceberg → {reader.label}" for reader in registered()},
 }
-"""How hops are called, by the first part of the asset's key."""
+"""Display names of the stages, by the first part of the asset's key."""
 
 
-def first_stale(hops: Sequence[Hop]) -> Hop | None:
-    """The first hop of a chain that is behind: the one to mend."""
+def first_stale_stage(lags: Sequence[StageLag]) -> StageLag | None:
+    """Return the first stage of a topic that is behind: the cause of the others' lag."""
     order = list(NAMES)
-    return min((hop for hop in hops if not hop.fresh), key=lambda hop: order.index(hop.asset), default=None)
+    return min((lag for lag in lags if not lag.is_fresh), key=lambda lag: order.index(lag.stage), default=None)
 
 
-def summary(hops: Sequence[Hop]) -> str:
-    """The verdict on one asset, which is a hop of one topic or, for a route, of several."""
-    stale = [hop for hop in hops if not hop.fresh]
-    if len(hops) == 1:
-        return hops[0].said
-    paused = [hop.topic for hop in hops if hop.paused]
+def summary(lags: Sequence[StageLag]) -> str:
+    """Return the verdict on one asset: one stage of one topic or, for a route, of several topics."""
+    stale = [lag for lag in lags if not lag.is_fresh]
+    if len(lags) == 1:
+        return lags[0].description
+    paused = [lag.topic for lag in lags if lag.paused]
     more = f"; {len(paused):,} paused: {', '.join(paused[:MOST_NAMED])}" if paused else ""
     if not stale:
-        return f"all {len(hops):,} topics are fresh{more}"
-    told = "; ".join(f"{hop.topic}: {hop.said}" for hop in stale[:MOST_NAMED])
-    return f"{len(stale):,} of {len(hops):,} topics are stale: {told}{more}"
+        return f"all {len(lags):,} topics are fresh{more}"
+    descriptions = "; ".join(f"{lag.topic}: {lag.description}" for lag in stale[:MOST_NAMED])
+    return f"{len(stale):,} of {len(lags):,} topics are stale: {descriptions}{more}"

@@ -1,7 +1,8 @@
-"""A materialization as an event of OpenLineage: what was read, what was written, which columns came from which.
+"""Convert a materialization to an OpenLineage event: inputs, outputs, and the lineage of columns.
 
-Lineage viewers (Marquez, DataHub, OpenMetadata) take it; the lineage view of Dagster itself is not open source.
-https://openlineage.io/docs/spec/naming names datasets, https://openlineage.io/docs/spec/facets what is said of them.
+Lineage viewers such as Marquez, DataHub and OpenMetadata accept these events; Dagster's own column lineage view is not
+open source. https://openlineage.io/docs/spec/naming specifies the names of datasets,
+https://openlineage.io/docs/spec/facets their metadata.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.readers import reader_of
+from lakehouse.readers.table_location import table_of
 
 if TYPE_CHECKING:
     from openlineage.client.event_v2 import RunEvent
@@ -25,9 +27,20 @@ PRODUCER = "https://pypi.org/project/lakehouse"
 
 @dataclass(frozen=True)
 class Materialized:
-    """One materialization. `columns` maps a name to its type, `lineage` to (hop, topic, column) of what made it."""
+    """One materialization.
 
-    hop: str
+    Attributes:
+        stage: The first part of the asset's key.
+        run_id: The id of the Dagster run.
+        job: The name of the Dagster job.
+        seconds: The time of the materialization in seconds since the epoch.
+        columns: The type of each column by name.
+        lineage: For each column, the (stage, topic, column) that it is computed from.
+        rows: The number of rows that were written; None if unknown.
+        bytes: The number of bytes that were written; None if unknown.
+    """
+
+    stage: str
     run_id: str
     job: str
     seconds: float
@@ -37,89 +50,94 @@ class Materialized:
     bytes: int | None = None
 
 
-def dataset(config: Config, hop: str, topic: Topic, clients: Any) -> tuple[str, str]:
-    """Return the namespace and name of the dataset that a hop's asset represents.
+def dataset(config: Config, stage: str, topic: Topic, clients: Any) -> tuple[str, str]:
+    """Return the namespace and name of the dataset that a stage's asset represents.
 
     Args:
         config: The configuration.
-        hop: The first part of the asset's key.
+        stage: The first part of the asset's key.
         topic: The topic of the asset.
         clients: Has the resources `kafka`, `catalog` and those of the readers as attributes.
 
     Raises:
-        KeyError: No hop has that name.
+        KeyError: No stage has that name.
     """
-    namespace = config.namespace
-    if hop == "kafka":
+    ref = table_of(config, topic, clients)
+    if stage == "kafka":
         return f"kafka://{clients.kafka.servers.partition(',')[0]}", topic.topic
-    if hop == "iceberg":
+    if stage == "iceberg":
         warehouse = urlsplit(clients.catalog.warehouse)
-        path = "/".join(part for part in (warehouse.path.strip("/"), namespace, topic.table) if part)
+        path = "/".join(part for part in (warehouse.path.strip("/"), *ref.identifier) if part)
         return f"{warehouse.scheme}://{warehouse.netloc}", path
-    if reader := reader_of(hop):
-        return reader.dataset(namespace, topic, clients)
-    raise KeyError(hop)
+    if reader := reader_of(stage):
+        return reader.dataset(ref, clients)
+    raise KeyError(stage)
 
 
-def upstream(config: Config, hop: str, topic: Topic) -> tuple[str, Topic] | None:
-    """Return the hop and topic that a materialization reads; None where the data begins."""
-    if reader := reader_of(hop):
+def upstream(config: Config, stage: str, topic: Topic) -> tuple[str, Topic] | None:
+    """Return the stage and topic that a materialization reads; None for the first stage."""
+    if reader := reader_of(stage):
         return reader.upstream, topic
-    if hop == "iceberg":
+    if stage == "iceberg":
         return "kafka", topic
     if topic.source.upstream:
         return "iceberg", config.topic(topic.source.upstream)
     return None
 
 
-def completed(config: Config, topic: Topic, done: Materialized, clients: Any) -> RunEvent:
-    """The event of one materialization. Sent twice it is the same event: the run's id is made of what it names."""
+def completed(config: Config, topic: Topic, materialized: Materialized, clients: Any) -> RunEvent:
+    """Return the event of one materialization.
+
+    Its run id is derived from its contents, so sending it twice has the same effect as sending it once.
+    """
     from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
     from openlineage.client.facet_v2 import job_type_job, output_statistics_output_dataset, parent_run
 
-    job = f"{done.hop}/{topic.name}"
-    began = parent_run.ParentRunFacet(
-        run=parent_run.Run(done.run_id), job=parent_run.Job(config.namespace, done.job), producer=PRODUCER
+    job = f"{materialized.stage}/{topic.name}"
+    parent = parent_run.ParentRunFacet(
+        run=parent_run.Run(materialized.run_id),
+        job=parent_run.Job(config.namespace, materialized.job),
+        producer=PRODUCER,
     )
     kind = job_type_job.JobTypeJobFacet("BATCH", "DAGSTER", "ASSET", producer=PRODUCER)
-    written = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
-        done.rows, done.bytes, producer=PRODUCER
+    statistics = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+        materialized.rows, materialized.bytes, producer=PRODUCER
     )
-    source = upstream(config, done.hop, topic)
+    source = upstream(config, materialized.stage, topic)
     return RunEvent(
         eventType=RunState.COMPLETE,
-        eventTime=datetime.fromtimestamp(done.seconds, UTC).isoformat(),
-        run=Run(str(uuid.uuid5(uuid.UUID(done.run_id), job)), {"parent": began}),
+        eventTime=datetime.fromtimestamp(materialized.seconds, UTC).isoformat(),
+        run=Run(str(uuid.uuid5(uuid.UUID(materialized.run_id), job)), {"parent": parent}),
         job=Job(config.namespace, job, {"jobType": kind}),
         inputs=[InputDataset(*dataset(config, *source, clients))] if source else [],
         outputs=[
             OutputDataset(
-                *dataset(config, done.hop, topic, clients),
-                facets=_facets(config, done, clients),
-                outputFacets={"outputStatistics": written} if done.rows is not None else {},
+                *dataset(config, materialized.stage, topic, clients),
+                facets=_facets(config, materialized, clients),
+                outputFacets={"outputStatistics": statistics} if materialized.rows is not None else {},
             )
         ],
         producer=PRODUCER,
     )
 
 
-def _facets(config: Config, done: Materialized, clients: Any) -> dict[str, Any]:
+def _facets(config: Config, materialized: Materialized, clients: Any) -> dict[str, Any]:
     from openlineage.client.facet_v2 import column_lineage_dataset as lineage
     from openlineage.client.facet_v2 import schema_dataset
 
     facets: dict[str, Any] = {}
-    if done.columns:
-        fields = [schema_dataset.SchemaDatasetFacetFields(name, kind) for name, kind in done.columns.items()]
+    if materialized.columns:
+        fields = [schema_dataset.SchemaDatasetFacetFields(name, kind) for name, kind in materialized.columns.items()]
         facets["schema"] = schema_dataset.SchemaDatasetFacet(fields, producer=PRODUCER)
-    if done.lineage:
-        made = {
+    if materialized.lineage:
+        inputs = {
             name: lineage.Fields(
                 [
-                    lineage.InputField(*dataset(config, hop, config.topic(topic), clients), column)
-                    for hop, topic, column in columns
+                    lineage.InputField(*dataset(config, stage, config.topic(topic), clients), column)
+                    for stage, topic, column in columns
                 ]
             )
-            for name, columns in done.lineage.items()
+            for name, columns in materialized.lineage.items()
         }
-        facets["columnLineage"] = lineage.ColumnLineageDatasetFacet(made, producer=PRODUCER)
+        facets["columnLineage"] = lineage.ColumnLineageDatasetFacet(inputs, producer=PRODUCER)
     return facets

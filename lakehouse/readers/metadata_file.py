@@ -1,4 +1,5 @@
-"""Answers of readers that expose a metadata file: what an engine finds that reads the table by it."""
+"""Row counts and sums of tables that readers expose by a metadata file, as an engine that reads the file computes
+them."""
 
 from __future__ import annotations
 
@@ -8,61 +9,66 @@ from lakehouse.config import sensitive
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.sql import DUCKDB
-from lakehouse.readers.truth import Answer, summed
+from lakehouse.core.table_ref import TableRef
+from lakehouse.readers.truth import TableTotals, summable_columns
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 
-def answer(engine: str, namespace: str, topic: Topic, metadata_location: str, clients: Any) -> Answer:
-    """Count and sum the rows of a metadata file: read by pyiceberg, summed by DuckDB.
+def query_totals(engine: str, topic: Topic, ref: TableRef, metadata_location: str, clients: Any) -> TableTotals:
+    """Count the rows of a metadata file's table and sum its columns: pyiceberg reads them, DuckDB adds them up.
 
     Raises:
-        LakehouseError: The file has no snapshot.
-        ConfigError: The topic's `sensitive` names no column.
+        ConfigError: An entry of the topic's `sensitive` is not a column.
+        LakehouseError: The metadata file has no snapshot.
     """
     import duckdb
 
     table, snapshot_id = served(engine, topic, metadata_location, clients)
-    columns = scales(namespace, topic, table, clients)
-    # Without a column to sum, any: rows are counted.
+    columns = scales(topic, ref, table, clients)
+    # If there is no column to sum, any column will do to count the rows.
     stream = table.scan(selected_fields=tuple(columns) or (table.schema().fields[0].name,)).to_arrow_batch_reader()
     sums = "".join(f", SUM({DUCKDB.identifier(column)}::DECIMAL(38,{scale}))" for column, scale in columns.items())
     with duckdb.connect() as connection:
         connection.register("stream", stream)
         row = connection.execute(f"SELECT COUNT(*){sums} FROM stream").fetchone()  # noqa: S608 (all quoted)
     assert row is not None
-    return Answer.of(engine, snapshot_id, columns, row)
+    return TableTotals.of(engine, snapshot_id, columns, row)
 
 
 def served(label: str, topic: Topic, metadata_location: str, clients: Any) -> tuple[Table, int]:
-    """Return the table as a metadata file describes it, with the columns it had then, and its snapshot.
+    """Return the table as a metadata file describes it, with the columns of that time, and its snapshot id.
 
     Raises:
-        LakehouseError: It has no snapshot.
+        LakehouseError: The file has no snapshot.
     """
     from pyiceberg.table import StaticTable
 
     table = StaticTable.from_metadata(metadata_location, clients.catalog.file_io())
     if table.metadata.current_snapshot_id is None:
-        raise LakehouseError(f"{label} shows metadata of '{topic.name}' without a snapshot: {metadata_location}")
+        raise LakehouseError(
+            f"{label} exposes a metadata file of '{topic.name}' without a snapshot: {metadata_location}. Nothing was "
+            f"compared. Publish the table again"
+        )
     return table, table.metadata.current_snapshot_id
 
 
-def scales(namespace: str, topic: Topic, served: Table, clients: Any) -> dict[str, int]:
-    """Return the columns to sum of a table as a reader exposes it, with the digits behind their point.
+def scales(topic: Topic, ref: TableRef, served: Table, clients: Any) -> dict[str, int]:
+    """Return the columns of a table to sum, with the number of digits after the decimal point.
 
-    Of one row, or of two tables that differ by one, a sum is a value: sensitive columns have none.
+    Sensitive columns are excluded: the sum of one row, or the difference between the sums of two tables, reveals a
+    value.
 
     Raises:
-        ConfigError: `sensitive` names no column.
-        LakehouseError: The table is gone.
+        ConfigError: An entry of `sensitive` is not a column.
+        LakehouseError: The table does not exist.
     """
     from resources.catalog import published_table
 
-    table = published_table(clients.catalog, namespace, topic.table)
+    table = published_table(clients.catalog, ref)
     if topic.sensitive and served.metadata.table_uuid != table.metadata.table_uuid:
-        # Columns of a table that was created anew are not known by their ids.
+        # Column ids of a recreated table do not identify the same columns.
         return {}
-    allowed = sensitive.shown(topic, table, served.schema())
-    return {column: scale for column, scale in summed(served.schema()).items() if column in allowed}
+    allowed = sensitive.visible_columns(topic, table, served.schema())
+    return {column: scale for column, scale in summable_columns(served.schema()).items() if column in allowed}

@@ -1,4 +1,4 @@
-"""Readers that hold a pointer to the metadata file of each table, and follow the table by moving it."""
+"""Readers that store a pointer to the metadata file of each table, and follow the table by moving the pointer."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.config.topic import Topic
+from lakehouse.core.table_ref import TableRef
 from lakehouse.readers.reader import Reader, Registration
 
 if TYPE_CHECKING:
@@ -15,62 +16,62 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pointer:
-    """What such a reader has registered under a table's name.
+    """Registration of a table in such a reader.
 
     Attributes:
-        metadata_location: The metadata file that it points to.
-        table_uuid: The UUID of the Iceberg table, where the reader knows it.
-        found: The registration as the reader's client returned it, which guards an update.
+        metadata_location: The location of the metadata file.
+        table_uuid: The UUID of the Iceberg table; None if the reader does not know it.
+        registration: The registration as returned by the reader's client, which guards an update.
     """
 
     metadata_location: str
     table_uuid: str | None
-    found: Any
+    registration: Any
 
 
 class MetadataPointer(Reader):
-    """A reader whose pointer never moves back, and never over a commit that somebody made through the reader."""
+    """A reader whose pointer is never moved back, and never over a commit made through the reader by another writer."""
 
     @abstractmethod
-    def look_up(self, namespace: str, topic: Topic, clients: Any) -> Pointer | None:
-        """Return what is registered under the name of the topic's table, if anything is.
+    def look_up(self, ref: TableRef, clients: Any) -> Pointer | None:
+        """Return the registration of a table; None if there is none.
 
         Raises:
-            UnclearState: It is no Iceberg table.
-            LakehouseError: The reader refuses.
+            LakehouseError: The reader refuses the request.
+            UnclearState: The name belongs to something that is not an Iceberg table.
             Unreachable: The reader does not answer.
         """
 
     @abstractmethod
-    def point(self, namespace: str, topic: Topic, table: Table, clients: Any, expected: Pointer | None) -> str:
-        """Register the table's metadata file in place of what is expected, and return its location.
+    def point(self, topic: Topic, ref: TableRef, table: Table, clients: Any, expected: Pointer | None) -> str:
+        """Register the table's metadata file in place of the expected registration, and return its location.
 
         Raises:
-            CommitConflict: Something else than `expected` is registered by now.
-            UnclearState: Another Iceberg table has the name.
-            LakehouseError: The reader refuses.
+            CommitConflict: The registration is no longer the expected one.
+            LakehouseError: The reader refuses the request.
+            UnclearState: The name belongs to another Iceberg table.
             Unreachable: The reader does not answer.
         """
 
-    def publish(self, namespace: str, topic: Topic, table: Table, clients: Any) -> Registration:
-        """Point the reader at the table, unless it points at this state or a later one."""
+    def publish(self, topic: Topic, ref: TableRef, table: Table, clients: Any) -> Registration:
+        """Move the pointer to the table as loaded, unless it is there already or at a later state."""
         from resources.catalog import snapshot_at
         from resources.registrations import is_current
 
-        pointer = self.look_up(namespace, topic, clients)
+        pointer = self.look_up(ref, clients)
         if pointer and pointer.table_uuid in (None, str(table.metadata.table_uuid)):
             location = pointer.metadata_location
-            # It was looked up after the table was loaded, so that another process may have published since.
-            if is_current(self.label, location, clients.catalog, namespace, table):
+            # The pointer was looked up after the table was loaded, so another process may have published since.
+            if is_current(self.label, location, clients.catalog, table):
                 return Registration(location, snapshot_at(clients.catalog, location))
-        location = self.point(namespace, topic, table, clients, pointer)
+        location = self.point(topic, ref, table, clients, pointer)
         return Registration(location, table.metadata.current_snapshot_id)
 
-    def current(self, namespace: str, topic: Topic, clients: Any) -> Registration | None:
-        """Return the metadata file that is registered, and the snapshot in it."""
+    def current(self, ref: TableRef, clients: Any) -> Registration | None:
+        """Return the registered metadata file and its snapshot."""
         from resources.catalog import snapshot_at
 
-        pointer = self.look_up(namespace, topic, clients)
+        pointer = self.look_up(ref, clients)
         if pointer is None:
             return None
         return Registration(pointer.metadata_location, snapshot_at(clients.catalog, pointer.metadata_location))

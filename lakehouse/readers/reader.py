@@ -1,4 +1,4 @@
-"""The protocol of a reader: a system that exposes published tables to those who query them."""
+"""The protocol of readers: systems that expose published tables to query engines."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
+from lakehouse.core.table_ref import TableRef
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from lakehouse.readers.truth import Answer
+    from lakehouse.readers.truth import TableTotals
 
 
 @dataclass(frozen=True)
 class Registration:
-    """The state of a table that a reader exposes.
+    """State of a table that a reader exposes.
 
     Attributes:
         metadata_location: The location of the table's metadata file.
-        snapshot_id: The current snapshot in that file; None where it has none.
-        rows: The number of rows that the reader counts; None where it was not asked to count.
+        snapshot_id: The current snapshot in that file; None if it has none.
+        rows: The number of rows; None if the reader did not count them.
     """
 
     metadata_location: str
@@ -32,8 +33,8 @@ class Registration:
     rows: int | None = None
 
 
-Publish = Callable[[Topic, "Table"], Registration]
-"""Expose a table, as it was loaded, of the topic whose records go to it."""
+Publish = Callable[[Topic, TableRef, "Table"], Registration]
+"""Exposes the table of a topic as it was loaded."""
 
 
 class Reader(ABC):
@@ -41,26 +42,26 @@ class Reader(ABC):
 
     Implement it in a module of `lakehouse.readers` and add it to READERS. A separate distribution names the class as an
     entry point of the group `lakehouse.readers`, and the class of its Dagster resource as one of the group
-    `lakehouse.resources`, by the resource's key. Everything else follows: the asset of each topic with its checks,
-    freshness, `lakehouse status`, publication by streams, lineage.
+    `lakehouse.resources`, by the resource's key. The assets of each topic with their checks and freshness, `lakehouse
+    status`, publication by streams, and lineage are built from this protocol.
 
     Every method takes `clients`, which has the Dagster resources of an environment as attributes, by their keys: at
     least `catalog` and the reader's own.
 
     Attributes:
         name: The first part of its assets' keys.
-        label: How people call it.
+        label: The display name.
         resource: The key of its Dagster resource, which is also the system's key in lakehouse.yaml.
         upstream: The first part of the key of the asset that it follows: `iceberg`, or the name of another reader.
         is_optional: Whether it is used only in environments that configure its resource.
-        kinds: Tags of its assets that Dagster shows as icons.
-        description: What its asset is, as a sentence.
+        kinds: Tags of its assets, which Dagster shows as icons.
+        description: The description of its assets.
         check: The name of the check that compares it with the published table.
-        check_description: What that check proves, as a sentence.
-        is_blocking: Whether assets downstream wait while the check fails.
-        engine: The engine that answers queries through the reader, as people call it.
-        min_interval_seconds: The time between two publications of one table by a stream, for readers that charge for
-            each.
+        check_description: The description of that check.
+        is_blocking: Whether downstream assets wait while the check fails.
+        engine: The display name of the engine that queries tables through the reader.
+        min_interval_seconds: The minimum time between two publications of one table by a stream, for readers that
+            charge for each.
     """
 
     name: ClassVar[str]
@@ -70,75 +71,81 @@ class Reader(ABC):
     is_optional: ClassVar[bool] = True
     kinds: ClassVar[frozenset[str]] = frozenset({"iceberg"})
     description: ClassVar[str]
-    check: ClassVar[str] = "points_at_published_snapshot"
+    check: ClassVar[str] = "registration_current"
     check_description: ClassVar[str]
     is_blocking: ClassVar[bool] = True
     engine: ClassVar[str]
     min_interval_seconds: ClassVar[float] = 0.0
 
     @abstractmethod
-    def publish(self, namespace: str, topic: Topic, table: Table, clients: Any) -> Registration:
-        """Expose a table as it was loaded, unless the reader exposes that state or a later one already.
+    def publish(self, topic: Topic, ref: TableRef, table: Table, clients: Any) -> Registration:
+        """Expose a table as it was loaded, unless the reader already exposes that state or a later one.
 
         Args:
-            namespace: The namespace of the table.
-            topic: The topic whose records go to the table.
+            topic: The topic of the table, as declared in lakehouse.yaml.
+            ref: The table.
             table: The table as loaded. Another process may have published since.
             clients: See the class.
 
         Raises:
             CommitConflict: Another process changed the reader's state at the same time.
-            UnclearState: The reader exposes what this table never was.
-            LakehouseError: The reader refuses.
+            LakehouseError: The reader refuses the request.
+            UnclearState: The reader exposes a state that the table never had.
             Unreachable: The reader does not answer.
         """
 
     @abstractmethod
-    def current(self, namespace: str, topic: Topic, clients: Any) -> Registration | None:
-        """Return what the reader exposes, without rows; None where it has no such table.
+    def current(self, ref: TableRef, clients: Any) -> Registration | None:
+        """Return the exposed state without the number of rows; None if the reader does not have the table.
 
-        It is called every minute for each topic, and so must not cost compute.
+        It is called every minute for each topic, so it must not consume paid compute.
 
         Raises:
-            LakehouseError: The reader refuses.
+            LakehouseError: The reader refuses the request.
             Unreachable: The reader does not answer.
         """
 
     @abstractmethod
-    def dataset(self, namespace: str, topic: Topic, clients: Any) -> tuple[str, str]:
+    def dataset(self, ref: TableRef, clients: Any) -> tuple[str, str]:
         """Return the table's namespace and name in OpenLineage (https://openlineage.io/docs/spec/naming)."""
 
-    def counted(self, namespace: str, topic: Topic, clients: Any) -> Registration | None:
-        """Return what `current` does, with the number of rows where the reader can count them."""
-        return self.current(namespace, topic, clients)
+    def counted(self, ref: TableRef, clients: Any) -> Registration | None:
+        """Return the same as `current`, with the number of rows if the reader can count them."""
+        return self.current(ref, clients)
 
-    def table_name(self, namespace: str, table: str) -> str:
-        """Return the name of a table as one queries it in this system."""
-        return f"{namespace}.{table}"
+    def table_name(self, ref: TableRef) -> str:
+        """Return the name of a table in queries of this system."""
+        return str(ref)
 
     @contextmanager
-    def session(self, namespace: str, clients: Any) -> Iterator[Publish]:
-        """Publish many tables, for as long as the context is open; an error of one of them ends it."""
-        yield lambda topic, table: self.publish(namespace, topic, table, clients)
+    def session(self, clients: Any) -> Iterator[Publish]:
+        """Open a context for publishing many tables; an error in one of them ends it."""
+        yield lambda topic, ref, table: self.publish(topic, ref, table, clients)
 
-    def answer(self, namespace: str, topic: Topic, clients: Any) -> Answer:
-        """Count and sum the rows of the table as this system exposes them (see lakehouse.readers.truth).
-
-        Raises:
-            LakehouseError: There is no such table.
-        """
-        from lakehouse.readers.metadata_file import answer
-
-        return answer(self.engine, namespace, topic, self.require(namespace, topic, clients).metadata_location, clients)
-
-    def require(self, namespace: str, topic: Topic, clients: Any, *, count: bool = False) -> Registration:
-        """Return what the reader exposes.
+    def query_totals(self, topic: Topic, ref: TableRef, clients: Any) -> TableTotals:
+        """Count the rows of the table as this system exposes them, and sum its columns (see lakehouse.readers.truth).
 
         Raises:
-            LakehouseError: It has no such table.
+            LakehouseError: The system does not have the table.
         """
-        found = (self.counted if count else self.current)(namespace, topic, clients)
-        if found is None:
-            name = self.table_name(namespace, topic.table)
-            raise LakehouseError(f"{self.label} has no table {name}. Materialize {self.name}/{topic.name}")
-        return found
+        from lakehouse.readers.metadata_file import query_totals
+
+        return query_totals(self.engine, topic, ref, self.require(topic, ref, clients).metadata_location, clients)
+
+    def require(self, topic: Topic, ref: TableRef, clients: Any, *, count: bool = False) -> Registration:
+        """Return the exposed state.
+
+        Args:
+            topic: The topic, for the message.
+            ref: The table.
+            clients: See the class.
+            count: Whether to count the rows.
+
+        Raises:
+            LakehouseError: The system does not have the table.
+        """
+        registration = (self.counted if count else self.current)(ref, clients)
+        if registration is None:
+            missing = f"{self.label} has no table {self.table_name(ref)}"
+            raise LakehouseError(f"{missing}. Nothing was changed. Materialize {self.name}/{topic.name}")
+        return registration

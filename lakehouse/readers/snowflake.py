@@ -1,4 +1,4 @@
-"""Snowflake: an Iceberg table over the Glue registration, refreshed to what Glue exposes."""
+"""Snowflake: an Iceberg table over the Glue registration, refreshed to the state that Glue exposes."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from lakehouse.config.topic import Topic
 from lakehouse.core import naming
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.sql import SNOWFLAKE
+from lakehouse.core.table_ref import TableRef
 from lakehouse.readers.reader import Publish, Reader, Registration
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from lakehouse.readers.truth import Answer
+    from lakehouse.readers.truth import TableTotals
 
 ATTEMPTS = 3
 
 
 class SnowflakeReader(Reader):
-    """An Iceberg table of Snowflake's, and the objects of the account that it needs."""
+    """Creates and refreshes an Iceberg table in Snowflake, and the account objects that it needs."""
 
     name = "snowflake"
     label = "Snowflake"
@@ -31,74 +32,75 @@ class SnowflakeReader(Reader):
     engine = "Snowflake"
     kinds = frozenset({"snowflake", "iceberg"})
     description = "An Iceberg table in Snowflake over Glue's registration."
-    check = "same_as_iceberg"
-    check_description = "Snowflake shows a published snapshot, not an old one, and as many rows as Iceberg has in it."
+    check = "matches_iceberg"
+    check_description = "Snowflake exposes a published snapshot that is not outdated, with as many rows as Iceberg."
     is_blocking = False
     min_interval_seconds = 3.0
-    """Refreshes cost credits. A commit that arrives in between is shown by the next one."""
+    """Each refresh costs credits. Commits within the interval are exposed by the next refresh."""
 
-    def publish(self, namespace: str, topic: Topic, table: Table, clients: Any) -> Registration:
-        """Create the table and what it needs, where they are missing, and refresh it."""
+    def publish(self, topic: Topic, ref: TableRef, table: Table, clients: Any) -> Registration:
+        """Create the table and the objects that it needs if they are missing, and refresh the table."""
         clients.snowflake.ensure_account_objects(clients.catalog.warehouse)
-        clients.snowflake.ensure_iceberg_table(namespace, topic.table, namespace, topic.table)
-        clients.snowflake.take_over(namespace, topic.table)
-        clients.snowflake.refresh(namespace, topic.table)
-        return self.require(namespace, topic, clients, count=True)
+        clients.snowflake.ensure_iceberg_table(*ref.shown, *ref.identifier)
+        clients.snowflake.disable_auto_refresh(*ref.shown)
+        clients.snowflake.refresh(*ref.shown)
+        return self.require(topic, ref, clients, count=True)
 
-    def current(self, namespace: str, topic: Topic, clients: Any) -> Registration | None:
-        """Return the metadata file that Snowflake reads. No warehouse works for it."""
-        location = clients.snowflake.metadata_location(namespace, topic.table)
+    def current(self, ref: TableRef, clients: Any) -> Registration | None:
+        """Return the metadata file that Snowflake reads, without using a warehouse."""
+        location = clients.snowflake.metadata_location(*ref.shown)
         return _registration(location, clients) if location else None
 
-    def counted(self, namespace: str, topic: Topic, clients: Any) -> Registration | None:
-        """Return the metadata file and the number of rows, which a warehouse counts."""
-        state = clients.snowflake.table_state(namespace, topic.table)
+    def counted(self, ref: TableRef, clients: Any) -> Registration | None:
+        """Return the metadata file and the number of rows, which requires a warehouse."""
+        state = clients.snowflake.table_state(*ref.shown)
         return _registration(state.metadata_location, clients, state.row_count) if state else None
 
-    def dataset(self, namespace: str, topic: Topic, clients: Any) -> tuple[str, str]:
-        """Return the account, and the table by database and schema."""
-        table = f"{naming.snowflake_name(clients.snowflake.database)}.{self.table_name(namespace, topic.table)}"
+    def dataset(self, ref: TableRef, clients: Any) -> tuple[str, str]:
+        """Return the account, and the table with its database and schema."""
+        table = f"{naming.snowflake_name(clients.snowflake.database)}.{self.table_name(ref)}"
         return f"snowflake://{clients.snowflake.account_identifier}", table
 
-    def table_name(self, namespace: str, table: str) -> str:
-        """Return schema and table as Snowflake spells them."""
-        return f"{naming.snowflake_name(namespace)}.{naming.snowflake_name(table)}"
+    def table_name(self, ref: TableRef) -> str:
+        """Return schema and table in Snowflake's spelling."""
+        return naming.snowflake_name(str(ref))
 
     @contextmanager
-    def session(self, namespace: str, clients: Any) -> Iterator[Publish]:
-        """Keep one connection, and only refresh tables that were created or found before."""
-        ready: set[str] = set()
+    def session(self, clients: Any) -> Iterator[Publish]:
+        """Keep one connection open, and only refresh the tables that this session has already created or looked up."""
+        ready: set[TableRef] = set()
 
-        def publish(topic: Topic, table: Table) -> Registration:
-            if topic.table not in ready:
-                registration = self.publish(namespace, topic, table, clients)
-                ready.add(topic.table)
+        def publish(topic: Topic, ref: TableRef, table: Table) -> Registration:
+            if ref not in ready:
+                registration = self.publish(topic, ref, table, clients)
+                ready.add(ref)
                 return registration
-            clients.snowflake.refresh(namespace, topic.table)
+            clients.snowflake.refresh(*ref.shown)
             return Registration(table.metadata_location, table.metadata.current_snapshot_id)
 
-        with clients.snowflake.staying():
+        with clients.snowflake.keep_session():
             yield publish
 
-    def answer(self, namespace: str, topic: Topic, clients: Any) -> Answer:
-        """Count and sum in SQL, again where the table was refreshed meanwhile."""
+    def query_totals(self, topic: Topic, ref: TableRef, clients: Any) -> TableTotals:
+        """Count and sum in SQL; repeat the query if the table was refreshed meanwhile."""
         from lakehouse.readers.metadata_file import scales, served
-        from lakehouse.readers.truth import Answer
+        from lakehouse.readers.truth import TableTotals
 
-        parts = (clients.snowflake.database, namespace, topic.table)
+        parts = (clients.snowflake.database, *ref.shown)
         name = SNOWFLAKE.identifier(*map(naming.snowflake_name, parts))
         for _ in range(ATTEMPTS):
-            before = self.require(namespace, topic, clients)
+            before = self.require(topic, ref, clients)
             table, snapshot_id = served(self.label, topic, before.metadata_location, clients)
-            columns = scales(namespace, topic, table, clients)
+            columns = scales(topic, ref, table, clients)
             quoted = {column: SNOWFLAKE.identifier(naming.snowflake_name(column)) for column in columns}
             sums = "".join(f", SUM({quoted[column]}::NUMBER(38,{scale}))" for column, scale in columns.items())
             _, [row] = clients.snowflake.query(f"SELECT COUNT(*){sums} FROM {name}")  # noqa: S608 (all quoted)
-            after = self.current(namespace, topic, clients)
+            after = self.current(ref, clients)
             if after and after.metadata_location == before.metadata_location:
-                return Answer.of(self.engine, snapshot_id, columns, row)
+                return TableTotals.of(self.engine, snapshot_id, columns, row)
         raise LakehouseError(
-            f"Snowflake's table of '{topic.name}' was refreshed each time it was asked. Check it again"
+            f"Snowflake's table of '{topic.name}' was refreshed during each of {ATTEMPTS} queries. Nothing was "
+            f"compared. Run the check again"
         )
 
 

@@ -1,4 +1,4 @@
-"""What engines say of the same rows, and where they differ. Pure: answers in, differences out."""
+"""Compare the row counts and column sums that several engines compute of the same snapshot. No I/O."""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
 MAX_DIGITS = 28
-"""Of 38 that a sum has in every engine."""
+"""Maximum precision of a summed decimal; sums have 38 digits in every engine, which leaves room for 10 billion rows."""
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What one engine says of one snapshot: how many rows there are, and the sum of each column, None of no values.
+class TableTotals:
+    """Row count and column sums that one engine computed of one snapshot.
 
-    `scales` are the columns with the digits behind their point.
+    Attributes:
+        engine: The name of the engine.
+        snapshot_id: The snapshot.
+        rows: The number of rows.
+        sums: The sum of each column; None if it has no values.
+        scales: The number of digits after the decimal point of each column.
     """
 
     engine: str
@@ -28,16 +33,18 @@ class Answer:
     scales: Mapping[str, int]
 
     @staticmethod
-    def of(engine: str, snapshot_id: int, scales: Mapping[str, int], row: Sequence[object]) -> Answer:
-        """An answer from a row of numbers: COUNT(*), and a SUM a column of `scales`."""
+    def of(engine: str, snapshot_id: int, scales: Mapping[str, int], row: Sequence[object]) -> TableTotals:
+        """Return the totals in a row of numbers: COUNT(*), then one SUM per column of `scales`."""
         rows, *sums = row
         exact = (None if value is None else Decimal(str(value)) for value in sums)
-        return Answer(engine, snapshot_id, int(str(rows)), dict(zip(scales, exact, strict=True)), scales)
+        return TableTotals(engine, snapshot_id, int(str(rows)), dict(zip(scales, exact, strict=True)), scales)
 
 
-def summed(schema: Schema) -> dict[str, int]:
-    """The columns that are summed, with the digits behind their point: those whose sum is exact in any order, and of
-    decimals those that leave room for the sum of ten billion rows."""
+def summable_columns(schema: Schema) -> dict[str, int]:
+    """Return the columns to sum, with the number of digits after the decimal point.
+
+    These are the columns whose sum is exact in any order; decimals only if the sum of ten billion rows fits.
+    """
     from pyiceberg.types import DecimalType, IntegerType, LongType
 
     scales = {}
@@ -50,13 +57,13 @@ def summed(schema: Schema) -> dict[str, int]:
     return scales
 
 
-def differences(reference: Answer, answer: Answer) -> list[str]:
-    """Where an answer is not the reference's, a sentence each; both are of the same snapshot."""
-    found = []
-    if answer.rows != reference.rows:
-        found.append(f"{answer.engine} has {answer.rows:,} rows, {reference.engine} {reference.rows:,}")
-    for column, wanted in reference.sums.items():
-        got = answer.sums[column]
-        if got != wanted:
-            found.append(f"{answer.engine} sums {column} to {got}, {reference.engine} to {wanted}")
-    return found
+def differences(reference: TableTotals, totals: TableTotals) -> list[str]:
+    """Return the differences between two engines' totals of the same snapshot, one sentence each."""
+    sentences = []
+    if totals.rows != reference.rows:
+        sentences.append(f"{totals.engine} has {totals.rows:,} rows, {reference.engine} {reference.rows:,}")
+    for column, expected in reference.sums.items():
+        actual = totals.sums[column]
+        if actual != expected:
+            sentences.append(f"{totals.engine} sums {column} to {actual}, {reference.engine} to {expected}")
+    return sentences

@@ -1,1 +1,1 @@
-"""Continuous ingestion: which topic's batch is next, and the readers that follow. No Dagster."""
+"""Continuous ingestion of many topics, and publication of their tables to the readers. No Dagster."""

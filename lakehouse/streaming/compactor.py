@@ -1,18 +1,18 @@
-"""The thread of a stream that merges small data files, of one table after another."""
+"""The thread of a stream that merges small data files, one table at a time."""
 
 from __future__ import annotations
 
-from lakehouse.config.sensitive import unquoted
-from lakehouse.core.pacing import pause
+from lakehouse.config.sensitive import hide_values
+from lakehouse.core.pacing import backoff_seconds
 from lakehouse.pipeline.clients import Clients
-from lakehouse.pipeline.maintenance import keep_pace
+from lakehouse.pipeline.maintenance import compact_incrementally
 from lakehouse.streaming.context import StreamContext
 from lakehouse.streaming.scheduler import POLL_SECONDS
-from lakehouse.streaming.stream_events import SetAside, Tidied
+from lakehouse.streaming.stream_events import TableCompacted, TopicBackedOff
 
 
 class Compactor:
-    """Merges the small files of the tables that the scheduler names, until the stream stops or is done."""
+    """Merges the small files of the tables that the scheduler selects, until the stream stops or is done."""
 
     def __init__(self, context: StreamContext):
         self._context = context
@@ -35,22 +35,24 @@ class Compactor:
 
     def _compact(self, name: str) -> None:
         context, topic = self._context, self._context.topics[name]
-        event: Tidied | SetAside
+        event: TableCompacted | TopicBackedOff
         try:
-            self._clients = self._clients or context.clients.apart()
-            with unquoted(topic):
-                done = keep_pace(context.config.namespace, topic, self._clients.catalog, self._clients.spark)
-            self._failures, event = 0, Tidied(name, done)
+            self._clients = self._clients or context.clients.with_own_connections()
+            with hide_values(topic):
+                maintained = compact_incrementally(
+                    context.config.namespace, topic, self._clients.catalog, self._clients.spark
+                )
+            self._failures, event = 0, TableCompacted(name, maintained)
         except Exception as error:
             self._failures += 1
-            event = SetAside(name, error, pause(self._failures, transient=True), tidying=True)
+            event = TopicBackedOff(name, error, backoff_seconds(self._failures, transient=True), is_compaction=True)
             self._close()
         with context.lock:
-            files = event.maintained.after.data_files if isinstance(event, Tidied) else None
+            files = event.maintained.after.data_files if isinstance(event, TableCompacted) else None
             context.scheduler.end_compaction(name, files)
             context.lock.notify_all()
         context.events.put(event)
-        if isinstance(event, SetAside):
+        if isinstance(event, TopicBackedOff):
             context.stopping.wait(event.seconds)
 
     def _close(self) -> None:

@@ -1,4 +1,4 @@
-"""What the threads of a stream share."""
+"""State shared by the threads of a stream."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from lakehouse.streaming.scheduler import Scheduler
 from lakehouse.streaming.stream_events import Event
 
 MOST_EVENTS = 100
-"""So many events may wait to be reported; then batches wait, too."""
+"""Capacity of the event queue; when it is full, batches wait until events are reported."""
 
 
 @dataclass(frozen=True)
 class StreamContext:
-    """What the threads of a stream share.
+    """State shared by the threads of a stream.
 
     Attributes:
         config: The configuration.
-        topics: The topics of the stream, by the names of their entries.
-        clients: What each thread opens clients of its own from.
-        scheduler: Guarded by `lock`.
-        once: Whether the stream ends by itself.
-        stopping: Set when no further batch is to begin.
-        events: What happened, in order.
-        lock: Notified when a turn ends.
+        topics: The topics of the stream, by the names of their entries in lakehouse.yaml.
+        clients: The clients that each thread copies its own connections from.
+        scheduler: The scheduler; access requires `lock`.
+        once: Whether the stream ends when its topics are caught up.
+        stopping: Set when no further batch may begin.
+        events: The events to report, in order.
+        lock: Guards the scheduler; notified when a turn ends.
     """
 
     config: Config
@@ -43,6 +43,6 @@ class StreamContext:
 
     @property
     def is_done(self) -> bool:
-        """Whether a stream that ends has nothing left to do."""
+        """Whether the stream ends when its topics are caught up, and they are."""
         with self.lock:
             return self.once and self.scheduler.is_done

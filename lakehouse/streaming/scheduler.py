@@ -1,7 +1,7 @@
-"""Which topic of a stream is served next, and what the stream knows of each topic.
+"""Select the topic that a stream serves next, and keep the stream's state of each topic.
 
-Pure: times are given, in seconds of one clock. Nothing here waits, asks a system or starts a thread; the lock of the
-stream guards a scheduler.
+The module has no I/O, does not wait and starts no threads. Times are passed in, in seconds of one monotonic clock. The
+stream's lock guards the scheduler.
 """
 
 from __future__ import annotations
@@ -15,43 +15,43 @@ from typing import TYPE_CHECKING
 from lakehouse.config.topic import Topic
 from lakehouse.core.batch import Positions
 from lakehouse.core.errors import Paused, is_transient
-from lakehouse.core.pacing import EVERY_SECONDS, LEAST_RECORDS, Turns, next_bound, pause
+from lakehouse.core.pacing import EVERY_SECONDS, LEAST_RECORDS, RoundRobin, backoff_seconds, next_bound
 
 if TYPE_CHECKING:
     from lakehouse.pipeline.ingestion import Published
 
 POLL_SECONDS = 0.2
-"""How old the topics' end offsets may be."""
+"""Maximum age of the topics' end offsets."""
 
 MANY_FILES = 100
-"""So many data files may come to a table before small ones are merged."""
+"""Number of data files added to a table after which small files are merged."""
 
 PAUSED_SECONDS = 5.0
-"""After so long it is looked whether a topic is still paused."""
+"""Interval at which a paused topic is checked."""
 
 ATTEMPTS = 5
-"""How often a topic is tried in a stream that ends, where a system does not answer."""
+"""Number of attempts at a topic in a stream with `once` if a system does not answer."""
 
 
 @dataclass
 class TopicState:
-    """What a stream knows of one topic.
+    """State of one topic in a stream.
 
     Attributes:
         ends: The topic's end offsets (exclusive) by partition; None before they were read.
         fault: Why the topic cannot be read.
-        position: Where its table is, as `ends`; None where a turn has to look.
+        position: The table's offsets (exclusive) by partition; None if the next turn must read them.
         noticed_at: When the first record that the table lacks was noticed.
-        batch_limit: The most records of the next batch.
+        batch_limit: The maximum number of records of the next batch.
         is_served: Whether a turn in this stream succeeded.
-        is_mirrored: Whether its topic of dead letters has all of them.
-        failures: Turns that failed in a row.
-        is_paused: Whether its last turn found it paused.
-        error: Why a stream that ends gives it up.
-        data_files: Data files of its table when small ones were last merged.
-        snapshot_id: What this stream last published.
-        is_computed: Whether a derived topic was computed in this stream.
-        computed_from: The snapshot of its source that a derived topic was computed from.
+        is_mirrored: Whether all dead letters were produced to the topic of dead letters.
+        failures: The number of consecutive failed turns.
+        is_paused: Whether the topic was paused in its last turn.
+        error: Why a stream with `once` gave up on the topic.
+        data_files: The number of data files of its table when small ones were last merged.
+        snapshot_id: The snapshot that this stream published last.
+        is_computed: Whether a derived topic was derived in this stream.
+        computed_from: The snapshot of its source that a derived topic was last derived from.
     """
 
     ends: Positions | None = None
@@ -71,22 +71,22 @@ class TopicState:
 
     @property
     def behind(self) -> int:
-        """Records, or rather offsets, that the table lacks, as far as the ends and the position are known."""
+        """Number of offsets that the table lacks, as far as the ends and the position are known."""
         position = self.position or {}
         return sum(max(0, end - position.get(partition, 0)) for partition, end in (self.ends or {}).items())
 
 
 @dataclass(frozen=True)
 class TurnEnd:
-    """How a turn ended.
+    """Result of a turn.
 
     Attributes:
-        behind: Offsets that the table still lacks.
+        behind: The number of offsets that the table still lacks.
         waited: Seconds since the first record of the batch was noticed.
-        is_first: Whether it is the topic's first turn in this stream that succeeded.
-        is_recovered: Whether the topic had failed, or was paused, before.
-        failures: Turns that had failed in a row.
-        not_before: When the topic's next turn may begin.
+        is_first: Whether it is the topic's first successful turn in this stream.
+        is_recovered: Whether the topic had failed or was paused before.
+        failures: The number of consecutive failed turns before.
+        not_before: The earliest time at which the topic's next turn may begin.
     """
 
     behind: int
@@ -98,106 +98,111 @@ class TurnEnd:
 
 
 class Scheduler:
-    """Gives turns to the topics that have, or may have, what their tables lack."""
+    """Assigns turns to the topics whose tables lack records or may lack some."""
 
     def __init__(self, topics: Mapping[str, Topic], *, once: bool, owns: Callable[[str, int], bool]):
-        """
+        """Create a scheduler in which no topic has been read.
+
         Args:
-            topics: The topics by the names of their entries.
-            once: Whether the stream ends when each table has what its topic held at the beginning.
-            owns: Whether a topic of Kafka, with so many partitions, falls to this stream of its group.
+            topics: The topics by the names of their entries in lakehouse.yaml.
+            once: Whether the stream ends when each table has what its topic had at the beginning.
+            owns: Returns whether a Kafka topic with a number of partitions is assigned to this stream of its group.
         """
         self.topics, self.once = topics, once
         self.states = {name: TopicState() for name in topics}
         self.polled_at: float | None = None
         self._owns = owns
-        self._turns = Turns(topics)
+        self._turns = RoundRobin(topics)
         self._compactions: deque[str] = deque()
 
     def take(self, now: float) -> str | None:
-        """Return the topic whose turn it is, which has no other before `give_back`; None when none can be served."""
-        return self._turns.take(now, lambda name: self._is_ready(name) and not self._waits_for_compaction(name))
+        """Return the next topic to serve; None if none is ready. The topic has no other turn before `give_back`."""
+        return self._turns.acquire(now, lambda name: self._is_ready(name) and not self._waits_for_compaction(name))
 
     def give_back(self, name: str, not_before: float) -> None:
-        """End a topic's turn; the next one begins no earlier than that time."""
-        self._turns.give_back(name, not_before)
+        """End a topic's turn; the next one begins no earlier than `not_before`."""
+        self._turns.release(name, not_before)
 
     @property
     def is_idle(self) -> bool:
         """Whether no turn is in progress."""
-        return len(self._turns.row) == len(self.topics)
+        return len(self._turns.queue) == len(self.topics)
 
     @property
     def is_done(self) -> bool:
-        """Whether the end offsets were read, and every table has them."""
+        """Whether the end offsets were read and every table has them."""
         waits = self.polled_at is None or self._compactions or not self.is_idle
         return not waits and not any(map(self._is_ready, self.topics))
 
     def is_poll_due(self, now: float) -> bool:
-        """Whether to read the topics' end offsets; a stream that ends reads them once."""
+        """Return whether to read the topics' end offsets; a stream with `once` reads them once."""
         return self.polled_at is None or (not self.once and now - self.polled_at > POLL_SECONDS)
 
     def is_ours(self, name: str) -> bool:
-        """Whether this stream serves a topic, and not another of its group.
+        """Return whether this stream, and no other of its group, serves a topic.
 
-        The owner of a topic that cannot be read is unknown, so each stream reports the fault.
+        The owner of a topic that cannot be read is unknown, so every stream reports the fault.
         """
         state = self.states[name]
         return state.fault is not None or self._owns(self.topics[name].topic, len(state.ends or {}))
 
     def is_expected(self, name: str) -> bool:
-        """Whether an entry's topic has to exist: others create it, it was there before, or the stream ends with it."""
+        """Return whether the entry's topic must exist.
+
+        It must if others create it, if it existed before, or if the stream has `once` and the topic is not derived.
+        """
         source = self.topics[name].source
         return source.is_external or self.states[name].ends is not None or (self.once and not source.upstream)
 
     def is_computable(self, name: str) -> bool:
-        """Whether the source of a derived topic, if it is served here, has what the topic was not computed from."""
+        """Return whether the source of a derived topic is served here and has a snapshot that it was not derived
+        from."""
         state, source = self.states[name], self.topics[name].source.upstream
         if source not in self.topics or not self.is_ours(source):
             return False
         return not state.is_computed or state.computed_from != self.states[source].snapshot_id
 
     def note_ends(self, name: str, ends: Positions, now: float) -> None:
-        """Note where a topic ends, by partition, exclusive."""
+        """Store a topic's end offsets (exclusive) by partition."""
         state = self.states[name]
         if state.fault:
             state.fault = None
-            # It can be read again, so nothing is waited for any more.
+            # The topic can be read again, so its back-off ends.
             self._turns.not_before.pop(name, None)
-        before = state.ends or {}
-        if any(end < before.get(partition, 0) for partition, end in ends.items()):
-            # It is another topic by now, or lost records: a turn finds out which.
+        previous = state.ends or {}
+        if any(end < previous.get(partition, 0) for partition, end in ends.items()):
+            # The topic was recreated or lost records; the next turn determines which.
             state.position = None
         state.ends = ends
         if state.noticed_at is None and self._is_ready(name):
             state.noticed_at = now
 
     def note_fault(self, name: str, fault: Exception) -> None:
-        """Note why a topic cannot be read: its turn fails with that, and keeps no other from being served."""
+        """Store why a topic cannot be read. Its turns fail with that error; other topics are not affected."""
         state = self.states[name]
         state.fault, state.position = fault, None
         state.ends = {} if state.ends is None else state.ends
 
     def note_computed(self, name: str, source_snapshot_id: int | None) -> None:
-        """Note which snapshot of its source a derived topic was computed from."""
+        """Store the snapshot of its source that a derived topic was derived from."""
         self.states[name].is_computed, self.states[name].computed_from = True, source_snapshot_id
 
     def batch_limit(self, name: str) -> int:
-        """Return the most records of a topic's next batch."""
+        """Return the maximum number of records of a topic's next batch."""
         return min(self.states[name].batch_limit, self.topics[name].max_records_per_batch)
 
     def note_batch(
         self, name: str, published: Published | None, ends: Positions, limit: int, began: float, now: float
     ) -> TurnEnd:
-        """Note what a turn published; the turn goes on until `give_back`.
+        """Store what a turn published. The turn continues until `give_back`.
 
         Args:
-            name: The topic.
-            published: The batch; None where there was nothing new.
-            ends: The topic's end offsets when the turn began: what the table has where nothing was new.
-            limit: The most records that the batch could have.
+            name: The name of the topic.
+            published: The batch; None if there was nothing new.
+            ends: The topic's end offsets when the turn began: the table's offsets if there was nothing new.
+            limit: The maximum number of records that the batch could have.
             began: When the turn began.
-            now: The time.
+            now: The current time.
         """
         state = self.states[name]
         is_first, failures, was_paused = not state.is_served, state.failures, state.is_paused
@@ -212,25 +217,25 @@ class Scheduler:
             state.batch_limit = next_bound(limit, published.batch.offsets, now - began, most)
             if published.data_files - state.data_files >= MANY_FILES and name not in self._compactions:
                 self._compactions.append(name)
-        # A topic that is a whole batch behind waits for the other topics only.
+        # A topic that is at least one full batch behind only waits for its next turn, without a minimum interval.
         not_before = began + EVERY_SECONDS if behind < limit and not self.once else now
         return TurnEnd(behind, now - noticed, is_first, bool(failures or was_paused), failures, not_before)
 
     def end_computed(self, name: str, began: float) -> int:
-        """End the turn of a derived topic that was only computed, since another stream ingests it.
+        """End the turn of a topic that was derived here but is ingested by another stream.
 
         Returns:
-            How many of its turns had failed in a row.
+            The number of consecutive failed turns before.
         """
         failures, self.states[name].failures = self.states[name].failures, 0
         self.give_back(name, began + EVERY_SECONDS)
         return failures
 
-    def set_aside(self, name: str, error: Exception, now: float) -> float | None:
-        """End a turn that failed, or that found its topic paused: the next one waits, longer each time.
+    def back_off(self, name: str, error: Exception, now: float) -> float | None:
+        """End a turn that failed or whose topic is paused; back off longer after each consecutive failure.
 
         Returns:
-            The seconds until then; None where it is known that the topic is paused.
+            The seconds until the next turn; None if the topic was already known to be paused.
         """
         state = self.states[name]
         is_known = isinstance(error, Paused) and state.is_paused
@@ -238,41 +243,41 @@ class Scheduler:
             state.is_paused, seconds = True, PAUSED_SECONDS
         else:
             state.failures += 1
-            seconds = pause(state.failures, is_transient(error))
+            seconds = backoff_seconds(state.failures, is_transient(error))
         if self.once and (not is_transient(error) or state.failures == ATTEMPTS):
             state.error = error
         self.give_back(name, now + seconds)
         return None if is_known else seconds
 
     def next_compaction(self) -> str | None:
-        """Return the topic whose small files are merged now; None when there is none, or its turn is in progress.
+        """Return the topic whose small files to merge now; None if there is none or its turn is in progress.
 
-        Where batches replace rows, the topic has no turn meanwhile, or one of both would fail. Others are served, and
-        at most repeat the batch during which the merged files are committed.
+        If batches replace rows, the topic has no turn meanwhile, because either commit would fail. Other topics are
+        served, and at most repeat the batch during which the merged files are committed.
         """
         if not self._compactions:
             return None
         name = self._compactions[0]
-        return self._turns.take(math.inf, self._waits_for_compaction) if self.topics[name].replaces else name
+        return self._turns.acquire(math.inf, self._waits_for_compaction) if self.topics[name].replaces_rows else name
 
     def end_compaction(self, name: str, data_files: int | None) -> None:
         """End merging the small files of a topic's table.
 
         Args:
-            name: The topic.
-            data_files: How many data files the table has now; None where merging them failed.
+            name: The name of the topic.
+            data_files: The number of data files that the table has now; None if merging them failed.
         """
         self._compactions.popleft()
         if data_files is not None:
             self.states[name].data_files = data_files
-        if self.topics[name].replaces:
+        if self.topics[name].replaces_rows:
             self.give_back(name, 0.0)
 
     def _waits_for_compaction(self, name: str) -> bool:
-        return bool(self._compactions) and name == self._compactions[0] and self.topics[name].replaces
+        return bool(self._compactions) and name == self._compactions[0] and self.topics[name].replaces_rows
 
     def _is_ready(self, name: str) -> bool:
-        """Whether a topic has, or may have, what its table lacks."""
+        """Return whether a topic's table lacks records or may lack some."""
         state = self.states[name]
         if state.error:
             return False

@@ -1,7 +1,7 @@
-"""Continuous ingestion of many topics: a bounded batch of each in turn, by the code of a single run.
+"""Ingest many topics continuously: one bounded batch of each topic in turn, by the same code as a single run.
 
-All state is in the tables: a stream that is stopped or killed anywhere, and two streams of the same topics, are what
-runs of `ingest` are. docs/streaming.md has the reasons.
+All state is in the tables. A stream can therefore be stopped or killed at any point, and two streams may serve the same
+topics. docs/streaming.md has the reasons.
 """
 
 from __future__ import annotations
@@ -24,83 +24,86 @@ from lakehouse.streaming.worker import Worker
 from resources.stream_group import StreamGroup
 
 WORKERS = 2
-"""Topics served at once: while one batch is committed, another is decoded."""
+"""Number of topics served concurrently: while one batch is being committed, another is decoded."""
 
 STOP_SECONDS = 30
-"""What a batch in progress gets to end in. One that does not is abandoned, which is safe."""
+"""Time that a batch in progress has to finish when the stream stops; then it is abandoned, which is safe."""
 
 LEAVE_SECONDS = 5
-"""What leaving the group of streams may take. One that was not left is, ten seconds later, by Kafka."""
+"""Maximum time to leave the group of streams; otherwise Kafka removes the member ten seconds later."""
 
 RELEASE_SECONDS = 60
-"""So long topics that pass to another stream wait for batches in progress."""
+"""Maximum time that topics reassigned to another stream wait for batches in progress."""
 
 
 class Stream:
-    """Serves topics until it is stopped; or, `once`, until each table has what its topic held at the beginning."""
+    """Serves topics until it is stopped or, with `once`, until each table has what its topic had at the beginning."""
 
     def __init__(
         self,
         config: Config,
         topics: Iterable[Topic],
-        systems: Clients,
+        clients: Clients,
         *,
         once: bool = False,
         workers: int = WORKERS,
         stopping: threading.Event | None = None,
     ):
-        """
+        """Create a stream; `run` starts it.
+
         Args:
             config: The configuration.
             topics: The topics to serve.
-            systems: What each thread opens clients of its own from.
-            once: Whether to end when each table has what its topic held at the beginning.
-            workers: How many topics are served at once.
-            stopping: What `stop` sets.
+            clients: The clients that each thread copies its own connections from.
+            once: Whether to end when each table has what its topic had at the beginning.
+            workers: The number of topics served concurrently.
+            stopping: The event that `stop` sets.
         """
         self.once, self.topics = once, {topic.name: topic for topic in topics}
         group = None
         if not once:
-            # A stream that ends serves all of its topics: whoever started it waits for them.
+            # With `once`, the stream serves all of its topics, because its caller waits for all of them.
             shared, names = f"lakehouse.stream.{config.namespace}", {topic.topic for topic in self.topics.values()}
-            group = StreamGroup(systems.kafka, shared, names, self._release, self._put)
-        self._scheduler = Scheduler(self.topics, once=once, owns=group.has if group else lambda topic, partitions: True)
+            group = StreamGroup(clients.kafka, shared, names, self._release, self._put)
+        self._scheduler = Scheduler(
+            self.topics, once=once, owns=group.serves if group else lambda topic, partitions: True
+        )
         stopping = stopping or threading.Event()
-        self._context = StreamContext(config, self.topics, systems, self._scheduler, once, stopping)
+        self._context = StreamContext(config, self.topics, clients, self._scheduler, once, stopping)
         self._group, refusals = group, Refusals()
         targets = [*(Worker(self._context, refusals).run for _ in range(workers)), Compactor(self._context).run]
         self._threads = [threading.Thread(target=target, daemon=True) for target in targets]
 
     @property
     def errors(self) -> Mapping[str, Exception]:
-        """Why a stream that ended could not bring topics to their ends, by topic."""
+        """Why a stream with `once` gave up on topics, by topic name."""
         return {name: state.error for name, state in self._scheduler.states.items() if state.error}
 
     def run(self) -> Iterator[Event]:
-        """Serve; yield what happens. A slow consumer of the events slows the stream down.
+        """Serve the topics and yield events. A slow consumer of the events slows the stream down.
 
-        However it ends, batches in progress are given time to end.
+        However the iteration ends, batches in progress have time to finish.
         """
         leaving = threading.Event()
-        member = threading.Thread(target=self._group.stay, args=[leaving], daemon=True) if self._group else None
+        member = threading.Thread(target=self._group.run, args=[leaving], daemon=True) if self._group else None
         for thread in filter(None, [*self._threads, member]):
             thread.start()
         try:
-            yield from self._happening()
+            yield from self._events()
         finally:
             self.stop()
-            for _ in self._happening():
+            for _ in self._events():
                 pass
-            # Only now: until the batches in progress have ended, no other stream is to begin with their topics.
+            # Leave the group last, so that no other stream begins these topics before the batches have ended.
             leaving.set()
             if member:
                 member.join(LEAVE_SECONDS)
 
     def stop(self) -> None:
-        """Begin no further batch: `run` ends when those in progress have."""
+        """Begin no further batch; `run` ends when the batches in progress have."""
         self._context.stopping.set()
 
-    def _happening(self) -> Iterator[Event]:
+    def _events(self) -> Iterator[Event]:
         deadline, events = None, self._context.events
         while any(thread.is_alive() for thread in self._threads) or not events.empty():
             if self._context.stopping.is_set():
@@ -114,6 +117,9 @@ class Stream:
         self._context.events.put(event)
 
     def _release(self) -> None:
-        """Wait until no turn is in progress: the topics pass to another stream, and work on them would be lost."""
+        """Wait until no turn is in progress.
+
+        The topics are being reassigned to another stream, and the work of a turn in progress would be lost.
+        """
         with self._context.lock:
             self._context.lock.wait_for(lambda: self._scheduler.is_idle, RELEASE_SECONDS)

@@ -1,4 +1,4 @@
-"""What happens in a stream, as it tells those who log it and report it."""
+"""Events of a stream, for its log and for Dagster."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ from dataclasses import dataclass
 from lakehouse.config.topic import Topic
 from lakehouse.pipeline.ingestion import Published
 from lakehouse.pipeline.maintenance import Maintained
-from resources.stream_group import Undivided
+from resources.stream_group import GroupUnavailable
 
 
 @dataclass(frozen=True)
 class Commit:
-    """A batch that readers can see now. Of the topic, `behind` records are left; `waited` is how many seconds passed
-    since the first of the batch was noticed."""
+    """A published batch.
+
+    Attributes:
+        topic: The topic.
+        published: The batch.
+        behind: The number of offsets that the table still lacks.
+        waited: Seconds since the first record of the batch was noticed.
+    """
 
     topic: Topic
     published: Published
@@ -22,39 +28,48 @@ class Commit:
 
 
 @dataclass(frozen=True)
-class SetAside:
-    """A topic whose turn failed, or Kafka itself (`topic` is empty), and in how many seconds it is tried again.
+class TopicBackedOff:
+    """A failed turn, after which the topic is retried later.
 
-    Where `tidying`, it is not set aside: what failed is merging its table's small files.
+    Attributes:
+        topic: The name of the topic; empty if Kafka itself failed.
+        error: The error.
+        seconds: Time until the next attempt.
+        is_compaction: Whether merging the table's small files failed; the topic is still served then.
     """
 
     topic: str
     error: Exception
     seconds: float
-    tidying: bool = False
+    is_compaction: bool = False
 
 
 @dataclass(frozen=True)
-class Served:
-    """A topic whose first turn in this stream did not fail, whether or not there was anything to take."""
+class TopicServed:
+    """The first turn of a topic in this stream succeeded, whether or not there were new records."""
 
     topic: str
 
 
 @dataclass(frozen=True)
-class Healed:
-    """A topic that is served again, after so many failures or after a pause; or Kafka itself (`topic` is empty)."""
+class TopicRecovered:
+    """A topic is served again after failures or a pause.
+
+    Attributes:
+        topic: The name of the topic; empty if Kafka itself had failed.
+        failures: The number of consecutive failures before; 0 after a pause.
+    """
 
     topic: str
     failures: int
 
 
 @dataclass(frozen=True)
-class Tidied:
-    """A table whose small files were merged."""
+class TableCompacted:
+    """The small files of a table were merged."""
 
     topic: str
     maintained: Maintained
 
 
-Event = Commit | SetAside | Served | Healed | Tidied | Undivided
+Event = Commit | TopicBackedOff | TopicServed | TopicRecovered | TableCompacted | GroupUnavailable

@@ -1,4 +1,4 @@
-"""A thread of a stream that ingests: a bounded batch of one topic after another."""
+"""A thread of a stream that ingests one bounded batch of one topic after another."""
 
 from __future__ import annotations
 
@@ -8,28 +8,29 @@ from contextlib import closing
 from dataclasses import replace
 from pkgutil import resolve_name
 
-from lakehouse.config.sensitive import unquoted
+from lakehouse.config.sensitive import hide_values
 from lakehouse.config.topic import Topic
-from lakehouse.core.pacing import pause
+from lakehouse.core.pacing import backoff_seconds
 from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.dead_letter_topic import try_publish_dead_letters
 from lakehouse.pipeline.ingestion import Published, ingest
-from lakehouse.pipeline.mirror import mirrored
 from lakehouse.pipeline.refusals import Refusals
 from lakehouse.streaming.context import StreamContext
 from lakehouse.streaming.scheduler import POLL_SECONDS
-from lakehouse.streaming.stream_events import Commit, Healed, Served, SetAside
+from lakehouse.streaming.stream_events import Commit, TopicBackedOff, TopicRecovered, TopicServed
 from resources.kafka import Kafka
 from resources.pauses import require_unpaused
-from resources.readable import readable
+from resources.readable_offsets import readable_offsets
 
 
 class Worker:
-    """Serves the topics that the scheduler names, with clients and a Spark session of its own."""
+    """Serves the topics that the scheduler selects, with separate clients and a separate Spark session."""
 
     def __init__(self, context: StreamContext, refusals: Refusals):
-        """
+        """Create a worker; `run` executes it in the calling thread.
+
         Args:
-            context: What the threads of the stream share.
+            context: State shared by the threads of the stream.
             refusals: Batches that could not be published, of all workers.
         """
         self._context, self._scheduler, self._refusals = context, context.scheduler, refusals
@@ -41,17 +42,17 @@ class Worker:
         context = self._context
         while not context.stopping.is_set():
             try:
-                clients = self._clients = self._clients or context.clients.apart()
+                clients = self._clients = self._clients or context.clients.with_own_connections()
                 name = self._next(clients.kafka)
             except Exception as error:
                 self._failures += 1
-                seconds = pause(self._failures, transient=True)
-                context.events.put(SetAside("", error, seconds))
+                seconds = backoff_seconds(self._failures, transient=True)
+                context.events.put(TopicBackedOff("", error, seconds))
                 self._close()
                 context.stopping.wait(seconds)
                 continue
             if self._failures:
-                context.events.put(Healed("", self._failures))
+                context.events.put(TopicRecovered("", self._failures))
                 self._failures = 0
             if name is not None:
                 self._serve(name, clients)
@@ -74,34 +75,34 @@ class Worker:
             return self._scheduler.take(time.monotonic())
 
     def _poll(self, kafka: Kafka, names: Iterable[str]) -> None:
-        """Note where topics end, and which cannot be read. Several entries may share a topic of Kafka."""
-        asked = {name: self._context.topics[name].topic for name in names}
-        found, faults = readable(kafka, [*dict.fromkeys(asked.values())])
-        for name, topic in asked.items():
-            if topic in found:
-                ends = {partition: offsets.end for partition, offsets in found[topic].items()}
+        """Store the topics' end offsets and faults. Several entries of lakehouse.yaml may share a Kafka topic."""
+        topics = {name: self._context.topics[name].topic for name in names}
+        offsets_by_topic, faults = readable_offsets(kafka, [*dict.fromkeys(topics.values())])
+        for name, topic in topics.items():
+            if topic in offsets_by_topic:
+                ends = {partition: offsets.end for partition, offsets in offsets_by_topic[topic].items()}
                 self._scheduler.note_ends(name, ends, time.monotonic())
             elif topic in faults or self._scheduler.is_expected(name):
-                self._scheduler.note_fault(name, faults.get(topic) or kafka.missing(topic))
+                self._scheduler.note_fault(name, faults.get(topic) or kafka.missing_topic_error(topic))
 
     def _serve(self, name: str, clients: Clients) -> None:
         context = self._context
         topic = context.topics[name]
         upstream = [context.config.topic(topic.source.upstream)] if topic.source.upstream else []
         try:
-            with unquoted(topic, *upstream):
+            with hide_values(topic, *upstream):
                 self._turn(topic, clients)
         except Exception as error:
-            # Whatever it was, the next turn begins with connections and credentials of its own.
+            # The connections or credentials may be the cause, so the next turn begins with new ones.
             self._close()
             with context.lock:
-                seconds = self._scheduler.set_aside(name, error, time.monotonic())
+                seconds = self._scheduler.back_off(name, error, time.monotonic())
                 context.lock.notify_all()
             if seconds is not None:
-                context.events.put(SetAside(name, error, seconds))
+                context.events.put(TopicBackedOff(name, error, seconds))
 
     def _turn(self, topic: Topic, clients: Clients) -> None:
-        """Ingest one bounded batch of a topic, and compute the topic first where it is derived."""
+        """Ingest one bounded batch of a topic, after deriving the topic if it is derived."""
         began, name, context, scheduler = time.monotonic(), topic.name, self._context, self._scheduler
         state = scheduler.states[name]
         with context.lock:
@@ -118,15 +119,15 @@ class Worker:
                 failures = scheduler.end_computed(name, began)
                 context.lock.notify_all()
             if failures:
-                context.events.put(Healed(name, failures))
+                context.events.put(TopicRecovered(name, failures))
             return
         published = self._ingest(topic, limit, clients)
         with context.lock:
             end = scheduler.note_batch(name, published, ends, limit, began, time.monotonic())
         if end.is_first:
-            context.events.put(Served(name))
+            context.events.put(TopicServed(name))
         if end.is_recovered:
-            context.events.put(Healed(name, end.failures))
+            context.events.put(TopicRecovered(name, end.failures))
         if published:
             context.events.put(Commit(topic, published, end.behind, end.waited))
         with context.lock:
@@ -140,13 +141,13 @@ class Worker:
         with closing(ingest(namespace, bounded, clients, self._refusals)) as batches:
             published = next(batches, None)
         if not state.is_served or not state.is_mirrored or (published and published.counts.dead_letters):
-            found = mirrored(namespace, topic, clients)
-            state.is_mirrored = all(finding.passed for finding in found)
-            published = published and replace(published, findings=[*published.findings, *found])
+            results = try_publish_dead_letters(namespace, topic, clients)
+            state.is_mirrored = all(result.passed for result in results)
+            published = published and replace(published, findings=[*published.findings, *results])
         return published
 
     def _compute(self, topic: Topic, source: str, clients: Clients) -> None:
-        """Compute a derived topic from what its source's table got since."""
+        """Derive a topic from the rows that its source's table has gained since."""
         context, scheduler = self._context, self._scheduler
         with context.lock:
             if not scheduler.is_computable(topic.name):

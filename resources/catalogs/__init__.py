@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from lakehouse.core.errors import ConfigError
-from lakehouse.core.registry import implementations
+from lakehouse.core.registry import by_name, implementations
 from resources.catalogs.backend import CatalogBackend
 from resources.catalogs.glue import GlueBackend
 from resources.catalogs.sql import SqlBackend
@@ -35,7 +34,4 @@ def backend_of(type_: str) -> CatalogBackend:
     Raises:
         ConfigError: No backend has the name.
     """
-    if type_ not in registered():
-        known = ", ".join(registered())
-        raise ConfigError(f"Catalog type '{type_}' is not known. Use one of {known} in lakehouse.yaml")
-    return registered()[type_]
+    return by_name(registered(), type_, f"Catalog type '{type_}' is not known.")

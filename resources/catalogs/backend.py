@@ -1,4 +1,4 @@
-"""The protocol of a type of Iceberg catalog: one set of settings for pyiceberg and for Spark."""
+"""The protocol of a type of Iceberg catalog, which configures pyiceberg and Spark alike."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from lakehouse.core import naming
 from lakehouse.core.errors import LakehouseError, Unreachable
+from resources.assumed_role import SESSION_NAME
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog as IcebergCatalog
@@ -16,42 +17,51 @@ if TYPE_CHECKING:
 
 
 class CatalogBackend(ABC):
-    """How a catalog of one type is reached, and the files of its tables; these are in S3 unless a type overrides it."""
+    """A type of Iceberg catalog. Files of its tables are in S3 unless a type overrides this."""
 
     name: ClassVar[str]
     """The catalog's `type` in lakehouse.yaml."""
 
     cleaning: ClassVar[Mapping[str, str]] = {}
-    """What differs in the Spark catalog that may delete files; nothing where that is the one of commits."""
+    """Properties of the Spark catalog that may delete files which differ from the one for commits; empty if none do."""
 
     @abstractmethod
     def pyiceberg_properties(self, catalog: Catalog) -> dict[str, Any]:
-        """Return the properties of pyiceberg's catalog, apart from warehouse and files."""
+        """Return the properties of pyiceberg's catalog, except warehouse and files."""
 
     @abstractmethod
     def spark_properties(self, catalog: Catalog) -> dict[str, str]:
-        """Return the properties of Spark's catalog, apart from warehouse and files."""
+        """Return the properties of Spark's catalog, except warehouse and files."""
 
     def file_io(self, catalog: Catalog) -> dict[str, str]:
-        """Return how pyiceberg reaches the files (PyIceberg, FileIO)."""
+        """Return pyiceberg's file properties (PyIceberg, FileIO)."""
         settings = {"s3.region": catalog.region, "s3.endpoint": catalog.s3_endpoint}
+        if catalog.role_arn:
+            settings |= {"s3.role-arn": catalog.role_arn, "s3.role-session-name": SESSION_NAME}
         return {key: value for key, value in settings.items() if value}
 
     def spark_file_io(self, catalog: Catalog) -> dict[str, str]:
-        """Return how Spark reaches the files (Iceberg, AWS integration)."""
+        """Return Spark's file properties (Iceberg, AWS integration)."""
         settings = {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}
         if catalog.s3_endpoint:
             settings |= {"s3.endpoint": catalog.s3_endpoint, "s3.path-style-access": "true"}
+        if catalog.role_arn:
+            settings |= {
+                "client.factory": "org.apache.iceberg.aws.AssumeRoleAwsClientFactory",
+                "client.assume-role.arn": catalog.role_arn,
+                "client.assume-role.region": catalog.region or "",
+                "client.assume-role.session-name": SESSION_NAME,
+            }
         return settings | ({"client.region": catalog.region} if catalog.region else {})
 
     def load(self, properties: Mapping[str, Any]) -> IcebergCatalog:
-        """Return pyiceberg's catalog of these properties."""
+        """Return pyiceberg's catalog with these properties."""
         from pyiceberg.catalog import load_catalog
 
         return load_catalog(naming.CATALOG, **properties)
 
-    def explained(self, error: Exception, catalog: Catalog) -> LakehouseError | None:
-        """Return what an error of a client means for the caller; None where it is not the system's."""
+    def to_error(self, error: Exception, catalog: Catalog) -> LakehouseError | None:
+        """Translate an error of a client; None if it is not an error of the system."""
         if not isinstance(error, OSError):
             return None
         return Unreachable("S3", catalog.s3_endpoint or "AWS", "the endpoint and the AWS credentials", error)

@@ -1,51 +1,83 @@
-"""A catalog in a SQL database: SQLite, which needs no server."""
+"""A catalog in a SQL database: SQLite, which needs no server, or PostgreSQL, which several machines can share."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.core.errors import LakehouseError, Unreachable
+from lakehouse.core.errors import ConfigError, LakehouseError, Unreachable
 from resources.catalogs.backend import CatalogBackend
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog as IcebergCatalog
+    from sqlalchemy import URL
 
     from resources.catalog import Catalog
 
+POSTGRESQL_PORT = 5432
+
 
 class SqlBackend(CatalogBackend):
-    """Iceberg's tables in a database."""
+    """Iceberg tables whose current metadata files are listed in a database."""
 
     name = "sql"
 
+    def uri(self, catalog: Catalog) -> str:
+        """Return the database as a SQLAlchemy URL."""
+        return catalog.uri or ""
+
     def pyiceberg_properties(self, catalog: Catalog) -> dict[str, Any]:
         """Return the properties of pyiceberg's SQL catalog."""
-        return {"py-catalog-impl": "resources.clock_checked.ClockCheckedSqlCatalog", "uri": catalog.uri or ""}
+        return {"py-catalog-impl": "resources.clock_checked.ClockCheckedSqlCatalog", "uri": self.uri(catalog)}
 
     def spark_properties(self, catalog: Catalog) -> dict[str, str]:
-        """Return the properties of Iceberg's JDBC catalog (Iceberg, JDBC integration)."""
-        # SQLite needs a path where SQLAlchemy writes one more slash; pyiceberg's tables have the V1 columns.
-        path = (catalog.uri or "").removeprefix("sqlite:///")
-        return {"type": "jdbc", "uri": f"jdbc:sqlite:{path}", "jdbc.schema-version": "V1"}
+        """Return the properties of Iceberg's JDBC catalog (Iceberg, JDBC integration).
+
+        Raises:
+            ConfigError: The database is neither SQLite nor PostgreSQL.
+        """
+        url = _url(self.uri(catalog))
+        # pyiceberg creates its tables with the columns of version V1.
+        settings = {"type": "jdbc", "jdbc.schema-version": "V1"}
+        if url.get_backend_name() == "sqlite":
+            return settings | {"uri": f"jdbc:sqlite:{url.database}"}
+        # Options have the same names in libpq and in PostgreSQL's JDBC driver, such as sslmode.
+        address = f"jdbc:postgresql://{url.host}:{url.port or POSTGRESQL_PORT}/{url.database}"
+        options = {f"jdbc.{key}": str(value) for key, value in url.query.items()}
+        login = {"jdbc.user": url.username or "", "jdbc.password": url.password or ""}
+        return settings | {"uri": address} | options | login
 
     def load(self, properties: Mapping[str, Any]) -> IcebergCatalog:
-        """Return pyiceberg's catalog, whose tables are made in an empty database."""
-        from sqlalchemy.exc import OperationalError
+        """Return pyiceberg's catalog, which creates its tables in an empty database."""
+        from sqlalchemy.exc import DatabaseError
 
         try:
             return super().load(properties)
-        except OperationalError:
-            # Two processes that find an empty database both make its tables: the second finds them made.
+        except DatabaseError:
+            # Two processes that open an empty database both create its tables; the second one's attempt fails.
             return super().load(properties)
 
-    def explained(self, error: Exception, catalog: Catalog) -> LakehouseError | None:
-        """Return what an error of the database or of S3 means."""
-        from sqlalchemy import make_url
+    def to_error(self, error: Exception, catalog: Catalog) -> LakehouseError | None:
+        """Translate an error of the database or S3."""
         from sqlalchemy.exc import OperationalError
 
         if not isinstance(error, OperationalError):
-            return super().explained(error, catalog)
-        address = make_url(catalog.uri or "").render_as_string(hide_password=True)
-        check = "that its file is there and no other program locks it, or its server is up (`lakehouse status`)"
+            return super().to_error(error, catalog)
+        address = _url(self.uri(catalog)).render_as_string(hide_password=True)
+        check = "that its file exists and no other program locks it, or that its server is up (`lakehouse status`)"
         return Unreachable("The catalog's database", address, check, error.orig)
+
+
+def _url(uri: str) -> URL:
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    remedy = "Set `uri` to sqlite:///PATH or postgresql+psycopg2://HOST/DATABASE, with the login, in lakehouse.yaml"
+    try:
+        url = make_url(uri)
+    except ArgumentError:
+        # The text is not repeated: it may contain a password.
+        raise ConfigError(f"The `uri` of the catalog is not a SQLAlchemy URL. {remedy}") from None
+    if url.get_backend_name() not in ("sqlite", "postgresql"):
+        raise ConfigError(f"The catalog has no support for {url.get_backend_name()} databases. {remedy}")
+    return url

@@ -1,3 +1,3 @@
-"""Confluent Cloud's REST API: a plane is one address with one key; each kind of thing on a plane has a class here."""
+"""Clients of Confluent Cloud's REST API. A plane is one address with one key; each kind of object has a class."""
 
 URL = "https://api.confluent.cloud"

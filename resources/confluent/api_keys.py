@@ -1,4 +1,4 @@
-"""API keys: which account may use which plane. A secret is shown once, in the answer that makes it."""
+"""API keys of accounts for planes. Confluent returns the secret of a key only when the key is created."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from resources.confluent.plane import Key, Plane
 
 @dataclass(frozen=True)
 class Scope:
-    """What a key is for, as the API's object reference."""
+    """The resource of a key, as an object reference of the API."""
 
     id: str
     kind: str
@@ -20,26 +20,27 @@ class Scope:
 
     @staticmethod
     def cluster(cluster_id: str) -> Scope:
-        """A Kafka cluster (`lkc-…`) or a Schema Registry (`lsrc-…`)."""
+        """Return the scope of a Kafka cluster (`lkc-…`) or a Schema Registry (`lsrc-…`)."""
         return Scope(cluster_id, "Cluster")
 
     @staticmethod
     def flink(region_id: str, environment_id: str) -> Scope:
-        """Flink in one region (`aws.us-east-1`) of an environment."""
+        """Return the scope of Flink in one region (`aws.us-east-1`) of an environment."""
         return Scope(region_id, "Region", "fcpm/v2", environment_id)
 
     @staticmethod
     def tableflow() -> Scope:
-        """Tableflow."""
+        """Return the scope of Tableflow."""
         return Scope("tableflow", "Tableflow", "tableflow/v1")
 
 
 @dataclass(frozen=True)
 class ApiKey:
-    """A key. `secret` is None but in the answer that made it."""
+    """An API key. `secret` is None except in the answer that created the key."""
 
     id: str
     name: str
+    description: str
     owner_id: str
     scope_id: str
     environment_id: str | None
@@ -48,26 +49,28 @@ class ApiKey:
 
     @property
     def key(self) -> Key:
-        """For a plane.
+        """The key for a plane.
 
-        Raises: ValueError for a key that was looked up, not made.
+        Raises:
+            ValueError: The secret is unknown, because the key was read and not created.
         """
         if self.secret is None:
-            raise ValueError(f"the secret of API key {self.id} is not known: it is shown only when a key is made")
+            raise ValueError(f"the secret of API key {self.id} is unknown: it is shown only when a key is created")
         return Key(self.id, self.secret)
 
     def is_for(self, scope: Scope) -> bool:
-        """Whether that is what it opens."""
+        """Return whether the key is for a resource."""
         return self.scope_id == scope.id and scope.environment in (None, self.environment_id)
 
     @staticmethod
     def of(answer: dict[str, Any]) -> ApiKey:
-        """Read an answer."""
+        """Parse an answer."""
         spec = answer["spec"]
         resource = spec.get("resource") or {}
         return ApiKey(
             id=answer["id"],
             name=spec.get("display_name", ""),
+            description=spec.get("description", ""),
             owner_id=spec["owner"]["id"],
             scope_id=resource.get("id", ""),
             environment_id=resource.get("environment"),
@@ -83,19 +86,19 @@ class ApiKeys:
     plane: Plane
 
     def list(self, owner_id: str, scope: Scope | None = None) -> list[ApiKey]:
-        """One account's keys, for one thing or for all, the oldest first."""
+        """Return the keys of one account for one resource or for all, oldest first."""
         query = {"spec.owner": owner_id, "spec.resource": scope and scope.id}
         keys = [ApiKey.of(answer) for answer in self.plane.items("/iam/v2/api-keys", query)]
-        mine = [each for each in keys if scope is None or each.is_for(scope)]
-        return sorted(mine, key=lambda each: each.created_at)
+        matching = [key for key in keys if scope is None or key.is_for(scope)]
+        return sorted(matching, key=lambda key: key.created_at)
 
     def find(self, key_id: str) -> ApiKey | None:
-        """By id, without its secret."""
+        """Return the key with an id, without its secret; None if it does not exist."""
         answer = self.plane.find(f"/iam/v2/api-keys/{key_id}")
         return answer and ApiKey.of(answer)
 
     def create(self, name: str, description: str, owner_id: str, scope: Scope) -> ApiKey:
-        """Make one. Its secret is in what this returns and nowhere else; planes learn of the key within minutes."""
+        """Create a key. Only this result contains its secret. Planes accept the key within minutes."""
         resource = {
             "id": scope.id,
             "kind": scope.kind,
@@ -111,5 +114,5 @@ class ApiKeys:
         return ApiKey.of(self.plane.call("POST", "/iam/v2/api-keys", body={"spec": spec}))
 
     def delete(self, key_id: str) -> None:
-        """Delete it: whoever uses it is refused from now on."""
+        """Delete a key. Planes refuse it from now on."""
         self.plane.delete(f"/iam/v2/api-keys/{key_id}")

@@ -1,18 +1,26 @@
-"""Kafka clusters, and the Schema Registry that comes with the first one of an environment."""
+"""Kafka clusters, and the Schema Registry that Confluent creates with the first cluster of an environment."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from resources.confluent.plane import Plane, the_one
+from resources.confluent.plane import Plane, single_match
 
 READY = frozenset({"PROVISIONED"})
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A Kafka cluster. `kafka_crn` is the name under which its topics are; the endpoints are empty while it starts."""
+    """A Kafka cluster.
+
+    Attributes:
+        kafka_crn: The Confluent Resource Name that is the parent of its topics.
+        http_endpoint: The address of Kafka's REST API; empty while the cluster is provisioned.
+        bootstrap_endpoint: The bootstrap server; empty while the cluster is provisioned.
+        protected: Whether Confluent refuses to delete the cluster.
+        detail: Empty: the API has no message about the phase.
+    """
 
     id: str
     name: str
@@ -31,7 +39,7 @@ class Cluster:
 
     @staticmethod
     def of(answer: dict[str, Any]) -> Cluster:
-        """Read an answer."""
+        """Parse an answer."""
         spec = answer["spec"]
         return Cluster(
             id=answer["id"],
@@ -53,24 +61,25 @@ class Clusters:
     environment_id: str
 
     def list(self) -> list[Cluster]:
-        """All that the key may see."""
+        """Return the clusters that are visible to the key."""
         answers = self.plane.items("/cmk/v2/clusters", {"environment": self.environment_id})
         return [Cluster.of(answer) for answer in answers]
 
     def find(self, name: str) -> Cluster | None:
-        """By display name.
+        """Return the cluster with a display name, or None.
 
-        Raises: UnclearState when several have it.
+        Raises:
+            UnclearState: Several clusters have the name.
         """
-        return the_one(f"Kafka cluster '{name}'", [each for each in self.list() if each.name == name])
+        return single_match(f"Kafka cluster '{name}'", [cluster for cluster in self.list() if cluster.name == name])
 
     def get(self, cluster_id: str) -> Cluster | None:
-        """By id; None when it is gone."""
+        """Return the cluster with an id; None if it does not exist."""
         answer = self.plane.find(f"/cmk/v2/clusters/{cluster_id}", {"environment": self.environment_id})
         return answer and Cluster.of(answer)
 
     def create(self, name: str, region: str, cloud: str = "AWS") -> Cluster:
-        """Begin to make a Standard cluster in one zone: `wait` for READY."""
+        """Start to create a Standard cluster in one zone. `wait` until it is READY."""
         spec = {
             "display_name": name,
             "availability": "SINGLE_ZONE",
@@ -82,7 +91,7 @@ class Clusters:
         return Cluster.of(self.plane.call("POST", "/cmk/v2/clusters", body={"spec": spec}))
 
     def delete(self, cluster_id: str) -> None:
-        """Begin to delete it with all its topics: `wait_gone`."""
+        """Start to delete a cluster with all its topics. `wait_gone` until it is deleted."""
         self.plane.delete(f"/cmk/v2/clusters/{cluster_id}", {"environment": self.environment_id})
 
 
@@ -98,7 +107,7 @@ class SchemaRegistryCluster:
 
     @staticmethod
     def of(answer: dict[str, Any]) -> SchemaRegistryCluster:
-        """Read an answer."""
+        """Parse an answer."""
         return SchemaRegistryCluster(
             id=answer["id"],
             phase=answer["status"]["phase"],
@@ -109,19 +118,20 @@ class SchemaRegistryCluster:
 
 @dataclass(frozen=True)
 class SchemaRegistryClusters:
-    """The Schema Registry of one environment. It is neither made nor deleted by itself."""
+    """The Schema Registry of one environment. It cannot be created or deleted separately."""
 
     plane: Plane
     environment_id: str
 
     def find(self) -> SchemaRegistryCluster | None:
-        """It, or None as long as no cluster has made it start.
+        """Return the Schema Registry; None before the environment has its first cluster.
 
-        Raises: UnclearState when there are several.
+        Raises:
+            UnclearState: There are several.
         """
         answers = self.plane.items("/srcm/v3/clusters", {"environment": self.environment_id})
         what = f"the Schema Registry of {self.environment_id}"
-        return the_one(what, [SchemaRegistryCluster.of(answer) for answer in answers])
+        return single_match(what, [SchemaRegistryCluster.of(answer) for answer in answers])
 
 
 @dataclass(frozen=True)
@@ -131,5 +141,5 @@ class Subjects:
     plane: Plane
 
     def list(self) -> list[str]:
-        """Their names."""
+        """Return the names of the subjects."""
         return self.plane.listed("/subjects")

@@ -9,24 +9,38 @@ from urllib.parse import quote
 
 from resources.confluent.errors import ConfluentError, Rejected
 from resources.confluent.plane import Plane
+from resources.confluent.traces import shortened
 
 READY = frozenset({"RUNNING"})
 
 
 @dataclass(frozen=True)
+class Task:
+    """A task of a connector. `detail` is the reason of its failure, without credentials."""
+
+    id: int
+    phase: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
 class Connector:
-    """A connector. `detail` is the trace of what stopped it; `config` is only known of those in a list."""
+    """A connector. `detail` is the reason of its failure, without credentials; only `list` sets `config`."""
 
     name: str
     phase: str
     detail: str = ""
     config: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tasks: tuple[Task, ...] = ()
 
     @staticmethod
     def of(status: dict[str, Any], config: Mapping[str, str] | None = None) -> Connector:
-        """Read an answer of `/status`."""
+        """Parse an answer of `/status`."""
         state = status["connector"]
-        return Connector(status["name"], state["state"], state.get("trace") or "", config or {})
+        tasks = tuple(
+            Task(task["id"], task["state"], shortened(task.get("msg") or "")) for task in status.get("tasks") or ()
+        )
+        return Connector(status["name"], state["state"], shortened(state.get("trace") or ""), config or {}, tasks)
 
 
 @dataclass(frozen=True)
@@ -38,47 +52,49 @@ class Connectors:
     cluster_id: str
 
     def list(self) -> list[Connector]:
-        """All, with their states and configurations."""
+        """Return all connectors with their states and configurations."""
         answer = self.plane.listed(f"{self._path}/connectors", {"expand": "info,status,id"})
-        return [Connector.of(each["status"], each["info"]["config"]) for each in answer.values()]
+        return [Connector.of(one["status"], one["info"]["config"]) for one in answer.values()]
 
     def find(self, name: str) -> Connector | None:
-        """By name."""
+        """Return the connector with a name, without its configuration; None if it does not exist."""
         answer = self.plane.find(f"{self._one(name)}/status")
         return answer and Connector.of(answer)
 
     def validate(self, config: dict[str, str]) -> None:
-        """Have the plane look the configuration over. Nothing is made.
+        """Validate a configuration on the plane, without effect.
 
-        Raises: Rejected, with each setting's fault.
+        Raises:
+            Rejected: Settings are invalid; the message has the errors of each.
         """
         plugin = quote(config["connector.class"], safe="")
         answer = self.plane.call("PUT", f"{self._path}/connector-plugins/{plugin}/config/validate", body=config)
         if answer["error_count"]:
             faults = [
-                f"{each['value']['name']}: {'; '.join(each['value']['errors'])}"
-                for each in answer["configs"]
-                if each["value"].get("errors")
+                f"{setting['value']['name']}: {'; '.join(setting['value']['errors'])}"
+                for setting in answer["configs"]
+                if setting["value"].get("errors")
             ]
             raise Rejected(
-                f"Confluent Cloud does not accept the configuration of connector '{config['name']}':"
-                f" {', '.join(faults)}. Nothing was changed. Correct it and run it again"
+                f"Confluent Cloud does not accept the configuration of connector '{config['name']}': "
+                f"{', '.join(faults)}. Nothing was changed. Correct it and run it again"
             )
 
     def put(self, config: dict[str, str]) -> None:
-        """Make the connector of `config["name"]`, or give it this configuration: `wait` for READY."""
+        """Create the connector `config["name"]`, or replace its configuration. `wait` until it is READY."""
         self.plane.call("PUT", f"{self._one(config['name'])}/config", body=config)
 
     def delete(self, name: str) -> None:
-        """Delete it.
+        """Delete a connector.
 
-        Raises: ConfluentError when the plane says in a success that it failed.
+        Raises:
+            ConfluentError: The plane reports an error, even in a successful answer.
         """
         answer = self.plane.delete(self._one(name))
         if answer and answer.get("error"):
             raise ConfluentError(
-                f"Confluent Cloud did not delete connector '{name}': {answer['error']}. It was left as it is. Run it"
-                f" again, or delete it in the Cloud Console"
+                f"Confluent Cloud did not delete connector '{name}': {answer['error']}. It is unchanged. Run it again, "
+                f"or delete it in the Cloud Console"
             )
 
     @property

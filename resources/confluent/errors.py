@@ -1,4 +1,4 @@
-"""What a plane of Confluent Cloud says when it does not do what it was asked, as types."""
+"""Errors of the planes of Confluent Cloud, and their derivation from answers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from lakehouse.core.errors import LakehouseError, TransientError
 
 TEXT_LIMIT = 300
-"""Characters of an answer that is not JSON which go into a message."""
+"""Maximum number of characters that a message quotes of an answer other than JSON."""
 
 TOPIC_ERROR = "40002"
-"""Kafka's code for a topic that exists or is being deleted, with status 400 where other planes say 409."""
+"""Kafka's code, with status 400, for a topic that exists or is being deleted. Other planes answer 409."""
 
 ROLES = (
     ("/tableflow/v1/catalog-integrations", "ResourceOwner or Assigner on the provider integration"),
@@ -21,7 +21,7 @@ ROLES = (
         "/tableflow/",
         "CloudClusterAdmin on the Kafka cluster, and ResourceOwner or Assigner on the provider integration",
     ),
-    ("/iam/v2/role-bindings", "OrganizationAdmin, or an administrator's role on what the binding is about"),
+    ("/iam/v2/role-bindings", "OrganizationAdmin, or an administrator's role on the resource of the binding"),
     ("/iam/", "OrganizationAdmin or AccountAdmin on the organization"),
     ("/org/", "OrganizationAdmin on the organization"),
     ("/sql/", "FlinkDeveloper on the environment, and Assigner on the statement's principal"),
@@ -31,36 +31,36 @@ ROLES = (
     ("/subjects", "DeveloperRead on the subjects"),
     ("/", "EnvironmentAdmin on the environment"),
 )
-"""By the beginning of a path, most special first: the role that allows it."""
+"""Role that allows a call, by prefix of its path, longest prefix first."""
 
 
 class ConfluentError(LakehouseError):
-    """Confluent Cloud refused a call, or gave an answer that cannot be used."""
+    """Confluent Cloud refused a call or sent an unusable answer."""
 
 
 class Gone(ConfluentError):
-    """It is not there (any more): 404, or the 403 that is given for what was deleted."""
+    """The object does not exist: 404, or 403, which Confluent answers for deleted objects."""
 
 
 class Refused(ConfluentError):
-    """The key is not known, or its owner lacks a role."""
+    """The plane does not accept the key, or its owner lacks a role."""
 
 
 class Conflict(ConfluentError):
-    """There is one of that name already, or something still needs it."""
+    """An object of that name exists, or the object is still in use."""
 
 
 class Rejected(ConfluentError):
-    """What was sent is not acceptable."""
+    """The plane does not accept the request."""
 
 
 class Limited(ConfluentError, TransientError):
-    """Too many calls: still so at the deadline."""
+    """The rate limit still applied at the deadline."""
 
 
 @dataclass(frozen=True)
-class Complaint:
-    """The words of an answer that is not a success: the plane's own code, and its sentence."""
+class ErrorMessage:
+    """The error in an answer: the plane's code and its message."""
 
     code: str
     detail: str
@@ -69,62 +69,74 @@ class Complaint:
         return ": ".join(part for part in (self.code, self.detail) if part)
 
 
-def complaint(content_type: str, text: str) -> Complaint:
-    """Read any of the four shapes in which planes complain.
+def error_message(content_type: str, text: str) -> ErrorMessage:
+    """Parse an answer in any of the planes' four error formats.
 
-    Parameters: the answer's Content-Type and body. A body that is not what its type says is taken as text.
+    Args:
+        content_type: The answer's Content-Type.
+        text: The answer's body. A body that does not have its declared type is read as text.
     """
     if "json" in content_type:
         try:
-            said = json.loads(text)
+            document = json.loads(text)
         except ValueError:
-            said = None
-        if isinstance(said, dict):
-            return _json_complaint(said)
+            document = None
+        if isinstance(document, dict):
+            return _error_in_json(document)
     title = re.search(r"<title>(.*?)</title>", text, re.DOTALL | re.IGNORECASE)
     plain = title.group(1) if title else re.sub(r"<[^>]*>", " ", text)
-    return Complaint("", " ".join(plain.split())[:TEXT_LIMIT])
+    return ErrorMessage("", " ".join(plain.split())[:TEXT_LIMIT])
 
 
-def _json_complaint(said: dict[str, Any]) -> Complaint:
-    if errors := said.get("errors"):
+def _error_in_json(document: dict[str, Any]) -> ErrorMessage:
+    if errors := document.get("errors"):
         details = "; ".join(str(error.get("detail") or error.get("title") or "") for error in errors)
-        return Complaint(str(errors[0].get("code") or ""), details)
-    inner = said["error"] if isinstance(said.get("error"), dict) else said
+        return ErrorMessage(str(errors[0].get("code") or ""), details)
+    inner = document["error"] if isinstance(document.get("error"), dict) else document
     code = inner.get("error_code") or inner.get("code") or ""
-    return Complaint(str(code), str(inner.get("message") or ""))
+    return ErrorMessage(str(code), str(inner.get("message") or ""))
 
 
-def refusal(call: str, method: str, path: str, key: str, status: int, said: Complaint, listing: bool) -> ConfluentError:
-    """The error that a refusal is.
+def refusal(
+    call: str, method: str, path: str, key: str, status: int, text: ErrorMessage, listing: bool
+) -> ConfluentError:
+    """Return the error of an answer that refuses a call.
 
-    Parameters: `call` names plane, method and address; `path` is without the plane's address; `key` is the id of the
-    key that was used; `status` is HTTP's; `listing` says that a list was asked for, where a 403 does not mean gone.
+    Args:
+        call: Plane, method and address, for messages.
+        method: The HTTP method.
+        path: The path below the plane's address.
+        key: The id of the key.
+        status: The HTTP status.
+        text: The error in the answer.
+        listing: Whether the call reads a list, for which 403 does not mean that an object was deleted.
     """
-    answer = f"{status} {said}".strip()
+    answer = f"{status} {text}".strip()
     effect = "" if method == "GET" else "Nothing was changed"
-    if status == 401 or "invalid api key" in str(said).lower():
+    if status == 401 or "invalid api key" in str(text).lower():
         return Refused(
-            f"{call} does not know the key {key} ({answer})",
+            f"{call} does not accept the key {key} ({answer})",
             effect,
-            "Check that it is a key of this plane, that it was not deleted, and that a new one had its minutes to"
-            " spread",
+            "Check that it is a key of this plane and was not deleted; a new key is accepted after some minutes",
         )
     if status == 404 or (status == 403 and method in ("GET", "DELETE") and not listing):
-        return Gone(f"{call} found nothing there, or nothing that key {key} may see ({answer})", effect)
+        return Gone(f"{call} found no object that is visible to the key {key} ({answer})", effect)
     if status == 403:
         role = next(role for prefix, role in ROLES if path.startswith(prefix))
         return Refused(
             f"{call} refused the key {key} ({answer})",
             effect,
-            f"Grant the key's owner the role {role}, unless what the call is about was deleted",
+            f"Grant the key's owner the role {role}, unless the object of the call was deleted",
         )
-    if status == 409 or (said.code == TOPIC_ERROR and re.search("already exists|marked for deletion", said.detail)):
+    if status == 409 or (text.code == TOPIC_ERROR and re.search("already exists|marked for deletion", text.detail)):
         return Conflict(
-            f"{call} conflicts with what is there ({answer})", effect, "Look up what has the name, or what uses it"
+            f"{call} conflicts with an existing object ({answer})",
+            effect,
+            "Look up the object that has the name or uses this one",
         )
     if status in (400, 402, 422):
-        return Rejected(f"{call} did not accept what was sent ({answer})", effect, "Correct it and run it again")
+        return Rejected(f"{call} did not accept the request ({answer})", effect, "Correct it and run it again")
     return ConfluentError(
-        f"{call} gave an answer that is not understood ({answer})", remedy="Look up what it changed, if any"
+        f"{call} got an unexpected answer ({answer})",
+        remedy="Check its effect in the Cloud Console",
     )

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from resources.confluent.plane import Plane, the_one
+from resources.confluent.plane import Plane, single_match
 
 READY = frozenset({"PROVISIONED"})
 
 
 @dataclass(frozen=True)
 class Region:
-    """Where Flink runs. Statements are sent to `http_endpoint`."""
+    """A region of Flink, whose statements are sent to `http_endpoint`."""
 
     id: str
     http_endpoint: str
@@ -25,14 +25,16 @@ class Regions:
     plane: Plane
 
     def find(self, region: str, cloud: str = "AWS") -> Region | None:
-        """By the cloud's own name of the region."""
+        """Return the region with the cloud's own name; None if Confluent does not offer Flink in it."""
         answers = self.plane.items("/fcpm/v2/regions", {"cloud": cloud, "region_name": region})
-        return the_one(f"Flink region '{region}'", [Region(each["id"], each["http_endpoint"]) for each in answers])
+        return single_match(
+            f"Flink region '{region}'", [Region(answer["id"], answer["http_endpoint"]) for answer in answers]
+        )
 
 
 @dataclass(frozen=True)
 class ComputePool:
-    """What statements run on."""
+    """A compute pool, on which statements run."""
 
     id: str
     name: str
@@ -41,7 +43,7 @@ class ComputePool:
 
     @staticmethod
     def of(answer: dict[str, Any]) -> ComputePool:
-        """Read an answer."""
+        """Parse an answer."""
         return ComputePool(answer["id"], answer["spec"]["display_name"], answer["status"]["phase"])
 
 
@@ -53,24 +55,25 @@ class ComputePools:
     environment_id: str
 
     def list(self) -> list[ComputePool]:
-        """All that the key may see."""
+        """Return all that are visible to the key."""
         answers = self.plane.items("/fcpm/v2/compute-pools", {"environment": self.environment_id})
         return [ComputePool.of(answer) for answer in answers]
 
     def find(self, name: str) -> ComputePool | None:
-        """By display name.
+        """Return the compute pool with a display name, or None.
 
-        Raises: UnclearState when several have it.
+        Raises:
+            UnclearState: Several compute pools have the name.
         """
-        return the_one(f"compute pool '{name}'", [each for each in self.list() if each.name == name])
+        return single_match(f"compute pool '{name}'", [pool for pool in self.list() if pool.name == name])
 
     def get(self, pool_id: str) -> ComputePool | None:
-        """By id; None when it is gone."""
+        """Return the compute pool with an id; None if it does not exist."""
         answer = self.plane.find(f"/fcpm/v2/compute-pools/{pool_id}", {"environment": self.environment_id})
         return answer and ComputePool.of(answer)
 
     def create(self, name: str, region: str, max_cfu: int, cloud: str = "AWS") -> ComputePool:
-        """Begin to make one of at most so many Confluent Flink Units: `wait` for READY."""
+        """Start to create a compute pool with at most `max_cfu` Confluent Flink Units. `wait` until it is READY."""
         spec = {
             "display_name": name,
             "cloud": cloud,
@@ -82,13 +85,13 @@ class ComputePools:
         return ComputePool.of(self.plane.call("POST", "/fcpm/v2/compute-pools", body={"spec": spec}))
 
     def delete(self, pool_id: str) -> None:
-        """Begin to delete it: `wait_gone`."""
+        """Start to delete a compute pool. `wait_gone` until it is deleted."""
         self.plane.delete(f"/fcpm/v2/compute-pools/{pool_id}", {"environment": self.environment_id})
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A SQL statement that was sent. A query that never ends is RUNNING, one that has ended is COMPLETED."""
+    """A submitted SQL statement. The phase of an unbounded query is RUNNING, that of a finished one COMPLETED."""
 
     name: str
     sql: str
@@ -97,34 +100,41 @@ class Statement:
 
     @staticmethod
     def of(answer: dict[str, Any]) -> Statement:
-        """Read an answer."""
+        """Parse an answer."""
         status = answer["status"]
         return Statement(answer["name"], answer["spec"]["statement"], status["phase"], status.get("detail") or "")
 
 
 @dataclass(frozen=True)
 class Statements:
-    """The statements of one environment. The plane is Flink's of one region."""
+    """The statements of one environment. The plane is that of Flink in one region."""
 
     plane: Plane
     organization_id: str
     environment_id: str
 
     def list(self) -> list[Statement]:
-        """All that the key may see."""
+        """Return all that are visible to the key."""
         return [Statement.of(answer) for answer in self.plane.items(self._path)]
 
     def find(self, name: str) -> Statement | None:
-        """By name."""
+        """Return the statement with a name, or None."""
         answer = self.plane.find(f"{self._path}/{name}")
         return answer and Statement.of(answer)
 
     def create(self, name: str, sql: str, *, pool_id: str, principal_id: str, catalog: str, database: str) -> Statement:
-        """Send one: `wait` for RUNNING or COMPLETED.
+        """Submit a statement. `wait` until it is RUNNING or COMPLETED.
 
-        Parameters: `name` of at most 100 of `[a-z0-9.-]`; `principal_id` (`sa-…`) in whose right it runs; `catalog` is
-        the environment's display name, `database` the cluster's.
-        Raises: Conflict when there is one of that name.
+        Args:
+            name: At most 100 characters of `[a-z0-9.-]`.
+            sql: The statement.
+            pool_id: The compute pool.
+            principal_id: The service account (`sa-…`) with whose roles it runs.
+            catalog: The display name of the environment.
+            database: The display name of the cluster.
+
+        Raises:
+            Conflict: A statement of that name exists.
         """
         spec = {
             "statement": sql,
@@ -135,7 +145,7 @@ class Statements:
         return Statement.of(self.plane.call("POST", self._path, body={"name": name, "spec": spec}))
 
     def delete(self, name: str) -> None:
-        """Begin to stop and delete it: `wait_gone`. The topic and the schemas it made stay."""
+        """Start to stop and delete a statement. `wait_gone` until it is deleted. Its topic and schemas are kept."""
         self.plane.delete(f"{self._path}/{name}")
 
     @property

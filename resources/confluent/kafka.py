@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from resources.confluent.plane import Plane
 
-RETENTION = "retention.ms"
+RETENTION, CLEANUP = "retention.ms", "cleanup.policy"
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Topic:
 
     @staticmethod
     def of(answer: dict[str, Any]) -> Topic:
-        """Read an answer."""
+        """Parse an answer."""
         return Topic(answer["topic_name"], answer["partitions_count"])
 
 
@@ -32,38 +32,47 @@ class Topics:
     cluster_id: str
 
     def list(self) -> list[Topic]:
-        """All that the key may see."""
+        """Return the topics that are visible to the key."""
         return [Topic.of(answer) for answer in self.plane.listed(self._path)["data"]]
 
     def find(self, name: str) -> Topic | None:
-        """By name."""
+        """Return the topic with a name, or None."""
         answer = self.plane.find(f"{self._path}/{quote(name, safe='')}")
         return answer and Topic.of(answer)
 
-    def create(self, name: str, partitions: int, retention_ms: int | None = None) -> Topic:
-        """Make one.
+    def create(self, name: str, partitions: int, retention_ms: int | None = None, *, compacted: bool = False) -> Topic:
+        """Create a topic.
 
-        Parameters: how long records are kept, in milliseconds; None leaves it to the cluster.
-        Raises: Conflict when there is one of that name, or one that is still being deleted.
+        Args:
+            name: The topic's name.
+            partitions: The number of partitions.
+            retention_ms: Retention of records in milliseconds; None for the default of the cluster.
+            compacted: Whether Kafka keeps the last record of each key, instead of deleting old records.
+
+        Raises:
+            Conflict: A topic of that name exists or is still being deleted.
         """
         configs = [] if retention_ms is None else [{"name": RETENTION, "value": str(retention_ms)}]
+        if compacted:
+            configs.append({"name": CLEANUP, "value": "compact"})
         body = {"topic_name": name, "partitions_count": partitions, "configs": configs}
         return Topic.of(self.plane.call("POST", self._path, body=body))
 
     def retention_ms(self, name: str) -> int:
-        """How long records of a topic are kept, in milliseconds; -1 is for ever.
+        """Return the retention of a topic in milliseconds; -1 is forever.
 
-        Raises: Gone when there is no such topic.
+        Raises:
+            Gone: The topic does not exist.
         """
         return int(self.plane.call("GET", f"{self._path}/{quote(name, safe='')}/configs/{RETENTION}")["value"])
 
     def set_retention(self, name: str, retention_ms: int) -> None:
-        """Keep records so long. Older ones go when it becomes shorter."""
+        """Set the retention of a topic in milliseconds. Kafka deletes older records."""
         path = f"{self._path}/{quote(name, safe='')}/configs/{RETENTION}"
         self.plane.call("PUT", path, body={"value": str(retention_ms)})
 
     def delete(self, name: str) -> None:
-        """Begin to delete it: `wait_gone`."""
+        """Start to delete a topic. `wait_gone` until it is deleted."""
         self.plane.delete(f"{self._path}/{quote(name, safe='')}")
 
     @property
@@ -73,7 +82,7 @@ class Topics:
 
 @dataclass(frozen=True)
 class Acl:
-    """That `principal` (`User:sa-…`) may do `operation` on one thing."""
+    """A rule that allows `principal` (`User:sa-…`) an `operation` on one resource."""
 
     principal: str
     operation: str
@@ -85,7 +94,7 @@ class Acl:
 
     @staticmethod
     def of(answer: dict[str, Any]) -> Acl:
-        """Read an answer."""
+        """Parse an answer."""
         return Acl(**{name: answer[name] for name in Acl.__dataclass_fields__})
 
 
@@ -97,15 +106,18 @@ class Acls:
     cluster_id: str
 
     def list(self, principal: str) -> list[Acl]:
-        """One principal's. Asked about everybody, Kafka names accounts by numbers that no other plane knows."""
+        """Return the rules of one principal.
+
+        A list of all principals would be useless: it names accounts by numbers that other planes do not use.
+        """
         return [Acl.of(answer) for answer in self.plane.listed(self._path, {"principal": principal})["data"]]
 
     def create(self, acl: Acl) -> None:
-        """Add it; nothing changes if it is there."""
+        """Create a rule; do nothing if it exists."""
         self.plane.call("POST", self._path, body=asdict(acl))
 
     def delete(self, acl: Acl) -> None:
-        """Remove exactly this one: a filter with fewer fields would take others along."""
+        """Delete exactly one rule: a filter with fewer fields would match other rules too."""
         self.plane.delete(self._path, asdict(acl))
 
     @property

@@ -1,4 +1,4 @@
-"""What belongs to the organization: environments, service accounts and what they may do."""
+"""Environments, service accounts and role bindings of an organization."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from resources.confluent.plane import Plane, the_one
+from resources.confluent.plane import Plane, single_match
 
 
 @dataclass(frozen=True)
 class Environment:
-    """A place for clusters. `crn` is its Confluent Resource Name, in which roles are given."""
+    """An environment, which contains clusters. `crn` is its Confluent Resource Name, to which roles are bound."""
 
     id: str
     name: str
@@ -19,9 +19,9 @@ class Environment:
 
     @property
     def organization_id(self) -> str:
-        """The UUID of the organization it is in."""
+        """The UUID of its organization."""
         organization = re.search(r"organization=([^/]+)", self.crn)
-        assert organization is not None, f"an environment is in an organization: {self.crn}"
+        assert organization is not None, f"the name of an environment contains its organization: {self.crn}"
         return organization[1]
 
     @property
@@ -31,7 +31,7 @@ class Environment:
 
     @staticmethod
     def of(answer: dict[str, Any]) -> Environment:
-        """Read an answer."""
+        """Parse an answer."""
         return Environment(answer["id"], answer["display_name"], answer["metadata"]["resource_name"])
 
 
@@ -42,42 +42,46 @@ class Environments:
     plane: Plane
 
     def list(self) -> list[Environment]:
-        """All that the key may see."""
+        """Return the environments that are visible to the key."""
         return [Environment.of(answer) for answer in self.plane.items("/org/v2/environments")]
 
     def find(self, name: str) -> Environment | None:
-        """By display name.
+        """Return the environment with a display name, or None.
 
-        Raises: UnclearState when several have it.
+        Raises:
+            UnclearState: Several environments have the name.
         """
-        return the_one(f"environment '{name}'", [each for each in self.list() if each.name == name])
+        return single_match(
+            f"environment '{name}'", [environment for environment in self.list() if environment.name == name]
+        )
 
     def create(self, name: str) -> Environment:
-        """Make one, with a Schema Registry that comes with its first cluster."""
+        """Create an environment. Confluent creates its Schema Registry with its first cluster."""
         body = {"display_name": name, "stream_governance_config": {"package": "ESSENTIALS"}}
         return Environment.of(self.plane.call("POST", "/org/v2/environments", body=body))
 
     def delete(self, environment_id: str) -> None:
-        """Delete it **and every cluster, connector and topic in it**."""
+        """Delete an environment **with all its clusters, connectors and topics**."""
         self.plane.delete(f"/org/v2/environments/{environment_id}")
 
 
 @dataclass(frozen=True)
 class ServiceAccount:
-    """An account for a program. Its name is unique in the organization."""
+    """A service account. Its name is unique in the organization."""
 
     id: str
     name: str
+    description: str
 
     @property
     def principal(self) -> str:
-        """As role bindings and ACLs name it."""
+        """Its name in role bindings and ACLs."""
         return f"User:{self.id}"
 
     @staticmethod
     def of(answer: dict[str, Any]) -> ServiceAccount:
-        """Read an answer."""
-        return ServiceAccount(answer["id"], answer["display_name"])
+        """Parse an answer."""
+        return ServiceAccount(answer["id"], answer["display_name"], answer.get("description", ""))
 
 
 @dataclass(frozen=True)
@@ -87,27 +91,28 @@ class ServiceAccounts:
     plane: Plane
 
     def find(self, name: str) -> ServiceAccount | None:
-        """By display name."""
+        """Return the service account with a display name, or None."""
         answers = self.plane.items("/iam/v2/service-accounts", {"display_name": name})
         accounts = [ServiceAccount.of(answer) for answer in answers]
-        return the_one(f"service account '{name}'", [each for each in accounts if each.name == name])
+        return single_match(f"service account '{name}'", [account for account in accounts if account.name == name])
 
     def create(self, name: str, description: str) -> ServiceAccount:
-        """Make one.
+        """Create a service account.
 
-        Raises: Conflict when there is one of that name.
+        Raises:
+            Conflict: A service account of that name exists.
         """
         body = {"display_name": name, "description": description}
         return ServiceAccount.of(self.plane.call("POST", "/iam/v2/service-accounts", body=body))
 
     def delete(self, account_id: str) -> None:
-        """Delete it, with its API keys and role bindings."""
+        """Delete a service account with its API keys and role bindings."""
         self.plane.delete(f"/iam/v2/service-accounts/{account_id}")
 
 
 @dataclass(frozen=True)
 class RoleBinding:
-    """That `principal` (`User:sa-…`) has a role on whatever matches a CRN pattern."""
+    """A role of `principal` (`User:sa-…`) on all resources that match a CRN pattern."""
 
     id: str
     principal: str
@@ -116,7 +121,7 @@ class RoleBinding:
 
     @staticmethod
     def of(answer: dict[str, Any]) -> RoleBinding:
-        """Read an answer."""
+        """Parse an answer."""
         return RoleBinding(answer["id"], answer["principal"], answer["role_name"], answer["crn_pattern"])
 
 
@@ -127,25 +132,25 @@ class RoleBindings:
     plane: Plane
 
     def on(self, crn_pattern: str, principal: str | None = None, role: str | None = None) -> list[RoleBinding]:
-        """Those on exactly this pattern: the plane itself also gives those on parts of it."""
+        """Return the role bindings on exactly this pattern. The plane also lists those on parts of it."""
         query = {"crn_pattern": crn_pattern, "principal": principal, "role_name": role}
         bindings = [RoleBinding.of(answer) for answer in self.plane.items("/iam/v2/role-bindings", query)]
-        return [each for each in bindings if each.crn_pattern == crn_pattern]
+        return [binding for binding in bindings if binding.crn_pattern == crn_pattern]
 
     def below(self, crn: str, principal: str) -> list[RoleBinding]:
-        """A principal's on a thing and on all parts of it."""
+        """Return a principal's role bindings on a resource and on all parts of it."""
         query = {"crn_pattern": crn, "principal": principal}
         return [RoleBinding.of(answer) for answer in self.plane.items("/iam/v2/role-bindings", query)]
 
     def find(self, principal: str, role: str, crn_pattern: str) -> RoleBinding | None:
-        """By all that it says."""
+        """Return the role binding with exactly these attributes, or None."""
         return next(iter(self.on(crn_pattern, principal, role)), None)
 
     def create(self, principal: str, role: str, crn_pattern: str) -> RoleBinding:
-        """Give the role. It takes up to minutes until every plane knows of it."""
+        """Grant the role. It takes effect on all planes within minutes."""
         body = {"principal": principal, "role_name": role, "crn_pattern": crn_pattern}
         return RoleBinding.of(self.plane.call("POST", "/iam/v2/role-bindings", body=body))
 
     def delete(self, binding_id: str) -> None:
-        """Take the role away."""
+        """Revoke the role."""
         self.plane.delete(f"/iam/v2/role-bindings/{binding_id}")

@@ -1,4 +1,4 @@
-"""One plane of Confluent Cloud: an address, a key for it, and calls that are repeated only where that is safe."""
+"""The client of one plane of Confluent Cloud: an address with a key, and calls with safe retries."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ import requests
 from tenacity import RetryCallState
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
-from lakehouse.core.errors import OutcomeUnknownError, UnclearState, Unreachable, without_credentials
-from lakehouse.core.polling import REAL, Clock, doubling, retry
-from resources.confluent.errors import Complaint, ConfluentError, Gone, Limited, complaint, refusal
+from lakehouse.core.errors import OutcomeUnknownError, UnclearState, Unreachable, redact_credentials
+from lakehouse.core.polling import SYSTEM_CLOCK, Clock, doubling, retry
+from resources.confluent.errors import ConfluentError, ErrorMessage, Gone, Limited, error_message, refusal
 
 CONNECT_SECONDS, READ_SECONDS = 10, 60
 DEADLINE_SECONDS = 120
-"""For one call with all its repetitions. Confluent's windows of rate limits are of a minute."""
+"""Time limit of a call with all its retries. Confluent's rate limits apply to windows of a minute."""
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1, 30
-"""Between repetitions where the plane names no pause, doubling: as Confluent's own Terraform provider does."""
+"""Bounds of the exponential backoff if the plane sends no Retry-After, as in Confluent's Terraform provider."""
 
 TOO_MANY = 429
 BROKEN = (500, 502, 503, 504)
 PAGE_SIZE = 100
-"""The most that any plane gives at once."""
+"""Maximum page size of all planes."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """An API key: what HTTP Basic calls user and password."""
+    """An API key, whose id and secret are the user and the password of HTTP Basic authentication."""
 
     id: str
     secret: str = field(repr=False)
 
 
 class _Unanswered(Exception):
-    """An attempt that got no answer, or one that asks for patience."""
+    """An attempt without an answer, or with an answer that allows a retry."""
 
     def __init__(self, problem: str, retry_after: str = ""):
         super().__init__(problem)
@@ -46,36 +46,61 @@ class _Unanswered(Exception):
 
 def _pause(state: RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
-    asked = error.retry_after if isinstance(error, _Unanswered) else ""
-    return max(1, int(asked)) if asked.isdigit() else doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)(state)
+    retry_after = error.retry_after if isinstance(error, _Unanswered) else ""
+    return (
+        max(1, int(retry_after))
+        if retry_after.isdigit()
+        else doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)(state)
+    )
 
 
 @dataclass(frozen=True)
 class Plane:
-    """Where one API answers, and the key it knows. `name` is for messages; `clock` is the time by which pauses go."""
+    """The address of one API and its key.
+
+    Attributes:
+        name: The name in messages.
+        url: The address.
+        key: The key.
+        deadline_seconds: Time limit of a call with all its retries.
+        clock: Measures the time, and pauses between retries.
+    """
 
     name: str
     url: str
     key: Key
     deadline_seconds: float = DEADLINE_SECONDS
-    clock: Clock = REAL
+    clock: Clock = SYSTEM_CLOCK
 
     def call(self, method: str, path: str, query: Mapping[str, Any] | None = None, body: Any = None) -> Any:
-        """Send one request; repeat it while the plane is busy, broken or not to be reached.
+        """Send one request, with retries while the plane is busy, failing or unreachable.
 
-        A POST is repeated only if the plane cannot have acted on it: no API of Confluent's takes an idempotency key.
+        A POST is retried only if the plane cannot have executed it, because Confluent's APIs accept no idempotency key.
 
-        Parameters: `path` below the plane's address; values of None are left out of `query`; `body` is sent as JSON.
-        Returns: the JSON of the answer, or None if it has no body.
-        Raises: Gone, Refused, Conflict, Rejected, Limited; OutcomeUnknownError when a change may have been made or not;
-        Unreachable when a question got no answer in time.
+        Args:
+            method: The HTTP method.
+            path: The path below the plane's address.
+            query: Parameters of the query; those that are None are omitted.
+            body: Sent as JSON.
+
+        Returns:
+            The JSON of the answer; None if it has no body.
+
+        Raises:
+            Gone: The object does not exist or is not visible to the key.
+            Refused: The plane does not accept the key, or its owner lacks a role.
+            Conflict: The object exists already or is in use.
+            Rejected: The plane does not accept the request.
+            Limited: The rate limit still applied at the deadline.
+            OutcomeUnknownError: It is unknown whether the plane executed the change.
+            Unreachable: The plane did not answer before the deadline, and nothing was changed.
         """
         return self._call(method, path, query, body)
 
     def _call(
         self, method: str, path: str, query: Mapping[str, Any] | None, body: Any = None, listing: bool = False
     ) -> Any:
-        named = f"{self.name}: {method} {without_credentials(self.url).rstrip('/')}{path}"
+        call = f"{self.name}: {method} {redact_credentials(self.url).rstrip('/')}{path}"
         may_have_acted = False
 
         def attempt() -> Any:
@@ -88,12 +113,12 @@ class Plane:
             except requests.RequestException as error:
                 raise self._unreachable(type(error).__name__) from error
             if answer.status_code < 300:
-                return self._json(named, answer)
-            said = self._said(answer)
+                return self._json(call, answer)
+            text = self._error_message(answer)
             if answer.status_code != TOO_MANY and answer.status_code not in BROKEN:
-                raise refusal(named, method, path, self.key.id, answer.status_code, said, listing)
+                raise refusal(call, method, path, self.key.id, answer.status_code, text, listing)
             may_have_acted |= answer.status_code != TOO_MANY
-            raise _Unanswered(f"{answer.status_code} {said}".strip(), answer.headers.get("Retry-After", ""))
+            raise _Unanswered(f"{answer.status_code} {text}".strip(), answer.headers.get("Retry-After", ""))
 
         def is_safe_to_repeat(error: BaseException) -> bool:
             return isinstance(error, _Unanswered) and not (may_have_acted and method == "POST")
@@ -107,34 +132,42 @@ class Plane:
                 clock=self.clock,
             )
         except _Unanswered as error:
-            raise self._given_up(named, method, error.problem, may_have_acted) from error
+            raise self._exhausted(call, method, error.problem, may_have_acted) from error
 
     def items(self, path: str, query: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
-        """All items of a list, page after page.
+        """Yield the items of all pages of a list.
 
-        Raises: as `call`; a 403 is Refused, not Gone: a list that may not be read is not an empty one.
+        Raises:
+            Refused: The key may not read the list (403, which `call` raises as Gone).
+            ConfluentError: As `call`.
+            Unreachable: As `call`.
         """
         query = {**(query or {}), "page_size": PAGE_SIZE}
         while True:
             page = self.listed(path, query)
             yield from page.get("data") or ()
-            following = (page.get("metadata") or {}).get("next")
-            if not following:
+            next_url = (page.get("metadata") or {}).get("next")
+            if not next_url:
                 return
-            # Only the token is taken: the key goes to no address but the plane's own.
-            query = {**query, "page_token": parse_qs(urlsplit(following).query)["page_token"][0]}
+            # The URL itself is not used: the key must not be sent to another address.
+            query = {**query, "page_token": parse_qs(urlsplit(next_url).query)["page_token"][0]}
 
     def listed(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
-        """One list that is not in pages, as the plane gives it.
+        """Return the answer of a list without pages.
 
-        Raises: as `items`.
+        Raises:
+            Refused: As `items`.
+            ConfluentError: As `call`.
+            Unreachable: As `call`.
         """
         return self._call("GET", path, query, listing=True)
 
     def find(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
-        """One thing by its path, or None when it is gone.
+        """Return the object at a path; None if it does not exist.
 
-        Raises: as `call`, but for Gone.
+        Raises:
+            ConfluentError: As `call`, except Gone.
+            Unreachable: As `call`.
         """
         try:
             return self.call("GET", path, query)
@@ -142,9 +175,12 @@ class Plane:
             return None
 
     def delete(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
-        """Delete one thing; that it is gone already is well.
+        """Delete the object at a path; do nothing if it does not exist.
 
-        Raises: as `call`, but for Gone.
+        Raises:
+            ConfluentError: As `call`, except Gone.
+            OutcomeUnknownError: As `call`.
+            Unreachable: As `call`.
         """
         try:
             return self.call("DELETE", path, query)
@@ -162,33 +198,33 @@ class Plane:
             allow_redirects=False,
         )
 
-    def _json(self, named: str, answer: requests.Response) -> Any:
+    def _json(self, call: str, answer: requests.Response) -> Any:
         if not answer.content:
             return None
         try:
             return answer.json()
         except requests.exceptions.JSONDecodeError as error:
             raise ConfluentError(
-                f"{named} answered {answer.status_code} with something that is not JSON ({self._said(answer)}). Check"
-                f" the address, and whether a proxy answers in its place; look up what it changed, if any"
+                f"{call} answered {answer.status_code}, but the body is not JSON ({self._error_message(answer)}). The "
+                f"call may have been executed. Check the address, and whether a proxy answers instead of the plane"
             ) from error
 
-    def _said(self, answer: requests.Response) -> Complaint:
-        # A plane, or a proxy before it, may quote the request.
+    def _error_message(self, answer: requests.Response) -> ErrorMessage:
+        # The plane, or a proxy in front of it, may quote the request with its secret.
         text = answer.text.replace(self.key.secret, "…") if self.key.secret else answer.text
-        return complaint(answer.headers.get("Content-Type", ""), text)
+        return error_message(answer.headers.get("Content-Type", ""), text)
 
-    def _given_up(self, named: str, method: str, problem: str, may_have_acted: bool) -> Exception:
+    def _exhausted(self, call: str, method: str, problem: str, may_have_acted: bool) -> Exception:
         if may_have_acted and method != "GET":
             return OutcomeUnknownError(
-                f"{named} got no clear answer ({problem})",
-                "It may have been carried out or not",
-                "Run the command again: it looks up what there is first",
+                f"{call} got no clear answer ({problem})",
+                "It may have been executed or not",
+                "Run the command again: it reads the current state first",
             )
         if problem.startswith(str(TOO_MANY)):
             return Limited(
-                f"{named} was refused for {self.deadline_seconds:.0f} seconds because of too many calls ({problem})."
-                f" Nothing was changed by it. Run it again later"
+                f"{call} was refused for {self.deadline_seconds:.0f} seconds because of too many calls ({problem}). "
+                f"It changed nothing. Run it again later"
             )
         return self._unreachable(problem)
 
@@ -198,17 +234,23 @@ class Plane:
         )
 
 
-def the_one(what: str, found: list[Any]) -> Any:
-    """The only one of its name, or None.
+def single_match(what: str, matches: list[Any]) -> Any:
+    """Return the only object of a name; None if it does not exist.
 
-    Raises: UnclearState when there are several: Confluent does not promise that names are unique.
+    Args:
+        what: Kind and name of the object, for messages.
+        matches: The objects of that name.
+
+    Raises:
+        UnclearState: There are several objects. Confluent does not guarantee unique names.
     """
-    if len(found) > 1:
-        ids = ", ".join(str(each.id) for each in found)
+    if len(matches) > 1:
+        ids = ", ".join(str(match.id) for match in matches)
         raise UnclearState(
-            f"Confluent Cloud has {len(found)} of {what}: {ids}. None was touched. Delete or rename all but one"
+            f"Confluent Cloud has {len(matches)} matches for {what}: {ids}. Nothing was changed. Delete or rename all "
+            f"but one"
         )
-    return found[0] if found else None
+    return matches[0] if matches else None
 
 
 def _never_arrived(error: requests.RequestException) -> bool:

@@ -1,4 +1,4 @@
-"""Tableflow: topics as Iceberg tables in a bucket, the catalog they are told to, and the way into the AWS account."""
+"""Tableflow: topics as Iceberg tables in a bucket, catalog integrations, and provider integrations with AWS."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from resources.confluent.plane import Plane, the_one
+from resources.confluent.plane import Plane, single_match
+from resources.confluent.traces import shortened
 
 
 @dataclass(frozen=True)
 class ProviderIntegration:
-    """That Confluent may take on a role in an AWS account: as `iam_role_arn`, showing `external_id`."""
+    """Permission for Confluent to assume a role in an AWS account.
+
+    Attributes:
+        customer_role_arn: The role in our account.
+        iam_role_arn: Confluent's role, which assumes ours.
+        external_id: The external id that Confluent presents.
+        usages: Resources that use the integration.
+    """
 
     id: str
     name: str
@@ -23,7 +31,7 @@ class ProviderIntegration:
 
     @staticmethod
     def of(answer: dict[str, Any]) -> ProviderIntegration:
-        """Read an answer."""
+        """Parse an answer."""
         config = answer["config"]
         return ProviderIntegration(
             id=answer["id"],
@@ -37,25 +45,27 @@ class ProviderIntegration:
 
 @dataclass(frozen=True)
 class ProviderIntegrations:
-    """The provider integrations of one environment. The plane is the cloud's."""
+    """The provider integrations of one environment. The plane is that of Confluent Cloud itself."""
 
     plane: Plane
     environment_id: str
 
     def list(self) -> list[ProviderIntegration]:
-        """All of AWS."""
+        """Return the integrations with AWS."""
         answers = self.plane.items("/pim/v1/integrations", {"environment": self.environment_id})
-        return [ProviderIntegration.of(each) for each in answers if each["provider"].upper() == "AWS"]
+        return [ProviderIntegration.of(answer) for answer in answers if answer["provider"].upper() == "AWS"]
 
     def find(self, name: str) -> ProviderIntegration | None:
-        """By display name.
+        """Return the provider integration with a display name, or None.
 
-        Raises: UnclearState when several have it.
+        Raises:
+            UnclearState: Several provider integrations have the name.
         """
-        return the_one(f"provider integration '{name}'", [each for each in self.list() if each.name == name])
+        matches = [integration for integration in self.list() if integration.name == name]
+        return single_match(f"provider integration '{name}'", matches)
 
     def create(self, name: str, customer_role_arn: str) -> ProviderIntegration:
-        """Make one. It cannot be changed: another role means another one, with another external id."""
+        """Create a provider integration. It is immutable: another role needs another integration."""
         body = {
             "display_name": name,
             "provider": "aws",
@@ -65,13 +75,13 @@ class ProviderIntegrations:
         return ProviderIntegration.of(self.plane.call("POST", "/pim/v1/integrations", body=body))
 
     def delete(self, integration_id: str) -> None:
-        """Delete it, when nothing uses it."""
+        """Delete a provider integration that is not in use."""
         self.plane.delete(f"/pim/v1/integrations/{integration_id}", {"environment": self.environment_id})
 
 
 @dataclass(frozen=True)
 class CatalogIntegration:
-    """That Tableflow tells a catalog of its tables. It is PENDING until the first table has rows, then CONNECTED."""
+    """A catalog in which Tableflow registers its tables. It is PENDING until a table has rows, then CONNECTED."""
 
     id: str
     name: str
@@ -81,7 +91,7 @@ class CatalogIntegration:
 
     @staticmethod
     def of(answer: dict[str, Any]) -> CatalogIntegration:
-        """Read an answer."""
+        """Parse an answer."""
         spec, status = answer["spec"], answer["status"]
         return CatalogIntegration(
             id=answer["id"],
@@ -94,30 +104,32 @@ class CatalogIntegration:
 
 @dataclass(frozen=True)
 class CatalogIntegrations:
-    """The catalog integrations of one cluster. The plane is Tableflow's."""
+    """The catalog integrations of one cluster. The plane is that of Tableflow."""
 
     plane: Plane
     environment_id: str
     cluster_id: str
 
     def find(self, name: str) -> CatalogIntegration | None:
-        """By display name.
+        """Return the catalog integration with a display name, or None.
 
-        Raises: UnclearState when several have it.
+        Raises:
+            UnclearState: Several catalog integrations have the name.
         """
         answers = self.plane.items("/tableflow/v1/catalog-integrations", _of(self))
         integrations = [CatalogIntegration.of(answer) for answer in answers]
-        return the_one(f"catalog integration '{name}'", [each for each in integrations if each.name == name])
+        return single_match(f"catalog integration '{name}'", [one for one in integrations if one.name == name])
 
     def get(self, integration_id: str) -> CatalogIntegration | None:
-        """By id; None when it is gone."""
+        """Return the catalog integration with an id; None if it does not exist."""
         answer = self.plane.find(f"/tableflow/v1/catalog-integrations/{integration_id}", _of(self))
         return answer and CatalogIntegration.of(answer)
 
     def create_glue(self, name: str, provider_integration_id: str) -> CatalogIntegration:
-        """Tell AWS Glue, in a database named after the cluster's id.
+        """Create an integration with AWS Glue, in a database that is named after the cluster's id.
 
-        Raises: Refused as long as the key's owner has no right to the provider integration.
+        Raises:
+            Refused: The key's owner has no role on the provider integration yet.
         """
         spec = {
             "display_name": name,
@@ -129,65 +141,81 @@ class CatalogIntegrations:
         return CatalogIntegration.of(answer)
 
     def delete(self, integration_id: str) -> None:
-        """Stop telling the catalog. What it was told stays in it."""
+        """Delete a catalog integration. Its registered tables stay in the catalog."""
         self.plane.delete(f"/tableflow/v1/catalog-integrations/{integration_id}", _of(self))
 
 
 @dataclass(frozen=True)
 class TableflowTopic:
-    """A topic that Tableflow keeps as a table. `table_path` is an s3:// URI, empty at first; `synced` says that every
-    catalog was told."""
+    """A topic that Tableflow maintains as a table.
+
+    Attributes:
+        detail: The reason of a failure, of the table or of each failing format, without credentials.
+        table_path: An s3:// URI; empty at first.
+        synced: Whether the table is registered in all catalogs.
+        suspended: Whether Tableflow is suspended, which it does by itself at a record that it cannot process.
+        config: The settings, as in the API.
+        write_mode: APPEND or UPSERT, as the topic's `cleanup.policy` implies; empty before Tableflow determines it.
+    """
 
     name: str
     phase: str
     detail: str
     table_path: str
     synced: bool
+    suspended: bool
     bucket: str
     provider_integration_id: str
     config: Mapping[str, Any]
-    """As the API's."""
+    write_mode: str = ""
 
     @staticmethod
     def of(answer: dict[str, Any]) -> TableflowTopic:
-        """Read an answer."""
+        """Parse an answer."""
         spec, status = answer["spec"], answer["status"]
         catalogs = status.get("catalog_sync_statuses") or []
+        failing = [f"{one['format']}: {one['error_message']}" for one in status.get("failing_table_formats") or ()]
         return TableflowTopic(
             name=spec["display_name"],
             phase=status["phase"],
-            detail=status.get("error_message") or "",
+            detail=shortened("\n".join([*filter(None, [status.get("error_message")]), *failing])),
             table_path=spec["storage"].get("table_path") or "",
-            synced=bool(catalogs) and all(each.get("sync_status") == "SYNCED" for each in catalogs),
+            synced=bool(catalogs) and all(catalog.get("sync_status") == "SYNCED" for catalog in catalogs),
+            suspended=bool(spec.get("suspended")),
             bucket=spec["storage"].get("bucket_name") or "",
             provider_integration_id=spec["storage"].get("provider_integration_id") or "",
             config=spec.get("config") or {},
+            write_mode=status.get("write_mode") or "",
         )
 
 
 @dataclass(frozen=True)
 class TableflowTopics:
-    """The topics of one cluster that Tableflow keeps as tables. The plane is Tableflow's."""
+    """The topics of one cluster that Tableflow maintains as tables. The plane is that of Tableflow."""
 
     plane: Plane
     environment_id: str
     cluster_id: str
 
     def list(self) -> list[TableflowTopic]:
-        """All that the key may see."""
+        """Return the topics that are visible to the key."""
         answers = self.plane.items("/tableflow/v1/tableflow-topics", _of(self))
         return [TableflowTopic.of(answer) for answer in answers]
 
     def find(self, name: str) -> TableflowTopic | None:
-        """By the topic's name."""
+        """Return the state of a topic; None if Tableflow is off for it."""
         answer = self.plane.find(f"/tableflow/v1/tableflow-topics/{quote(name, safe='')}", _of(self))
         return answer and TableflowTopic.of(answer)
 
     def create(self, name: str, bucket: str, provider_integration_id: str, config: dict[str, Any]) -> TableflowTopic:
-        """Begin to keep a topic as an Iceberg table in our bucket: `wait` for RUNNING.
+        """Start to maintain a topic as an Iceberg table in our bucket. `wait` until it is RUNNING.
 
-        Parameters: `config` as the API's, for example `retention_ms` and `error_handling`; times are strings of
-        milliseconds.
+        Args:
+            name: The topic.
+            bucket: The bucket.
+            provider_integration_id: The integration with the bucket's AWS account.
+            config: Settings as in the API, for example `retention_ms` and `error_handling`; durations are strings of
+                milliseconds.
         """
         spec = {
             "display_name": name,
@@ -204,7 +232,7 @@ class TableflowTopics:
         return TableflowTopic.of(self.plane.call("POST", "/tableflow/v1/tableflow-topics", body={"spec": spec}))
 
     def change(self, name: str, config: dict[str, Any]) -> TableflowTopic:
-        """Set what is in `config`, and leave the rest of its settings."""
+        """Change the settings in `config` and keep the others."""
         spec = {
             "environment": {"id": self.environment_id},
             "kafka_cluster": {"id": self.cluster_id},
@@ -214,7 +242,7 @@ class TableflowTopics:
         return TableflowTopic.of(self.plane.call("PATCH", path, body={"spec": spec}))
 
     def delete(self, name: str) -> None:
-        """Stop keeping it. Files and the catalog's table stay, and for a while more may be written."""
+        """Turn Tableflow off for a topic. Its files and table stay; more files may be written for a while."""
         self.plane.delete(f"/tableflow/v1/tableflow-topics/{quote(name, safe='')}", _of(self))
 
 

@@ -1,4 +1,4 @@
-"""Waiting for what Confluent Cloud does behind an answer: a phase, a disappearance, a key that has spread."""
+"""Waiting for asynchronous operations of Confluent Cloud: a phase, a deletion, a key that all servers accept."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Protocol, TypeVar
 
 from lakehouse.core.errors import Unreachable
-from lakehouse.core.polling import REAL, Clock, poll, retry
+from lakehouse.core.polling import SYSTEM_CLOCK, Clock, poll, retry
 from resources.confluent.errors import ConfluentError, Refused
 
 FAILED = frozenset({"FAILED", "FAILING"})
@@ -14,15 +14,15 @@ EVERY_SECONDS = 10.0
 
 
 class Failed(ConfluentError):
-    """It came to a phase from which it does not recover."""
+    """The object reached a phase from which it does not recover."""
 
 
 class TimedOut(ConfluentError):
-    """The deadline came first; what was begun goes on without us."""
+    """The deadline passed; the operation continues in Confluent Cloud."""
 
 
 class Phased(Protocol):
-    """What has a phase, and a sentence about it (empty when there is none)."""
+    """An object with a phase and a message about it, which may be empty."""
 
     @property
     def phase(self) -> str: ...
@@ -42,29 +42,42 @@ def wait(
     deadline_seconds: float,
     every_seconds: float = EVERY_SECONDS,
     failed: Collection[str] = FAILED,
-    clock: Clock = REAL,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> P:
-    """Look until the phase is one of `ready`. A phase nobody heard of is waited out like any other.
+    """Wait until the phase is one of `ready`. Unknown phases count as not ready.
 
-    Parameters: `what` names it in messages; `look` gives it, or None while it is not to be seen.
-    Returns: what was seen last.
-    Raises: Failed, TimedOut with the last phase, and what `look` raises.
+    Args:
+        what: The object, for messages.
+        look: Returns the object; None while it is not visible.
+        ready: The phases to wait for.
+        deadline_seconds: Maximum time to wait.
+        every_seconds: Time between two calls.
+        failed: Phases from which the object does not recover.
+        clock: Measures the time, and pauses between calls.
+
+    Returns:
+        The object in its last state.
+
+    Raises:
+        Failed: The phase is one of `failed`.
+        TimedOut: The deadline passed; the message has the last phase.
+        LakehouseError: `look` failed.
     """
-    seen: P | None = None
+    thing: P | None = None
 
     def missing() -> str | None:
-        nonlocal seen
-        seen = look()
-        if seen is None:
-            return "not to be seen"
-        described = f"{seen.phase} ({seen.detail})" if seen.detail else seen.phase
-        if seen.phase in failed:
-            raise Failed(f"{what} is {described}. It was left as it is. Remove the cause, delete it and run this again")
-        return None if seen.phase in ready else described
+        nonlocal thing
+        thing = look()
+        if thing is None:
+            return "not visible"
+        state = f"{thing.phase} ({thing.detail})" if thing.detail else thing.phase
+        if thing.phase in failed:
+            raise Failed(f"{what} is {state}. It was not changed. Remove the cause, delete it and run this again")
+        return None if thing.phase in ready else state
 
     _until(missing, what, f"not {' or '.join(sorted(ready))}", deadline_seconds, every_seconds, clock)
-    assert seen is not None
-    return seen
+    assert thing is not None
+    return thing
 
 
 def wait_gone(
@@ -73,42 +86,46 @@ def wait_gone(
     *,
     deadline_seconds: float,
     every_seconds: float = EVERY_SECONDS,
-    clock: Clock = REAL,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> None:
-    """Look until `look` gives None.
+    """Wait until `look` returns None.
 
-    Raises: TimedOut, and what `look` raises.
+    Raises:
+        TimedOut: The deadline passed.
+        LakehouseError: `look` failed.
     """
 
     def missing() -> str | None:
-        seen = look()
-        return None if seen is None else getattr(seen, "phase", "there")
+        thing = look()
+        return None if thing is None else getattr(thing, "phase", "not deleted")
 
-    _until(missing, what, "still there", deadline_seconds, every_seconds, clock)
+    _until(missing, what, "not deleted", deadline_seconds, every_seconds, clock)
 
 
-def wait_there(
+def wait_visible(
     what: str,
     look: Callable[[], T | None],
     *,
     deadline_seconds: float,
     every_seconds: float = EVERY_SECONDS,
-    clock: Clock = REAL,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> T:
-    """Look until `look` gives something: lists show new things late.
+    """Wait until `look` returns an object: Confluent's lists show new objects with a delay.
 
-    Raises: TimedOut, and what `look` raises.
+    Raises:
+        TimedOut: The deadline passed.
+        LakehouseError: `look` failed.
     """
-    seen: T | None = None
+    thing: T | None = None
 
     def missing() -> str | None:
-        nonlocal seen
-        seen = look()
-        return "not to be seen" if seen is None else None
+        nonlocal thing
+        thing = look()
+        return "not visible" if thing is None else None
 
-    _until(missing, what, "not there", deadline_seconds, every_seconds, clock)
-    assert seen is not None
-    return seen
+    _until(missing, what, "not visible", deadline_seconds, every_seconds, clock)
+    assert thing is not None
+    return thing
 
 
 def when_allowed(
@@ -117,11 +134,13 @@ def when_allowed(
     *,
     deadline_seconds: float,
     every_seconds: float = EVERY_SECONDS,
-    clock: Clock = REAL,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> T:
-    """Do it; as long as it is refused, again: planes learn of a role late.
+    """Call `do`, with retries while it is refused: new roles take effect with a delay.
 
-    Raises: Refused, as it is at the deadline, and whatever else `do` raises.
+    Raises:
+        Refused: The call was still refused at the deadline.
+        LakehouseError: `do` failed otherwise.
     """
 
     def is_refused(error: BaseException) -> bool:
@@ -130,7 +149,7 @@ def when_allowed(
     try:
         return retry(do, when=is_refused, pause=every_seconds, deadline_seconds=deadline_seconds, clock=clock)
     except Refused as error:
-        error.add_note(f"{what} was tried for {deadline_seconds:.0f} seconds")
+        error.add_note(f"{what} was retried for {deadline_seconds:.0f} seconds")
         raise
 
 
@@ -141,23 +160,24 @@ def wait_accepted(
     deadline_seconds: float,
     in_a_row: int = 2,
     every_seconds: float = EVERY_SECONDS,
-    clock: Clock = REAL,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> None:
-    """Ask with a new key until it is taken so many times in a row: planes learn of a key one server after the other.
+    """Call `ask`, which uses a new key, until it succeeds `in_a_row` times: a plane's servers accept a key one by one.
 
-    Raises: TimedOut with the last refusal.
+    Raises:
+        TimedOut: The deadline passed; the message has the last error.
     """
-    taken = 0
+    accepted = 0
 
     def missing() -> str | None:
-        nonlocal taken
+        nonlocal accepted
         try:
             ask()
         except ConfluentError as error:
-            taken = 0
+            accepted = 0
             return str(error)
-        taken += 1
-        return None if taken == in_a_row else f"accepted {taken} of {in_a_row} times in a row"
+        accepted += 1
+        return None if accepted == in_a_row else f"accepted {accepted} of {in_a_row} times in a row"
 
     _until(missing, what, "not accepted yet", deadline_seconds, every_seconds, clock)
 
@@ -170,7 +190,7 @@ def _until(
     every_seconds: float,
     clock: Clock,
 ) -> None:
-    """Ask what is missing until nothing is. An outage in between is no reason to give up what goes on without us."""
+    """Call `missing` until it returns None. An outage does not end the wait, because the operation continues."""
 
     def missing_or_outage() -> str | None:
         try:
@@ -187,6 +207,6 @@ def _until(
     )
     if last is not None:
         raise TimedOut(
-            f"{what} is {state} after {deadline_seconds:.0f} seconds; last seen: {last}. It was left as it is and may"
-            f" still come. Run this again to go on waiting"
+            f"{what} is {state} after {deadline_seconds:.0f} seconds; last state: {last}. The operation may still "
+            f"finish. Run this again to continue to wait"
         )

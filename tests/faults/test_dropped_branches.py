@@ -3,20 +3,20 @@
 import os
 import re
 
-import oracle
 import pytest
-from moments import LOGGED
-from proxied import ProxiedStream, proxied
-from proxy import Proxy, Request
-from support import Stream
 
 from lakehouse.core import naming
+from tests.support.faults import oracle
+from tests.support.faults.moments import LOGGED
+from tests.support.faults.proxied import ProxiedStream, proxied
+from tests.support.servers.proxy import Proxy, Request
+from tests.support.topics import Stream
 
 DATA_FILE = r"/{table}/data/.*(?<!deletes)\.parquet"
 
 
 class DroppedBranch:
-    """A guard for a proxy in front of S3 that drops staging branches before the first upload of rows to a table."""
+    """A guard of a proxy before S3 that drops staging branches before the first upload of rows to a table."""
 
     def __init__(self, stream: Stream, table: str):
         self.stream, self.table, self.dropped = stream, table, []
@@ -33,7 +33,7 @@ class DroppedBranch:
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])
-def test_ingestion_publishes_each_key_once_when_its_branch_is_dropped(resources, mode):
+def test_ingest_with_dropped_branch_publishes_each_key_once(resources, mode):
     stream = ProxiedStream(resources, settings=LOGGED | {"mode": mode})
     stream.produce_trades(range(30))
     stream.ingest()
@@ -48,8 +48,8 @@ def test_ingestion_publishes_each_key_once_when_its_branch_is_dropped(resources,
     oracle.judge(stream)
 
 
-def test_dead_letters_are_kept_once_when_their_branch_is_dropped(resources):
-    """The letters of an earlier attempt are replaced by those of a longer batch."""
+def test_dead_letters_with_dropped_branch_are_kept_once(resources):
+    """The dead letters of an earlier attempt are replaced by those of a longer batch."""
     stream = ProxiedStream(resources, partitions=1, settings=LOGGED)
     stream.produce_trades(range(10))
     stream.produce([{"value": b"bad"}])
@@ -61,7 +61,7 @@ def test_dead_letters_are_kept_once_when_their_branch_is_dropped(resources):
     with pytest.raises(KeyboardInterrupt):
         stream.ingest(die)
     stream.produce([{"value": b"worse"}])
-    guard = DroppedBranch(stream, naming.dead_letter_table(stream.topic.table))
+    guard = DroppedBranch(stream, f"{stream.topic.table}{naming.DEAD_LETTERS}")
     stream.s3 = Proxy(os.environ["AWS_ENDPOINT_URL_S3"], guard)
 
     with proxied(stream):

@@ -1,6 +1,6 @@
-"""The disk is full under the broker (F24): it stops, and what it acknowledged is there when it starts again.
+"""A full disk under the broker (F24): it stops, and it has its acknowledged records after a restart.
 
-The disk is that of whoever runs the tests. So it is the broker that may not make its files any longer.
+The disk belongs to the machine that runs the tests, so a limit of the broker's file sizes stands in for a full disk.
 """
 
 import os
@@ -17,8 +17,8 @@ from lakehouse.local.environment import environment
 from lakehouse.local.home import Home
 
 MESSAGE_BYTES = 900_000
-ROOM_BYTES = 12 * 1024**2
-"""Enough for the indexes of a new topic, which are as long as they can become, and for some messages."""
+LIMIT_BYTES = 12 * 1024**2
+"""Enough for the indexes of a new topic, which are preallocated at full length, and for some messages."""
 
 
 @pytest.fixture
@@ -32,13 +32,13 @@ def servers(home):
     return {"bootstrap.servers": environment(home)["KAFKA_BOOTSTRAP_SERVERS"], "log_level": 0}
 
 
-def test_what_a_broker_acknowledged_before_its_disk_was_full_is_kept(home):
+def test_full_broker_disk_keeps_acknowledged_records(home):
     local_stack.up(home, ["kafka"])
-    admin = AdminClient(servers(home))  # its answers are lost with it
+    admin = AdminClient(servers(home))  # deleting the client would lose its pending responses
     admin.create_topics([NewTopic("t", 1)])["t"].result(20)
     broker = process.running(home)["kafka"].leader
-    _, most = resource.prlimit(broker.pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (ROOM_BYTES, most))
+    _, hard_limit = resource.prlimit(broker.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (LIMIT_BYTES, hard_limit))
 
     acknowledged, refused = {}, []
     producer = Producer({**servers(home), "delivery.timeout.ms": 5000})
@@ -55,16 +55,16 @@ def test_what_a_broker_acknowledged_before_its_disk_was_full_is_kept(home):
     assert acknowledged and refused
     deadline = time.monotonic() + 30
     while process.is_alive(broker):
-        assert time.monotonic() < deadline, "the broker goes on without a disk"
+        assert time.monotonic() < deadline, "the broker still runs without a disk"
         time.sleep(0.1)
 
     local_stack.up(home, ["kafka"])
     consumer = Consumer({**servers(home), "group.id": "t", "enable.auto.commit": False})
     consumer.assign([TopicPartition("t", 0, 0)])
-    found = {}
-    while len(found) < len(acknowledged):
+    consumed = {}
+    while len(consumed) < len(acknowledged):
         message = consumer.poll(20)
         assert message and not message.error()
-        found[message.offset()] = message.value()
+        consumed[message.offset()] = message.value()
     consumer.close()
-    assert {offset: found[offset] for offset in acknowledged} == acknowledged
+    assert {offset: consumed[offset] for offset in acknowledged} == acknowledged

@@ -3,26 +3,26 @@
 import time
 from datetime import timedelta
 
-import oracle
 import pytest
-from moments import attempt
-from proxied import GlueStream, proxied
-from proxy import GLUE_ERROR, GLUE_STALE, Fault
 from pyspark.errors import PySparkException
 
 from lakehouse.core.errors import Refused, Unreachable
 from lakehouse.pipeline.maintenance import maintain
+from tests.support.faults import oracle
+from tests.support.faults.moments import attempt
+from tests.support.faults.proxied import GlueStream, proxied
+from tests.support.servers.proxy import GLUE_ERROR, GLUE_STALE, Fault
 
 GLUE_TIMEOUT = b'{"__type": "OperationTimeoutException", "Message": "The operation timed out."}'
 GLUE_THROTTLED = b'{"__type": "ThrottlingException", "Message": "Rate exceeded"}'
 GLUE_FORBIDDEN = b'{"__type": "AccessDeniedException", "Message": "not authorized"}'
 BRANCH, STAGE, PUBLISH = 1, 2, 3
-"""A batch's UpdateTable requests: Spark makes a branch and writes to it, pyiceberg publishes."""
+"""The UpdateTable requests of a batch: Spark creates a branch and writes to it, and pyiceberg publishes."""
 
 
 @pytest.fixture
 def stream(resources):
-    """A topic with 50 published records and 30 new ones."""
+    """Return a topic with 50 published records and 30 new ones."""
     with proxied(GlueStream(resources)) as stream:
         stream.produce_trades(range(50))
         stream.ingest()
@@ -30,8 +30,8 @@ def stream(resources):
         yield stream
 
 
-def meet(stream, nth, kind, **settings):
-    """A fault for the nth UpdateTable from now on."""
+def inject_at(stream, nth, kind, **settings):
+    """Inject a fault into the nth UpdateTable request from now, and return it."""
     stream.glue.inject(Fault("delay", "UpdateTable", times=nth - 1))
     return stream.glue.inject(Fault(kind, "UpdateTable", **settings))
 
@@ -53,21 +53,21 @@ CUT = {"kind": "lost connection"}
     ],
     ids=["branch 500", "stage 500", "stage cut", "publish 500", "publish time-out", "stage time-out"],
 )
-def test_a_commit_whose_answer_is_lost_is_neither_lost_nor_repeated(stream, step, fault):
-    met = meet(stream, step, **fault)
+def test_glue_commit_with_lost_response_is_applied_once(stream, step, fault):
+    injected = inject_at(stream, step, **fault)
 
     attempt(stream)
     attempt(stream)
 
-    assert met.fired == 1
+    assert injected.fired == 1
     oracle.judge(stream)
 
 
-def test_a_commit_that_arrives_after_its_repetition_was_applied_is_refused(stream):
-    late = meet(stream, PUBLISH, "late")
+def test_late_commit_after_its_retry_is_refused(stream):
+    late_commit = inject_at(stream, PUBLISH, "late")
     stream.ingest()
     published = stream.table().metadata_location
-    late.release.set()
+    late_commit.release.set()
     deadline = time.monotonic() + 20
     while not stream.glue.refused:
         assert time.monotonic() < deadline, "the late commit did not arrive"
@@ -77,24 +77,24 @@ def test_a_commit_that_arrives_after_its_repetition_was_applied_is_refused(strea
     oracle.judge(stream)
 
 
-def test_maintenance_whose_answer_is_lost_deletes_nothing_that_is_live(stream):
+def test_maintenance_with_lost_response_keeps_live_files(stream):
     stream.ingest()
-    brief = stream.topic.retention.model_copy(update={"snapshots": timedelta(0), "min_snapshots": 1})
-    topic = stream.topic.model_copy(update={"retention": brief})
-    met = meet(stream, 1, **TIMED_OUT)
+    shortest = stream.topic.retention.model_copy(update={"snapshots": timedelta(0), "min_snapshots": 1})
+    topic = stream.topic.model_copy(update={"retention": shortest})
+    injected = inject_at(stream, 1, **TIMED_OUT)
     with pytest.raises(PySparkException):
         list(maintain(stream.namespace, topic, stream.catalog, stream.resources.spark))
 
-    [done] = maintain(stream.namespace, topic, stream.catalog, stream.resources.spark)
+    [maintained] = maintain(stream.namespace, topic, stream.catalog, stream.resources.spark)
 
-    assert met.fired == 1 and done.after.snapshots == 1
+    assert injected.fired == 1 and maintained.after.snapshots == 1
     stream.produce_trades(range(80, 90))
     stream.ingest()
     assert stream.rows() == stream.expected_rows()
 
 
-def test_refusals_that_pass_are_survived(stream):
-    meet(stream, STAGE, "answer", status=400, body=GLUE_STALE)
+def test_temporary_refusals_are_retried(stream):
+    inject_at(stream, STAGE, "answer", status=400, body=GLUE_STALE)
     stream.glue.inject(Fault("answer", "UpdateTable", times=2, status=400, body=GLUE_THROTTLED))
 
     attempt(stream)
@@ -105,8 +105,8 @@ def test_refusals_that_pass_are_survived(stream):
 
 
 @pytest.fixture
-def impatient(monkeypatch):
-    """AWS clients of this process that try once: by default they take half a minute to give up."""
+def single_attempt(monkeypatch):
+    """Let the AWS clients of this process try once. By default, they retry for half a minute."""
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
 
 
@@ -118,14 +118,14 @@ def impatient(monkeypatch):
     ],
     ids=["forbidden", "away"],
 )
-def test_a_catalog_that_does_not_let_in_is_named(impatient, stream, fault, error):
+def test_catalog_access_denied_names_the_catalog(single_attempt, stream, fault, error):
     stream.glue.inject(Fault(times=1_000, **fault))
 
     with pytest.raises(error, match="Glue"):
         stream.ingest()
 
 
-def test_a_catalog_that_is_away_costs_nothing(impatient, stream):
+def test_unavailable_catalog_loses_nothing(single_attempt, stream):
     published = stream.rows()
     stream.glue.inject(Fault("cut", times=1_000))
     assert attempt(stream) is not None

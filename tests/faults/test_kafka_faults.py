@@ -1,39 +1,39 @@
-"""The broker dies, loses records, starts over or lies; topics with holes, transactions and huge messages (F26-F50)."""
+"""Faults of the broker, and topics with gaps, transactions and huge messages (F26-F50)."""
 
 import os
 import threading
 import time
 from contextlib import ExitStack, contextmanager
 
-import oracle
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
-from moments import attempt, once_before
-from support import TRADES, Stream, admin, consume, framed, recreate, trade
 
 from lakehouse.core.errors import UnclearState
 from lakehouse.local import process
 from lakehouse.local import stack as local_stack
-from lakehouse.readers.hops import measure
-from lakehouse.streaming.stream import Stream as Running
-from lakehouse.streaming.stream_events import Commit, SetAside
-from resources.transactions import settle
+from lakehouse.readers.reader_lag import measure_lag
+from lakehouse.streaming.stream import Stream as RunningStream
+from lakehouse.streaming.stream_events import Commit, TopicBackedOff
+from resources.transactions import wait_until_visible
 from spark import write
+from tests.support.faults import oracle
+from tests.support.faults.moments import attempt, once_before
+from tests.support.topics import TRADES, Stream, admin, consume, framed, recreate, trade
 
 
 def configure(kind, name, **settings):
-    """Change settings of a topic or of the broker while it runs."""
+    """Change settings of a topic or of the broker at run time."""
     entries = [
         ConfigEntry(key.replace("_", "."), str(value), incremental_operation=AlterConfigOpType.SET)
         for key, value in settings.items()
     ]
-    [done] = admin().incremental_alter_configs([ConfigResource(kind, name, incremental_configs=entries)]).values()
-    done.result(20)
+    [change] = admin().incremental_alter_configs([ConfigResource(kind, name, incremental_configs=entries)]).values()
+    change.result(20)
 
 
 def transaction(stream, numbers, commit, ago_ms=0):
-    """A transaction on partition 0; it is left open when `commit` is None. Returns its producer."""
+    """Produce a transaction to partition 0, left open if `commit` is None, and return its producer."""
     name = f"{stream.name}-{numbers.start}-{commit}"
     producer = Producer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"], "transactional.id": name})
     producer.init_transactions(20)
@@ -47,43 +47,43 @@ def transaction(stream, numbers, commit, ago_ms=0):
     return producer
 
 
-def settled(stream):
-    """Wait until transaction markers are written: they come after the producer's answer."""
-    settle(stream.resources.kafka, stream.name)
+def wait_for_markers(stream):
+    """Wait for the transaction markers, which the broker writes after its response to the producer."""
+    wait_until_visible(stream.resources.kafka, stream.name)
 
 
-def test_a_broker_that_dies_while_it_is_read(stack, resources, monkeypatch):
+def test_broker_restart_during_read_loses_nothing(stack, resources, monkeypatch):
     stream = Stream(resources, partitions=2)
     stream.produce_trades(range(2_000))
 
-    def die():
+    def restart_later():
         for running in process.running(stack)["kafka"].processes:
             running.kill()
             running.wait(10)
-        back = threading.Timer(2, local_stack.up, [stack, ["kafka"]])
-        back.start()
-        return back
+        restart = threading.Timer(2, local_stack.up, [stack, ["kafka"]])
+        restart.start()
+        return restart
 
-    done = once_before(monkeypatch, write, "append", die)
+    restarts = once_before(monkeypatch, write, "append", restart_later)
     attempt(stream)
-    done[0].join()
+    restarts[0].join()
     stream.ingest()
 
     oracle.judge(stream)
 
 
-def test_records_that_are_deleted_during_a_batch_stop_it(resources, monkeypatch):
+def test_records_deleted_during_batch_stop_it(resources, monkeypatch):
     stream = Stream(resources, partitions=1)
     stream.produce_trades(range(20))
     stream.ingest()
     before = stream.rows()
     stream.produce_trades(range(20, 60))
 
-    def delete():
-        [done] = admin().delete_records([TopicPartition(stream.name, 0, 45)]).values()
-        done.result()
+    def delete_records():
+        [deletion] = admin().delete_records([TopicPartition(stream.name, 0, 45)]).values()
+        deletion.result()
 
-    once_before(monkeypatch, write, "append", delete)
+    once_before(monkeypatch, write, "append", delete_records)
 
     assert attempt(stream) is not None
     assert stream.rows() == before
@@ -91,7 +91,7 @@ def test_records_that_are_deleted_during_a_batch_stop_it(resources, monkeypatch)
         stream.ingest()
 
 
-def test_a_topic_that_is_made_anew_with_fewer_records_stops_the_run(resources):
+def test_recreated_topic_with_fewer_records_stops_run(resources):
     stream = Stream(resources, partitions=3)
     stream.produce_trades(range(40))
     stream.ingest()
@@ -105,33 +105,33 @@ def test_a_topic_that_is_made_anew_with_fewer_records_stops_the_run(resources):
     assert stream.rows() == before
 
 
-def test_a_topic_that_is_made_anew_during_a_batch_is_not_taken_for_the_old_one(resources, monkeypatch):
+def test_topic_recreated_during_batch_is_detected(resources, monkeypatch):
     stream = Stream(resources, partitions=1)
     stream.produce_trades(range(20))
     stream.ingest()
     before = stream.rows()
     stream.produce_trades(range(20, 40))
 
-    def make_anew():
+    def recreate_and_produce():
         recreate(stream)
         stream.produce_trades(range(100, 200))
 
-    once_before(monkeypatch, write, "append", make_anew)
+    once_before(monkeypatch, write, "append", recreate_and_produce)
 
     assert attempt(stream) is not None
     assert stream.rows() == before
 
 
-def test_partitions_that_are_added_during_a_batch_come_with_the_next_run(resources, monkeypatch):
+def test_partitions_added_during_batch_are_in_next_run(resources, monkeypatch):
     stream = Stream(resources, partitions=1)
     stream.produce_trades(range(20))
 
-    def add():
-        [done] = admin().create_partitions([NewPartitions(stream.name, 3)]).values()
-        done.result()
+    def add_partitions():
+        [addition] = admin().create_partitions([NewPartitions(stream.name, 3)]).values()
+        addition.result()
         stream.produce_trades(range(20, 60))
 
-    once_before(monkeypatch, write, "append", add)
+    once_before(monkeypatch, write, "append", add_partitions)
     attempt(stream)
     stream.ingest()
 
@@ -139,7 +139,7 @@ def test_partitions_that_are_added_during_a_batch_come_with_the_next_run(resourc
     oracle.judge(stream)
 
 
-def test_a_compacted_topic_has_holes_and_no_loss(resources):
+def test_compacted_topic_has_gaps_and_no_loss(resources):
     stream = Stream(resources, partitions=1)
     configure(ConfigResource.Type.BROKER, "1", log_cleaner_backoff_ms=100)
     settings = {"segment_ms": 100, "min_cleanable_dirty_ratio": 0.001, "cleanup_policy": "compact"}
@@ -151,7 +151,7 @@ def test_a_compacted_topic_has_holes_and_no_loss(resources):
     while len(consume(stream.name, 1)) >= 200:
         assert time.monotonic() < deadline, "nothing was compacted"
         time.sleep(0.2)
-    # What is compacted after it was read is in the table and no longer in the log: the log must stay as it is now.
+    # Compaction must stop here: records that it removed after their ingestion would be in the table and not in the log.
     configure(ConfigResource.Type.TOPIC, stream.name, cleanup_policy="delete")
 
     stream.ingest()
@@ -162,11 +162,11 @@ def test_a_compacted_topic_has_holes_and_no_loss(resources):
     assert oracle.judge(stream).records < 210
 
 
-def test_markers_alone_move_the_position_and_make_no_row(resources):
+def test_transaction_markers_advance_offsets_without_rows(resources):
     stream = Stream(resources, partitions=1, settings={"max_records_per_batch": 8})
     stream.produce_trades(range(3))
     transaction(stream, range(3, 6), commit=True)
-    settled(stream)
+    wait_for_markers(stream)
     stream.ingest()
     oracle.judge(stream)
 
@@ -174,7 +174,7 @@ def test_markers_alone_move_the_position_and_make_no_row(resources):
     transaction(stream, range(11, 14), commit=False)
     transaction(stream, range(14, 15), commit=True)
     transaction(stream, range(15, 30), commit=False)
-    settled(stream)
+    wait_for_markers(stream)
     published = stream.ingest()
 
     assert 0 in [batch.counts.consumed for batch in published]
@@ -183,77 +183,77 @@ def test_markers_alone_move_the_position_and_make_no_row(resources):
     oracle.judge(stream)
 
 
-def test_a_hanging_transaction_delays_and_is_seen(resources):
+def test_hanging_transaction_delays_and_is_reported(resources):
     stream = Stream(resources, partitions=1)
     stream.produce_trades(range(5))
-    hanging = transaction(stream, range(5, 8), commit=None, ago_ms=3_600_000)
+    open_producer = transaction(stream, range(5, 8), commit=None, ago_ms=3_600_000)
     stream.produce_trades(range(8, 20))
     try:
         stream.ingest()
         assert len(stream.rows()) == 5
-        seen = measure("iceberg", stream.config, stream.topic, resources).behind
+        behind = measure_lag("iceberg", stream.config, stream.topic, resources).behind
     finally:
-        hanging.abort_transaction(20)
-        settled(stream)
+        open_producer.abort_transaction(20)
+        wait_for_markers(stream)
     stream.ingest()
     oracle.judge(stream)
-    assert seen.records > 0 and seen.seconds >= 3_600
+    assert behind.records > 0 and behind.seconds >= 3_600
 
 
 @contextmanager
-def rotten(stack, stream):
-    """While the body runs, a byte of the log's last batch is another on disk."""
+def corrupted(stack, stream):
+    """Change a byte of the log's last batch on disk while the body of the statement runs."""
     segment = stack.path / f"kafka/data/{stream.name}-0/00000000000000000000.log"
-    at = segment.stat().st_size - 20
+    position = segment.stat().st_size - 20
     with segment.open("r+b", buffering=0) as file:
-        file.seek(at)
-        whole = file.read(1)
-        os.pwrite(file.fileno(), bytes([whole[0] ^ 0xFF]), at)
+        file.seek(position)
+        original = file.read(1)
+        os.pwrite(file.fileno(), bytes([original[0] ^ 0xFF]), position)
         try:
             yield
         finally:
-            os.pwrite(file.fileno(), whole, at)
+            os.pwrite(file.fileno(), original, position)
 
 
-def test_a_batch_whose_bytes_rotted_stops_the_run(stack, resources):
+def test_corrupt_record_batch_stops_run(stack, resources):
     stream = Stream(resources, partitions=1)
     stream.produce_trades(range(20))
     stream.ingest()
     before = stream.rows()
     stream.produce_trades(range(20, 40))
 
-    with rotten(stack, stream):
+    with corrupted(stack, stream):
         assert attempt(stream) is not None
         assert stream.rows() == before
-        hop = measure("iceberg", stream.config, stream.topic, resources)
-        assert not hop.fresh and "partition 0 offset 20" in hop.failure, hop
+        lag = measure_lag("iceberg", stream.config, stream.topic, resources)
+        assert not lag.is_fresh and "partition 0 offset 20" in lag.failure, lag
 
-    # Who runs again, another process or a stream's next turn, has a session of its own.
+    # A new session stands for another process or the next turn of a stream: both open their own.
     resources.spark.close()
     stream.ingest()
     oracle.judge(stream)
 
 
-def test_a_stream_goes_on_once_rotten_bytes_are_mended(stack, resources):
+def test_stream_resumes_after_corrupt_batch_is_repaired(stack, resources):
     stream = Stream(resources, partitions=1)
     stream.produce_trades(range(20))
     stream.ingest()
     stream.produce_trades(range(20, 40))
-    running, failures = Running(stream.config, [stream.topic], stream.systems, workers=1), 0
+    stream_run, failures = RunningStream(stream.config, [stream.topic], stream.systems, workers=1), 0
 
-    with ExitStack() as mending:
-        mending.enter_context(rotten(stack, stream))
-        for event in running.run():
-            mending.close()
-            failures += isinstance(event, SetAside)
+    with ExitStack() as corruption:
+        corruption.enter_context(corrupted(stack, stream))
+        for event in stream_run.run():
+            corruption.close()
+            failures += isinstance(event, TopicBackedOff)
             if isinstance(event, Commit) or failures == 10:
-                running.stop()
+                stream_run.stop()
 
     assert 0 < failures < 10
     oracle.judge(stream)
 
 
-def test_messages_of_one_and_of_eight_megabytes(resources):
+def test_messages_of_one_and_eight_megabytes_become_rows(resources):
     stream = Stream(resources, partitions=2)
     configure(ConfigResource.Type.TOPIC, stream.name, max_message_bytes=20_000_000)
     schema_id = stream.schema()
@@ -267,7 +267,7 @@ def test_messages_of_one_and_of_eight_megabytes(resources):
 
 
 @pytest.mark.long
-def test_a_small_batch_of_huge_records_is_survived(resources):
+def test_small_batch_of_huge_records_is_ingested(resources):
     stream = Stream(resources, partitions=1)
     configure(ConfigResource.Type.TOPIC, stream.name, max_message_bytes=20_000_000)
     value = framed(stream.schema(), TRADES, trade(1, account="\0" * (8 << 20)))
@@ -280,20 +280,20 @@ def test_a_small_batch_of_huge_records_is_survived(resources):
     assert stream.table().current_snapshot().summary.additional_properties["added-records"] == "40"
 
 
-def test_a_key_in_two_partitions_is_one_row_and_always_the_same(resources):
+def test_key_in_two_partitions_is_always_the_same_row(resources):
     stream = Stream(resources, partitions=2, settings={"mode": "upsert"})
     schema_id = stream.schema()
 
-    def put(partition, quantity):
+    def produce(partition, quantity):
         for user in ("u", "v"):
             value = framed(schema_id, TRADES, trade(0, userid=user, quantity=quantity))
             stream.produce([{"key": user, "value": value, "partition": partition, "timestamp": 1_000 + quantity}])
 
     for partition, quantity in [(0, 1), (1, 2), (0, 3), (1, 4), (0, 5)]:
-        put(partition, quantity)
+        produce(partition, quantity)
     stream.ingest()
     assert {row["userid"]: row["quantity"] for row in stream.rows()} == {"u": 5, "v": 5}
-    put(1, 6)
+    produce(1, 6)
     stream.ingest()
 
     assert [(row["userid"], row["quantity"]) for row in stream.rows()] == [("u", 6), ("v", 6)]

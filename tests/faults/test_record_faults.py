@@ -1,27 +1,27 @@
-"""Records made to break the reader: each becomes a row, a dead letter or a refusal, and the process lives (F44-F48)."""
+"""Malicious records: each becomes a row, a dead letter or a refusal, and the process survives (F44-F48)."""
 
 import json
 import threading
 
-import oracle
 import pytest
-from moments import LOGGED, attempt
-from support import TRADES, Stream, framed, register, trade
 
 from lakehouse.core.errors import SchemaError
 from lakehouse.local import process
 from lakehouse.local import stack as local_stack
+from tests.support.faults import oracle
+from tests.support.faults.moments import LOGGED, attempt
+from tests.support.topics import TRADES, Stream, framed, register, trade
 
 
 def zigzag(number):
-    """A long as Avro writes it (Avro specification, Binary Encoding)."""
-    number, out = (number << 1) ^ (number >> 63), b""
+    """Encode a long as Avro does (Avro specification, Binary Encoding)."""
+    number, encoded = (number << 1) ^ (number >> 63), b""
     while number > 0x7F:
-        out, number = out + bytes([number & 0x7F | 0x80]), number >> 7
-    return out + bytes([number])
+        encoded, number = encoded + bytes([number & 0x7F | 0x80]), number >> 7
+    return encoded + bytes([number])
 
 
-def test_bytes_after_the_record_make_it_a_dead_letter(resources):
+def test_bytes_after_record_make_dead_letter(resources):
     stream = Stream(resources, partitions=1, settings=LOGGED)
     good = framed(stream.schema(), TRADES, trade(1))
     stream.produce([{"value": good}, {"value": good + b"GARBAGE"}])
@@ -31,7 +31,7 @@ def test_bytes_after_the_record_make_it_a_dead_letter(resources):
     oracle.judge(stream)
 
 
-def test_keys_that_are_empty_or_null(resources):
+def test_empty_and_null_keys_are_ingested(resources):
     stream = Stream(resources, partitions=1, settings={"mode": "upsert"} | LOGGED)
     schema = json.loads(TRADES)
     schema["fields"] = [
@@ -52,14 +52,14 @@ def test_keys_that_are_empty_or_null(resources):
 
 @pytest.fixture
 def survives(stack, resources):
-    """A check that Spark lives through a run: it ends soon, in dead letters or in a refusal. Brings Spark back."""
+    """Return a check that a run ends within SECONDS with dead letters or a refusal; otherwise, it restarts Spark."""
 
     def check(stream):
-        ended = []
-        run = threading.Thread(target=lambda: ended.append(attempt(stream)), daemon=True)
+        results = []
+        run = threading.Thread(target=lambda: results.append(attempt(stream)), daemon=True)
         run.start()
         run.join(SECONDS)
-        if ended and (ended[0] is None or isinstance(ended[0], SchemaError)):
+        if results and (results[0] is None or isinstance(results[0], SchemaError)):
             return
         spark = process.running(stack)["spark"].leader
         spark.kill()
@@ -67,25 +67,25 @@ def survives(stack, resources):
         local_stack.up(stack, ["spark"])
         run.join()
         resources.spark.close()
-        pytest.fail(f"after {SECONDS} s: {ended}")
+        pytest.fail(f"after {SECONDS} s: {results}")
 
     return check
 
 
 SECONDS = 60
-"""Far more than what a run with one record takes, also on a busy machine."""
+"""The time limit of a run with one record, which is far below it even on a busy machine."""
 
 NOTHING = {"type": "fixed", "name": "Nothing", "size": 0}
 NODE = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"], "default": None}]}
 
 
 def with_field(type_):
-    """The trades' schema with one more field of a type."""
+    """Return the trades' schema with one more field of a type."""
     schema = json.loads(TRADES)
     return json.dumps({**schema, "fields": [{"name": "more", "type": type_}, *schema["fields"]]})
 
 
-def test_a_list_of_billions_of_items_of_no_bytes(survives, resources):
+def test_list_of_billions_of_empty_items_is_dead_letter(survives, resources):
     stream = Stream(resources, partitions=1, settings=LOGGED)
     schema_id = stream.schema(with_field({"type": "array", "items": NOTHING}))
     stream.produce([{"value": b"\0" + schema_id.to_bytes(4, "big") + zigzag(2_000_000_000) + b"\0"}])
@@ -93,7 +93,7 @@ def test_a_list_of_billions_of_items_of_no_bytes(survives, resources):
     survives(stream)
 
 
-def test_a_deep_record_of_somebody_elses_schema(survives, resources):
+def test_deep_record_of_foreign_schema_is_dead_letter(survives, resources):
     stream = Stream(resources, partitions=1, settings=LOGGED)
     stream.produce_trades(range(1))
     schema_id = register(f"elsewhere-{stream.name}", with_field(["null", NODE]))
@@ -102,7 +102,7 @@ def test_a_deep_record_of_somebody_elses_schema(survives, resources):
     survives(stream)
 
 
-def test_a_list_of_somebody_elses_schema_that_takes_a_year_to_skip(survives, resources):
+def test_endless_list_of_foreign_schema_is_dead_letter(survives, resources):
     stream = Stream(resources, partitions=1, settings=LOGGED)
     stream.produce_trades(range(1))
     schema_id = register(f"elsewhere-{stream.name}", with_field({"type": "array", "items": "null"}))
@@ -111,7 +111,7 @@ def test_a_list_of_somebody_elses_schema_that_takes_a_year_to_skip(survives, res
     survives(stream)
 
 
-def test_a_schema_that_contains_itself_is_refused(resources):
+def test_recursive_schema_is_refused(resources):
     stream = Stream(resources, partitions=1, settings={"key": []})
     schema_id = stream.schema(json.dumps(NODE))
     stream.produce([{"value": b"\0" + schema_id.to_bytes(4, "big") + b"\2" * 50_000 + b"\0"}])
@@ -121,7 +121,7 @@ def test_a_schema_that_contains_itself_is_refused(resources):
     assert stream.table() is None
 
 
-def test_a_list_of_records_without_fields_is_refused(resources):
+def test_list_of_records_without_fields_is_refused(resources):
     stream = Stream(resources, partitions=1)
     stream.schema(with_field({"type": "array", "items": {"type": "record", "name": "Empty", "fields": []}}))
     stream.produce([{"value": b"anything"}])

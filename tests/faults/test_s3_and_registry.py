@@ -1,22 +1,22 @@
-"""S3 and the schema registry fail in the middle of a batch: nothing is lost, and nothing becomes a dead letter."""
+"""Failures of S3 and the schema registry during a batch: no record is lost or becomes a dead letter."""
 
 import json
 
-import oracle
 import pytest
-from moments import LOGGED, attempt
-from proxied import ProxiedStream, proxied
-from proxy import REGISTRY_ERROR, S3_ERROR, S3_SLOW_DOWN, Fault
-from support import TRADES, framed, register, trade
 
 from lakehouse.core.errors import UnclearState, Unreachable
-from lakehouse.pipeline.position import resume
+from lakehouse.pipeline.offsets import resume
 from resources.snapshots import last_batch
+from tests.support.faults import oracle
+from tests.support.faults.moments import LOGGED, attempt
+from tests.support.faults.proxied import ProxiedStream, proxied
+from tests.support.servers.proxy import REGISTRY_ERROR, S3_ERROR, S3_SLOW_DOWN, Fault
+from tests.support.topics import TRADES, framed, register, trade
 
 
 @pytest.fixture
 def stream(resources):
-    """A topic with 50 published records and 30 new ones, some of which another subject's schema wrote."""
+    """Return a topic with 50 published records and 30 new ones, some with another subject's schema."""
     foreign = json.dumps({**json.loads(TRADES), "doc": "The same, registered elsewhere"})
     with proxied(ProxiedStream(resources, settings=LOGGED)) as stream:
         stream.produce_trades(range(50))
@@ -27,7 +27,7 @@ def stream(resources):
         yield stream
 
 
-def test_requests_to_s3_that_fail_now_and_then_are_repeated(stream):
+def test_failed_s3_requests_are_retried(stream):
     faults = [
         Fault("answer", "PUT", times=2, status=503, body=S3_SLOW_DOWN),
         Fault("lost answer", "PUT .*parquet", body=S3_ERROR),
@@ -47,7 +47,7 @@ def test_requests_to_s3_that_fail_now_and_then_are_repeated(stream):
 
 
 @pytest.mark.parametrize("matching", [pytest.param("PUT .*parquet", marks=pytest.mark.long), "PUT .*dead_letters"])
-def test_an_s3_that_refuses_writes_stops_the_run_and_changes_nothing(stream, matching):
+def test_refused_s3_writes_stop_run_and_change_nothing(stream, matching):
     stream.produce([{"value": b"bad"}])
     published = stream.rows()
     refusal = stream.s3.inject(Fault("answer", matching, times=1_000, status=403))
@@ -71,27 +71,27 @@ def test_an_s3_that_refuses_writes_stops_the_run_and_changes_nothing(stream, mat
     ],
     ids=["500 in the middle", "401 at the start", "429 in the middle", "cut at the start"],
 )
-def test_a_registry_that_does_not_answer_makes_no_dead_letter(stream, moment, fault):
+def test_unavailable_registry_makes_no_dead_letter(stream, moment, fault):
     published = stream.rows()
-    met = stream.registry.inject(Fault(matching=moment, times=1_000, body=REGISTRY_ERROR, **fault))
+    injected = stream.registry.inject(Fault(matching=moment, times=1_000, body=REGISTRY_ERROR, **fault))
 
     with pytest.raises(Unreachable, match="schema registry"):
         stream.ingest()
 
-    assert met.fired
+    assert injected.fired
     assert (stream.rows(), stream.dead_letters()) == (published, [])
     stream.registry.heal()
     stream.ingest()
     oracle.judge(stream)
 
 
-def test_a_registry_that_was_restored_with_other_schemas_stops_until_somebody_decides(stream):
+def test_registry_restored_with_other_schemas_stops_run(stream):
     published = stream.rows()
     restored = json.dumps({**json.loads(TRADES), "doc": "The same id, another schema"})
     version = {"subject": f"{stream.name}-value", "version": 1, "id": stream.schema(), "schema": restored}
     stream.registry.inject(Fault("answer", "GET .*versions/1", 1_000, 200, json.dumps(version).encode()))
 
-    with pytest.raises(UnclearState, match=f"another schema of id {version['id']} .* `lakehouse resume`"):
+    with pytest.raises(UnclearState, match=f"schema id {version['id']} is not .* `lakehouse resume`"):
         stream.ingest()
     assert stream.rows() == published
 

@@ -1,24 +1,24 @@
-"""Others change the table, at rest and in the middle of a batch (F13-F20, F23, F55)."""
+"""Changes of the table by other writers, between and during batches (F13-F20, F23, F55)."""
 
 import os
 import signal
 import time
 
 import boto3
-import oracle
 import pytest
-from moments import attempt, once_before
-from support import TRADES, Stream, framed, trade
 
 from lakehouse.core.errors import LakehouseError
 from lakehouse.pipeline import audit
 from resources.catalog import Catalog
 from spark import write
+from tests.support.faults import oracle
+from tests.support.faults.moments import attempt, once_before
+from tests.support.topics import TRADES, Stream, framed, trade
 
 
 @pytest.fixture
 def sql(resources):
-    """Run a statement in Spark."""
+    """Return a function that runs a statement in Spark."""
 
     def run(statement):
         return resources.spark.session(resources.catalog.spark_settings()).sql(statement).collect()
@@ -26,12 +26,12 @@ def sql(resources):
     return run
 
 
-def name(stream):
+def table_name(stream):
     return f"lake.{stream.namespace}.{stream.topic.table}"
 
 
-def filled(resources, mode="append", count=60):
-    """A topic with published records, in two snapshots, and 30 new ones."""
+def create_stream(resources, mode="append", count=60):
+    """Return a topic with published records in two snapshots, and 30 new ones."""
     stream = Stream(resources, settings={"mode": mode})
     stream.produce_trades(range(count // 2))
     stream.ingest()
@@ -42,8 +42,8 @@ def filled(resources, mode="append", count=60):
 
 
 @pytest.mark.long
-def test_a_writer_that_stood_still_while_another_published_adds_nothing(resources, tmp_path):
-    stream = filled(resources)
+def test_paused_writer_after_other_publication_adds_nothing(resources, tmp_path):
+    stream = create_stream(resources)
     writer = stream.start("nowhere", tmp_path)
     deadline = time.monotonic() + 60
     while not any(ref.startswith("ingest_") for ref in stream.table().metadata.refs):
@@ -62,21 +62,21 @@ def test_a_writer_that_stood_still_while_another_published_adds_nothing(resource
     [("append", Catalog, "publish"), ("upsert", write, "upsert")],
     ids=["append", "upsert"],
 )
-def test_compaction_in_the_middle_of_a_batch_costs_a_retry(resources, sql, monkeypatch, mode, owner, function):
-    stream = filled(resources, mode)
+def test_compaction_during_batch_causes_retry(resources, sql, monkeypatch, mode, owner, function):
+    stream = create_stream(resources, mode)
     arguments = f"table => '{stream.namespace}.{stream.topic.table}', options => map('rewrite-all', 'true')"
     compact = f"CALL lake.system.rewrite_data_files({arguments})"
-    done = once_before(monkeypatch, owner, function, lambda: sql(compact))
+    compactions = once_before(monkeypatch, owner, function, lambda: sql(compact))
 
     stream.ingest()
 
-    [[[result]]] = [done]
+    [[[result]]] = [compactions]
     assert result["rewritten_data_files_count"] >= 2
     oracle.judge(stream)
 
 
-def test_removing_orphans_with_no_retention_during_a_batch_is_refused(resources, sql, monkeypatch):
-    stream = filled(resources)
+def test_orphan_removal_during_batch_is_refused(resources, sql, monkeypatch):
+    stream = create_stream(resources)
     refusals = []
 
     def remove():
@@ -92,8 +92,8 @@ def test_removing_orphans_with_no_retention_during_a_batch_is_refused(resources,
     oracle.judge(stream)
 
 
-def test_a_rollback_by_an_operator_takes_its_records_again(resources, sql):
-    stream = filled(resources, "upsert")
+def test_rollback_by_operator_ingests_records_again(resources, sql):
+    stream = create_stream(resources, "upsert")
     parent = stream.table().current_snapshot().parent_snapshot_id
     sql(f"CALL lake.system.rollback_to_snapshot('{stream.namespace}.{stream.topic.table}', {parent})")
     assert stream.table().current_snapshot().snapshot_id == parent
@@ -103,28 +103,28 @@ def test_a_rollback_by_an_operator_takes_its_records_again(resources, sql):
     oracle.judge(stream)
 
 
-def test_rows_that_somebody_inserted_do_not_hide_the_position(resources, sql):
-    stream = filled(resources)
+def test_manually_inserted_rows_keep_stored_offsets(resources, sql):
+    stream = create_stream(resources)
     old = {oracle.position(row) for row in stream.rows()}
-    sql(f"INSERT INTO {name(stream)} SELECT * FROM {name(stream)} WHERE userid = 'User_1'")
-    sql(f"DELETE FROM {name(stream)} WHERE userid = 'User_1'")
+    sql(f"INSERT INTO {table_name(stream)} SELECT * FROM {table_name(stream)} WHERE userid = 'User_1'")
+    sql(f"DELETE FROM {table_name(stream)} WHERE userid = 'User_1'")
 
     stream.ingest()
 
     oracle.judge(stream, removed=lambda row: row["userid"] == "User_1" and oracle.position(row) in old)
 
 
-def test_a_table_that_was_dropped_is_filled_again_from_the_start(resources, sql):
-    stream = filled(resources)
-    sql(f"DROP TABLE {name(stream)}")
+def test_dropped_table_is_ingested_from_start(resources, sql):
+    stream = create_stream(resources)
+    sql(f"DROP TABLE {table_name(stream)}")
 
     stream.ingest()
 
     oracle.judge(stream)
 
 
-def test_a_table_that_is_dropped_and_made_anew_during_a_batch_gets_nothing_wrong(resources, monkeypatch):
-    stream = filled(resources)
+def test_table_recreated_during_batch_gets_no_wrong_row(resources, monkeypatch):
+    stream = create_stream(resources)
     schema = stream.table().schema()
 
     def replace():
@@ -139,8 +139,8 @@ def test_a_table_that_is_dropped_and_made_anew_during_a_batch_gets_nothing_wrong
     oracle.judge(stream)
 
 
-def test_a_data_file_that_is_gone_before_the_audit_is_not_published(resources, monkeypatch):
-    stream = filled(resources)
+def test_data_file_lost_before_audit_is_not_published(resources, monkeypatch):
+    stream = create_stream(resources)
     before = stream.table().current_snapshot().snapshot_id
 
     def remove():
@@ -159,14 +159,14 @@ def test_a_data_file_that_is_gone_before_the_audit_is_not_published(resources, m
     oracle.judge(stream)
 
 
-def test_a_schema_that_came_with_a_refused_batch_leaves_the_rows_as_they_were(resources, monkeypatch):
+def test_schema_of_refused_batch_keeps_existing_rows(resources, monkeypatch):
     import json
 
-    stream = filled(resources)
+    stream = create_stream(resources)
     before = stream.rows()
-    wider = json.loads(TRADES)
-    wider["fields"].append({"name": "venue", "type": ["null", "string"], "default": None})
-    text = json.dumps(wider)
+    extended = json.loads(TRADES)
+    extended["fields"].append({"name": "venue", "type": ["null", "string"], "default": None})
+    text = json.dumps(extended)
     stream.produce([{"value": framed(stream.schema(text), text, trade(1, venue="X"))}])
     monkeypatch.setattr(audit, "committed_rows", lambda snapshot: -1)
 
@@ -180,8 +180,8 @@ def test_a_schema_that_came_with_a_refused_batch_leaves_the_rows_as_they_were(re
 
 
 @pytest.mark.long
-def test_a_kill_while_leftovers_are_dropped(resources, tmp_path):
-    stream = filled(resources)
+def test_kill_during_branch_cleanup_loses_nothing(resources, tmp_path):
+    stream = create_stream(resources)
     stream.die("after stage", tmp_path)
     stream.die("during cleanup", tmp_path)
     stream.ingest()

@@ -1,20 +1,20 @@
-"""A Spark Connect server alone: no Kafka, registry or S3."""
+"""A Spark Connect server without Kafka, registry and S3, and the summary of generated cases."""
 
 import os
 
 import pytest
-from checking import COUNTS, ROWS
-from decoding import Decoder
 
 from lakehouse.local import stack as local_stack
 from lakehouse.local.environment import environment
 from lakehouse.local.home import Home
 from resources.spark import Spark
+from tests.support.fuzz.checking import COUNTS, ROWS
+from tests.support.fuzz.decoding import Decoder
 
 
 @pytest.fixture(scope="session")
 def decoder(tmp_path_factory):
-    """What decodes records on the embedded server, which runs for the whole session."""
+    """Return the decoder of records on an embedded server, which runs for the whole session."""
     home = Home(tmp_path_factory.mktemp("fuzz") / "home")
     before = dict(os.environ)
     os.environ["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
@@ -31,21 +31,21 @@ def decoder(tmp_path_factory):
 
 
 def pytest_sessionfinish(session):
-    """Give what a process of several has generated to the one that shows it."""
+    """Pass the counts of a worker process to the controller, which prints the summary."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["generated"] = (dict(COUNTS), dict(ROWS))
 
 
 def pytest_testnodedown(node):
-    """Add what one of several processes has generated."""
+    """Add the counts of a worker process."""
     for total, counts in zip((COUNTS, ROWS), getattr(node, "workeroutput", {}).get("generated", ()), strict=False):
         total.update(counts)
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Show what was generated, and which rows of docs/types.md it was examples of."""
+    """Print the number of generated cases, and the number for each row of docs/types.md."""
     if COUNTS:
         terminalreporter.section("what was generated")
-        terminalreporter.line(", ".join(f"{count:,} {what}" for what, count in sorted(COUNTS.items())))
+        terminalreporter.line(", ".join(f"{count:,} {kind}" for kind, count in sorted(COUNTS.items())))
         for (format_, row), count in sorted(ROWS.items()):
             terminalreporter.line(f"{count:6,} {format_}: {row}")

@@ -1,7 +1,7 @@
-"""Generated schemas and records of every format: each value arrives as it was sent, or is refused.
+"""Generated schemas and records of every format: each value is decoded exactly or refused.
 
 `make fuzz` runs fixed seeds, `make fuzz MINUTES=20` fresh ones, and `make fuzz SEED=7` one seed. Hypothesis shrinks
-what fails to the smallest schema and record that it finds.
+a failing case to the smallest schema and record that it finds.
 """
 
 import os
@@ -9,17 +9,13 @@ import secrets
 import time
 from functools import partial
 
-import avro_model
-import avro_pairs
-import json_model
-import json_pairs
-import protobuf_model
-import protobuf_pairs
 import pytest
-from checking import check, check_pair
 from hypothesis import HealthCheck, given, seed, settings
-from model import Pair
-from test_types_doc import rows
+
+from tests.fuzz.test_types_doc import rows
+from tests.support.fuzz import avro_model, avro_pairs, json_model, json_pairs, protobuf_model, protobuf_pairs
+from tests.support.fuzz.checking import check, check_pair
+from tests.support.fuzz.model import Pair
 
 SUITES = {
     "avro": (avro_model.cases(), check),
@@ -31,11 +27,11 @@ SUITES = {
 }
 FIXED_SEEDS = (1,)
 EXAMPLES = {check: 32, check_pair: 20}
-"""Cases of one seed and suite, by what is done with each."""
+"""The number of cases of a seed and suite, by their check."""
 
 
 def seeds():
-    """The seeds of one suite: one by name, fixed ones, or fresh ones until the suite's share of the time is over."""
+    """Yield the seeds of a suite: the given one, the fixed ones, or fresh ones for the suite's share of the time."""
     if "FUZZ_SEED" in os.environ:
         yield int(os.environ["FUZZ_SEED"])
         return
@@ -69,7 +65,7 @@ def run(suite, number, checked):
 
 
 @pytest.mark.parametrize("suite", SUITES)
-def test_every_value_arrives_as_it_was_sent_or_is_refused(suite, decoder):
+def test_generated_value_is_decoded_exactly_or_refused(suite, decoder):
     for number in seeds():
         try:
             run(suite, number, partial(SUITES[suite][1], decoder))
@@ -94,22 +90,22 @@ NOT_GENERATED = {
     },
     "plain": {"`string`", "`int`, `long`", "`bytes`"},
 }
-"""Rows of docs/types.md that say nothing about a value of a registered type: test_types_doc has an example of each."""
+"""Rows of docs/types.md without values of a registered type; test_types_doc has an example of each."""
 FORMATS = {"avro": "Avro", "json_schema": "JSON Schema", "protobuf": "Protobuf"}
 
 
-def test_an_example_of_each_row_is_generated():
-    wanted = {row for row in rows() if row[1] not in NOT_GENERATED[row[0]]}
+def test_generated_cases_cover_documented_rows():
+    expected = {row for row in rows() if row[1] not in NOT_GENERATED[row[0]]}
     generated = set()
 
     def note(case):
         newest = case.after if isinstance(case, Pair) else case
         generated.update((FORMATS[newest.format], row) for row in newest.rows)
 
-    # What a seed generates depends on constants in the code (Hypothesis), so that one seed may miss a row.
+    # The cases of a seed depend on constants in the code (Hypothesis), so that a single seed may miss a row.
     for number in range(1, 11):
         for suite in SUITES:
             run(suite, number, note)
-        if wanted <= generated:
+        if expected <= generated:
             break
-    assert wanted <= generated <= set(rows())
+    assert expected <= generated <= set(rows())

@@ -1,7 +1,7 @@
-"""The steps of a deployment against the vendors themselves, for whoever has accounts. They cost a little.
+"""Resources of a deployment in the real clouds, for developers with accounts. The tests cost a little.
 
-Set LAKEHOUSE_REAL to the clouds to go to (`aws confluent snowflake`), LAKEHOUSE_REAL_ACCOUNT to the AWS account, and
-the variables of `lakehouse deploy` to an administrator's credentials. Everything that is made has a name of its own.
+Set LAKEHOUSE_REAL to the clouds (`aws confluent snowflake`), LAKEHOUSE_REAL_ACCOUNT to the AWS account, and the
+variables of `lakehouse deploy` to an administrator's credentials. Each run creates resources with a unique name.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from lakehouse.config.deployment import Deployment
 from lakehouse.deploy import planner
 from lakehouse.deploy.credentials import Access
 from lakehouse.deploy.doctor import examine
-from lakehouse.deploy.step import Step
-from lakehouse.deploy.steps import deployment_steps
+from lakehouse.deploy.graph import deployment_resources
+from lakehouse.deploy.resource import Resource
 
 CLOUDS = ("aws", "confluent", "snowflake")
 
 
-def quiet(action: planner.Action) -> None:
-    """Nobody is told."""
+def quiet(change: planner.Change) -> None:
+    """Report no change."""
 
 
 @pytest.fixture
@@ -34,31 +34,33 @@ def access() -> Access:
     return Access.from_environment(Deployment(name=f"t{uuid.uuid4().hex[:8]}", account=account, region=region))
 
 
-def alone(steps: list[Step], cloud: str) -> list[Step]:
-    """The steps of one cloud that stand on no other cloud."""
-    kept: list[Step] = []
-    for step in steps:
-        if step.name.startswith(f"{cloud}/") and {each.name for each in kept}.issuperset(step.needs):
-            kept.append(step)
-    return kept
+def independent(resources: list[Resource], cloud: str) -> list[Resource]:
+    """Return the resources of one cloud that depend on no other cloud."""
+    selected: list[Resource] = []
+    for resource in resources:
+        if resource.address.startswith(f"{cloud}/") and all(
+            dependency in selected for dependency in resource.depends_on
+        ):
+            selected.append(resource)
+    return selected
 
 
 @pytest.fixture(params=[pytest.param(cloud, marks=getattr(pytest.mark, f"real_{cloud}")) for cloud in CLOUDS])
-def steps(request: pytest.FixtureRequest) -> Iterator[list[Step]]:
+def resources(request: pytest.FixtureRequest) -> Iterator[list[Resource]]:
     if request.param not in os.environ.get("LAKEHOUSE_REAL", "").split():
         pytest.skip(f"goes to {request.param} itself: set LAKEHOUSE_REAL and an administrator's credentials")
     access: Access = request.getfixturevalue("access")
     access.check_account()
     assert all(finding.ok for finding in examine(access, loader.load()))
-    found = alone(deployment_steps(loader.load(), access), request.param)
+    created = independent(deployment_resources(loader.load(), access), request.param)
     try:
-        yield found
+        yield created
     finally:
-        planner.delete(found, quiet, delete_data=True)
+        planner.destroy(created, quiet, delete_data=True)
 
 
-def test_it_is_made_found_as_it_should_be_and_taken_away(steps: list[Step]):
-    planner.create(steps, quiet)
-    assert {action.verb for action in planner.plan(steps)} == {"keep"}
-    planner.delete(steps, quiet, delete_data=True)
-    assert {action.verb for action in planner.plan_deletion(steps, delete_data=True)} == {"absent"}
+def test_real_resource_is_created_verified_and_deleted(resources: list[Resource]):
+    planner.apply(resources, quiet)
+    assert {change.action for change in planner.plan(resources)} == {"no-op"}
+    planner.destroy(resources, quiet, delete_data=True)
+    assert {change.action for change in planner.plan_destroy(resources, delete_data=True)} == {"absent"}

@@ -1,4 +1,4 @@
-"""Branches that a killed writer left: whoever comes next drops them, and no others."""
+"""Dropping of branches that killed writers left behind."""
 
 import time
 
@@ -9,7 +9,7 @@ from resources.catalog import Catalog
 ROWS = pa.table({"a": pa.array([1, 2], pa.int64())})
 
 
-def table_with(tmp_path, *branches):
+def table_with_branches(tmp_path, *branches):
     (tmp_path / "warehouse").mkdir()
     catalog = Catalog(type="sql", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse")
     catalog.iceberg().create_namespace("trading")
@@ -20,10 +20,10 @@ def table_with(tmp_path, *branches):
     return catalog, table
 
 
-def test_branches_of_killed_writers_are_dropped_and_others_stay(tmp_path):
+def test_drop_abandoned_branch_of_killed_writer_is_dropped(tmp_path):
     now = int(time.time())
-    killed, running = (f"rehearsal_{began}_0123456789ab" for began in (now - 90_000, now - 60))
-    catalog, table = table_with(tmp_path, "ingest_1", killed, running, "rehearsal_of_mine")
+    killed, running = (f"dry_run_{started}_0123456789ab" for started in (now - 90_000, now - 60))
+    catalog, table = table_with_branches(tmp_path, "ingest_1", killed, running, "dry_run_of_mine")
 
-    assert set(catalog.drop_abandoned(table).metadata.refs) == {"main", "ingest_1", running, "rehearsal_of_mine"}
-    assert set(catalog.drop_staging(table).metadata.refs) == {"main", running, "rehearsal_of_mine"}
+    assert set(catalog.drop_abandoned(table).metadata.refs) == {"main", "ingest_1", running, "dry_run_of_mine"}
+    assert set(catalog.drop_staging(table).metadata.refs) == {"main", running, "dry_run_of_mine"}

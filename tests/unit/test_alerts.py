@@ -1,4 +1,4 @@
-"""Alerts: each failed run and each check that turns is told of once, whatever the webhook does meanwhile."""
+"""Alerts about failed runs and changed checks: exactly one message each, also while the webhook fails."""
 
 import json
 import logging
@@ -6,7 +6,6 @@ import traceback
 
 import dagster as dg
 import pytest
-from listener import OK, Listener
 
 from assets.failures import explained
 from assets.sensors import alerts
@@ -15,15 +14,16 @@ from lakehouse.config import loader
 from lakehouse.core.errors import ConfigError, LakehouseError, Unreachable
 from resources.build import build_resources
 from resources.webhook import SECTION_CHARACTERS, Webhook
+from tests.support.servers.listener import OK, Listener
 
 SECRET = "services/T00/B00/a-secret"
 
 
 class Slack(Listener):
-    """A webhook that answers 200 and `ok`, after the answers it was told to give first."""
+    """A webhook that responds with the queued responses, then with 200 and `ok`."""
 
     read = 0
-    """How many of what it received `texts` has told of."""
+    """Number of requests whose messages `texts` has returned."""
 
     @property
     def url(self) -> str:
@@ -34,7 +34,7 @@ class Slack(Listener):
         return [json.loads(request.body) for request in self.received]
 
     def texts(self) -> list[str]:
-        """The messages taken since this was last asked."""
+        """Return the messages accepted since the last call."""
         new, self.read = self.received[self.read :], len(self.received)
         return [json.loads(request.body)["text"] for request in new if request.status == 200]
 
@@ -57,7 +57,7 @@ def trades(context: dg.AssetExecutionContext):
         match context.run.tags.get("fails"):
             case "known":
                 raise LakehouseError("3 records <of> 'trades' & more are gone. Nothing was changed")
-            case "unforeseen":
+            case "unexpected":
                 raise ValueError("row: alice@example.com")
 
 
@@ -75,46 +75,46 @@ DEFINITIONS = dg.Definitions([trades], asset_checks=[fresh], jobs=[dg.define_ass
 
 
 class Sensor:
-    """A sensor ticked as the daemon does: the cursor of a tick that raises is not kept."""
+    """A sensor that is ticked as by the daemon, which discards the cursor of a tick that raises."""
 
     def __init__(self, sensor, instance, url: str, ui_url: str = "", definitions: dg.Definitions | None = None):
         self.sensor, self.instance, self.definitions = sensor, instance, definitions
         self.webhook, self.cursor = Webhook(url=url, ui_url=ui_url), None
 
     def tick(self):
-        given = {"alerts": self.webhook}
+        resources = {"alerts": self.webhook}
         with dg.build_sensor_context(
-            self.instance, self.cursor, resources=given, definitions=self.definitions
+            self.instance, self.cursor, resources=resources, definitions=self.definitions
         ) as context:
-            done = self.sensor.evaluate_tick(context)
-        self.cursor = done.cursor
-        return done
+            result = self.sensor.evaluate_tick(context)
+        self.cursor = result.cursor
+        return result
 
 
 def run(instance, **tags) -> dg.ExecuteInProcessResult:
-    """A run of the asset and its check, as the UI makes them."""
+    """Run the asset and its check, as the UI does."""
     return DEFINITIONS.resolve_implicit_global_asset_job_def().execute_in_process(
         asset_selection=[trades.key], instance=instance, tags=tags, raise_on_error=False
     )
 
 
 def report(instance, asset: str, passed: bool, partition: str | None = None):
-    """A check evaluated without a run, as a sensor does it."""
+    """Report a check evaluation without a run, as a sensor does."""
     warn, key = dg.AssetCheckSeverity.WARN, dg.AssetKey(asset.split("/"))
     evaluation = dg.AssetCheckEvaluation(key, "fresh", passed, severity=warn, partition=partition)
     instance.report_runless_asset_event(evaluation)
 
 
-def all_of(error: BaseException) -> str:
-    """What Dagster stores of an error, and more: message, traceback, causes."""
+def full_text(error: BaseException) -> str:
+    """Return more than Dagster stores of an error: its message, traceback and causes."""
     return "".join(traceback.format_exception(error)) + repr(error.__context__) + repr(error.__cause__)
 
 
-def test_a_failed_run_is_one_message_with_its_steps_and_a_link(instance, slack):
+def test_alert_failed_run_sends_one_message_with_steps_and_link(instance, slack):
     failures = Sensor(alert_failed_runs, instance, slack.url, "http://ui/")
     run(instance, fails="known")
     failures.tick()
-    assert slack.posts == []  # the first tick begins at the end of the log
+    assert slack.posts == []  # the first tick starts at the end of the log
     failed = run(instance, fails="known")
     run(instance)
 
@@ -131,9 +131,9 @@ def test_a_failed_run_is_one_message_with_its_steps_and_a_link(instance, slack):
     assert "\n".join(block["text"]["text"] for block in post["blocks"]) == post["text"]
 
 
-def test_an_unforeseen_error_is_told_by_type_only(instance, slack):
+def test_alert_unexpected_error_shows_its_type_only(instance, slack):
     job = DEFINITIONS.resolve_job_def("everything")
-    failed = job.execute_in_process(instance=instance, tags={"fails": "unforeseen"}, raise_on_error=False)
+    failed = job.execute_in_process(instance=instance, tags={"fails": "unexpected"}, raise_on_error=False)
     context = dg.build_run_status_sensor_context(
         "alert_failed_runs", failed.get_run_failure_event(), instance, failed.dagster_run
     )
@@ -142,7 +142,7 @@ def test_an_unforeseen_error_is_told_by_type_only(instance, slack):
     assert slack.texts() == [f"*Run failed: everything*\n{reason}\nRun {failed.run_id}"]
 
 
-def test_a_run_that_fails_outside_of_its_steps_is_told_of(instance, slack):
+def test_alert_run_that_fails_outside_steps_is_sent(instance, slack):
     failures = Sensor(alert_failed_runs, instance, slack.url)
     failures.tick()
     lost = run(instance)
@@ -151,7 +151,7 @@ def test_a_run_that_fails_outside_of_its_steps_is_told_of(instance, slack):
     assert slack.texts() == [f"*Run failed: trades*\nThe worker is gone\nRun {lost.run_id}"]
 
 
-def test_a_stream_that_cannot_be_started_again_is_told_of_once(instance, slack):
+def test_alert_stream_failing_after_restart_is_sent_once(instance, slack):
     failures = Sensor(alert_failed_runs, instance, slack.url)
     failures.tick()
     for _ in range(3):
@@ -165,7 +165,7 @@ def test_a_stream_that_cannot_be_started_again_is_told_of_once(instance, slack):
     assert len(slack.texts()) == 1
 
 
-def test_a_stream_that_worked_for_long_before_it_failed_is_told_of(instance, slack, monkeypatch):
+def test_alert_stream_failing_after_long_run_is_sent_again(instance, slack, monkeypatch):
     monkeypatch.setattr(alerts, "LASTING_SECONDS", 0)
     failures = Sensor(alert_failed_runs, instance, slack.url)
     failures.tick()
@@ -175,29 +175,29 @@ def test_a_stream_that_worked_for_long_before_it_failed_is_told_of(instance, sla
     assert len(slack.texts()) == 2
 
 
-def test_a_run_whose_alert_failed_is_told_of_by_a_later_tick(instance, slack):
+def test_alert_failed_delivery_of_run_is_repeated_by_later_tick(instance, slack):
     failures = Sensor(alert_failed_runs, instance, slack.url)
     failures.tick()
     run(instance, fails="known")
     slack.always = (500, "", {})
     with pytest.raises(dg.DagsterError, match="webhook does not answer at 127.0.0.1: HTTP 500") as raised:
         failures.tick()
-    assert SECRET not in all_of(raised.value)
+    assert SECRET not in full_text(raised.value)
     slack.always = OK
     failures.tick()
     failures.tick()
     assert len(slack.texts()) == 1
 
 
-def test_a_check_is_told_of_when_it_turns_and_only_then(instance, slack):
+def test_alert_check_is_sent_only_when_result_changes(instance, slack):
     checks = Sensor(alert_failed_checks, instance, slack.url, "http://ui")
-    assert run(instance, lag="9").success  # a failed check leaves its run green
+    assert run(instance, lag="9").success  # a failed check does not fail its run
     checks.tick()
-    assert slack.posts == []  # history
+    assert slack.posts == []  # before the first tick
 
     run(instance)
     checks.tick()
-    assert slack.posts == []  # passes, and nobody was told that it did not
+    assert slack.posts == []  # passes, and its failure was not reported
 
     run(instance, lag="1234")
     checks.tick()
@@ -213,14 +213,14 @@ def test_a_check_is_told_of_when_it_turns_and_only_then(instance, slack):
     run(instance)
     checks.tick()
     [text] = slack.texts()
-    assert text.startswith("*Check holds again: fresh of trades*\n0 records behind")
+    assert text.startswith("*Check recovered: fresh of trades*\n0 records behind")
     assert "alice" not in json.dumps(slack.posts)
 
 
-def test_a_check_that_a_sensor_reports_without_a_run_is_seen_and_each_partition_has_its_own_verdict(instance, slack):
+def test_alert_check_without_run_is_sent_per_partition(instance, slack):
     checks = Sensor(alert_failed_checks, instance, slack.url)
     checks.tick()
-    # Dagster 1.13 stores one evaluation without a run for each partition of a check, and refuses the next.
+    # Dagster 1.13 stores one evaluation without a run for each partition of a check, and rejects the next.
     for passed, partition in [(False, "a"), (True, "b"), (False, "c"), (False, None), (False, None), (True, None)]:
         report(instance, "iceberg/shop", passed, partition)
     checks.tick()
@@ -228,12 +228,12 @@ def test_a_check_that_a_sensor_reports_without_a_run_is_seen_and_each_partition_
         "*Check failed (WARN): fresh of iceberg/shop [a]*",
         "*Check failed (WARN): fresh of iceberg/shop [c]*",
         "*Check failed (WARN): fresh of iceberg/shop*",
-        "*Check holds again: fresh of iceberg/shop*",
+        "*Check recovered: fresh of iceberg/shop*",
     ]
     assert json.loads(checks.cursor)["failing"] == ["fresh of iceberg/shop [a]", "fresh of iceberg/shop [c]"]
 
 
-def test_checks_of_other_code_locations_are_not_ours(instance, slack):
+def test_alert_check_of_other_code_location_is_not_sent(instance, slack):
     checks = Sensor(alert_failed_checks, instance, slack.url, definitions=DEFINITIONS)
     checks.tick()
     report(instance, "theirs", False)
@@ -243,7 +243,7 @@ def test_checks_of_other_code_locations_are_not_ours(instance, slack):
     assert "fresh of trades" in text
 
 
-def test_a_server_error_is_tried_again_and_delivers_once(instance, slack):
+def test_alert_server_error_is_retried_and_delivered_once(instance, slack):
     checks = Sensor(alert_failed_checks, instance, slack.url)
     checks.tick()
     run(instance, lag="1")
@@ -253,7 +253,7 @@ def test_a_server_error_is_tried_again_and_delivers_once(instance, slack):
     assert (len(slack.posts), len(slack.texts())) == (2, 1)
 
 
-def test_a_webhook_that_is_down_fails_the_tick_and_a_later_one_delivers(instance, slack):
+def test_alert_webhook_down_fails_tick_and_later_tick_delivers(instance, slack):
     checks = Sensor(alert_failed_checks, instance, slack.url)
     checks.tick()
     run(instance, lag="1")
@@ -266,7 +266,7 @@ def test_a_webhook_that_is_down_fails_the_tick_and_a_later_one_delivers(instance
     assert len(slack.texts()) == 1
 
 
-def test_what_was_delivered_before_the_webhook_went_down_is_not_sent_again(instance, slack):
+def test_alert_delivered_before_webhook_failure_is_not_repeated(instance, slack):
     checks = Sensor(alert_failed_checks, instance, slack.url)
     checks.tick()
     for name in ("a", "b", "c"):
@@ -281,7 +281,7 @@ def test_what_was_delivered_before_the_webhook_went_down_is_not_sent_again(insta
     assert slack.texts() == [f"*Check failed (WARN): fresh of {name}*" for name in ("a", "b", "c")]
 
 
-def test_what_one_tick_has_no_time_for_the_next_ones_send(instance, slack, monkeypatch):
+def test_alert_tick_out_of_time_leaves_rest_to_next_tick(instance, slack, monkeypatch):
     monkeypatch.setattr(alerts, "MOST_SECONDS", -1)
     checks = Sensor(alert_failed_checks, instance, slack.url)
     checks.tick()
@@ -292,7 +292,7 @@ def test_what_one_tick_has_no_time_for_the_next_ones_send(instance, slack, monke
         assert slack.texts() == [f"*Check failed (WARN): fresh of {name}*"]
 
 
-def test_the_cursor_stays_small(instance, slack, monkeypatch):
+def test_alert_cursor_exceeds_limit_drops_oldest_checks(instance, slack, monkeypatch):
     monkeypatch.setattr(alerts, "MOST_FAILING", 2)
     checks = Sensor(alert_failed_checks, instance, slack.url)
     checks.tick()
@@ -303,24 +303,24 @@ def test_the_cursor_stays_small(instance, slack, monkeypatch):
 
 
 @pytest.mark.parametrize("sensor", [alert_failed_runs, alert_failed_checks])
-def test_without_a_webhook_nothing_happens(instance, sensor, slack):
+def test_alert_without_webhook_skips(instance, sensor, slack):
     off = Sensor(sensor, instance, "")
     off.tick()
     run(instance, fails="known", lag="1")
     assert off.tick().skip_message == OFF
     off.webhook = Webhook(url=slack.url)
     off.tick()
-    assert slack.posts == []  # what failed before it was switched on is history
+    assert slack.posts == []  # failures before alerts were switched on
 
 
-def test_retry_after_is_obeyed_within_reason(slack):
+def test_send_retry_after_header_is_respected(slack):
     slack.answers.append((429, "", {"Retry-After": "1"}))
     Webhook(url=slack.url).send("hello")
     assert (len(slack.posts), slack.texts()) == (2, ["*hello*"])
 
 
 @pytest.mark.parametrize(
-    ("url", "answer", "said"),
+    ("url", "answer", "expected"),
     [
         (
             "{slack}",
@@ -338,26 +338,26 @@ def test_retry_after_is_obeyed_within_reason(slack):
         (f"file:///{SECRET}", None, "at its URL: InvalidSchema"),
     ],
 )
-def test_no_error_log_or_repr_shows_the_url(monkeypatch, caplog, slack, url, answer, said):
+def test_send_failure_never_shows_url(monkeypatch, caplog, slack, url, answer, expected):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1,.invalid")
     caplog.set_level(logging.DEBUG)
     slack.always = answer
     webhook = Webhook(url=url.replace("{slack}", slack.url))
     with pytest.raises(Unreachable) as raised:
         webhook.send("hello")
-    assert said in str(raised.value)
-    for shown in (all_of(raised.value), caplog.text, repr(webhook), str(webhook)):
-        assert "a-secret" not in shown
+    assert expected in str(raised.value)
+    for text in (full_text(raised.value), caplog.text, repr(webhook), str(webhook)):
+        assert "a-secret" not in text
 
 
-def test_a_long_message_fits_into_a_section(slack):
+def test_send_long_message_is_cut_to_section_size(slack):
     Webhook(url=slack.url, ui_url="http://ui").send("long", ["<" * 5000], "/runs")
     [post] = slack.posts
     assert all(len(block["text"]["text"]) <= SECTION_CHARACTERS for block in post["blocks"])
     assert post["text"].endswith("…\n<http://ui/runs|Open in Dagster>")
 
 
-def test_an_unset_variable_turns_alerts_off_where_it_has_a_default(monkeypatch):
+def test_webhook_unset_variable_uses_default_or_fails(monkeypatch):
     def webhook(environment: str) -> Webhook:
         built = {"alerts": build_resources(loader.load(), environment)["alerts"]}
         with dg.build_resources(built) as resolved:
@@ -371,11 +371,11 @@ def test_an_unset_variable_turns_alerts_off_where_it_has_a_default(monkeypatch):
     assert (webhook("local").url, webhook("aws").url) == ("http://hook", "http://hook")
 
 
-def test_alerts_may_be_left_out_and_a_wrong_key_is_explained():
+def test_webhook_left_out_is_off_and_wrong_key_is_explained():
     systems = dict(loader.load().environments["local"])
     del systems["alerts"]
     config = loader.Config(namespace="n", topics={}, environments={"local": systems})
     assert build_resources(config, "local")["alerts"].url == ""
     config = loader.Config(namespace="n", topics={}, environments={"local": systems | {"alerts": {"urls": ""}}})
-    with pytest.raises(ConfigError, match="alerts.urls: no such key. Did you mean 'url'"):
+    with pytest.raises(ConfigError, match="alerts.urls: unknown key. Did you mean 'url'"):
         build_resources(config, "local")

@@ -1,4 +1,4 @@
-"""Dates and times that tables hold and Python does not have: they are shown, and stop nothing."""
+"""Conversion and display of dates and times outside of Python's range."""
 
 import json
 from datetime import UTC, date, datetime
@@ -43,14 +43,14 @@ def moments(values, type_):
     return pa.array(values, pa.int64()).cast(type_)
 
 
-def test_dates_and_times_have_the_year_that_they_have():
-    # `+10183-09-21` and others as Spark and java.time write them.
+def test_pylist_date_outside_python_range_is_iso_text():
+    # Spark and java.time write `+10183-09-21` and the others likewise.
     assert pylist(days([*DAYS])) == [*DAYS.values()]
     assert pylist(moments([*MOMENTS], pa.timestamp("us", "UTC"))) == [*MOMENTS.values()]
     assert pylist(moments([2**62], pa.timestamp("ms"))) == ["+146140482-04-24T15:36:27.904000"]
 
 
-def test_days_and_times_within_other_types():
+def test_pylist_nested_dates_are_converted():
     far, near = 2_932_897, 0
     lists = pa.ListArray.from_arrays([0, 2], days([far, near]))
     maps = pa.MapArray.from_arrays([0, 1], ["k"], lists)
@@ -58,7 +58,7 @@ def test_days_and_times_within_other_types():
     assert pylist(structs) == [{"m": {"k": ["+10000-01-01", date(1970, 1, 1)]}, "d": None}]
 
 
-def test_a_query_shows_them():
+def test_query_result_shows_dates_outside_python_range():
     table = pa.table({"d": days([3_000_000, 0]), "t": moments([2**63 - 1, 0], pa.timestamp("us", "UTC"))})
     result = Result.of_arrow(table)
     assert json.loads(result.json())[0] == {"d": "+10183-09-21", "t": "+294247-01-10T04:00:54.775807+00:00"}
@@ -66,11 +66,11 @@ def test_a_query_shows_them():
 
 
 @pytest.mark.parametrize("day", [3_000_000, -800_000, 0])
-def test_the_preview_of_a_table_shows_them(tmp_path, day):
+def test_table_preview_shows_dates_outside_python_range(tmp_path, day):
     catalog = SqlCatalog("test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
     catalog.create_namespace("ns")
     rows = pa.table({"d": days([day]), "t": moments([day * 86_400_000_000], pa.timestamp("us", "UTC"))})
-    # pyiceberg cannot write the least and greatest of such values, which Spark does.
+    # pyiceberg cannot write the bounds of such values; Spark can.
     without_bounds = {"write.metadata.metrics.default": "counts"}
     table = catalog.create_table("ns.t", rows.schema, properties=without_bounds)
     table.append(rows)

@@ -1,4 +1,4 @@
-"""Athena: moto's, and in front of it what moto does not do: pages, a header, failures, types."""
+"""Athena as a query engine, on moto behind a proxy that adds what moto lacks: pages, header rows and failures."""
 
 import datetime as dt
 import json
@@ -9,36 +9,36 @@ from types import SimpleNamespace
 import boto3
 import pytest
 from moto.server import ThreadedMotoServer
-from proxy import Proxy
 
 from lakehouse.core.errors import LakehouseError, Unreachable
 from lakehouse.query.engines import ENGINES
 from resources.athena import Athena
+from tests.support.servers.proxy import Proxy
 
 
-class AsAws:
-    """A guard of moto's Athena: results come with a header and two rows a page, and queries fail that say so."""
+class AwsBehaviour:
+    """A guard that adds a header row and pages of two rows to moto's results, and fails queries with `fails`."""
 
     def __init__(self, address):
         self.address = address
         self.pages = 0
 
     def __call__(self, request):
-        asked = json.loads(request.body or b"{}")
+        request_body = json.loads(request.body or b"{}")
         match request.target.rpartition(".")[2]:
             case "GetQueryResults":
-                found = self._moto("get_query_results", asked["QueryExecutionId"])["ResultSet"]
-                columns = found["ResultSetMetadata"]["ColumnInfo"]
-                rows = [{"Data": [{"VarCharValue": column["Name"]} for column in columns]}, *found["Rows"]]
-                start = int(asked.get("NextToken", 0))
+                results = self._moto("get_query_results", request_body["QueryExecutionId"])["ResultSet"]
+                columns = results["ResultSetMetadata"]["ColumnInfo"]
+                rows = [{"Data": [{"VarCharValue": column["Name"]} for column in columns]}, *results["Rows"]]
+                start = int(request_body.get("NextToken", 0))
                 self.pages += 1
-                answer = {"ResultSet": found | {"Rows": rows[start : start + 2]}}
-                return answered(answer | ({"NextToken": str(start + 2)} if start + 2 < len(rows) else {}))
+                answer = {"ResultSet": results | {"Rows": rows[start : start + 2]}}
+                return json_response(answer | ({"NextToken": str(start + 2)} if start + 2 < len(rows) else {}))
             case "GetQueryExecution":
-                found = self._moto("get_query_execution", asked["QueryExecutionId"])["QueryExecution"]
-                if "fails" in found["Query"]:
+                execution = self._moto("get_query_execution", request_body["QueryExecutionId"])["QueryExecution"]
+                if "fails" in execution["Query"]:
                     status = {"State": "FAILED", "StateChangeReason": "COLUMN_NOT_FOUND: line 1:8"}
-                    return answered({"QueryExecution": {"Status": status}})
+                    return json_response({"QueryExecution": {"Status": status}})
 
     def _moto(self, call, id_):
         return json.loads(json.dumps(getattr(client(self.address), call)(QueryExecutionId=id_), default=str))
@@ -48,7 +48,7 @@ def client(address):
     return boto3.client("athena", endpoint_url=address, region_name="eu-west-1")
 
 
-def answered(answer):
+def json_response(answer):
     body = json.dumps(answer).encode()
     return 200, [("Content-Type", "application/x-amz-json-1.1"), ("Content-Length", str(len(body)))], body
 
@@ -68,7 +68,7 @@ def moto():
 
 @pytest.fixture
 def aws(moto, monkeypatch):
-    guard = AsAws(moto)
+    guard = AwsBehaviour(moto)
     with Proxy(moto, guard=guard) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.address)
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "ours")
@@ -85,11 +85,11 @@ def queue(moto, columns, rows):
     )
 
 
-def ask(statement, **settings):
+def run_query(statement, **settings):
     return ENGINES["athena"](statement, SimpleNamespace(athena=Athena(region="eu-west-1", **settings)))
 
 
-def test_every_page_arrives_without_the_header_and_typed(moto, aws):
+def test_query_several_pages_returns_typed_rows_without_header(moto, aws):
     columns = {
         "id": "bigint",
         "price": "decimal",
@@ -102,12 +102,12 @@ def test_every_page_arrives_without_the_header_and_typed(moto, aws):
         "name": "varchar",
         "tags": "array",
     }
-    first = ("9223372036854775807", "12345678901234567890.10", "2026-07-01 12:00:00.000001 UTC")
-    first += ("1969-12-31 23:59:59.999999", "1969-12-31", "true", "0.1", "00 ff", "", "[a, null]")
-    nothing = (None,) * len(columns)
-    queue(moto, columns, [first, nothing, first, nothing, first])
+    row = ("9223372036854775807", "12345678901234567890.10", "2026-07-01 12:00:00.000001 UTC")
+    row += ("1969-12-31 23:59:59.999999", "1969-12-31", "true", "0.1", "00 ff", "", "[a, null]")
+    nulls = (None,) * len(columns)
+    queue(moto, columns, [row, nulls, row, nulls, row])
 
-    result = ask("SELECT * FROM trading.t")
+    result = run_query("SELECT * FROM trading.t")
 
     typed = (
         2**63 - 1,
@@ -122,26 +122,26 @@ def test_every_page_arrives_without_the_header_and_typed(moto, aws):
         "[a, null]",
     )
     assert result.columns == list(columns)
-    assert result.rows == [typed, nothing, typed, nothing, typed]
+    assert result.rows == [typed, nulls, typed, nulls, typed]
     assert aws.pages == 3
 
 
-def test_no_rows_are_no_rows(moto, aws):
+def test_query_without_rows_returns_none(moto, aws):
     queue(moto, {"a": "bigint"}, [])
-    assert ask("SELECT a FROM t WHERE false").rows == []
+    assert run_query("SELECT a FROM t WHERE false").rows == []
 
 
-def test_a_query_that_fails_says_why(moto, aws):
+def test_query_failed_raises_reason(moto, aws):
     with pytest.raises(LakehouseError, match="FAILED: COLUMN_NOT_FOUND: line 1:8"):
-        ask("SELECT fails")
+        run_query("SELECT fails")
 
 
-def test_a_workgroup_that_is_not_there_and_an_output_location_that_is_wrong_are_sentences(moto, aws):
+def test_query_unknown_workgroup_raises(moto, aws):
     with pytest.raises(LakehouseError, match="refused workgroup nobody"):
-        ask("SELECT 1", workgroup="nobody")
+        run_query("SELECT 1", workgroup="nobody")
 
 
-def test_it_waits_and_past_the_deadline_cancels(moto, aws):
+def test_query_past_deadline_is_cancelled(moto, aws):
     post(
         moto,
         "state-manager/set-transition",
@@ -149,14 +149,14 @@ def test_it_waits_and_past_the_deadline_cancels(moto, aws):
     )
     try:
         queue(moto, {"a": "bigint"}, [("1",)])
-        assert ask("SELECT 1 AS a").rows == [(1,)]
+        assert run_query("SELECT 1 AS a").rows == [(1,)]
         post(
             moto,
             "state-manager/set-transition",
             {"model_name": "athena::execution", "transition": {"progression": "manual", "times": 1000}},
         )
         with pytest.raises(LakehouseError, match="after 1 s, and was cancelled"):
-            ask("SELECT 2", deadline_seconds=1)
+            run_query("SELECT 2", deadline_seconds=1)
         newest = client(moto).list_query_executions()["QueryExecutionIds"][-1]
         assert (
             client(moto).get_query_execution(QueryExecutionId=newest)["QueryExecution"]["Status"]["State"]
@@ -166,16 +166,16 @@ def test_it_waits_and_past_the_deadline_cancels(moto, aws):
         post(moto, "state-manager/unset-transition", {"model_name": "athena::execution"})
 
 
-def test_nobody_answering_is_told(monkeypatch):
+def test_query_unreachable_athena_raises_without_secret(monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "ours")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden")
     monkeypatch.setattr("resources.athena.TIMEOUT_SECONDS", 1)
-    with pytest.raises(Unreachable, match="Athena does not answer at region eu-west-1") as told:
-        ask("SELECT 1")
-    assert "hidden" not in str(told.value)
+    with pytest.raises(Unreachable, match="Athena does not answer at region eu-west-1") as raised:
+        run_query("SELECT 1")
+    assert "hidden" not in str(raised.value)
 
 
-def test_an_environment_without_athena_is_told():
+def test_query_environment_without_athena_raises():
     with pytest.raises(LakehouseError, match="no Athena"):
         ENGINES["athena"]("SELECT 1", SimpleNamespace())

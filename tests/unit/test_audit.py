@@ -1,4 +1,4 @@
-"""`make audit`: it finds planted secrets and known vulnerabilities, lists what is inside, and says what it left out."""
+"""`make audit`: secrets, known vulnerabilities, the bill of materials, and reports of what was not checked."""
 
 import http.server
 import io
@@ -15,7 +15,7 @@ from lakehouse.local import jars
 from tools import advisories, audit, jar_contents, leaks, sbom
 from tools.audit import Outcome
 
-# In two parts, so that this file is no finding itself.
+# In two parts, so that the audit does not report this file.
 CANARIES = {
     "AWS": "AKIA" + "QYLPMN5HHHFPZAM2",
     "Confluent": "cflt" + "r3dAbZ09+/" * 6,
@@ -49,25 +49,25 @@ def baseline(tmp_path):
 
 
 @pytest.mark.parametrize("canary", CANARIES.values(), ids=CANARIES)
-def test_a_planted_secret_is_found_in_a_tracked_file(checkout, baseline, canary):
+def test_leaks_secret_in_tracked_file_is_found(checkout, baseline, canary):
     (checkout / "settings.py").write_text(f"# first line\nvalue = '{canary}'\n")
     git(checkout, "add", ".")
-    (found, *_) = leaks.leaks(checkout, baseline)
-    assert found.where == "settings.py:2"
-    assert canary not in str(found)
+    (leak, *_) = leaks.leaks(checkout, baseline)
+    assert leak.where == "settings.py:2"
+    assert canary not in str(leak)
 
 
-def test_a_secret_that_a_later_commit_removed_is_found(checkout, baseline):
+def test_leaks_secret_removed_by_later_commit_is_found(checkout, baseline):
     (checkout / "settings.py").write_text(CANARIES["AWS"])
     git(checkout, "add", ".")
     git(checkout, "commit", "-m", "Second")
     git(checkout, "rm", "settings.py")
     git(checkout, "commit", "-m", "Third")
-    (found,) = leaks.leaks(checkout, baseline)
-    assert found.where.startswith("commit ")
+    (leak,) = leaks.leaks(checkout, baseline)
+    assert leak.where.startswith("commit ")
 
 
-def test_a_password_in_an_assignment_is_found_outside_of_tests(checkout, baseline):
+def test_leaks_assigned_password_is_found_outside_tests(checkout, baseline):
     (checkout / "tests").mkdir()
     for name in ("settings.py", "tests/test_settings.py"):
         (checkout / name).write_text(f"# {name}\nadmin_password = 'k8s-Fq{name[:3]}Zt92hw'\n")
@@ -75,15 +75,15 @@ def test_a_password_in_an_assignment_is_found_outside_of_tests(checkout, baselin
     assert [leak.where for leak in leaks.leaks(checkout, baseline)] == ["settings.py:2"]
 
 
-def test_what_is_accepted_is_no_finding(checkout, baseline):
+def test_leaks_baselined_secret_is_not_reported(checkout, baseline):
     (checkout / "settings.py").write_text(CANARIES["AWS"])
     git(checkout, "add", ".")
-    (found,) = leaks.leaks(checkout, baseline)
-    baseline.write_text(f"{found.fingerprint} an example\n")
+    (leak,) = leaks.leaks(checkout, baseline)
+    baseline.write_text(f"{leak.fingerprint} an example\n")
     assert leaks.leaks(checkout, baseline) == []
 
 
-def test_the_exit_code_tells_wrong_from_unchecked(capsys):
+def test_run_exit_code_distinguishes_wrong_from_unchecked(capsys):
     def fine():
         return Outcome()
 
@@ -100,11 +100,11 @@ def test_the_exit_code_tells_wrong_from_unchecked(capsys):
 
 
 class Osv(http.server.BaseHTTPRequestHandler):
-    """Answers as https://google.github.io/osv.dev/post-v1-querybatch/ describes, with two pages for one package."""
+    """An OSV server (https://google.github.io/osv.dev/post-v1-querybatch/), with two pages for one package."""
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.asked.append(len(body["queries"]))
+        self.server.query_counts.append(len(body["queries"]))
         results = [self.result(query) for query in body["queries"]]
         answer = json.dumps({"results": results}).encode()
         self.send_response(200)
@@ -129,7 +129,7 @@ class Osv(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def osv():
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Osv) as server:
-        server.asked = []
+        server.query_counts = []
         server.url = f"http://127.0.0.1:{server.server_port}"
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -138,15 +138,15 @@ def osv():
         thread.join()
 
 
-def test_all_pages_of_all_packages_are_asked_for(osv):
-    many = [f"pkg:pypi/some-{number}@1.0" for number in range(1000)]
-    urls = [*many, "pkg:maven/com.h2database/h2@2.1.210?classifier=all&type=tar.gz", "pkg:generic/oro@2.0.8"]
+def test_known_many_packages_queries_all_pages(osv):
+    packages = [f"pkg:pypi/some-{number}@1.0" for number in range(1000)]
+    urls = [*packages, "pkg:maven/com.h2database/h2@2.1.210?classifier=all&type=tar.gz", "pkg:generic/oro@2.0.8"]
     known = advisories.known(urls, osv.url)
     assert known == {"pkg:maven/com.h2database/h2@2.1.210": ["GHSA-45hx-wfhj-473x", "CVE-2022-45868"]}
-    assert sum(osv.asked) == 1002 and max(osv.asked) <= 1000
+    assert sum(osv.query_counts) == 1002 and max(osv.query_counts) <= 1000
 
 
-def test_a_database_that_does_not_answer_is_not_taken_for_a_good_answer():
+def test_known_unreachable_database_raises():
     with pytest.raises(requests.RequestException):
         advisories.known(["pkg:pypi/some@1"], "http://127.0.0.1:9")
 
@@ -159,7 +159,7 @@ def jar_file(path, *artefacts):
             jar.writestr(f"META-INF/maven/{group}/{artifact}/pom.properties", text)
 
 
-def test_a_jar_names_itself_and_what_is_shaded_into_it(tmp_path):
+def test_jar_contents_lists_jar_and_shaded_artefacts(tmp_path):
     jar_file(tmp_path / "fat-1.jar", ("org.x", "fat", "1"), ("com.google.guava", "guava", "33.0"))
     assert [str(url) for url in jar_contents.of_jar(tmp_path / "fat-1.jar")] == [
         "pkg:maven/org.x/fat@1",
@@ -167,14 +167,14 @@ def test_a_jar_names_itself_and_what_is_shaded_into_it(tmp_path):
     ]
 
 
-def test_a_jar_that_says_nothing_is_named_by_its_file(tmp_path):
+def test_jar_contents_without_metadata_uses_file_name(tmp_path):
     jar_file(tmp_path / "jakarta.oro_2.13-2.0.8.jar")
     assert [str(url) for url in jar_contents.of_jar(tmp_path / "jakarta.oro_2.13-2.0.8.jar")] == [
         "pkg:generic/jakarta.oro_2.13@2.0.8"
     ]
 
 
-def test_the_bill_lists_wheels_jars_and_what_is_inside_of_them(tmp_path, monkeypatch):
+def test_sbom_lists_wheels_jars_and_their_contents(tmp_path, monkeypatch):
     monkeypatch.setenv("LAKEHOUSE_CACHE", str(tmp_path / "cache"))
     paths = [
         "org/x/fat/1/fat-1.jar",
@@ -206,9 +206,11 @@ def test_the_bill_lists_wheels_jars_and_what_is_inside_of_them(tmp_path, monkeyp
         "pkg:maven/org.x/absent@1",
     }
     assert any(url.startswith("pkg:pypi/pyspark@") for url in urls)
-    assert "pkg:maven/org.apache.spark/spark-core_2.13@4.1.1" in urls  # of pyspark's own jars
+    assert "pkg:maven/org.apache.spark/spark-core_2.13@4.1.1" in urls  # one of pyspark's own jars
     document = json.loads((tmp_path / "sbom.json").read_text())
-    (jar,) = [one for one in document["components"] if one.get("purl") == "pkg:maven/org.x/fat@1"]
-    (simple,) = [one for one in document["components"] if one.get("purl") == "pkg:maven/org.x/plain@1"]
-    assert "components" not in simple  # it is not inside of itself
+    (jar,) = [component for component in document["components"] if component.get("purl") == "pkg:maven/org.x/fat@1"]
+    (simple,) = [
+        component for component in document["components"] if component.get("purl") == "pkg:maven/org.x/plain@1"
+    ]
+    assert "components" not in simple  # a jar is not listed as its own component
     assert jar["hashes"] == [{"alg": "SHA-256", "content": f"{0:064x}"}]

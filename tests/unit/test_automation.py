@@ -1,4 +1,4 @@
-"""What automation asks for, tick by tick: no update is lost, no failure is repeated for ever."""
+"""Automation conditions, tick by tick: no update is lost, and no failure is retried forever."""
 
 import dagster as dg
 import pytest
@@ -9,7 +9,7 @@ KAFKA, ICEBERG, GLUE, SNOWFLAKE = (dg.AssetKey([system, "t"]) for system in ("ka
 
 
 class Ticks:
-    """A chain as assets/topic.py builds it, a daemon's memory, and runs that do what they are told."""
+    """An asset chain as assets/topic.py builds it, with the daemon's cursor and runs that fail on demand."""
 
     def __init__(self, check_condition=None):
         self.fails = False
@@ -24,7 +24,7 @@ class Ticks:
         @dg.asset(key=ICEBERG, deps=[KAFKA], automation_condition=on_upstream_change())
         def iceberg():
             if self.fails:
-                raise dg.Failure("as told")
+                raise dg.Failure("on demand")
 
         @dg.asset(key=GLUE, deps=[ICEBERG], automation_condition=on_upstream_change())
         def glue(): ...
@@ -38,17 +38,17 @@ class Ticks:
 
         return dg.Definitions(assets=[kafka, iceberg, glue, snowflake], asset_checks=[points])
 
-    def topic_moves(self):
+    def add_records(self):
         self.instance.report_runless_asset_event(dg.AssetMaterialization(KAFKA))
 
     def tick(self):
-        """One evaluation; returns the assets requested."""
+        """Evaluate the conditions once and return the requested assets."""
         result = dg.evaluate_automation_conditions(self.defs, self.instance, cursor=self.cursor)
         self.cursor = result.cursor
         return [key for key in (ICEBERG, GLUE, SNOWFLAKE) if result.get_num_requested(key)]
 
     def run(self, assets):
-        """Run assets, and their checks, as one run, which plans them, as the daemon's do."""
+        """Run assets and their checks in one run that plans them, as the daemon does."""
         job = dg.define_asset_job("run", dg.AssetSelection.assets(*assets))
         defs = dg.Definitions(assets=self.defs.assets, asset_checks=self.defs.asset_checks, jobs=[job])
         defs.resolve_job_def("run").execute_in_process(
@@ -56,43 +56,43 @@ class Ticks:
         )
 
 
-def test_one_movement_of_the_topic_runs_the_whole_chain_once():
+def test_topic_update_runs_whole_chain_once():
     ticks = Ticks(with_the_asset())
     assert ticks.tick() == []
-    ticks.topic_moves()
-    asked = ticks.tick()
-    assert asked == [ICEBERG, GLUE, SNOWFLAKE]
-    ticks.run(asked)
+    ticks.add_records()
+    requested = ticks.tick()
+    assert requested == [ICEBERG, GLUE, SNOWFLAKE]
+    ticks.run(requested)
     assert ticks.tick() == []
 
 
-def test_a_topic_that_had_data_before_the_first_deployment_is_ingested():
+def test_topic_with_data_before_deployment_is_ingested():
     ticks = Ticks(with_the_asset())
-    ticks.topic_moves()
+    ticks.add_records()
     assert ticks.tick() == [ICEBERG, GLUE, SNOWFLAKE]
 
 
 @pytest.mark.parametrize("order", ["move run", "run move", "tick move run", "tick run move", "move tick run"])
-def test_a_movement_at_any_time_after_the_request_is_not_lost(order):
+def test_topic_update_after_request_is_not_lost(order):
     ticks = Ticks(with_the_asset())
-    ticks.topic_moves()
-    asked, asked_again = ticks.tick(), []
-    for what in order.split():
-        match what:
+    ticks.add_records()
+    requested, requested_later = ticks.tick(), []
+    for step in order.split():
+        match step:
             case "move":
-                ticks.topic_moves()
+                ticks.add_records()
             case "run":
-                ticks.run(asked)
+                ticks.run(requested)
             case "tick":
-                asked_again += ticks.tick()
-    asked_again += ticks.tick()
-    assert ICEBERG in asked_again
+                requested_later += ticks.tick()
+    requested_later += ticks.tick()
+    assert ICEBERG in requested_later
 
 
-def test_a_failed_run_is_tried_once_more_and_then_left():
+def test_failed_run_is_retried_once():
     ticks = Ticks(with_the_asset())
     ticks.fails = True
-    ticks.topic_moves()
+    ticks.add_records()
     ticks.run(ticks.tick())
     again = ticks.tick()
     assert ICEBERG in again
@@ -100,10 +100,10 @@ def test_a_failed_run_is_tried_once_more_and_then_left():
     assert [ICEBERG in ticks.tick() for _ in range(4)] == [False] * 4
 
 
-def test_a_blocking_check_that_runs_with_its_asset_lets_the_chain_go_on():
+def test_blocking_check_run_with_asset_does_not_block_chain():
     ticks = Ticks(with_the_asset())
     for _ in range(3):
-        ticks.topic_moves()
-        asked = ticks.tick()
-        assert SNOWFLAKE in asked
-        ticks.run(asked)
+        ticks.add_records()
+        requested = ticks.tick()
+        assert SNOWFLAKE in requested
+        ticks.run(requested)

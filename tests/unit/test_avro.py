@@ -1,4 +1,4 @@
-"""Avro schemas as columns, each as Spark's from_avro decodes it."""
+"""Iceberg columns of Avro schemas, with the types that Spark's from_avro decodes to."""
 
 import json
 
@@ -9,11 +9,12 @@ from lakehouse.core.errors import SchemaError
 from lakehouse.formats import avro
 from lakehouse.formats.columns import table_schema
 from lakehouse.formats.schema import RegisteredSchema
+from tests.support.shapes import avro_shape
 
 
 def columns(schema):
-    """The columns of a table for records of a schema."""
-    return table_schema(Topic().metadata.names, avro.shape([RegisteredSchema(0, schema)]).struct, None)
+    """Return the columns of a table for records of a schema."""
+    return table_schema(Topic().metadata.names, avro_shape([RegisteredSchema(0, schema)]).struct, None)
 
 
 NAMED = {"type": "record", "name": "Inner", "fields": [{"name": "y", "type": "int"}]}
@@ -44,7 +45,7 @@ RICH = [
     (["int", "long"], "long"),
     (["float", "double", "null"], "double"),
     ({"type": {"type": "string"}}, "string"),
-    # Logical types that are not valid are ignored.
+    # Invalid logical types are ignored.
     ({"type": "bytes", "logicalType": "decimal"}, "binary"),
     ({"type": "bytes", "logicalType": "decimal", "precision": 0}, "binary"),
     ({"type": "bytes", "logicalType": "decimal", "precision": "9"}, "binary"),
@@ -63,19 +64,19 @@ def record(*types):
 
 
 @pytest.mark.parametrize(("type_", "expected"), [*TYPES.items(), *RICH])
-def test_each_type_has_its_column(type_, expected):
+def test_columns_each_type_maps_to_iceberg_type(type_, expected):
     field, *_ = columns(record(type_)).fields
     assert str(field.field_type) == expected
     assert not field.required
 
 
-def test_records_nest_and_unions_become_structs_with_one_member_set():
+def test_columns_union_becomes_struct_of_members():
     schema = columns(record(["null", NAMED], {"type": "array", "items": "Inner"}, ["int", "string"]))
     assert schema.find_field("f0.y").field_type == schema.find_field("f1.element.y").field_type
     assert [f.name for f in schema.find_field("f2").field_type.fields] == ["member0", "member1"]
 
 
-def test_names_resolve_in_their_namespace():
+def test_columns_type_name_resolves_in_its_namespace():
     inner = {**NAMED, "namespace": "other"}
     schema = {"type": "record", "name": "R", "namespace": "ns", "fields": [
         {"name": "a", "type": inner}, {"name": "b", "type": "other.Inner"}]}  # fmt: skip
@@ -83,12 +84,12 @@ def test_names_resolve_in_their_namespace():
 
 
 @pytest.mark.parametrize(
-    ("schema", "said"),
+    ("schema", "message"),
     [
         (record(["null", "R"]), "contains itself"),
         (record("int").replace("}]", "}, {\"name\": \"F0\", \"type\": \"int\"}]"), "differ by case only"),
         (record({**NAMED, "fields": NAMED["fields"] + [{"name": "Y", "type": "int"}]}), "differ by case only"),
-        (record("int").replace("f0", "kafka_offset"), "Two columns are called 'kafka_offset'"),
+        (record("int").replace("f0", "kafka_offset"), "Two columns are named 'kafka_offset'"),
         (record("nonsense"), "no Iceberg column type"),
         (record("null"), "no Iceberg column type"),
         (record(["null"]), "no Iceberg column type"),
@@ -96,37 +97,37 @@ def test_names_resolve_in_their_namespace():
         ('["null", "string"]', "not a record"),
         (record(), "has no fields, so it has no columns"),
         (record(["int", "int"]), "more than once"),
-        (record("int").replace("f0", "a-b"), "no name in Avro"),
+        (record("int").replace("f0", "a-b"), "not a valid Avro name"),
     ],
 )  # fmt: skip
-def test_what_has_no_table_is_refused(schema, said):
-    with pytest.raises(SchemaError, match=said):
+def test_columns_unsupported_schema_is_refused(schema, message):
+    with pytest.raises(SchemaError, match=message):
         columns(schema)
 
 
-def test_a_schema_that_is_no_record_has_no_columns():
+def test_field_names_schema_without_record_is_refused():
     with pytest.raises(SchemaError, match="not a record"):
         avro.field_names('"string"')
 
 
-def test_docs_and_extra_columns_come_along():
+def test_columns_include_docs_and_metadata_columns():
     schema = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int", "doc": "An a"}]})
-    found = columns(schema)
-    assert [(f.name, f.doc) for f in found.fields][:2] == [
+    struct = columns(schema)
+    assert [(f.name, f.doc) for f in struct.fields][:2] == [
         ("a", "An a"),
         ("kafka_partition", "Kafka partition of the record"),
     ]
 
 
-def test_one_schema_reads_what_every_version_wrote():
+def test_shape_several_versions_reads_all_of_them():
     first = json.loads(record("int", "string"))
     second = json.loads(record("long"))
     second["fields"][0] |= {"name": "renamed", "aliases": ["f0"]}
     versions = [RegisteredSchema(1, json.dumps(first)), RegisteredSchema(2, json.dumps(second))]
 
-    fields = avro.shape(versions).struct.fields
+    fields = avro_shape(versions).struct.fields
     assert [(field.name, str(field.field_type)) for field in fields] == [("renamed", "long"), ("f1", "string")]
-    assert avro.shape(versions).former == {"renamed": ("f0",)}
+    assert avro_shape(versions).former == {"renamed": ("f0",)}
 
 
 DATE, MILLIS = {"type": "int", "logicalType": "date"}, {"type": "long", "logicalType": "timestamp-millis"}
@@ -134,13 +135,13 @@ R1, R2, R3 = ({"type": "record", "name": f"R{n}", "fields": [{"name": "x", "type
 
 
 def members(*unions):
-    """The members of a column by the branch that their comments name, over versions of a schema."""
+    """Return each member of a union column by the branch that its comment names, over versions of a schema."""
     versions = [RegisteredSchema(n, record(union)) for n, union in enumerate(unions)]
-    [column] = avro.shape(versions).struct.fields
+    [column] = avro_shape(versions).struct.fields
     return {member.doc.removeprefix("Avro union branch "): member.name for member in column.field_type.fields}
 
 
-def test_members_keep_the_place_that_their_branch_had_first():
+def test_shape_reordered_union_keeps_member_of_each_branch():
     first = {"R1": "member0", "R2": "member1"}
     assert members([R1, R2]) == first
     assert members([R1, R2], ["null", R2, R1]) == first
@@ -151,10 +152,10 @@ def test_members_keep_the_place_that_their_branch_had_first():
     assert members(["null", DATE, MILLIS]) == {"int": "member0", "long": "member1"}
 
 
-def test_a_name_that_changed_by_case_only_is_one_column():
+def test_shape_name_changed_by_case_is_one_column():
     versions = [
         RegisteredSchema(n, record("int").replace("f0", name)) for n, name in enumerate(("name", "NAME", "Name"))
     ]
-    found = avro.shape(versions)
-    assert [field.name for field in found.struct.fields] == ["Name"]
-    assert found.former == {"Name": ("NAME", "name")}
+    shape = avro_shape(versions)
+    assert [field.name for field in shape.struct.fields] == ["Name"]
+    assert shape.former == {"Name": ("NAME", "name")}

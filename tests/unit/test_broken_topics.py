@@ -1,4 +1,4 @@
-"""One broken topic keeps no other from being measured, reported or shown."""
+"""Isolation of broken topics: other topics are still measured, reported and shown."""
 
 import json
 from types import SimpleNamespace
@@ -10,9 +10,9 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 
 from assets.sensors.freshness_sensor import freshness_sensor
 from assets.sensors.topic_offsets import topic_offsets_sensor
-from assets.streaming.service import chosen
+from assets.streaming.service import select_topics
 from lakehouse.cli import console
-from lakehouse.cli.status import status
+from lakehouse.cli.status import status as topic_statuses
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Route, Topic
 from lakehouse.core.errors import LakehouseError, UnclearState, Unreachable
@@ -26,7 +26,7 @@ ROW = "alice@example.com"
 
 
 class Brokers(Kafka):
-    """Kafka whose topics hold one record each; reading `broken` ones fails as a broker's answer does."""
+    """Kafka whose topics contain one record each; describing one of the `broken` topics raises."""
 
     broken: ClassVar[dict[str, str]] = {}
 
@@ -52,8 +52,8 @@ class Brokers(Kafka):
         return dict.fromkeys(positions)
 
 
-class Registrations:
-    """Glue in which one table is not an Iceberg table, and another makes the client fail."""
+class PartlyBrokenGlue:
+    """Glue in which one table is not an Iceberg table, and another makes the client fail unexpectedly."""
 
     def registration(self, namespace, name):
         if name == "orders":
@@ -62,8 +62,8 @@ class Registrations:
             raise ValueError(f"cannot parse {ROW}")
 
 
-class Refusing:
-    """Snowflake, which refuses to answer about one table."""
+class RefusingSnowflake:
+    """Snowflake that refuses requests for one table."""
 
     def metadata_location(self, namespace, name):
         if name == "carts":
@@ -82,8 +82,8 @@ def systems(tmp_path):
     return {
         "kafka": Brokers(bootstrap_servers="127.0.0.1:1"),
         "catalog": Catalog(type="sql", warehouse=f"file://{tmp_path}", uri=f"sqlite:///{tmp_path}/catalog.db"),
-        "glue": Registrations(),
-        "snowflake": Refusing(),
+        "glue": PartlyBrokenGlue(),
+        "snowflake": RefusingSnowflake(),
     }
 
 
@@ -94,34 +94,36 @@ def instance():
 
 
 def tick(sensor, instance, systems, cursor=None):
-    needed = {name: systems[name] for name in sensor.required_resource_keys}
-    nothing = dg.Definitions()
-    with dg.build_sensor_context(instance=instance, cursor=cursor, resources=needed, definitions=nothing) as context:
+    resources = {name: systems[name] for name in sensor.required_resource_keys}
+    no_definitions = dg.Definitions()
+    with dg.build_sensor_context(
+        instance=instance, cursor=cursor, resources=resources, definitions=no_definitions
+    ) as context:
         return sensor.evaluate_tick(context)
 
 
-def test_every_hop_of_every_topic_is_measured_in_each_tick(config, systems, instance, caplog):
+def test_freshness_broken_topics_leave_others_measured(config, systems, instance, caplog):
     sensor, cursor = freshness_sensor(config), None
     for _ in range(2):
-        found = tick(sensor, instance, systems, cursor)
-        cursor = found.cursor
-        told = {event.asset_key.to_user_string(): event for event in found.asset_events}
-        assert told.keys() == {f"{hop}/{name}" for name in NAMES for hop in ("iceberg", "glue", "snowflake")}
-        assert {key for key, event in told.items() if not event.passed} == {
+        result = tick(sensor, instance, systems, cursor)
+        cursor = result.cursor
+        checks = {event.asset_key.to_user_string(): event for event in result.asset_events}
+        assert checks.keys() == {f"{stage}/{name}" for name in NAMES for stage in ("iceberg", "glue", "snowflake")}
+        assert {key for key, event in checks.items() if not event.passed} == {
             "glue/orders",
             "glue/trades",
             "snowflake/carts",
         }
-        assert UNCLEAR in plain(told["glue/orders"].description)
-        assert "lacks USAGE" in told["snowflake/carts"].description
-        # Its text may quote a row: the type has to do.
-        assert "ValueError" in told["glue/trades"].description
-        assert ROW not in str(told["glue/trades"]) + caplog.text
+        assert UNCLEAR in plain(checks["glue/orders"].description)
+        assert "lacks USAGE" in checks["snowflake/carts"].description
+        # The text may quote a row, so only the type is shown.
+        assert "ValueError" in checks["glue/trades"].description
+        assert ROW not in str(checks["glue/trades"]) + caplog.text
         assert "in registration" in caplog.text
         assert json.loads(cursor)["after"] == NAMES[-1]
 
 
-def test_a_failing_measurement_is_stored_as_a_failed_check(config, systems, instance):
+def test_freshness_failed_measurement_is_stored_as_failed_check(config, systems, instance):
     for event in tick(freshness_sensor(config), instance, systems).asset_events:
         instance.report_runless_asset_event(event)
     key = dg.AssetCheckKey(dg.AssetKey(["glue", "orders"]), "fresh")
@@ -129,46 +131,46 @@ def test_a_failing_measurement_is_stored_as_a_failed_check(config, systems, inst
     assert record.status == AssetCheckExecutionRecordStatus.FAILED
 
 
-def test_a_topic_that_cannot_be_read_keeps_no_other_from_being_reported(config, systems, instance):
+def test_topic_offsets_unreadable_topic_leaves_others_reported(config, systems, instance):
     systems["kafka"].broken["orders"] = "Topic 'orders' does not exist"
-    found = tick(topic_offsets_sensor(config), instance, systems)
-    assert [event.asset_key.path[1] for event in found.asset_events] == ["carts", "trades", "users"]
-    # Back again, it is reported as any topic that moved.
+    result = tick(topic_offsets_sensor(config), instance, systems)
+    assert [event.asset_key.path[1] for event in result.asset_events] == ["carts", "trades", "users"]
+    # Once readable, the topic is reported like any topic with new records.
     del systems["kafka"].broken["orders"]
-    found = tick(topic_offsets_sensor(config), instance, systems, found.cursor)
-    assert [event.asset_key.path[1] for event in found.asset_events] == ["orders"]
+    result = tick(topic_offsets_sensor(config), instance, systems, result.cursor)
+    assert [event.asset_key.path[1] for event in result.asset_events] == ["orders"]
 
 
-def test_status_shows_every_topic_and_why_one_has_none(config, systems):
+def test_status_broken_topics_show_their_failure(config, systems):
     systems["kafka"].broken["users"] = "Kafka refuses to describe topic 'users'"
-    found = {one.topic: one for one in status(config, SimpleNamespace(**systems))}
-    assert found.keys() == set(NAMES)
-    assert found["users"].failure == "Kafka refuses to describe topic 'users'"
-    assert {hop.asset: hop.failure for hop in found["orders"].hops}["glue"] == UNCLEAR
-    with console.console.capture() as shown:
-        console.console.print(console.topics(list(found.values())))
-    assert "Kafka refuses to describe" in shown.get()
+    statuses = {status.topic: status for status in topic_statuses(config, SimpleNamespace(**systems))}
+    assert statuses.keys() == set(NAMES)
+    assert statuses["users"].failure == "Kafka refuses to describe topic 'users'"
+    assert {hop.stage: hop.failure for hop in statuses["orders"].stages}["glue"] == UNCLEAR
+    with console.console.capture() as output:
+        console.console.print(console.topics(list(statuses.values())))
+    assert "Kafka refuses to describe" in output.get()
 
 
-def test_of_a_kafka_that_does_not_answer_nothing_is_shown(config, systems):
+def test_status_unreachable_kafka_raises(config, systems):
     systems["kafka"] = Kafka(bootstrap_servers="127.0.0.1:1")
     with pytest.raises(Unreachable, match="Kafka does not answer"):
-        status(config, SimpleNamespace(**systems))
+        topic_statuses(config, SimpleNamespace(**systems))
 
 
-def test_a_topic_whose_name_becomes_no_table_is_told_of_and_stops_no_other(config, systems, instance):
-    """Whoever may create topics chooses their names."""
+def test_routed_topic_with_invalid_name_leaves_others_working(config, systems, instance):
+    """The names of topics are untrusted input."""
     pattern = {"name": "all", "pattern": r"(?P<of>\w+)", "table": "{of}", "key": "id"}
     route = Route.model_validate(pattern)
     config = Config(namespace="shop", topics={}, routes={"all": route}, environments={})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Brokers, "NAMES", (*NAMES, "0bad"))
-        found = tick(topic_offsets_sensor(config), instance, systems)
-        assert [event.partition for event in found.asset_events] == list(NAMES)
-        for request in found.dynamic_partitions_requests:
+        result = tick(topic_offsets_sensor(config), instance, systems)
+        assert [event.partition for event in result.asset_events] == list(NAMES)
+        for request in result.dynamic_partitions_requests:
             instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
-        told = {e.asset_key.path[0]: e for e in tick(freshness_sensor(config), instance, systems).asset_events}
-        assert "0bad: topic → Iceberg: unknown: Route 'all'" in plain(told["iceberg"].description)
-        shown = {one.topic: one.failure for one in status(config, SimpleNamespace(**systems))}
-        assert shown.keys() == {*NAMES, "0bad"} and shown["0bad"].startswith("Route 'all'")
-    assert [topic.name for topic in chosen(config, [], ["0bad", "users"])] == ["users"]
+        checks = {e.asset_key.path[0]: e for e in tick(freshness_sensor(config), instance, systems).asset_events}
+        assert "0bad: topic → Iceberg: unknown: Route 'all'" in plain(checks["iceberg"].description)
+        failures = {status.topic: status.failure for status in topic_statuses(config, SimpleNamespace(**systems))}
+        assert failures.keys() == {*NAMES, "0bad"} and failures["0bad"].startswith("Route 'all'")
+    assert [topic.name for topic in select_topics(config, [], ["0bad", "users"])] == ["users"]

@@ -1,4 +1,4 @@
-"""What holds for every type of Iceberg catalog, because nothing else lists them."""
+"""Behaviour of every type of Iceberg catalog."""
 
 import pytest
 
@@ -9,14 +9,14 @@ from resources.catalogs import registered
 
 
 @pytest.mark.parametrize("use", [Catalog.iceberg, Catalog.spark_settings, Catalog.file_io, Catalog.cleaning.fget])
-def test_an_unknown_type_is_an_error_and_not_taken_for_another(use):
+def test_catalog_of_unknown_type_is_refused(use):
     catalog = Catalog(type="hive", warehouse="s3://lake/tables", uri="sqlite:///catalog.db")
     with pytest.raises(ConfigError, match="Catalog type 'hive' is not known. Use one of sql, glue in lakehouse.yaml"):
         use(catalog)
 
 
 @pytest.mark.parametrize("type_", registered())
-def test_spark_commits_through_one_catalog_and_cleans_through_one_that_may_delete(type_):
+def test_spark_settings_only_cleaning_catalog_may_delete(type_):
     catalog = Catalog(type=type_, warehouse="s3://lake/tables", uri="sqlite:////c.db", s3_endpoint="http://s3")
 
     settings = catalog.spark_settings()

@@ -1,4 +1,4 @@
-"""The command line as a whole."""
+"""Start of the command line."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ import sys
 SLOW = ["dagster", "pydantic", "pyiceberg", "pyspark", "boto3", "snowflake.connector", "requests"]
 
 
-def test_help_waits_for_no_library_that_takes_long_to_import():
+def test_main_import_loads_no_slow_library():
     script = f"import sys, lakehouse.cli.main; print([name for name in {SLOW!r} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (result.returncode, result.stdout.strip()) == (0, "[]"), result.stderr

@@ -1,4 +1,4 @@
-"""A writer whose clock is behind a table's history commits nothing, because no Java reader could open the result."""
+"""Refusal of commits by a writer whose clock is behind a table's history, since Java readers could not load them."""
 
 import json
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from lakehouse.core.errors import ClockSkew
+from lakehouse.core.table_ref import TableRef
 from resources.catalog import Catalog
 
 ROWS = pa.table({"a": pa.array([1, 2], pa.int64())})
@@ -20,11 +21,11 @@ def lake(tmp_path):
     return {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
 
 
-def written_by_a_clock_ahead(lake, seconds):
-    """A table with a batch on a branch, as a machine commits it whose clock is ahead of this one's."""
-    independent = SqlCatalog("lake", **lake)
-    independent.create_namespace("trading")
-    table = independent.create_table(("trading", "orders"), ROWS.schema)
+def create_table_with_clock_ahead(lake, seconds):
+    """Create a table with a batch on a branch, as committed by a machine whose clock is ahead of this one's."""
+    iceberg = SqlCatalog("lake", **lake)
+    iceberg.create_namespace("trading")
+    table = iceberg.create_table(("trading", "orders"), ROWS.schema)
     table.append(ROWS)
     base = table.metadata.current_snapshot_id
     table.manage_snapshots().create_branch(base, BRANCH).commit()
@@ -35,51 +36,51 @@ def written_by_a_clock_ahead(lake, seconds):
         snapshot["timestamp-ms"] += seconds * 1000
     file = Path(lake["warehouse"].removeprefix("file://")) / "00009-ahead.metadata.json"
     file.write_text(json.dumps(metadata))
-    independent.drop_table(("trading", "orders"))
-    independent.register_table(("trading", "orders"), str(file))
+    iceberg.drop_table(("trading", "orders"))
+    iceberg.register_table(("trading", "orders"), str(file))
     return base
 
 
 def commits(catalog, base):
-    """Each way in which this project commits through pyiceberg."""
+    """Return each way in which this project commits through pyiceberg."""
 
     def arrange():
-        catalog.arrange(catalog.load("trading", "orders"), ("bucket(4, a)",), ())
+        catalog.apply_layout(catalog.load(TableRef("trading", "orders")), ("bucket(4, a)",), ())
 
     def publish():
-        catalog.publish(catalog.load("trading", "orders"), BRANCH, base)
+        catalog.publish(catalog.load(TableRef("trading", "orders")), BRANCH, base)
 
     def evolve():
-        table = catalog.load("trading", "orders")
+        table = catalog.load(TableRef("trading", "orders"))
         wider = pa.schema([("a", pa.int64()), ("b", pa.string())])
         with table.update_schema() as update:
             update.union_by_name(wider)
 
     def drop_staging():
-        catalog.drop_staging(catalog.load("trading", "orders"))
+        catalog.drop_staging(catalog.load(TableRef("trading", "orders")))
 
     return [arrange, evolve, drop_staging, publish]
 
 
 @pytest.mark.parametrize("number", range(4), ids=["arrange", "evolve", "drop_staging", "publish"])
 def test_commit_with_clock_behind_is_refused_and_changes_nothing(lake, number):
-    base = written_by_a_clock_ahead(lake, seconds=90)
+    base = create_table_with_clock_ahead(lake, seconds=90)
     catalog = Catalog(type="sql", **lake)
-    before = catalog.load("trading", "orders")
+    before = catalog.load(TableRef("trading", "orders"))
 
     with pytest.raises(ClockSkew, match="clock"):
         commits(catalog, base)[number]()
 
-    after = Catalog(type="sql", **lake).load("trading", "orders")
+    after = Catalog(type="sql", **lake).load(TableRef("trading", "orders"))
     assert (after.metadata_location, after.metadata) == (before.metadata_location, before.metadata)
 
 
 def test_commit_with_clock_slightly_behind_is_accepted(lake):
-    base = written_by_a_clock_ahead(lake, seconds=10)
+    base = create_table_with_clock_ahead(lake, seconds=10)
     catalog = Catalog(type="sql", **lake)
 
     for commit in commits(catalog, base)[:2]:
         commit()
-    catalog.publish(catalog.load("trading", "orders"), BRANCH, base)
+    catalog.publish(catalog.load(TableRef("trading", "orders")), BRANCH, base)
 
-    assert catalog.load("trading", "orders").scan().to_arrow().num_rows == 4
+    assert catalog.load(TableRef("trading", "orders")).scan().to_arrow().num_rows == 4

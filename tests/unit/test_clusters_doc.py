@@ -1,4 +1,4 @@
-"""What docs/clusters.md tells people to type, as those who will be told understand it."""
+"""Commands and settings in docs/clusters.md, validated by the programs they are for."""
 
 import json
 import re
@@ -18,36 +18,36 @@ TEXT = (PROJECT / "docs/clusters.md").read_text()
 
 
 def blocks(kind):
-    found = re.findall(rf"^```{kind}\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
-    assert found, kind
-    return found
+    matches = re.findall(rf"^```{kind}\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
+    assert matches, kind
+    return matches
 
 
-def test_the_settings_are_those_of_the_embedded_server():
+def test_documented_settings_equal_embedded_server_settings():
     [text] = blocks("properties")
     listed = dict(line.split(" ", 1) for line in text.splitlines())
     assert listed.pop("spark.driver.extraJavaOptions") == SETTINGS["spark.executor.extraJavaOptions"]
     assert listed == SETTINGS
 
 
-def test_the_address_is_one_that_pyspark_takes():
+def test_documented_address_is_accepted_by_pyspark():
     [text] = blocks("sh remote")
     channel = DefaultChannelBuilder(shlex.split(text)[1].partition("=")[2])
     assert (channel.host, channel.secure, channel.token) == ("spark.example.com", True, "SECRET")
 
 
 @pytest.mark.parametrize("command", blocks("sh submit"))
-def test_spark_submit_takes_the_options(command, tmp_path):
-    """Its own parser does, which answers --version only once it has understood what stands before."""
+def test_documented_command_is_accepted_by_spark_submit(command, tmp_path):
+    """`--version` is answered only after all options were parsed."""
     program, *arguments, resource = shlex.split(command.replace("\\\n", ""))
     assert (program, resource) == ("spark-submit", "spark-internal")
     (tmp_path / "lakehouse-spark.conf").write_text(*blocks("properties"))
     java = spark_java("org.apache.spark.deploy.SparkSubmit", *arguments, "--version", heap="256m")
-    done = subprocess.run(java, cwd=tmp_path, env=spark_environment(), capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0 and "version 4.1" in done.stderr, done.stderr
+    result = subprocess.run(java, cwd=tmp_path, env=spark_environment(), capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0 and "version 4.1" in result.stderr, result.stderr
 
 
-def test_aws_takes_the_session():
+def test_documented_session_is_accepted_by_aws():
     [text] = blocks("json emr-serverless StartSession")
     model = botocore.session.get_session().get_service_model("emr-serverless")
     report = ParamValidator().validate(
@@ -56,7 +56,7 @@ def test_aws_takes_the_session():
     assert not report.has_errors(), report.generate_report()
 
 
-def test_the_jars_are_those_of_the_lock():
+def test_documented_jars_command_lists_locked_jars():
     [text] = blocks("sh jars")
     program, option, code = shlex.split(text)
     assert (program, option) == ("python", "-c")

@@ -1,4 +1,4 @@
-"""Alerts of sensors and schedules that fail, and the heartbeat, by a code server and Dagster's own daemon."""
+"""Alerts about failing sensors and schedules, and the heartbeat, with a code server and Dagster's own daemon."""
 
 import json
 import logging
@@ -13,20 +13,21 @@ from dagster._core.workspace.load_target import PythonFileTarget
 from dagster._daemon.sensor import execute_sensor_iteration
 from dagster._daemon.types import DaemonHeartbeat
 from dagster._scheduler.scheduler import launch_scheduled_runs
-from listener import Listener
 
 from lakehouse.config.loader import PROJECT
+from tests.support.servers.listener import Listener
 
+WATCHED = PROJECT / "tests/support/processes/watched_definitions.py"
 LOG = logging.getLogger("test_daemon_alerts")
 
 
 class Receiver(Listener):
-    """Takes messages and heartbeats."""
+    """A webhook that receives messages and heartbeats."""
 
     read = 0
 
     def texts(self) -> list[str]:
-        """The messages taken since this was last asked."""
+        """Return the messages accepted since the last call."""
         new, self.read = self.received[self.read :], len(self.received)
         return [json.loads(r.body)["text"] for r in new if r.status == 200 and not r.path.startswith("/hook/beat")]
 
@@ -36,14 +37,14 @@ class Receiver(Listener):
 
 
 class Daemon:
-    """Ticks every sensor of the code location whose time has come, as Dagster's daemon does, at times that are set."""
+    """A daemon that ticks every due sensor of the code location, as Dagster's does, at a simulated time."""
 
     def __init__(self, workspace, instance, failing: Path):
         self.workspace, self.instance, self.failing = workspace, instance, failing
         self.now = time.time() - 2_000
 
     def tick(self, times: int, **fails: str):
-        """Let these fail (by name: how), and the others not, for so many rounds."""
+        """Tick for this many rounds, in which the named sensors fail (by name: how), and no others."""
         self.failing.write_text(json.dumps(fails))
         for _ in range(times):
             self.now += 61
@@ -53,14 +54,15 @@ class Daemon:
                 list(execute_sensor_iteration(self.workspace, LOG, None, None))
 
     def schedule(self, **fails: str):
+        """Launch the due schedules, of which the named ones fail."""
         self.failing.write_text(json.dumps(fails))
         self.now += 61
         with freeze_time(self.now):
             list(launch_scheduled_runs(self.workspace, LOG, datetime.fromtimestamp(self.now, UTC), {}))
 
-    def said(self, name: str) -> str:
-        """What a sensor said in its last tick."""
-        [state] = [one for one in self.instance.all_instigator_state() if one.name == name]
+    def skip_reason(self, name: str) -> str:
+        """Return the skip reason of a sensor's last tick."""
+        [state] = [state for state in self.instance.all_instigator_state() if state.name == name]
         return self.instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=1)[0].skip_reason
 
 
@@ -76,15 +78,15 @@ def daemon(receiver, tmp_path, monkeypatch):
     failing.write_text("{}")
     monkeypatch.setenv("WEBHOOK", f"{receiver.address}/hook")
     monkeypatch.setenv("FAILING", str(failing))
-    target = PythonFileTarget(str(Path(__file__).with_name("watched_definitions.py")), None, str(PROJECT), "lake")
+    target = PythonFileTarget(str(WATCHED), None, str(PROJECT), "lake")
     with dg.instance_for_test() as instance, create_test_daemon_workspace_context(target, instance) as workspace:
         yield Daemon(workspace, instance, failing)
 
 
-def test_what_dagsters_daemon_records_of_failures_is_told_once_and_silences_the_heartbeat(daemon, receiver):
+def test_alert_failing_ticks_are_sent_once_and_stop_heartbeat(daemon, receiver):
     daemon.schedule()
     daemon.schedule(each_minute="known")
-    daemon.tick(3, other="unforeseen", freshness="caused")
+    daemon.tick(3, other="unexpected", freshness="caused")
     assert sorted(text.partition("|")[0] for text in receiver.texts()) == [
         "*Schedule fails: each_minute*\nTopic 'trades' was recreated. Nothing was changed\n"
         "<http://ui/locations/lake/schedules/each_minute",
@@ -93,14 +95,14 @@ def test_what_dagsters_daemon_records_of_failures_is_told_once_and_silences_the_
         "*Sensor fails: other*\nValueError, see its page in Dagster\n<http://ui/locations/lake/sensors/other",
     ]
     assert receiver.beats == 0
-    assert "sensor freshness fails: Kafka does not answer" in daemon.said("heartbeat")
+    assert "sensor freshness fails: Kafka does not answer" in daemon.skip_reason("heartbeat")
 
     daemon.now = time.time()
     daemon.schedule()
     daemon.tick(2)
     assert sorted(text.partition("\n")[0] for text in receiver.texts()) == [
-        "*Schedule works again: each_minute*",
-        "*Sensor works again: freshness*",
-        "*Sensor works again: other*",
+        "*Schedule recovered: each_minute*",
+        "*Sensor recovered: freshness*",
+        "*Sensor recovered: other*",
     ]
-    assert receiver.beats > 0, daemon.said("heartbeat")
+    assert receiver.beats > 0, daemon.skip_reason("heartbeat")

@@ -1,4 +1,4 @@
-"""The script that runs with secrets in the workflow: what its commands receive, and what it leaves behind."""
+"""The deployment script that the workflow runs with secrets: its commands, and the deletion of the private key."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ test "$1" != "$FAILS"
 
 
 @pytest.mark.parametrize("fails", ["", "plan"])
-def test_the_key_is_a_private_file_that_is_gone_in_the_end(tmp_path, fails):
+def test_deployed_script_key_file_is_private_and_deleted(tmp_path, fails):
     checkout, temp = tmp_path / "checkout", tmp_path / "temp"
     for folder in (checkout / ".github", checkout / ".venv" / "bin", temp):
         folder.mkdir(parents=True)
@@ -29,15 +29,15 @@ def test_the_key_is_a_private_file_that_is_gone_in_the_end(tmp_path, fails):
         program.chmod(0o755)
     environment = {"PATH": os.environ["PATH"], "RUNNER_TEMP": str(temp), "SNOWFLAKE_PRIVATE_KEY": "key\nof two lines"}
 
-    done = subprocess.run([script], env={**environment, "FAILS": fails}, cwd=tmp_path)
+    result = subprocess.run([script], env={**environment, "FAILS": fails}, cwd=tmp_path)
 
     calls = [
         "validate 600",
         "plan 600",
-        "rehearse --junit reports/rehearsal.xml 600",
+        "dry-run --junit reports/dry-run.xml 600",
         "check --junit reports/checks.xml 600",
     ]
-    assert done.returncode == (1 if fails else 0)
+    assert result.returncode == (1 if fails else 0)
     assert (temp / "calls").read_text().splitlines() == (calls[:2] if fails else calls)
     assert (temp / "received").read_text() == "key\nof two lines\n"
     assert "SNOWFLAKE_PRIVATE_KEY=" not in (temp / "environment").read_text()

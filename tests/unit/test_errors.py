@@ -1,4 +1,6 @@
-"""Errors as programs use them: their parts, what may pass by itself, and how clients' errors become ours."""
+"""The project's errors: parts of their messages, transience, and translation of clients' errors."""
+
+import traceback
 
 import pytest
 
@@ -13,14 +15,14 @@ from lakehouse.core.errors import (
     Refused,
     Stalled,
     TransientError,
-    Unforeseen,
+    UnexpectedError,
     Unreachable,
     is_transient,
     translate,
 )
 from resources.confluent.errors import Limited
 from resources.confluent.errors import Refused as RefusedByConfluent
-from resources.rest_catalog import HalfReplaced
+from resources.rest_catalog import IncompleteReplacement
 
 UNREACHABLE = Unreachable("Kafka", "there:9092", "the network", "refused")
 COMPOSED = [
@@ -29,24 +31,24 @@ COMPOSED = [
     Stalled("Spark", "there", "made no progress for 5 s"),
     Paused("orders", "paused since yesterday"),
     BadRecords("orders", 2, [(0, 1, "no such schema")]),
-    Unforeseen("orders", ValueError("secret")),
+    UnexpectedError("orders", ValueError("secret")),
     ClockSkew("12:00", "Iceberg refuses it"),
-    HalfReplaced("ns.t", "there", UNREACHABLE),
+    IncompleteReplacement("ns.t", "there", UNREACHABLE),
 ]
 
 
 @pytest.mark.parametrize("error", COMPOSED, ids=lambda error: type(error).__name__)
-def test_a_message_is_problem_effect_and_remedy(error):
+def test_composed_message_has_problem_effect_and_remedy(error):
     parts = [error.problem, error.effect, error.remedy]
     assert all(parts) and str(error) == ". ".join(parts)
 
 
-def test_parts_can_be_read_one_by_one():
+def test_parts_of_unreachable_are_separate():
     assert UNREACHABLE.problem == "Kafka does not answer at there:9092: refused"
     assert (UNREACHABLE.effect, UNREACHABLE.remedy) == ("Nothing was changed", "Check the network")
 
 
-def test_a_message_that_has_no_parts_is_the_problem():
+def test_message_without_parts_is_the_problem():
     error = LakehouseError("It failed. Nothing was changed. Run it again")
     assert (error.problem, error.effect, error.remedy) == (str(error), "", "")
 
@@ -58,12 +60,12 @@ def test_a_message_that_has_no_parts_is_the_problem():
         Stalled("Spark", "there", "stopped"),
         CommitConflict("Another writer was first"),
         Limited("too many calls"),
-        Unforeseen("orders", ValueError()),
-        ValueError("nobody foresaw it"),
+        UnexpectedError("orders", ValueError()),
+        ValueError("unexpected"),
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_what_may_pass_by_itself(error):
+def test_is_transient_passing_condition_is_true(error):
     assert is_transient(error)
 
 
@@ -81,14 +83,14 @@ def test_what_may_pass_by_itself(error):
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_what_somebody_has_to_change(error):
+def test_is_transient_permanent_error_is_false(error):
     assert not is_transient(error) and not isinstance(error, TransientError)
 
 
 @pytest.mark.parametrize(
     ("error", "expected"), [(FileNotFoundError("x"), "no file x"), (PermissionError("y"), "system y")]
 )
-def test_the_first_type_that_fits_decides(error, expected):
+def test_translate_first_matching_type_is_used(error, expected):
     errors = {
         FileNotFoundError: lambda error: LakehouseError(f"no file {error}"),
         OSError: lambda error: LakehouseError(f"system {error}"),
@@ -98,8 +100,15 @@ def test_the_first_type_that_fits_decides(error, expected):
     assert raised.value.__cause__ is error
 
 
-@pytest.mark.parametrize("error", [OSError("not for us"), KeyError("of no type that is named")])
-def test_other_errors_pass_as_they_are(error):
+def test_translate_without_cause_shows_message_only():
+    errors = {OSError: lambda _: LakehouseError("refused")}
+    with pytest.raises(LakehouseError) as raised, translate(errors, show_cause=False):
+        raise OSError("hidden")
+    assert "hidden" not in "".join(traceback.format_exception(raised.value))
+
+
+@pytest.mark.parametrize("error", [OSError("not for us"), KeyError("another type")])
+def test_translate_other_error_passes_unchanged(error):
     with pytest.raises(type(error)) as raised, translate({OSError: lambda _: None}):
         raise error
     assert raised.value is error

@@ -1,4 +1,4 @@
-"""Each rule by which a table follows a schema or cannot, and that what is accepted does what it says."""
+"""Rules of schema evolution, and the table after each accepted change."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -25,23 +25,25 @@ from pyiceberg.types import (
 )
 
 from lakehouse.core.errors import SchemaError
-from lakehouse.formats import avro, evolution, json_schema, protobuf
+from lakehouse.core.table_ref import TableRef
+from lakehouse.formats import evolution
 from lakehouse.formats.schema import RegisteredSchema, Shape
 from resources.catalog import Catalog
+from tests.support.shapes import avro_shape, json_shape, protobuf_shape
 
 INT, LONG, TEXT = IntegerType(), LongType(), StringType()
 
 
 def struct(**fields):
-    """A struct of optional fields, as a shape has them: ids mean nothing."""
+    """Return a struct of optional fields as a shape has them, with arbitrary ids."""
     return StructType(*(NestedField(i, name, type_, required=False) for i, (name, type_) in enumerate(fields.items())))
 
 
-def many(type_):
+def list_of(type_):
     return ListType(98, type_, element_required=False)
 
 
-def by_name(type_, key=TEXT):
+def map_of(type_, key=TEXT):
     return MapType(96, key, 97, type_, value_required=False)
 
 
@@ -52,38 +54,40 @@ def catalog(tmp_path):
     return catalog
 
 
-def evolved(catalog, old, new, former=None):
-    """The rules that apply, and the table after what was accepted was done."""
+def evolve(catalog, old, new, former=None):
+    """Evolve a table if all changes are accepted, and return the rules that apply with the table."""
     fields = old if isinstance(old, tuple) else old.fields
     table = catalog.create_table("ns.t", Schema(*(f.model_copy(update={"field_id": 500 + f.field_id}) for f in fields)))
-    found = evolution.changes(table.schema(), Shape(new, former or {}))
-    if all(change.accepted for change in found):
+    changes = evolution.changes(table.schema(), Shape(new, former or {}))
+    if all(change.accepted for change in changes):
         with table.update_schema() as update:
-            evolution.apply(update, found)
+            evolution.apply(update, changes)
         table = table.refresh()
-        again = evolution.changes(table.schema(), Shape(new, former or {}))
-        assert {change.rule for change in again} <= {"FIELD_DELETED", "FIELD_REORDERED"}, "it would be done twice"
-    return [(change.rule, ".".join(change.path)) for change in found], table
+        remaining = evolution.changes(table.schema(), Shape(new, former or {}))
+        assert {change.rule for change in remaining} <= {"FIELD_DELETED", "FIELD_REORDERED"}, (
+            "the change would be repeated"
+        )
+    return [(change.rule, ".".join(change.path)) for change in changes], table
 
 
-DEEP = {"s": struct(l=many(struct(m=by_name(struct(a=INT)))))}
+DEEP = {"s": struct(l=list_of(struct(m=map_of(struct(a=INT)))))}
 
 ACCEPTED = {
     "add": (struct(a=INT), struct(a=INT, b=TEXT), "OPTIONAL_FIELD_ADDED", "b"),
     "add first": (struct(a=INT), struct(b=TEXT, a=INT), "OPTIONAL_FIELD_ADDED", "b"),
-    "add a struct": (struct(a=INT), struct(a=INT, b=struct(x=many(INT))), "OPTIONAL_FIELD_ADDED", "b"),
+    "add a struct": (struct(a=INT), struct(a=INT, b=struct(x=list_of(INT))), "OPTIONAL_FIELD_ADDED", "b"),
     "add nested": (struct(s=struct(a=INT)), struct(s=struct(a=INT, b=TEXT)), "OPTIONAL_FIELD_ADDED", "s.b"),
     "add deep": (
         struct(**DEEP),
-        struct(s=struct(l=many(struct(m=by_name(struct(a=INT, b=TEXT)))))),
+        struct(s=struct(l=list_of(struct(m=map_of(struct(a=INT, b=TEXT)))))),
         "OPTIONAL_FIELD_ADDED",
         "s.l.element.m.value.b",
     ),
     "int to long": (struct(a=INT), struct(a=LONG), "TYPE_WIDENED", "a"),
     "float to double": (struct(a=FloatType()), struct(a=DoubleType()), "TYPE_WIDENED", "a"),
     "digits": (struct(a=DecimalType(9, 2)), struct(a=DecimalType(20, 2)), "TYPE_WIDENED", "a"),
-    "in a list": (struct(a=many(INT)), struct(a=many(LONG)), "TYPE_WIDENED", "a.element"),
-    "in a map": (struct(a=by_name(INT)), struct(a=by_name(LONG)), "TYPE_WIDENED", "a.value"),
+    "in a list": (struct(a=list_of(INT)), struct(a=list_of(LONG)), "TYPE_WIDENED", "a.element"),
+    "in a map": (struct(a=map_of(INT)), struct(a=map_of(LONG)), "TYPE_WIDENED", "a.value"),
     "drop": (struct(a=INT, b=TEXT), struct(a=INT), "FIELD_DELETED", "b"),
     "drop nested": (struct(s=struct(a=INT, b=TEXT)), struct(s=struct(a=INT)), "FIELD_DELETED", "s.b"),
     "reorder": (struct(a=INT, b=TEXT), struct(b=TEXT, a=INT), "FIELD_REORDERED", ""),
@@ -94,30 +98,30 @@ REFUSED = {
     "long to double": (struct(a=LONG), struct(a=DoubleType()), "UNSUPPORTED_TYPE_CHANGE", "a"),
     "date to timestamp": (struct(a=DateType()), struct(a=TimestamptzType()), "UNSUPPORTED_TYPE_CHANGE", "a"),
     "fixed length": (struct(a=FixedType(4)), struct(a=FixedType(5)), "UNSUPPORTED_TYPE_CHANGE", "a"),
-    "text to bytes": (struct(a=many(TEXT)), struct(a=many(BinaryType())), "UNSUPPORTED_TYPE_CHANGE", "a.element"),
+    "text to bytes": (struct(a=list_of(TEXT)), struct(a=list_of(BinaryType())), "UNSUPPORTED_TYPE_CHANGE", "a.element"),
     "struct to value": (struct(a=struct(x=INT)), struct(a=INT), "TYPE_MISMATCH", "a"),
-    "list to value": (struct(a=many(INT)), struct(a=INT), "TYPE_MISMATCH", "a"),
-    "list to map": (struct(a=many(INT)), struct(a=by_name(INT)), "TYPE_MISMATCH", "a"),
+    "list to value": (struct(a=list_of(INT)), struct(a=INT), "TYPE_MISMATCH", "a"),
+    "list to map": (struct(a=list_of(INT)), struct(a=map_of(INT)), "TYPE_MISMATCH", "a"),
     "long to int": (struct(a=LONG), struct(a=INT), "TYPE_NARROWED", "a"),
     "double to float": (struct(s=struct(a=DoubleType())), struct(s=struct(a=FloatType())), "TYPE_NARROWED", "s.a"),
     "fewer digits": (struct(a=DecimalType(9, 2)), struct(a=DecimalType(8, 2)), "TYPE_NARROWED", "a"),
     "scale": (struct(a=DecimalType(9, 2)), struct(a=DecimalType(12, 3)), "DECIMAL_SCALE_CHANGED", "a"),
-    "map key": (struct(a=by_name(INT, INT)), struct(a=by_name(INT, LONG)), "MAP_KEY_TYPE_MISMATCH", "a"),
+    "map key": (struct(a=map_of(INT, INT)), struct(a=map_of(INT, LONG)), "MAP_KEY_TYPE_MISMATCH", "a"),
     "case": (struct(price=INT), struct(Price=INT), "CASE_COLLISION", "Price"),
     "case nested": (struct(s=struct(x=INT)), struct(s=struct(X=INT)), "CASE_COLLISION", "s.X"),
 }
 
 
 @pytest.mark.parametrize("case", ACCEPTED)
-def test_an_accepted_change_is_named_and_done(catalog, case):
+def test_evolve_accepted_change_is_applied(catalog, case):
     old, new, rule, path = ACCEPTED[case]
-    found, table = evolved(catalog, old, new)
-    assert found == [(rule, path)]
+    changes, table = evolve(catalog, old, new)
+    assert changes == [(rule, path)]
     assert leaves(new) <= leaves(table.schema().as_struct())
 
 
 def leaves(type_, path=""):
-    """Every value with its path and type."""
+    """Return every primitive value as (path, type)."""
     if isinstance(type_, PrimitiveType):
         return {(path, str(type_))}
     if isinstance(type_, StructType):
@@ -128,22 +132,22 @@ def leaves(type_, path=""):
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_refused_change_is_named_and_explained(catalog, case):
+def test_require_accepted_unsupported_change_is_explained(catalog, case):
     old, new, rule, path = REFUSED[case]
-    found = evolution.changes(Schema(*old.fields), Shape(new))
-    assert [(c.rule, ".".join(c.path)) for c in found if not c.accepted] == [(rule, path)]
-    with pytest.raises(SchemaError, match=rf"ns\.t: {rule} {path.replace('.', '[.]')} .*left as it is"):
-        evolution.refusals(found, "ns.t")
+    changes = evolution.changes(Schema(*old.fields), Shape(new))
+    assert [(c.rule, ".".join(c.path)) for c in changes if not c.accepted] == [(rule, path)]
+    with pytest.raises(SchemaError, match=rf"ns\.t: {rule} {path.replace('.', '[.]')} .*table was not changed"):
+        evolution.require_accepted(changes, "ns.t")
 
 
-def test_a_renamed_column_keeps_its_id(catalog):
-    found, table = evolved(
+def test_evolve_renamed_column_keeps_its_id(catalog):
+    changes, table = evolve(
         catalog,
-        struct(a=INT, s=struct(x=many(struct(y=INT)))),
-        struct(b=LONG, t=struct(x=many(struct(z=INT, w=TEXT)))),
-        {"b": ("nothing", "a"), "t": ("s",), "t.x.element.z": ("y",)},
+        struct(a=INT, s=struct(x=list_of(struct(y=INT)))),
+        struct(b=LONG, t=struct(x=list_of(struct(z=INT, w=TEXT)))),
+        {"b": ("unknown", "a"), "t": ("s",), "t.x.element.z": ("y",)},
     )
-    assert found == [
+    assert changes == [
         ("FIELD_RENAMED", "b"),
         ("TYPE_WIDENED", "b"),
         ("FIELD_RENAMED", "t"),
@@ -153,29 +157,29 @@ def test_a_renamed_column_keeps_its_id(catalog):
     before = next(s for s in table.schemas().values() if s.schema_id == 0)
     for old, new in [("a", "b"), ("s", "t"), ("s.x.element.y", "t.x.element.z")]:
         assert before.find_field(old).field_id == table.schema().find_field(new).field_id
-    assert len(table.schemas()) == 2, "one schema commit"
+    assert len(table.schemas()) == 2, "more than one schema commit"
 
 
-def test_a_column_of_that_name_is_no_rename(catalog):
-    found, _ = evolved(catalog, struct(a=INT, b=INT), struct(b=INT), {"b": ("a",)})
-    assert found == [("FIELD_DELETED", "a")]
+def test_evolve_existing_column_of_new_name_is_no_rename(catalog):
+    changes, _ = evolve(catalog, struct(a=INT, b=INT), struct(b=INT), {"b": ("a",)})
+    assert changes == [("FIELD_DELETED", "a")]
 
 
-def test_a_name_that_another_field_took_is_refused():
-    found = evolution.changes(Schema(*struct(a=INT).fields), Shape(struct(b=INT, a=TEXT), {"b": ("a",)}))
-    assert ("NAME_REUSED", ("b",)) in [(c.rule, c.path) for c in found]
+def test_changes_reused_name_is_refused():
+    changes = evolution.changes(Schema(*struct(a=INT).fields), Shape(struct(b=INT, a=TEXT), {"b": ("a",)}))
+    assert ("NAME_REUSED", ("b",)) in [(c.rule, c.path) for c in changes]
 
 
-def test_an_avro_version_that_renames_a_field_and_gives_its_name_to_another_is_refused():
+def test_changes_avro_reused_name_is_refused():
     record = '{"type": "record", "name": "R", "fields": [%s]}'
     renamed = '{"name": "b", "type": "int", "aliases": ["a"]}'
     first = RegisteredSchema(1, record % '{"name": "a", "type": "int"}')
     both = RegisteredSchema(2, record % f'{renamed}, {{"name": "a", "type": "int"}}')
-    before = avro.shape([first]).struct
+    before = avro_shape([first]).struct
 
-    found = evolution.changes(Schema(*before.fields), avro.shape([first, both]))
+    changes = evolution.changes(Schema(*before.fields), avro_shape([first, both]))
 
-    assert ("NAME_REUSED", ("b",)) in [(c.rule, c.path) for c in found]
+    assert ("NAME_REUSED", ("b",)) in [(c.rule, c.path) for c in changes]
 
 
 CARD, CASH = (
@@ -197,46 +201,46 @@ UNIONS = {
 
 
 @pytest.mark.parametrize("case", UNIONS)
-def test_a_member_of_an_avro_union_is_one_branch_for_good(case):
-    """None in a case: the versions before it were deleted from the registry."""
+def test_changes_avro_union_member_keeps_its_branch(case):
+    """None in a case means that the versions before it were deleted from the registry."""
     unions, expected = UNIONS[case]
     texts = [json.dumps({"type": "record", "name": "R", "fields": [{"name": "paid", "type": u}]}) for u in unions if u]
     versions = [RegisteredSchema(n, text) for n, text in enumerate(texts)]
-    before = avro.shape(versions[:1]).struct
+    before = avro_shape(versions[:1]).struct
 
-    found = evolution.changes(Schema(*before.fields), avro.shape(versions[1:] if None in unions else versions))
+    changes = evolution.changes(Schema(*before.fields), avro_shape(versions[1:] if None in unions else versions))
 
-    assert [(c.rule, ".".join(c.path)) for c in found if not c.accepted] == expected
+    assert [(c.rule, ".".join(c.path)) for c in changes if not c.accepted] == expected
 
 
-def test_a_new_spelling_by_alias_is_a_rename(catalog):
-    found, table = evolved(catalog, struct(price=INT), struct(Price=INT), {"Price": ("price",)})
-    assert found == [("FIELD_RENAMED", "Price")]
+def test_evolve_new_spelling_by_alias_is_a_rename(catalog):
+    changes, table = evolve(catalog, struct(price=INT), struct(Price=INT), {"Price": ("price",)})
+    assert changes == [("FIELD_RENAMED", "Price")]
     assert table.schema().column_names == ["Price"]
 
 
-def test_required_columns_become_optional_and_new_ones_always_are(catalog):
+def test_evolve_required_columns_become_optional(catalog):
     required = NestedField(2, "b", INT, required=True)
-    found, table = evolved(catalog, (NestedField(1, "a", INT, required=True),), StructType(
+    changes, table = evolve(catalog, (NestedField(1, "a", INT, required=True),), StructType(
         NestedField(1, "a", INT, required=False), required))  # fmt: skip
-    assert found == [("NON_NULLABLE_TO_NULLABLE", "a"), ("REQUIRED_FIELD_ADDED", "b")]
+    assert changes == [("NON_NULLABLE_TO_NULLABLE", "a"), ("REQUIRED_FIELD_ADDED", "b")]
     assert not any(field.required for field in table.schema().fields)
 
 
-def test_comments_follow(catalog):
+def test_evolve_comment_is_updated(catalog):
     new = StructType(NestedField(1, "a", INT, required=False, doc="It's \\ new"))
-    found, table = evolved(catalog, struct(a=INT), new)
-    assert found == [("COMMENT_CHANGED", "a")]
+    changes, table = evolve(catalog, struct(a=INT), new)
+    assert changes == [("COMMENT_CHANGED", "a")]
     assert table.schema().find_field("a").doc == "It's \\ new"
 
 
-def test_the_sql_says_the_same():
+def test_ddl_matches_each_change():
     new = StructType(
         NestedField(1, "b`c", LONG, required=False, doc="It's"),
-        NestedField(2, "s", struct(x=many(DecimalType(9, 2)), m=by_name(TimestamptzType())), required=False),
+        NestedField(2, "s", struct(x=list_of(DecimalType(9, 2)), m=map_of(TimestamptzType())), required=False),
     )
-    found = evolution.changes(Schema(*struct(a=INT).fields), Shape(new, {"b`c": ("a",)}))
-    assert [change.ddl for change in found] == [
+    changes = evolution.changes(Schema(*struct(a=INT).fields), Shape(new, {"b`c": ("a",)}))
+    assert [change.ddl for change in changes] == [
         "RENAME COLUMN `a` TO `b``c`",
         "ALTER COLUMN `b``c` COMMENT 'It\\'s'",
         "ALTER COLUMN `b``c` TYPE BIGINT",
@@ -244,49 +248,49 @@ def test_the_sql_says_the_same():
     ]
 
 
-def test_everything_refused_is_said_at_once():
-    found = evolution.changes(Schema(*struct(a=INT, b=LONG).fields), Shape(struct(a=TEXT, b=INT, c=INT)))
+def test_require_accepted_several_changes_are_all_named():
+    changes = evolution.changes(Schema(*struct(a=INT, b=LONG).fields), Shape(struct(a=TEXT, b=INT, c=INT)))
     with pytest.raises(SchemaError, match="UNSUPPORTED_TYPE_CHANGE a .int to string.*TYPE_NARROWED b .long to int"):
-        evolution.refusals(found, "ns.t")
+        evolution.require_accepted(changes, "ns.t")
 
 
-def test_writers_that_change_a_table_at_once_all_get_what_they_asked_for(tmp_path):
+def test_ensure_table_concurrent_writers_keep_all_changes(tmp_path):
     def writer():
         return Catalog(type="sql", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
 
-    writer().ensure_table("ns", "t", Schema(*struct(a=INT).fields))
-    asked = [(writer(), Schema(*struct(a=LONG, **{name: TEXT}).fields)) for name in "xyz"]
+    writer().ensure_table(TableRef("ns", "t"), Schema(*struct(a=INT).fields))
+    requests = [(writer(), Schema(*struct(a=LONG, **{name: TEXT}).fields)) for name in "xyz"]
 
     with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda one: one[0].ensure_table("ns", "t", one[1]), asked))
+        list(pool.map(lambda request: request[0].ensure_table(TableRef("ns", "t"), request[1]), requests))
 
-    schema = writer().load("ns", "t").schema()
+    schema = writer().load(TableRef("ns", "t")).schema()
     assert set(schema.column_names) == {"a", "x", "y", "z"}
     assert schema.find_field("a").field_type == LONG
 
 
-def test_a_refused_change_changes_nothing_of_the_rest(tmp_path):
+def test_ensure_table_refused_change_applies_nothing(tmp_path):
     catalog = Catalog(type="sql", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
-    before = catalog.ensure_table("ns", "t", Schema(*struct(a=INT, b=INT).fields))
+    before = catalog.ensure_table(TableRef("ns", "t"), Schema(*struct(a=INT, b=INT).fields))
     with pytest.raises(SchemaError, match="UNSUPPORTED_TYPE_CHANGE b"):
-        catalog.ensure_table("ns", "t", Schema(*struct(a=LONG, b=TEXT, c=INT).fields))
-    assert catalog.load("ns", "t").metadata == before.metadata
-    after = catalog.ensure_table("ns", "t", Schema(*struct(c=INT, b=INT).fields), {"c": ("a",)})
+        catalog.ensure_table(TableRef("ns", "t"), Schema(*struct(a=LONG, b=TEXT, c=INT).fields))
+    assert catalog.load(TableRef("ns", "t")).metadata == before.metadata
+    after = catalog.ensure_table(TableRef("ns", "t"), Schema(*struct(c=INT, b=INT).fields), {"c": ("a",)})
     assert after.schema().column_names == ["c", "b"]
 
 
 STRING, ANY, WHOLE = {"type": "string"}, {"type": ["string", "integer"]}, {"type": "integer"}
 
 
-def a_list(items):
+def array_schema(items):
     return {"type": "array", "items": items}
 
 
-def a_map(values):
+def map_schema(values):
     return {"type": "object", "additionalProperties": values}
 
 
-def an_object(property_):
+def object_schema(property_):
     return {"type": "object", "properties": {"y": property_}}
 
 
@@ -294,8 +298,16 @@ ENCODINGS = {
     "text to any value": (STRING, ANY, [("ENCODING_CHANGED", "x")]),
     "any value to text": (ANY, STRING, [("ENCODING_CHANGED", "x")]),
     "a description like the mark": (ANY, STRING | {"description": "JSON text: y"}, [("ENCODING_CHANGED", "x")]),
-    "in a list of maps": (a_list(a_map(STRING)), a_list(a_map(ANY)), [("ENCODING_CHANGED", "x.element.value")]),
-    "in a list of objects": (a_list(an_object(STRING)), a_list(an_object(ANY)), [("ENCODING_CHANGED", "x.element.y")]),
+    "in a list of maps": (
+        array_schema(map_schema(STRING)),
+        array_schema(map_schema(ANY)),
+        [("ENCODING_CHANGED", "x.element.value")],
+    ),
+    "in a list of objects": (
+        array_schema(object_schema(STRING)),
+        array_schema(object_schema(ANY)),
+        [("ENCODING_CHANGED", "x.element.y")],
+    ),
     "any value to others": (ANY, {"enum": ["a", 1]}, []),
     "any value to described ones": (ANY, ANY | {"description": "a code"}, []),
     "a number to any value": (WHOLE, ANY, [("UNSUPPORTED_TYPE_CHANGE", "x")]),
@@ -305,27 +317,27 @@ ENCODINGS = {
 
 @pytest.mark.parametrize("case", ENCODINGS)
 @pytest.mark.parametrize("registered", ["both versions", "the newest version"])
-def test_a_column_of_text_never_holds_json_text_and_text(case, registered):
+def test_changes_json_text_and_plain_text_never_mix(case, registered):
     old, new, expected = ENCODINGS[case]
 
     def version(id_, property_):
         return RegisteredSchema(id_, json.dumps({"type": "object", "properties": {"x": property_}}), "JSON")
 
     before, after = version(1, old), version(2, new)
-    found = evolution.changes(
-        Schema(*json_schema.shape([before]).struct.fields),
-        json_schema.shape([before, after] if registered == "both versions" else [after]),
+    changes = evolution.changes(
+        Schema(*json_shape([before]).struct.fields),
+        json_shape([before, after] if registered == "both versions" else [after]),
     )
 
-    assert [(c.rule, ".".join(c.path)) for c in found if not c.accepted] == expected
+    assert [(c.rule, ".".join(c.path)) for c in changes if not c.accepted] == expected
 
 
-def test_a_protobuf_text_that_becomes_a_json_value_is_refused():
+def test_changes_protobuf_text_to_json_value_is_refused():
     text = 'syntax = "proto3"; import "google/protobuf/struct.proto"; message R { repeated %s x = %d; }'
     of_text = RegisteredSchema(1, text % ("string", 1), "PROTOBUF")
     of_values = RegisteredSchema(2, text % ("google.protobuf.Value", 1), "PROTOBUF")
-    before = Schema(*protobuf.shape([of_text]).struct.fields)
+    before = Schema(*protobuf_shape([of_text]).struct.fields)
 
-    found = evolution.changes(before, protobuf.shape([of_text, of_values]))
+    changes = evolution.changes(before, protobuf_shape([of_text, of_values]))
 
-    assert [(c.rule, ".".join(c.path)) for c in found if not c.accepted] == [("ENCODING_CHANGED", "x.element")]
+    assert [(c.rule, ".".join(c.path)) for c in changes if not c.accepted] == [("ENCODING_CHANGED", "x.element")]

@@ -1,4 +1,4 @@
-"""Confluent's wire format: what stands before a body, and what is no message of the format."""
+"""Confluent's wire format."""
 
 import struct
 
@@ -8,11 +8,11 @@ from lakehouse.core.framing import FRAME_BYTES, frame, schema_id
 
 
 @pytest.mark.parametrize("id_", [0, 1, 255, 256, 100_001, 2**31 - 1])
-def test_a_schema_id_is_read_back(id_):
+def test_schema_id_of_frame_is_returned(id_):
     assert frame(id_) == struct.pack(">bI", 0, id_) and len(frame(id_)) == FRAME_BYTES
     assert schema_id(frame(id_)) == schema_id(frame(id_) + b"body") == id_
 
 
 @pytest.mark.parametrize("message", [b"", b"\x00", frame(7)[:-1], b"\x01" + frame(7)[1:], b"text that is long enough"])
-def test_what_is_not_in_the_format_names_no_schema(message):
+def test_schema_id_of_other_message_is_none(message):
     assert schema_id(message) is None

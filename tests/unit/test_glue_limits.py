@@ -1,4 +1,4 @@
-"""What a table leaves in Glue fits what Glue's API takes, and a refusal is told from silence."""
+"""Glue's limits on names, comments and properties, and the distinction of refusals from failures to respond."""
 
 import json
 import re
@@ -9,7 +9,6 @@ import boto3
 import pyarrow as pa
 import pytest
 from botocore.session import get_session
-from listener import Listener
 from moto import mock_aws
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
@@ -19,14 +18,16 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.batch import COUNTS, TOKEN, Batch
 from lakehouse.core.counts import Counts
 from lakehouse.core.errors import Refused, Unreachable
+from lakehouse.core.table_ref import TableRef
 from lakehouse.formats.columns import table_schema
-from resources.aws import Glue
 from resources.catalog import Catalog
+from resources.glue import Glue
 from resources.snapshots import counts_by_snapshot
+from tests.support.servers.listener import Listener
 
 ROWS = pa.table({"a": pa.array([1, 2], pa.int64())})
 DOC = "Net price in EUR.\r\n\nRounded half to even,\x00 as the ledger does: 4,50 €. " + "Ü" * 300
-COUNTED = asdict(Counts(9_000_000, 8_000_000, 100_000, 200_000, 300_000, 100_000, 100_000, 200_000))
+COUNTS_OF_BATCH = asdict(Counts(9_000_000, 8_000_000, 100_000, 200_000, 300_000, 100_000, 100_000, 200_000))
 MODEL = get_session().get_service_model("glue")
 
 
@@ -40,22 +41,22 @@ def aws(monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
 
-def too_much(shape, value, path="table"):
-    """What does not fit the service's model: lengths, which Glue counts in bytes, and patterns."""
+def violations(shape, value, path="table"):
+    """Yield values that the service's model does not allow: by length, which Glue counts in bytes, and by pattern."""
     match shape.type_name:
         case "structure":
             for name, member in shape.members.items():
                 if name in value:
-                    yield from too_much(member, value[name], f"{path}.{name}")
+                    yield from violations(member, value[name], f"{path}.{name}")
         case "list":
             for item in value:
-                yield from too_much(shape.member, item, f"{path}[]")
+                yield from violations(shape.member, item, f"{path}[]")
         case "map":
             for key, item in value.items():
-                yield from too_much(shape.key, key, f"{path} key")
-                yield from too_much(shape.value, item, f"{path}[{key}]")
+                yield from violations(shape.key, key, f"{path} key")
+                yield from violations(shape.value, item, f"{path}[{key}]")
         case "string":
-            # Surrogates stand for characters beyond the first 65,536, which Python has as one.
+            # Surrogates represent characters beyond the first 65,536, which are one character in Python.
             pattern = shape.metadata.get("pattern", ".*").replace(
                 "\\uD800\\uDC00-\\uDBFF\\uDFFF", "\U00010000-\U0010ffff"
             )
@@ -63,35 +64,35 @@ def too_much(shape, value, path="table"):
                 yield f"{path}: {value[:80]!r} ({len(value.encode())} bytes)"
 
 
-def in_glue(name):
-    found = boto3.client("glue").get_table(DatabaseName="trading", Name=name)["Table"]
-    return list(too_much(MODEL.shape_for("TableInput"), found))
+def glue_violations(name):
+    glue_table = boto3.client("glue").get_table(DatabaseName="trading", Name=name)["Table"]
+    return list(violations(MODEL.shape_for("TableInput"), glue_table))
 
 
 @pytest.mark.parametrize("kind", ["catalog", "registration"])
-def test_long_and_broken_descriptions_fit(aws, tmp_path, kind):
+def test_glue_table_long_or_invalid_comment_fits(aws, tmp_path, kind):
     (tmp_path / "warehouse").mkdir()
     struct = StructType(NestedField(1, "price", StringType(), required=False, doc=DOC))
     schema = table_schema(Topic(name="orders").metadata.names, struct, None)
     with mock_aws():
         catalog = Catalog(type="glue", warehouse=f"file://{tmp_path}/warehouse", region="us-east-1")
         if kind == "catalog":
-            catalog.ensure_table("trading", "orders", schema)
+            catalog.ensure_table(TableRef("trading", "orders"), schema)
         else:
             glue = Glue(region="us-east-1", catalog_id="123456789012")
             glue.ensure_database("trading", f"file://{tmp_path}")
-            strange = Schema(NestedField(1, "price", StringType(), required=False, doc=DOC))
+            schema_of_registration = Schema(NestedField(1, "price", StringType(), required=False, doc=DOC))
             glue.register(
                 "trading",
                 "orders",
                 metadata_location=f"file://{tmp_path}/m.json",
                 table_uuid="u",
-                schema=strange,
+                schema=schema_of_registration,
                 location=f"file://{tmp_path}",
                 comment="ü" * 3_000,
                 expected=None,
             )
-        assert in_glue("orders") == []
+        assert glue_violations("orders") == []
         [column] = [
             column
             for column in boto3.client("glue").get_table(DatabaseName="trading", Name="orders")["Table"][
@@ -102,11 +103,11 @@ def test_long_and_broken_descriptions_fit(aws, tmp_path, kind):
     assert column["Comment"].startswith("Net price in EUR. Rounded half to even, as the ledger does: 4,50 €. ÜÜ")
 
 
-def table_of_many_snapshots(lake, count, partitions):
-    """A table with a batch on the branch `ingest_batch`, after so many batches that were published with counts."""
-    independent = SqlCatalog("lake", **lake)
-    independent.create_namespace("trading")
-    table = independent.create_table(("trading", "orders"), ROWS.schema)
+def create_table_of_many_snapshots(lake, count, partitions):
+    """Create a table with a batch on the branch `ingest_batch`, after `count` published batches with counts."""
+    iceberg = SqlCatalog("lake", **lake)
+    iceberg.create_namespace("trading")
+    table = iceberg.create_table(("trading", "orders"), ROWS.schema)
     token = Batch(
         "c" * 22, "orders", "t" * 22, dict.fromkeys(range(partitions), 0), dict.fromkeys(range(partitions), 1)
     )
@@ -129,22 +130,22 @@ def table_of_many_snapshots(lake, count, partitions):
     ]
     snapshot["parent-snapshot-id"] = 2**62 + count - 1
     metadata["snapshots"] = [*earlier, snapshot, staged]
-    metadata["properties"][COUNTS] = json.dumps({str(2**62 + n): COUNTED for n in range(count)})
+    metadata["properties"][COUNTS] = json.dumps({str(2**62 + n): COUNTS_OF_BATCH for n in range(count)})
     file = Path(lake["warehouse"].removeprefix("file://")) / "00009-many.metadata.json"
     file.write_text(json.dumps(metadata))
-    independent.drop_table(("trading", "orders"))
-    independent.register_table(("trading", "orders"), str(file))
+    iceberg.drop_table(("trading", "orders"))
+    iceberg.register_table(("trading", "orders"), str(file))
     return base
 
 
 @pytest.mark.parametrize(("count", "partitions"), [(3, 1_000), (3_700, 1)])
-def test_no_property_of_a_table_outgrows_glue(tmp_path, count, partitions):
+def test_publish_many_snapshots_keeps_properties_below_limit(tmp_path, count, partitions):
     (tmp_path / "warehouse").mkdir()
     lake = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
-    base = table_of_many_snapshots(lake, count, partitions)
+    base = create_table_of_many_snapshots(lake, count, partitions)
     catalog = Catalog(type="sql", **lake)
 
-    table = catalog.publish(catalog.load("trading", "orders"), "ingest_batch", base, COUNTED)
+    table = catalog.publish(catalog.load(TableRef("trading", "orders")), "ingest_batch", base, COUNTS_OF_BATCH)
 
     kept = counts_by_snapshot(table)
     longest = MODEL.shape_for("ParametersMapValue").metadata["max"]
@@ -152,11 +153,11 @@ def test_no_property_of_a_table_outgrows_glue(tmp_path, count, partitions):
     assert max(len(value) for value in table.current_snapshot().summary.additional_properties.values()) < 50_000
     assert list(kept)[-1] == table.metadata.current_snapshot_id
     newest = [2**62 + n for n in range(count)][-min(count, 2_000) :]
-    assert all(kept[id_]["rows"] == COUNTED["rows"] for id_ in newest)
+    assert all(kept[id_]["rows"] == COUNTS_OF_BATCH["rows"] for id_ in newest)
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "error", "said"),
+    ("status", "code", "error", "message"),
     [
         (400, "ValidationException", Refused, "refused GetTable: ValidationException: not so"),
         (400, "InvalidInputException", Refused, "refused GetTable"),
@@ -166,11 +167,11 @@ def test_no_property_of_a_table_outgrows_glue(tmp_path, count, partitions):
         (500, "InternalServiceException", Unreachable, "does not answer"),
     ],
 )
-def test_a_refusal_is_told_from_silence(aws, monkeypatch, tmp_path, status, code, error, said):
+def test_registration_refusal_differs_from_unreachable(aws, monkeypatch, tmp_path, status, code, error, message):
     body = json.dumps({"__type": code, "Message": "not so"})
     with Listener((status, body, {"Content-Type": "application/x-amz-json-1.1"})).listening() as glue:
         monkeypatch.setenv("AWS_ENDPOINT_URL", glue.address)
-        with pytest.raises(error, match=said):
+        with pytest.raises(error, match=message):
             Glue(region="us-east-1", catalog_id="123456789012").registration("trading", "orders")
-        with pytest.raises(error, match=said):
-            Catalog(type="glue", warehouse=f"file://{tmp_path}", region="us-east-1").load("trading", "orders")
+        with pytest.raises(error, match=message):
+            Catalog(type="glue", warehouse=f"file://{tmp_path}", region="us-east-1").load(TableRef("trading", "orders"))

@@ -1,4 +1,4 @@
-"""A registration in Glue never moves a table back, whoever publishes at the same time."""
+"""Registration of tables in Glue: concurrent publications never move a table back."""
 
 from types import SimpleNamespace
 
@@ -11,9 +11,10 @@ from pyiceberg.catalog import load_catalog
 from lakehouse.config.topic import Topic
 from lakehouse.core.batch import TOKEN, Batch
 from lakehouse.core.errors import UnclearState
+from lakehouse.core.table_ref import TableRef
 from lakehouse.readers import reader_of
-from resources.aws import Glue
 from resources.catalog import Catalog
+from resources.glue import Glue
 from resources.snapshots import last_batch
 
 ROWS = pa.table({"a": pa.array([1, 2], pa.int64())})
@@ -33,7 +34,7 @@ def glue(monkeypatch):
 
 @pytest.fixture(params=["glue", "sql"])
 def lake(request, glue, tmp_path):
-    """The settings of a catalog: Glue itself, or one apart from it."""
+    """Return the settings of a catalog: Glue itself, or one apart from it."""
     (tmp_path / "warehouse").mkdir()
     settings = {"type": request.param, "warehouse": f"file://{tmp_path}/warehouse", "region": "us-east-1"}
     if request.param == "sql":
@@ -50,14 +51,14 @@ def publish(lake, start, properties=None):
     table.append(ROWS, snapshot_properties={TOKEN: token})
 
 
-def point_at(topic, loaded, catalog, glue):
-    """Register a table as it was loaded."""
+def register_loaded(ref, loaded, catalog, glue):
+    """Register a table in the state that was loaded."""
     clients = SimpleNamespace(catalog=catalog, glue=glue)
-    return reader_of("glue").publish("trading", topic, loaded, clients).metadata_location
+    return reader_of("glue").publish(TOPIC, ref, loaded, clients).metadata_location
 
 
 def register(catalog, glue):
-    return point_at(*catalog.published("trading", TOPIC), catalog, glue)
+    return register_loaded(*catalog.published(TOPIC.table_in("trading")), catalog, glue)
 
 
 def registered():
@@ -65,25 +66,25 @@ def registered():
     return table["Parameters"]["metadata_location"]
 
 
-def test_registering_a_table_loaded_before_a_publication_keeps_the_publication(lake, glue):
+def test_register_table_loaded_before_publication_keeps_newest(lake, glue):
     catalog = Catalog(**lake)
     publish(lake, 0)
     register(catalog, glue)
-    topic, loaded = catalog.published("trading", TOPIC)
+    ref, loaded = catalog.published(TOPIC.table_in("trading"))
 
     publish(lake, 2)
     register(catalog, glue)  # in a real lake, another process
     newest = registered()
-    shown = point_at(topic, loaded, catalog, glue)
+    location = register_loaded(ref, loaded, catalog, glue)
 
-    assert shown == newest == registered()
-    table = Catalog(**lake).load("trading", "orders")
+    assert location == newest == registered()
+    table = Catalog(**lake).load(TableRef("trading", "orders"))
     assert table.metadata_location == newest
     assert last_batch(table).end == {0: 4}
     assert table.scan().to_arrow().num_rows == 4
 
 
-def test_registration_advances_a_table_whose_metadata_log_forgot_the_registered_file(lake, glue):
+def test_register_file_missing_from_metadata_log_advances_table(lake, glue):
     """Iceberg keeps the last 100 metadata files in a table's log; a registration may be older."""
     catalog = Catalog(**lake)
     publish(lake, 0, {"write.metadata.previous-versions-max": "1"})
@@ -93,23 +94,23 @@ def test_registration_advances_a_table_whose_metadata_log_forgot_the_registered_
 
     register(catalog, glue)
 
-    assert registered() == catalog.load("trading", "orders").metadata_location
+    assert registered() == catalog.load(TableRef("trading", "orders")).metadata_location
 
 
-def test_old_table_is_not_registered_over_one_that_forgot_it(lake, glue):
+def test_register_outdated_table_keeps_newest(lake, glue):
     catalog = Catalog(**lake)
     publish(lake, 0, {"write.metadata.previous-versions-max": "1"})
-    topic, loaded = catalog.published("trading", TOPIC)
+    ref, loaded = catalog.published(TOPIC.table_in("trading"))
     for start in (2, 4, 6):
         publish(lake, start)
     register(catalog, glue)
     newest = registered()
 
-    assert point_at(topic, loaded, catalog, glue) == newest == registered()
+    assert register_loaded(ref, loaded, catalog, glue) == newest == registered()
 
 
-def test_glue_as_catalog_that_does_not_have_the_table_is_refused(lake, glue):
-    """The reader's settings and the catalog's name different accounts or regions, so they are two catalogs."""
+def test_register_other_catalog_without_table_is_refused(lake, glue):
+    """Reader and catalog are of different accounts or regions, so they are two catalogs."""
     publish(lake, 0)
     elsewhere = Glue(region="eu-west-1", catalog_id="123456789012")
     if lake["type"] == "sql":
@@ -120,21 +121,21 @@ def test_glue_as_catalog_that_does_not_have_the_table_is_refused(lake, glue):
     assert not boto3.client("glue", region_name="eu-west-1").get_databases()["DatabaseList"]
 
 
-@pytest.mark.parametrize("ours", [0, 1, 3], ids=["it alone", "one commit of ours after it", "three commits of ours"])
-@pytest.mark.parametrize("forgetful", [{}, {"write.metadata.previous-versions-max": "1"}], ids=["", "short log"])
-def test_a_commit_that_somebody_made_through_glue_is_not_overwritten(glue, tmp_path, ours, forgetful):
+@pytest.mark.parametrize("commits", [0, 1, 3], ids=["alone", "before one own commit", "before three own commits"])
+@pytest.mark.parametrize("properties", [{}, {"write.metadata.previous-versions-max": "1"}], ids=["", "short log"])
+def test_register_over_foreign_commit_is_refused(glue, tmp_path, commits, properties):
     (tmp_path / "warehouse").mkdir()
     lake = {"type": "sql", "warehouse": f"file://{tmp_path}/warehouse", "uri": f"sqlite:///{tmp_path}/catalog.db"}
     catalog = Catalog(**lake)
     catalog.iceberg().create_namespace("trading")
-    publish(lake, 0, forgetful)
+    publish(lake, 0, properties)
     register(catalog, glue)
-    load_catalog("theirs", type="glue").load_table("trading.orders").append(ROWS)
-    theirs = registered()
-    for number in range(ours):
+    load_catalog("foreign", type="glue").load_table("trading.orders").append(ROWS)
+    foreign = registered()
+    for number in range(commits):
         publish(lake, 2 + 2 * number)
 
     for _ in range(2):
-        with pytest.raises(UnclearState, match="Glue shows trading.orders at snapshot .* somebody wrote"):
+        with pytest.raises(UnclearState, match="Glue shows trading.orders at snapshot .* another writer committed"):
             register(catalog, glue)
-    assert registered() == theirs
+    assert registered() == foreign

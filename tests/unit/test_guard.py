@@ -1,4 +1,4 @@
-"""Which requests the servers on loopback refuse: the rules, and their two adapters."""
+"""The rules by which loopback servers refuse requests, and the ASGI and WSGI adapters."""
 
 import asyncio
 from io import BytesIO
@@ -14,7 +14,7 @@ TUNNEL = Hosts.of(3000, allowed="tunnel.example, Forwarded:8443,127.0.0.1:13000"
 
 
 @pytest.mark.parametrize(
-    ("hosts", "headers", "broken"),
+    ("hosts", "headers", "rule"),
     [
         (HOSTS, {}, None),
         (HOSTS, {"host": "localhost:3000"}, None),
@@ -24,7 +24,7 @@ TUNNEL = Hosts.of(3000, allowed="tunnel.example, Forwarded:8443,127.0.0.1:13000"
         (TUNNEL, {"host": "tunnel.example", "origin": "https://tunnel.example"}, None),
         (TUNNEL, {"host": "forwarded:8443", "origin": "http://forwarded:8443"}, None),
         (TUNNEL, {"host": "127.0.0.1:13000", "origin": "http://127.0.0.1:13000"}, None),
-        (TUNNEL, {"origin": "https://tunnel.example"}, None),  # the tunnel writes a Host of its own
+        (TUNNEL, {"origin": "https://tunnel.example"}, None),  # the tunnel rewrites the Host
         (TUNNEL, {"origin": "https://tunnel.example", "sec-fetch-site": "same-site"}, None),
         (HOSTS, {"host": ""}, Rule.HOST),
         (HOSTS, {"host": "evil.example"}, Rule.HOST),
@@ -53,28 +53,28 @@ TUNNEL = Hosts.of(3000, allowed="tunnel.example, Forwarded:8443,127.0.0.1:13000"
         (TUNNEL, {"origin": "https://tunnel.example", "sec-fetch-site": "cross-site"}, Rule.SITE),
     ],
 )
-def test_the_rules(hosts, headers, broken):
-    refused = guard.refusal({"host": "127.0.0.1:3000"} | headers, hosts)
-    assert (refused.rule if refused else None) is broken
-    if refused:
-        assert "nothing was done" in refused.message and "LAKEHOUSE_ALLOWED_HOSTS" in refused.message
+def test_refusal_names_broken_rule(hosts, headers, rule):
+    refusal = guard.refusal({"host": "127.0.0.1:3000"} | headers, hosts)
+    assert (refusal.rule if refusal else None) is rule
+    if refusal:
+        assert "nothing was done" in refusal.message and "LAKEHOUSE_ALLOWED_HOSTS" in refusal.message
 
 
 @pytest.mark.parametrize("listed", ["https://tunnel.example", "tunnel.example/ui", "*", "*.example", "a b", "a:b"])
-def test_a_host_that_could_never_match_is_refused_at_the_start(monkeypatch, listed):
+def test_variables_invalid_allowed_host_is_refused(monkeypatch, listed):
     monkeypatch.setenv("LAKEHOUSE_ALLOWED_HOSTS", f"good.example,{listed}")
     with pytest.raises(LakehouseError, match="Nothing was started"):
         guard.variables()
 
 
-def test_the_allowed_hosts_come_from_the_environment(monkeypatch):
+def test_variables_allowed_hosts_are_normalized(monkeypatch):
     monkeypatch.setenv("LAKEHOUSE_ALLOWED_HOSTS", " Tunnel.example ,,")
     assert guard.variables() == {"LAKEHOUSE_ALLOWED_HOSTS": "tunnel.example"}
     assert Hosts.of(3000).allowed == {"tunnel.example"}
 
 
-def ask(scope):
-    """The messages with which a guarded ASGI application that always answers 200 answers."""
+def responses(scope):
+    """Return the messages of a guarded ASGI application that always responds 200."""
     sent = []
 
     async def app(scope, receive, send):
@@ -92,21 +92,21 @@ def scope(kind="http", **headers):
     return {"type": kind, "method": "GET", "path": "/", "headers": pairs}
 
 
-def test_asgi():
-    assert ask(scope(host="127.0.0.1:3000"))[0]["status"] == 200
-    assert ask(scope(host="evil.example"))[0]["status"] == 403
-    assert ask({"type": "lifespan"})[0]["status"] == 200
-    [closed] = ask(scope("websocket", host="127.0.0.1:3000", origin="https://evil.example"))
+def test_asgi_foreign_request_is_refused():
+    assert responses(scope(host="127.0.0.1:3000"))[0]["status"] == 200
+    assert responses(scope(host="evil.example"))[0]["status"] == 403
+    assert responses({"type": "lifespan"})[0]["status"] == 200
+    [closed] = responses(scope("websocket", host="127.0.0.1:3000", origin="https://evil.example"))
     assert closed["type"] == "websocket.close"
 
 
-def test_a_header_sent_twice_does_not_hide_one_of_its_values():
-    twice = scope(host="127.0.0.1:3000", origin="http://127.0.0.1:3000")
-    twice["headers"].append((b"Origin", b"https://evil.example"))
-    assert ask(twice)[0]["status"] == 403
+def test_asgi_duplicate_header_is_refused():
+    duplicated = scope(host="127.0.0.1:3000", origin="http://127.0.0.1:3000")
+    duplicated["headers"].append((b"Origin", b"https://evil.example"))
+    assert responses(duplicated)[0]["status"] == 403
 
 
-def test_wsgi():
+def test_wsgi_foreign_request_is_refused():
     statuses = []
     app = guard.wsgi(lambda environ, start: start("200 OK", []) or [b"fine"], HOSTS)
 

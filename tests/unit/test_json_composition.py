@@ -1,12 +1,13 @@
-"""JSON Schemas that are composed of others: no property that a schema declares is left out of the columns."""
+"""Composition of JSON Schemas: every declared property becomes a column."""
 
 import json
 
 import pytest
 
 from lakehouse.core.errors import SchemaError
-from lakehouse.formats.json_schema import reader, shape
+from lakehouse.formats.json_schema import reader
 from lakehouse.formats.schema import RegisteredSchema
+from tests.support.shapes import json_shape
 
 INTEGER, STRING = {"type": "integer"}, {"type": "string"}
 ADDRESS = {"type": "object", "properties": {"street": STRING, "no": INTEGER}}
@@ -19,7 +20,7 @@ def version(schema, **references):
 
 
 def columns(schema, **references):
-    """The columns as nested dictionaries; of a value of one kind, its kind."""
+    """Return the columns as nested dictionaries, with the kind of each value."""
     return plain(reader([version(schema, **references)]))
 
 
@@ -27,18 +28,18 @@ def plain(fields):
     return {field.name: plain(field.fields) if field.fields else field.kind for field in fields}
 
 
-def test_all_of_has_the_properties_of_a_registered_reference():
+def test_all_of_registered_reference_adds_its_properties():
     schema = {"properties": {"a": INTEGER}, "allOf": [{"$ref": "common.json"}]}
     assert columns(schema, common={"properties": {"b": STRING}}) == {"a": "long", "b": "string"}
 
 
-def test_all_of_has_the_properties_of_a_place_in_a_registered_reference():
+def test_all_of_pointer_into_reference_adds_its_properties():
     common = {"definitions": {"N": {"properties": {"b": {"$ref": "#/definitions/T"}}}, "T": STRING}}
     nested = {"n": {"allOf": [{"$ref": "common.json#/definitions/N"}, {"properties": {"c": INTEGER}}]}}
     assert columns({"properties": nested}, common=common) == {"n": {"b": "string", "c": "long"}}
 
 
-def test_all_of_a_chain_of_references_and_all_ofs():
+def test_all_of_chain_of_references_adds_all_properties():
     definitions = {
         "x": {"allOf": [{"$ref": "#/$defs/y"}, {"properties": {"x": INTEGER}}]},
         "y": {"$ref": "#/$defs/z"},
@@ -48,14 +49,14 @@ def test_all_of_a_chain_of_references_and_all_ofs():
 
 
 @pytest.mark.parametrize("reference", ["#/$defs/none", "other.json", "#anchor", "common.json#/none"])
-def test_a_reference_to_nothing_is_refused_wherever_it_stands(reference):
+def test_reference_unresolvable_is_refused(reference):
     for schema in ({"allOf": [{"$ref": reference}]}, {"properties": {"a": {"$ref": reference}}}):
         with pytest.raises(SchemaError, match="refers to"):
             columns({"properties": {"a": INTEGER}} | schema, common={})
 
 
 @pytest.mark.parametrize("keyword", ["$dynamicRef", "$recursiveRef"])
-def test_a_reference_that_depends_on_who_refers_is_refused(keyword):
+def test_reference_dynamic_is_refused(keyword):
     with pytest.raises(SchemaError, match=f"'\\{keyword}', which is not supported"):
         columns({"properties": {"a": {keyword: "#"}}})
 
@@ -71,12 +72,12 @@ def test_a_reference_that_depends_on_who_refers_is_refused(keyword):
         {"properties": {"a": INTEGER}, "oneOf": [{"$ref": "#"}, {"$ref": "#/properties/a"}]},
     ],
 )
-def test_a_reference_to_itself_is_refused_wherever_it_stands(schema):
+def test_reference_to_itself_is_refused(schema):
     with pytest.raises(SchemaError, match="refers to itself"):
         columns(schema)
 
 
-def test_properties_beside_a_reference_are_columns_where_the_draft_has_them():
+def test_properties_beside_reference_count_by_draft():
     schema = {"$ref": "#/$defs/base", "properties": {"b": STRING}, "$defs": {"base": {"properties": {"a": INTEGER}}}}
     assert columns(schema | {"$schema": DRAFT_2020}) == columns(schema) == {"b": "string", "a": "long"}
     assert columns(schema | {"$schema": DRAFT_7}) == {"a": "long"}
@@ -85,7 +86,7 @@ def test_properties_beside_a_reference_are_columns_where_the_draft_has_them():
 
 
 @pytest.mark.parametrize("choice", ["anyOf", "oneOf"])
-def test_a_single_branch_adds_to_what_stands_beside_it(choice):
+def test_single_branch_adds_to_properties_beside_it(choice):
     branch = {"type": "object", "properties": {"c": INTEGER}}
     schema = {"type": "object", "properties": {"a": INTEGER, "b": STRING}, choice: [branch]}
     assert columns(schema) == columns({"properties": {"n": schema}})["n"] == {"a": "long", "b": "string", "c": "long"}
@@ -93,24 +94,24 @@ def test_a_single_branch_adds_to_what_stands_beside_it(choice):
 
 
 @pytest.mark.parametrize("choice", ["anyOf", "oneOf"])
-def test_branches_that_only_require_leave_the_columns(choice):
+def test_branches_with_only_required_add_no_columns(choice):
     schema = {"type": "object", "properties": {"a": INTEGER, "b": STRING}}
     required = {choice: [{"required": ["a"]}, {"required": ["b"]}]}
     assert columns(schema | required) == columns({"allOf": [schema, required]}) == {"a": "long", "b": "string"}
     assert columns({"properties": {"n": schema | required}}) == {"n": {"a": "long", "b": "string"}}
 
 
-def test_branches_beside_properties_add_columns_that_nothing_requires():
+def test_branches_beside_properties_add_optional_columns():
     card = {"properties": {"kind": {"const": "card"}, "number": STRING, "limit": INTEGER}, "required": ["number"]}
     cash = {"properties": {"kind": {"const": "cash"}, "drawer": INTEGER, "limit": STRING}, "required": ["drawer"]}
     schema = {"properties": {"kind": STRING}, "required": ["kind"], "oneOf": [card, cash]}
-    # Of one name with two types, the JSON text is kept.
+    # A name with two types becomes JSON text.
     assert columns(schema) == {"kind": "string", "number": "string", "limit": "text", "drawer": "long"}
     assert {field.name for field in reader([version(schema)]) if field.required} == {"kind"}
 
 
 @pytest.mark.parametrize(
-    "more",
+    "condition",
     [
         {"if": {"properties": {"k": {"const": "x"}}}, "then": {"properties": {"a": INTEGER}, "required": ["a"]}},
         {"if": {"properties": {"k": {"const": "x"}}}, "else": {"properties": {"a": INTEGER}, "required": ["a"]}},
@@ -120,13 +121,13 @@ def test_branches_beside_properties_add_columns_that_nothing_requires():
     ],
     ids=["then", "else", "dependentSchemas", "dependencies", "nested"],
 )
-def test_properties_under_a_condition_are_columns(more):
-    schema = {"properties": {"k": STRING}} | more
+def test_conditional_properties_become_optional_columns(condition):
+    schema = {"properties": {"k": STRING}} | condition
     assert columns(schema) == columns({"properties": {"n": schema}})["n"] == {"k": "string", "a": "long"}
     assert not any(field.required for field in reader([version(schema)]))
 
 
-def test_a_property_that_several_parts_describe_is_all_of_them():
+def test_property_in_several_parts_is_merged():
     parts = [
         {"properties": {"n": {"properties": {"a": INTEGER}}}},
         {"properties": {"n": {"properties": {"b": STRING}}}},
@@ -136,14 +137,14 @@ def test_a_property_that_several_parts_describe_is_all_of_them():
     assert columns({"allOf": narrower}) == {"n": "long"}
 
 
-def test_alternatives_without_properties_beside_them_are_json_text_and_no_table():
+def test_alternatives_without_properties_become_json_text():
     alternatives = {"oneOf": [ADDRESS, {"type": "object", "properties": {"box": INTEGER}}]}
     assert columns({"properties": {"to": alternatives}}) == {"to": "text"}
-    with pytest.raises(SchemaError, match="'oneOf' has alternatives, and no 'properties' stand beside it"):
+    with pytest.raises(SchemaError, match="it has 'oneOf' without 'properties'"):
         columns(alternatives)
 
 
-def test_a_type_beside_alternatives_holds_for_all_of_them():
+def test_type_beside_alternatives_applies_to_all():
     schema = {"type": "string", "anyOf": [{"format": "email"}, {"pattern": "^[0-9]+$"}]}
     assert columns({"properties": {"contact": schema}}) == {"contact": "string"}
 
@@ -167,13 +168,13 @@ def test_a_type_beside_alternatives_holds_for_all_of_them():
         ({"const": None}, False),
     ],
 )
-def test_what_is_required_may_be_null_where_its_schema_allows_null(schema, required):
-    whole = {"properties": {"d": schema}, "required": ["d"], "$defs": {"maybe": {"type": ["integer", "null"]}}}
-    [field] = reader([version(whole)])
+def test_required_property_with_nullable_schema_is_optional(schema, required):
+    parent = {"properties": {"d": schema}, "required": ["d"], "$defs": {"maybe": {"type": ["integer", "null"]}}}
+    [field] = reader([version(parent)])
     assert field.required is required
 
 
-def test_references_are_found_as_the_standards_write_them():
+def test_references_of_every_standard_form_are_resolved():
     definitions = {
         "percent%field": INTEGER,
         'foo"bar': STRING,
@@ -209,46 +210,46 @@ def test_references_are_found_as_the_standards_write_them():
     }
 
 
-def test_a_description_beside_a_reference_is_the_columns():
+def test_description_beside_reference_is_used():
     definitions = {"a": {"type": "string", "description": "of all"}}
     schema = {"properties": {"own": {"$ref": "#/$defs/a", "description": "its own"}, "not": {"$ref": "#/$defs/a"}}}
     assert [f.comment for f in reader([version(schema | {"$defs": definitions})])] == ["its own", "of all"]
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_a_name_that_changed_by_case_only_is_refused(nested):
-    def of(name):
+def test_name_changed_by_case_only_is_refused(nested):
+    def version_with(name):
         schema = {"properties": {"id": INTEGER, name: STRING}}
         return version({"properties": {"n": schema}} if nested else schema)
 
     with pytest.raises(SchemaError, match="name' of an older version is '.*Name' in a newer one"):
-        shape([of("name"), of("Name")])
+        json_shape([version_with("name"), version_with("Name")])
 
 
 @pytest.mark.parametrize("older", [{"type": "object", "additionalProperties": INTEGER}, {}])
-def test_properties_that_a_newer_version_no_longer_names_are_not_dropped(older):
+def test_properties_becoming_undeclared_are_refused(older):
     newer = {"properties": {"x": INTEGER}}
-    with pytest.raises(SchemaError, match="'m' .* had any properties, and has only those that it names"):
-        shape([version({"properties": {"m": older}}), version({"properties": {"m": newer}})])
+    with pytest.raises(SchemaError, match="'m' allowed any properties .* named ones in a newer"):
+        json_shape([version({"properties": {"m": older}}), version({"properties": {"m": newer}})])
 
 
 @pytest.mark.parametrize(
     "schema", [{"properties": {"a": {"type": {"type": "string"}}}}, {"properties": {"a": {"$ref": 5}}}]
 )
-def test_a_keyword_of_the_wrong_type_is_named(schema):
+def test_keyword_of_wrong_type_is_refused(schema):
     with pytest.raises(SchemaError, match="is not valid"):
         columns(schema)
 
 
 @pytest.mark.parametrize("names", [("",), ("a", "")])
-def test_an_empty_name_is_refused(names):
-    within = {"type": "object", "properties": dict.fromkeys(names, {"type": "string"})}
-    for schema in (within, {"type": "object", "properties": {"x": within}}):
+def test_empty_name_is_refused(names):
+    empty_name = {"type": "object", "properties": dict.fromkeys(names, {"type": "string"})}
+    for schema in (empty_name, {"type": "object", "properties": {"x": empty_name}}):
         with pytest.raises(SchemaError, match="empty name"):
-            shape([RegisteredSchema(1, json.dumps(schema), "JSON")])
+            json_shape([RegisteredSchema(1, json.dumps(schema), "JSON")])
 
 
-def test_an_enumeration_of_text_that_may_be_null_is_text():
+def test_nullable_enumeration_of_text_is_text():
     choice = {"oneOf": [{"enum": ["A", "B"]}, {"type": "null"}]}
     schema = {"type": "object", "properties": {"a": choice, "b": {"anyOf": [{"const": "x"}]}}}
     assert [field.kind for field in reader([RegisteredSchema(1, json.dumps(schema), "JSON")])] == ["string", "string"]

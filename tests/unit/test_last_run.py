@@ -1,4 +1,4 @@
-"""What `lakehouse status` says of a table whose last run failed."""
+"""Failures of a table's last run in `lakehouse status`."""
 
 import dagster as dg
 
@@ -6,20 +6,20 @@ from assets.failures import explained
 from lakehouse.cli.last_run import failure, failures
 from lakehouse.core.errors import BadRecords
 
-GARBAGE = BadRecords("payments", 1, [(2, 378, "The value is not in the Confluent wire format")])
+BAD_RECORDS = BadRecords("payments", 1, [(2, 378, "The value is not in the Confluent wire format")])
 
 
-class Ends:
-    """How the next run ends."""
+class Outcome:
+    """The error that the next run of the asset raises."""
 
     error: Exception | None = None
 
 
 @dg.asset(key=["iceberg", "payments"])
 def payments():
-    if Ends.error:
+    if Outcome.error:
         with explained():
-            raise Ends.error
+            raise Outcome.error
 
 
 @dg.asset(key=["iceberg", "users"])
@@ -27,15 +27,15 @@ def users(): ...
 
 
 def run(instance, error=None):
-    Ends.error = error
+    Outcome.error = error
     dg.materialize([payments, users], instance=instance, raise_on_error=False)
 
 
-def test_the_reason_is_told_until_a_run_succeeds_and_of_no_other_table(monkeypatch):
+def test_failure_of_last_run_is_shown_until_success(monkeypatch):
     with dg.instance_for_test() as instance:
         assert failure(instance, "payments") == ""
-        run(instance, GARBAGE)
-        assert failure(instance, "payments") == str(GARBAGE)
+        run(instance, BAD_RECORDS)
+        assert failure(instance, "payments") == str(BAD_RECORDS)
         assert failure(instance, "users") == ""
         run(instance, RuntimeError("rows that nobody should see"))
         assert failure(instance, "payments").startswith("an error, see run")

@@ -1,10 +1,11 @@
-"""Partitioning that changes: each change is taken, whatever the table was partitioned by before."""
+"""Changes of a table's partitioning."""
 
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
 from lakehouse.core.errors import SchemaError
+from lakehouse.core.table_ref import TableRef
 from resources.catalog import Catalog
 
 SCHEMA = Schema(
@@ -19,14 +20,14 @@ SCHEMA = Schema(
 def catalog(tmp_path):
     (tmp_path / "warehouse").mkdir()
     catalog = Catalog(type="sql", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse")
-    catalog.ensure_table("n", "t", SCHEMA)
+    catalog.ensure_table(TableRef("n", "t"), SCHEMA)
     return catalog
 
 
-def partitioned(catalog, *partition_by):
-    """What the table is partitioned by after lakehouse.yaml asked for it."""
-    catalog.arrange(catalog.load("n", "t"), partition_by, ())
-    table = catalog.load("n", "t")
+def partition(catalog, *partition_by):
+    """Set the table's partitioning and return it as columns and transforms."""
+    catalog.apply_layout(catalog.load(TableRef("n", "t")), partition_by, ())
+    table = catalog.load(TableRef("n", "t"))
     columns = {field.field_id: field.name for field in table.schema().fields}
     return [(columns[field.source_id], str(field.transform)) for field in table.spec().fields]
 
@@ -41,20 +42,20 @@ def partitioned(catalog, *partition_by):
     ],
     ids=["buckets", "widths", "times", "identity"],
 )
-def test_a_change_of_partitioning_is_taken_and_so_is_the_way_back(catalog, steps):
+def test_arrange_changed_partitioning_is_applied(catalog, steps):
     for term, transform in steps:
         column = term.rpartition("(")[2].rpartition(", ")[2].rstrip(")")
-        assert partitioned(catalog, term) == [(column, transform)]
+        assert partition(catalog, term) == [(column, transform)]
 
 
-def test_a_table_that_was_partitioned_under_another_name_follows(catalog):
-    with catalog.load("n", "t").update_spec() as spec:
+def test_arrange_existing_partition_name_does_not_conflict(catalog):
+    with catalog.load(TableRef("n", "t")).update_spec() as spec:
         spec.add_field("id", "bucket[16]", "id_bucket_32")
 
-    assert partitioned(catalog, "bucket(16, id)") == [("id", "bucket[16]")]
-    assert partitioned(catalog, "bucket(32, id)", "bucket(4, name)") == [("id", "bucket[32]"), ("name", "bucket[4]")]
+    assert partition(catalog, "bucket(16, id)") == [("id", "bucket[16]")]
+    assert partition(catalog, "bucket(32, id)", "bucket(4, name)") == [("id", "bucket[32]"), ("name", "bucket[4]")]
 
 
-def test_a_partitioning_that_iceberg_refuses_is_an_error_that_says_so(catalog):
+def test_arrange_partitioning_rejected_by_iceberg_raises(catalog):
     with pytest.raises(SchemaError, match="cannot be partitioned by day\\(at\\), hour\\(at\\)"):
-        partitioned(catalog, "day(at)", "hour(at)")
+        partition(catalog, "day(at)", "hour(at)")

@@ -1,4 +1,4 @@
-"""The state folder: its lock, its files, and a machine that cannot carry the stack."""
+"""The state folder: lock, files, ports, permissions and disk space."""
 
 import os
 import socket
@@ -26,45 +26,45 @@ def home(tmp_path):
     return Home(tmp_path / "home")
 
 
-def test_only_one_command_at_a_time(home):
-    take = f"""
+def test_exclusive_second_process_is_refused(home):
+    program = f"""
 from pathlib import Path
 from lakehouse.local.home import Home
 with Home(Path({str(home.path)!r})).exclusive():
     pass
 """
     with home.exclusive():
-        second = subprocess.run([sys.executable, "-c", take], capture_output=True, text=True)
+        second = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert f"process {os.getpid()}" in second.stderr
-    with home.exclusive():  # free again
+    with home.exclusive():  # released
         pass
 
 
-def test_too_little_disk_is_refused_before_anything_is_written(home, monkeypatch):
+def test_require_usable_too_little_disk_writes_nothing(home, monkeypatch):
     monkeypatch.setattr(home_module, "NEEDED_BYTES", 1 << 60)
     with pytest.raises(LakehouseError, match="GiB free.*Nothing was started.*LAKEHOUSE_HOME"):
         home.require_usable()
     assert not home.path.exists()
 
 
-def test_a_disk_that_fills_is_noticed_while_the_stack_runs(home, monkeypatch, capsys):
+def test_disk_space_low_is_reported_while_stack_runs(home, monkeypatch, capsys):
     monkeypatch.setenv("LAKEHOUSE_HOME", str(home.path))
     with dg.build_sensor_context() as context:
         assert "GiB are free" in disk_space(context).skip_message
         monkeypatch.setattr(home_module, "LOW_BYTES", 1 << 60)
-        with pytest.raises(LakehouseError, match="GiB free.*what was complete before stays.*lakehouse up"):
+        with pytest.raises(LakehouseError, match="GiB free.*complete data is not affected.*lakehouse up"):
             disk_space(context)
     show.servers(stack.status(home), home)
     assert "GiB free" in capsys.readouterr().out
 
 
-def test_a_name_that_java_cannot_hold_is_refused(tmp_path):
+def test_require_usable_path_with_colon_is_refused(tmp_path):
     with pytest.raises(LakehouseError, match="':'"):
         Home(tmp_path / "a:b").require_usable()
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs Linux's device that is always full")
-def test_a_full_disk_is_one_sentence():
+def test_explain_full_disk_raises_one_sentence():
     with (
         pytest.raises(LakehouseError, match="The disk is full"),
         explain_full_disk("/dev/full"),
@@ -74,7 +74,7 @@ def test_a_full_disk_is_one_sentence():
         full.flush()
 
 
-def test_a_failed_write_leaves_the_old_file(home, monkeypatch):
+def test_write_atomically_failure_keeps_old_file(home, monkeypatch):
     write_atomically(home.endpoints, "old")
     monkeypatch.setattr(os, "replace", lambda *paths: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(OSError):
@@ -83,7 +83,7 @@ def test_a_failed_write_leaves_the_old_file(home, monkeypatch):
     assert [file.name for file in home.path.iterdir()] == ["endpoints.json"]
 
 
-def test_credentials_are_made_once_and_are_their_owners_only(home):
+def test_credentials_are_created_once_and_private(home):
     first = Credentials.of(home)
     assert Credentials.of(home) == first
     files = list((home.path / "secrets").iterdir())
@@ -93,44 +93,44 @@ def test_credentials_are_made_once_and_are_their_owners_only(home):
         assert secret not in repr(first)
 
 
-def test_ports_stay_from_run_to_run(home):
+def test_ports_repeated_choice_is_stable(home):
     assert ports.choose(home, {}) == ports.choose(home, {}) == ports.recorded(home)
 
 
-def test_a_taken_port_yields_another(home):
+def test_ports_occupied_port_is_replaced(home):
     chosen = ports.choose(home, {})
     with socket.create_server(("127.0.0.1", chosen["kafka"])):
-        again = ports.choose(home, {})
-    assert again["kafka"] != chosen["kafka"]
-    assert len(set(again.values())) == len(ports.USUAL)
-    assert {name: again[name] for name in again if name != "kafka"} == {
+        second = ports.choose(home, {})
+    assert second["kafka"] != chosen["kafka"]
+    assert len(set(second.values())) == len(ports.USUAL)
+    assert {name: second[name] for name in second if name != "kafka"} == {
         name: chosen[name] for name in chosen if name != "kafka"
     }
 
 
-def test_no_port_is_one_that_an_outgoing_connection_may_take_while_its_server_restarts(home):
-    with ExitStack() as others:
+def test_ports_are_below_ephemeral_range(home):
+    with ExitStack() as servers:
         for port in ports.USUAL.values():
             with suppress(OSError):
-                others.enter_context(socket.create_server(("127.0.0.1", port)))
-        # What Linux gives to outgoing connections begins at 32768, and later on other systems.
+                servers.enter_context(socket.create_server(("127.0.0.1", port)))
+        # Linux assigns outgoing connections ports from 32768, other systems from higher ones.
         assert max(ports.choose(home, {}).values()) < 32_768
 
 
-def test_the_ports_of_running_servers_stay_although_they_are_taken(home):
-    with socket.create_server(("127.0.0.1", 0)) as running:
-        port = running.getsockname()[1]
+def test_ports_of_running_servers_are_kept(home):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
         assert ports.choose(home, {"kafka": port})["kafka"] == port
 
 
 @pytest.mark.parametrize("content", ["", '{"kafka": 90', "[]", '{"kafka": "x"}', "null"])
-def test_a_damaged_record_of_ports_is_replaced(home, content):
+def test_ports_damaged_record_is_replaced(home, content):
     write_atomically(home.endpoints, content)
     assert set(ports.choose(home, {})) == set(ports.USUAL)
     assert ports.recorded(home)
 
 
-HOLD = """
+LOCKING_PROGRAM = """
 import sys
 from lakehouse.local import ports, show, stack
 with ports.in_turn():
@@ -139,10 +139,12 @@ with ports.in_turn():
 """
 
 
-def test_a_stack_that_starts_for_too_long_is_named(tmp_path, monkeypatch):
+def test_in_turn_timeout_names_other_process(tmp_path, monkeypatch):
     monkeypatch.setenv("LAKEHOUSE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(ports, "TURN_SECONDS", 0.3)
-    with subprocess.Popen([sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+    with subprocess.Popen(
+        [sys.executable, "-c", LOCKING_PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
         assert other.stdout.readline() == b"held\n"
         with (
             pytest.raises(LakehouseError, match=f"process {other.pid}.*Nothing was started.*try again"),
@@ -151,11 +153,11 @@ def test_a_stack_that_starts_for_too_long_is_named(tmp_path, monkeypatch):
             pass
         other.stdin.close()
         other.wait()
-        with ports.in_turn():  # free again
+        with ports.in_turn():  # released
             pass
 
 
-def test_no_lock_is_where_others_can_write_or_follows_a_link(tmp_path, monkeypatch):
+def test_in_turn_lock_is_private_and_follows_no_link(tmp_path, monkeypatch):
     monkeypatch.setenv("LAKEHOUSE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("TMPDIR", str(tmp_path / "shared"))
     monkeypatch.setattr(tempfile, "tempdir", None)
@@ -171,20 +173,20 @@ def test_no_lock_is_where_others_can_write_or_follows_a_link(tmp_path, monkeypat
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_every_folder_of_a_state_folder_is_its_owners_only(home):
+def test_folder_every_level_is_private(home):
     home.folder("a/b")
     folders = [home.path, home.path / "a", home.path / "a" / "b"]
     assert {stat.S_IMODE(folder.stat().st_mode) for folder in folders} == {0o700}
 
 
-def test_there_is_no_environment_without_a_stack(home):
+def test_environment_without_stack_raises(home):
     ports.choose(home, {})
     with pytest.raises(LakehouseError, match="not up.*lakehouse up"):
         environment(home)
 
 
 @pytest.mark.parametrize("length", [1, 150])
-def test_sockets_fit_into_a_folder_of_their_owners_only(tmp_path, length):
+def test_sockets_path_is_short_and_private(tmp_path, length):
     home = Home(tmp_path / ("h" * length))
     folder = home.sockets()
     try:
@@ -200,12 +202,12 @@ def test_sockets_fit_into_a_folder_of_their_owners_only(tmp_path, length):
 @pytest.mark.parametrize(
     "spoil", [lambda path: path.chmod(0o777), lambda path: (path.rmdir(), path.symlink_to("/tmp"))]
 )
-def test_a_folder_for_sockets_that_others_could_enter_is_refused(tmp_path, spoil):
+def test_sockets_folder_open_to_others_is_refused(tmp_path, spoil):
     home = Home(tmp_path / ("h" * 150))
     folder = home.sockets()
     try:
         spoil(folder)
-        with pytest.raises(LakehouseError, match=f"{folder} is not a folder of yours alone.*Nothing was started"):
+        with pytest.raises(LakehouseError, match=f"{folder}, the folder for the sockets.*Nothing was started"):
             home.sockets()
     finally:
         folder.unlink() if folder.is_symlink() else folder.rmdir()

@@ -1,4 +1,4 @@
-"""The cache of Java artefacts, against a Maven repository served from a folder."""
+"""The cache of Java artefacts, with a Maven repository served from a folder."""
 
 import hashlib
 import http.server
@@ -15,17 +15,17 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.local import jars
 
 
-class _Quiet(http.server.SimpleHTTPRequestHandler):
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *args):
         pass
 
 
 @pytest.fixture
 def repository(tmp_path, monkeypatch):
-    """A folder that is served as a Maven repository; the cache and the lock are in the test's folder too."""
+    """A folder that is served as a Maven repository, with cache and lock in the test's folder."""
     folder = tmp_path / "repository"
     folder.mkdir()
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=folder))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=folder))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     monkeypatch.setenv("LAKEHOUSE_MAVEN_URL", f"http://127.0.0.1:{server.server_port}")
@@ -45,28 +45,30 @@ def publish(folder, path, content, *, lock, server="s3"):
         lines.write(f"{server} {hashlib.sha256(content).hexdigest()} {len(content)} {path}\n")
 
 
-def test_the_shipped_lock_is_complete():
+def test_lock_is_complete():
     locked = jars.locked()
     assert {jar.server for jar in locked} == {"kafka", "registry", "s3", "spark"}
     assert all(len(jar.sha256) == 64 and jar.bytes > 0 for jar in locked)
     assert len({jar.maven_path for jar in locked}) == len(locked)
 
 
-def test_the_shipped_versions_fit_together_but_for_the_exceptions_that_the_lock_explains():
+def test_lock_versions_match_except_explained_ones():
     pyspark = version("pyspark")
     scala, spark_line = "_2.13", pyspark.rpartition(".")[0]
-    found = {(jar.server, artifact): version for jar in jars.locked() for _, artifact, version, *_ in [jar.coordinates]}
-    assert len(found) == len(jars.locked()), "a server has one artefact in two versions"
-    spark = {artifact: version for (server, artifact), version in found.items() if artifact.startswith("spark-")}
+    locked = {
+        (jar.server, artifact): version for jar in jars.locked() for _, artifact, version, *_ in [jar.coordinates]
+    }
+    assert len(locked) == len(jars.locked()), "a server has one artefact in two versions"
+    spark = {artifact: version for (server, artifact), version in locked.items() if artifact.startswith("spark-")}
     other = {artifact: version for artifact, version in spark.items() if version != pyspark}
     assert all(artifact.endswith(scala) for artifact in spark)
-    assert ("spark", f"iceberg-spark-runtime-{spark_line}{scala}") in found
-    kafka = {version for (server, artifact), version in found.items() if server == "kafka" and "kafka" in artifact}
-    assert kafka == {found["kafka", "kafka-clients"]}
-    split = {artifact for server, artifact in found if sum(name == artifact for _, name in found) > 1}
+    assert ("spark", f"iceberg-spark-runtime-{spark_line}{scala}") in locked
+    kafka = {version for (server, artifact), version in locked.items() if server == "kafka" and "kafka" in artifact}
+    assert kafka == {locked["kafka", "kafka-clients"]}
+    shared = {artifact for server, artifact in locked if sum(name == artifact for _, name in locked) > 1}
     comments = "".join(line for line in jars.LOCK.read_text().splitlines() if line.startswith("#"))
     explained = dict(re.findall(r"#   (\S+?)(?: ([\d.]+))?: ", comments))
-    assert explained == {**other, **dict.fromkeys(split, "")}
+    assert explained == {**other, **dict.fromkeys(shared, "")}
 
 
 @pytest.mark.parametrize(
@@ -77,11 +79,11 @@ def test_the_shipped_versions_fit_together_but_for_the_exceptions_that_the_lock_
         ("org/x/p/4.1/p-4.1-jar-with-dependencies.jar", ("org.x", "p", "4.1", "jar-with-dependencies", "jar")),
     ],
 )
-def test_coordinates_are_read_from_the_path(path, coordinates):
+def test_coordinates_are_parsed_from_path(path, coordinates):
     assert jars.Jar("s3", "", 1, path).coordinates == coordinates
 
 
-def test_fetch_downloads_once_and_then_needs_no_repository(repository, monkeypatch):
+def test_fetch_downloads_only_once(repository, monkeypatch):
     publish(repository, "org/x/p/1/p-1.jar", b"good", lock=jars.LOCK)
     jars.fetch(["s3"])
     assert [path.read_bytes() for path in jars.paths("s3")] == [b"good"]
@@ -90,29 +92,29 @@ def test_fetch_downloads_once_and_then_needs_no_repository(repository, monkeypat
     assert jars.missing() == []
 
 
-def test_only_what_the_asked_servers_need_is_fetched(repository):
+def test_fetch_skips_artefacts_of_other_servers(repository):
     publish(repository, "org/x/p/1/p-1.jar", b"good", lock=jars.LOCK)
     publish(repository, "org/x/q/1/q-1.jar", b"other", lock=jars.LOCK, server="spark")
     jars.fetch(["s3"])
     assert [jar.server for jar in jars.missing()] == ["spark"]
 
 
-def test_a_wrong_hash_is_refused_and_not_kept(repository):
+def test_fetch_wrong_hash_is_refused_and_not_kept(repository):
     publish(repository, "org/x/p/1/p-1.jar", b"good", lock=jars.LOCK)
     (repository / "org/x/p/1/p-1.jar").write_bytes(b"evil")
-    with pytest.raises(LakehouseError, match="p-1.jar is not what jars.lock says"):
+    with pytest.raises(LakehouseError, match="p-1.jar differs from jars.lock"):
         jars.fetch(["s3"])
     assert [file for file in (jars.cache() / "jars").rglob("*") if file.is_file()] == []
 
 
-def test_a_missing_artefact_is_one_sentence(repository):
+def test_fetch_missing_artefact_raises_one_sentence(repository):
     publish(repository, "org/x/p/1/p-1.jar", b"good", lock=jars.LOCK)
     (repository / "org/x/p/1/p-1.jar").unlink()
     with pytest.raises(LakehouseError, match=r"p-1.jar could not be downloaded .* \(not found\)"):
         jars.fetch(["s3"])
 
 
-def test_a_file_that_changed_in_the_cache_is_fetched_again(repository):
+def test_fetch_changed_file_is_downloaded_again(repository):
     publish(repository, "org/x/p/1/p-1.jar", b"good", lock=jars.LOCK)
     jars.fetch(["s3"])
     (path,) = jars.paths("s3")
@@ -122,7 +124,7 @@ def test_a_file_that_changed_in_the_cache_is_fetched_again(repository):
     assert path.read_bytes() == b"good"
 
 
-def test_an_archive_is_unpacked_and_a_half_unpacked_one_is_not_used(repository):
+def test_fetch_partly_unpacked_archive_is_not_used(repository):
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w:gz") as tar:
         member = tarfile.TarInfo("lib/a.jar")

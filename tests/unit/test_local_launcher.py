@@ -1,4 +1,4 @@
-"""Whether a run's worker lives, as Dagster's run monitoring asks it."""
+"""Health of run workers, as Dagster's run monitoring checks it."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from lakehouse.local.launcher import LocalRunLauncher
 
 @dg.job
 def job():
-    """Nothing: only its runs' records matter."""
+    """Do nothing; only the records of its runs matter."""
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def instance(tmp_path):
 
 
 def status(instance, *workers):
-    """Of a run that named these processes, in this order."""
+    """Return the worker status of a run that recorded these process ids in this order."""
     run = instance.create_run_for_job(job)
     for pid in workers:
         instance.report_engine_event("Started process for run", run, EngineEventData.in_process(pid))
@@ -35,30 +35,30 @@ def status(instance, *workers):
 
 
 @pytest.fixture
-def ended():
-    """The number of a process that has ended, and that its parent has not asked about."""
+def ended_pid():
+    """Return the id of a process that has ended and was not waited for."""
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         yield process.pid
 
 
-def test_a_worker_that_runs_is_left_alone(instance):
+def test_worker_running_is_running(instance):
     assert status(instance, os.getpid()) == WorkerStatus.RUNNING
 
 
-def test_a_run_whose_worker_has_not_told_its_number_is_left_alone(instance):
+def test_worker_without_recorded_pid_is_running(instance):
     assert status(instance) == WorkerStatus.RUNNING
 
 
-def test_a_worker_that_ended_is_found(instance, ended):
-    assert status(instance, ended) == WorkerStatus.NOT_FOUND
+def test_worker_ended_is_not_found(instance, ended_pid):
+    assert status(instance, ended_pid) == WorkerStatus.NOT_FOUND
 
 
-def test_a_worker_is_the_first_process_that_a_run_names(instance, ended):
-    assert status(instance, os.getpid(), ended) == WorkerStatus.RUNNING
+def test_worker_is_first_recorded_process(instance, ended_pid):
+    assert status(instance, os.getpid(), ended_pid) == WorkerStatus.RUNNING
 
 
-def test_a_later_process_of_the_same_number_is_not_the_worker(instance, monkeypatch):
-    long_ago = time.time() - 1_000_000
-    monkeypatch.setattr(time, "time", lambda: long_ago)
+def test_worker_with_reused_pid_is_not_found(instance, monkeypatch):
+    past = time.time() - 1_000_000
+    monkeypatch.setattr(time, "time", lambda: past)
     assert status(instance, os.getpid()) == WorkerStatus.NOT_FOUND

@@ -1,4 +1,4 @@
-"""Logs that are shortened while servers write them."""
+"""Rotation of logs that servers are writing."""
 
 import subprocess
 import sys
@@ -10,11 +10,11 @@ from lakehouse.local import logs
 
 
 @pytest.fixture(autouse=True)
-def short(monkeypatch):
+def small_limit(monkeypatch):
     monkeypatch.setattr(logs, "MAX_BYTES", 1000)
 
 
-def test_a_log_and_its_copies_stay_small_while_it_is_written(tmp_path):
+def test_shorten_log_being_written_stays_small(tmp_path):
     log = tmp_path / "kafka.log"
     with log.open("ab", buffering=0) as server:
         for number in range(10):
@@ -27,20 +27,20 @@ def test_a_log_and_its_copies_stay_small_while_it_is_written(tmp_path):
     assert all(file.stat().st_mode & 0o077 == 0 for file in tmp_path.glob("*.?"))
 
 
-def test_a_short_log_is_left_alone(tmp_path):
+def test_shorten_small_log_is_unchanged(tmp_path):
     (tmp_path / "kafka.log").write_text("short")
     logs.shorten(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["kafka.log"]
 
 
-def test_a_log_that_cannot_be_copied_is_emptied_all_the_same(tmp_path):
+def test_shorten_log_that_cannot_be_copied_is_emptied(tmp_path):
     (tmp_path / "kafka.log").write_text("x" * 2000)
     code = f"""
 import resource
 from pathlib import Path
 from lakehouse.local import logs
 logs.MAX_BYTES = 1000
-resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))  # as on a full disk, a longer file cannot be written
+resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))  # a longer file cannot be written, as on a full disk
 logs.shorten(Path({str(tmp_path)!r}))
 """
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -48,7 +48,7 @@ logs.shorten(Path({str(tmp_path)!r}))
     assert (tmp_path / "kafka.log").read_text() == ""
 
 
-def test_the_logs_of_earlier_starts_are_kept(tmp_path):
+def test_set_aside_keeps_logs_of_earlier_starts(tmp_path):
     log = tmp_path / "kafka.log"
     for number in range(5):
         logs.set_aside(log)
@@ -57,14 +57,14 @@ def test_the_logs_of_earlier_starts_are_kept(tmp_path):
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_the_process_shortens_logs_until_it_is_ended(tmp_path):
-    with subprocess.Popen([sys.executable, "-P", "-m", "lakehouse.local.logs", str(tmp_path)]) as running:
+def test_logs_process_shortens_until_killed(tmp_path):
+    with subprocess.Popen([sys.executable, "-P", "-m", "lakehouse.local.logs", str(tmp_path)]) as rotation:
         try:
             for _ in range(2):
                 (tmp_path / "s3.log").write_bytes(b"x" * (11 * 1024 * 1024))
                 deadline = time.monotonic() + 20
                 while (tmp_path / "s3.log").stat().st_size:
-                    assert time.monotonic() < deadline and running.poll() is None
+                    assert time.monotonic() < deadline and rotation.poll() is None
                     time.sleep(0.05)
         finally:
-            running.kill()
+            rotation.kill()

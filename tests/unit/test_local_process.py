@@ -1,4 +1,4 @@
-"""Starting, awaiting, finding and stopping, on small servers of the test's own."""
+"""Start, readiness, lookup and stop of servers, with small programs as servers."""
 
 import json
 import os
@@ -25,7 +25,7 @@ from lakehouse.local.process import Server
 
 SLEEPER = (sys.executable, "-c", "import time; time.sleep(60)")
 WITH_CHILD = (sys.executable, "-c", f"import subprocess; subprocess.run({list(SLEEPER)!r})")
-STUBBORN = (
+IGNORES_SIGTERM = (
     sys.executable,
     "-c",
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)",
@@ -45,11 +45,11 @@ def server(home, command, **fields):
     return Server(**{**defaults, "command": command, **fields})
 
 
-def start(described, home):
-    running = process.start(described, home)
-    process.wait_until_ready(described, running.leader, home, Event())
-    # For a moment after it was started, the system shows a process without its environment.
-    eventually(lambda: described.name in process.running(home))
+def start(config, home):
+    running = process.start(config, home)
+    process.wait_until_ready(config, running.leader, home, Event())
+    # Just after its start, the system shows a process without its environment.
+    eventually(lambda: config.name in process.running(home))
     return running
 
 
@@ -60,22 +60,22 @@ def eventually(condition, seconds=10):
         time.sleep(0.05)
 
 
-def test_a_started_server_is_found_with_its_children_and_stopped(home):
+def test_running_server_is_listed_with_children_and_stopped(home):
     start(server(home, WITH_CHILD), home)
     eventually(lambda: len(process.running(home)["sleeper"].processes) == 2)
     process.stop("sleeper", home)
     assert process.running(home) == {}
 
 
-def test_a_server_that_ignores_the_polite_signal_is_killed(home, monkeypatch):
+def test_stop_server_ignoring_sigterm_kills_it(home, monkeypatch):
     monkeypatch.setattr(process, "STOP_SECONDS", 0.5)
-    start(server(home, STUBBORN), home)
+    start(server(home, IGNORES_SIGTERM), home)
     eventually(lambda: "ready" in home.log("sleeper").read_text())
     process.stop("sleeper", home)
     assert process.running(home) == {}
 
 
-def test_children_that_outlived_their_server_are_found_and_stopped(home):
+def test_stop_finds_children_that_outlived_their_server(home):
     running = start(server(home, WITH_CHILD), home)
     eventually(lambda: len(process.running(home)["sleeper"].processes) == 2)
     os.kill(running.leader.pid, signal.SIGKILL)
@@ -84,50 +84,50 @@ def test_children_that_outlived_their_server_are_found_and_stopped(home):
     assert process.running(home) == {}
 
 
-def test_processes_of_another_state_folder_are_left_alone(home, tmp_path):
-    foreign = {**os.environ, "LAKEHOUSE_HOME": str(tmp_path / "other"), "LAKEHOUSE_SERVER": "sleeper"}
-    with subprocess.Popen(SLEEPER, env=foreign) as other:
+def test_stop_leaves_processes_of_other_state_folder(home, tmp_path):
+    foreign_env = {**os.environ, "LAKEHOUSE_HOME": str(tmp_path / "other"), "LAKEHOUSE_SERVER": "sleeper"}
+    with subprocess.Popen(SLEEPER, env=foreign_env) as foreign:
         process.stop("sleeper", home)
-        assert other.poll() is None
-        other.kill()
+        assert foreign.poll() is None
+        foreign.kill()
 
 
-def test_a_server_that_ends_while_starting_is_reported_with_its_last_words(home):
-    dies = (sys.executable, "-c", "print('noise'); raise OSError('Address already in use')")
-    described = server(home, dies, ready=lambda: False)
+def test_start_server_that_exits_reports_its_last_output(home):
+    failing = (sys.executable, "-c", "print('noise'); raise OSError('Address already in use')")
+    config = server(home, failing, ready=lambda: False)
     with pytest.raises(LakehouseError, match="sleeper ended while it started.*OSError: Address already in use"):
-        start(described, home)
+        start(config, home)
 
 
-def test_a_server_that_does_not_get_ready_in_time_is_reported(home):
+def test_start_server_not_ready_in_time_is_reported(home):
     with pytest.raises(LakehouseError, match="not ready after 1 s"):
         start(server(home, SLEEPER, ready=lambda: False, seconds=1), home)
 
 
-def test_somebody_else_answering_on_the_port_is_not_taken_for_the_server(home):
-    with socket.create_server(("127.0.0.1", 0)) as foreign:
-        port = foreign.getsockname()[1]
+def test_start_foreign_listener_on_port_does_not_count_as_ready(home):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
         with pytest.raises(LakehouseError, match="not ready"):
             start(server(home, SLEEPER, ports={"kafka": port}, seconds=1), home)
 
 
-def test_a_running_server_is_recognised_by_how_it_was_started(home):
-    described = server(home, SLEEPER, env={"A": "1"}, env_once={"PASSWORD": "x"})
-    start(described, home)
-    found = process.running(home)["sleeper"]
-    assert found.is_of(server(home, SLEEPER, env={"A": "1"}, env_once={"PASSWORD": "y"}))
-    assert not found.is_of(server(home, SLEEPER, env={"A": "2"}))
-    assert found.env["PASSWORD"] == "x"
+def test_is_of_compares_command_and_environment(home):
+    config = server(home, SLEEPER, env={"A": "1"}, env_once={"PASSWORD": "x"})
+    start(config, home)
+    running = process.running(home)["sleeper"]
+    assert running.is_of(server(home, SLEEPER, env={"A": "1"}, env_once={"PASSWORD": "y"}))
+    assert not running.is_of(server(home, SLEEPER, env={"A": "2"}))
+    assert running.env["PASSWORD"] == "x"
 
 
-def test_secrets_are_in_no_representation(home):
-    described = server(home, SLEEPER, env={"KEY": "s3cret"}, env_once={"PASSWORD": "s3cret"})
-    assert "s3cret" not in repr(described)
-    assert "s3cret" not in repr(process.start(described, home))
+def test_repr_contains_no_secrets(home):
+    config = server(home, SLEEPER, env={"KEY": "s3cret"}, env_once={"PASSWORD": "s3cret"})
+    assert "s3cret" not in repr(config)
+    assert "s3cret" not in repr(process.start(config, home))
 
 
-def said(home, code, **fields):
-    """What a server prints that runs some Python."""
+def output_of(home, code, **fields):
+    """Start a server that runs Python code, and return its output."""
     start(server(home, (sys.executable, "-uc", f"{code}; import time; time.sleep(60)"), **fields), home)
     eventually(lambda: home.log("sleeper").read_text().endswith("\n"))
     return home.log("sleeper").read_text().strip()
@@ -136,24 +136,24 @@ def said(home, code, **fields):
 ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
 
 
-def test_a_server_gets_no_variable_that_it_does_not_need(home, monkeypatch):
+def test_environment_excludes_unneeded_variables(home, monkeypatch):
     monkeypatch.setenv("CONFLUENT_CLOUD_API_SECRET", "canary")
     monkeypatch.setenv("LAKEHOUSE_ALERT_WEBHOOK", "canary")
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
-    env = json.loads(said(home, ENVIRONMENT, env={"OWN": "1"}))
+    env = json.loads(output_of(home, ENVIRONMENT, env={"OWN": "1"}))
     assert "canary" not in env.values()
     assert (env["OWN"], env["LC_ALL"], env["PATH"]) == ("1", "C.UTF-8", os.environ["PATH"])
 
 
-def test_a_server_gets_the_variables_that_it_names(home, monkeypatch):
+def test_environment_includes_inherited_variables(home, monkeypatch):
     monkeypatch.setenv("NEEDED", "1")
     monkeypatch.setenv("FAMILY_MEMBER", "2")
     monkeypatch.setenv("STRANGER", "3")
-    env = json.loads(said(home, ENVIRONMENT, inherits=lambda: ("NEEDED", "FAMILY_*")))
+    env = json.loads(output_of(home, ENVIRONMENT, inherits=lambda: ("NEEDED", "FAMILY_*")))
     assert (env["NEEDED"], env["FAMILY_MEMBER"]) == ("1", "2") and "STRANGER" not in env
 
 
-def test_project_code_gets_what_the_environment_in_use_and_its_transforms_read(tmp_path, monkeypatch):
+def test_environment_of_project_code_includes_what_config_reads(tmp_path, monkeypatch):
     text = yaml.safe_load((PROJECT / "lakehouse.yaml").read_text())
     text["environments"]["local"]["alerts"]["url"] = {"env": "OUR_WEBHOOK"}
     text["topics"] = {}
@@ -169,8 +169,8 @@ def test_project_code_gets_what_the_environment_in_use_and_its_transforms_read(t
 
 
 @pytest.fixture
-def short():
-    """A folder whose name is short, as those of tests are not."""
+def short_folder():
+    """Create a folder with a short path, unlike pytest's."""
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder)
 
@@ -178,9 +178,9 @@ def short():
 @pytest.mark.parametrize(
     "name, place", [("home", "home/tmp/sleeper"), ("of a user with a long name/" * 4 + "home", "cache/tmp/*/sleeper")]
 )
-def test_a_server_has_a_temporary_folder_of_its_own_which_is_empty_and_holds_sockets(short, monkeypatch, name, place):
-    monkeypatch.setenv("LAKEHOUSE_CACHE", str(short / "cache"))
-    home = Home(short / name)
+def test_temporary_folder_is_private_empty_and_fits_sockets(short_folder, monkeypatch, name, place):
+    monkeypatch.setenv("LAKEHOUSE_CACHE", str(short_folder / "cache"))
+    home = Home(short_folder / name)
     code = """
 import multiprocessing.connection, os, stat, tempfile
 folder = tempfile.gettempdir()
@@ -199,23 +199,23 @@ time.sleep(60)
             process.stop("sleeper", home)
     finally:
         process.stop("sleeper", home)
-    (temporary,) = short.glob(place)
+    (temporary,) = short_folder.glob(place)
     assert (temporary / "left").exists()
 
 
-def test_a_jvm_has_its_temporary_folder_there_too(short):
-    with_space = Home(short / "with a space and a quote'")
-    show = server(with_space, java("-XshowSettings:properties", "-version", heap="32m"), name="java")
-    process.start(show, with_space)
+def test_temporary_folder_of_jvm_is_in_state_folder(short_folder):
+    with_space = Home(short_folder / "with a space and a quote'")
+    java_server = server(with_space, java("-XshowSettings:properties", "-version", heap="32m"), name="java")
+    process.start(java_server, with_space)
     try:
-        shown = f"java.io.tmpdir = {with_space.path}/tmp/java"
-        eventually(lambda: shown in with_space.log("java").read_text())
+        setting = f"java.io.tmpdir = {with_space.path}/tmp/java"
+        eventually(lambda: setting in with_space.log("java").read_text())
     finally:
         process.stop("java", with_space)
 
 
-def test_what_a_server_writes_is_its_owners_only(home):
-    written = home.path / "written"
-    said(home, f"open({str(written)!r}, 'w'); print(1)")
-    modes = {file: stat.S_IMODE(file.stat().st_mode) for file in [written, home.log("sleeper"), home.path]}
+def test_files_of_server_are_private(home):
+    file = home.path / "written"
+    output_of(home, f"open({str(file)!r}, 'w'); print(1)")
+    modes = {file: stat.S_IMODE(file.stat().st_mode) for file in [file, home.log("sleeper"), home.path]}
     assert not [file for file, mode in modes.items() if mode & 0o077]

@@ -1,4 +1,4 @@
-"""What the embedded stack shows of itself."""
+"""Display of the embedded stack's servers and address."""
 
 from io import StringIO
 from pathlib import Path
@@ -19,21 +19,21 @@ class Terminal(StringIO):
         return True
 
 
-def shown(home, output, state):
+def rendered(home, output, state):
     show.servers([State("dagster", state, ADDRESS, Path("/logs/dagster.log"))], home, Console(file=output, width=40))
     return output.getvalue()
 
 
-@pytest.mark.parametrize(("state", "named"), [("ready", True), ("not ready", False), ("stopped", False)])
+@pytest.mark.parametrize(("state", "is_shown"), [("ready", True), ("not ready", False), ("stopped", False)])
 @pytest.mark.parametrize("output", [StringIO, Terminal])
-def test_the_ui_is_named_only_where_it_answers(tmp_path, output, state, named):
-    assert (f"The UI: {ADDRESS}" in shown(Home(tmp_path), output(), state)) is named
+def test_servers_show_ui_only_when_ready(tmp_path, output, state, is_shown):
+    assert (f"The UI: {ADDRESS}" in rendered(Home(tmp_path), output(), state)) is is_shown
 
 
-def test_the_login_link_goes_to_a_terminal_and_into_no_log(tmp_path, monkeypatch):
+def test_login_link_is_shown_in_terminal_but_not_in_log(tmp_path, monkeypatch):
     home = Home(tmp_path)
     token = Credentials.of(home).ui_token
-    assert f"{ADDRESS}/login?token={token}\n" in shown(home, Terminal(), "ready")
-    monkeypatch.setenv("FORCE_COLOR", "1")  # as continuous integration sets it
-    log = shown(home, StringIO(), "ready")
+    assert f"{ADDRESS}/login?token={token}\n" in rendered(home, Terminal(), "ready")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as in continuous integration
+    log = rendered(home, StringIO(), "ready")
     assert token not in log and "lakehouse ui" in log

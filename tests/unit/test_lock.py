@@ -1,4 +1,4 @@
-"""requirements.lock has what pyproject.toml asks for, in a version that it allows, and a hash of each file."""
+"""requirements.lock: required packages in allowed versions, and a hash of each file."""
 
 import re
 import tomllib
@@ -12,18 +12,22 @@ from lakehouse.local import jars
 from tools import locks, wheel_lock
 
 
-def test_everything_that_is_asked_for_is_locked():
+def test_lock_has_every_required_package():
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    asked = [Requirement(line) for line in (*project["dependencies"], *extras["local"], *extras["test"])]
+    required = [Requirement(line) for line in (*project["dependencies"], *extras["local"], *extras["test"])]
     locked = {wheel.name: wheel.version for wheel in wheel_lock.wheels()}
 
-    refused = [str(one) for one in asked if not one.specifier.contains(locked.get(canonicalize_name(one.name), "0"))]
-    missing = [one.name for one in asked if canonicalize_name(one.name) not in locked]
-    assert asked and not missing and not refused
+    incompatible = [
+        str(requirement)
+        for requirement in required
+        if not requirement.specifier.contains(locked.get(canonicalize_name(requirement.name), "0"))
+    ]
+    missing = [requirement.name for requirement in required if canonicalize_name(requirement.name) not in locked]
+    assert required and not missing and not incompatible
 
 
-def test_each_package_has_a_hash():
+def test_lock_each_package_has_hash():
     text = (PROJECT / "requirements.lock").read_text()
     packages = wheel_lock.wheels()
     assert len(packages) == len(re.findall(r"^[^\s#]", text, flags=re.M))
@@ -31,13 +35,13 @@ def test_each_package_has_a_hash():
     assert sum(len(package.sha256) for package in packages) == text.count("--hash=")
 
 
-def test_the_lock_names_no_package_index():
+def test_lock_names_no_package_index():
     text = (PROJECT / "requirements.lock").read_text()
     assert not re.search(r"https?://|^--?(i|index|extra-index|find-links)", text, flags=re.M)
 
 
 @pytest.mark.parametrize("lock", locks.JAR_LOCKS, ids=lambda lock: lock.name)
-def test_each_jar_has_a_hash_and_a_size(lock):
+def test_lock_each_jar_has_hash_and_size(lock):
     locked = jars.locked(lock=lock)
     assert locked
     assert [jar for jar in locked if not re.fullmatch("[0-9a-f]{64}", jar.sha256) or jar.bytes <= 0] == []

@@ -1,17 +1,18 @@
-"""Names that are made from a topic's."""
+"""Names derived from a topic's name."""
 
 import pytest
 
 from lakehouse.core import naming
+from lakehouse.core.table_ref import TableRef
 
 
 @pytest.mark.parametrize(("topic", "table"), [("Orders", "orders"), ("a.b-c_d", "a_b_c_d"), ("x1", "x1")])
-def test_a_topic_becomes_a_table_name_that_glue_takes(topic, table):
+def test_table_name_is_valid_in_glue(topic, table):
     assert naming.table_name(topic) == table
 
 
 @pytest.mark.parametrize(
-    ("table", "following"),
+    ("table", "next_table"),
     [
         ("t", "t__v2"),
         ("t__v2", "t__v3"),
@@ -22,14 +23,14 @@ def test_a_topic_becomes_a_table_name_that_glue_takes(topic, table):
         ("t__v", "t__v__v2"),
     ],
 )
-def test_a_table_goes_on_in_the_next_version(table, following):
-    assert naming.next_version(table) == following
+def test_next_version_increments_suffix(table, next_table):
+    assert TableRef("n", table).next_version == TableRef("n", next_table)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "ä", "a/b", "x" * 250])
-def test_what_kafka_refuses_is_refused(name):
+def test_is_topic_name_invalid_is_false(name):
     assert not naming.is_topic_name(name)
 
 
-def test_a_branch_of_a_table_is_addressed_by_a_part_of_its_own():
-    assert naming.spark_table("n", "t", branch="b") == "`lake`.`n`.`t`.`branch_b`"
+def test_spark_path_of_branch_is_a_separate_part():
+    assert TableRef("n", "t").spark_path("b") == "`lake`.`n`.`t`.`branch_b`"

@@ -1,34 +1,34 @@
-"""Lineage events: what a server of OpenLineage receives of a run, each once, and whatever it does meanwhile."""
+"""OpenLineage events of runs: each is sent exactly once, also after the server failed."""
 
 import json
 
 import dagster as dg
 import pytest
-from listener import Listener, Received
 
 from assets.sensors.open_lineage import OFF, lineage_sensor
 from lakehouse.config import loader
 from lakehouse.core.errors import Unreachable
-from resources.aws import Glue
 from resources.catalog import Catalog
+from resources.glue import Glue
 from resources.kafka import Kafka
 from resources.open_lineage import OpenLineage
 from resources.snowflake import Snowflake
+from tests.support.servers.listener import Listener, Received
 
 KEY = "a-secret-key"
 TRADES = ("s3://lake", "tables/trading/stock_trades")
 
 
 class Server(Listener):
-    """Takes events, unless it was told to refuse."""
+    """A lineage server that records what it accepted."""
 
     @property
-    def taken(self) -> list[Received]:
+    def accepted(self) -> list[Received]:
         return [request for request in self.received if request.status == 201]
 
     @property
     def events(self) -> list[dict]:
-        return [json.loads(request.body) for request in self.taken]
+        return [json.loads(request.body) for request in self.accepted]
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def instance():
 
 @pytest.fixture
 def tick(server, instance):
-    """One tick of the sensor, from where the one before it ended."""
+    """Return a function that ticks the sensor, each time from the last cursor."""
     sensor, cursor = lineage_sensor(loader.load()), None
     resources = {
         "open_lineage": OpenLineage(url=server.address, api_key=KEY),
@@ -91,8 +91,8 @@ def trades():
 @dg.asset(key=["kafka", "stock_trades_with_totals"])
 def totals():
     source = dg.AssetKey(["iceberg", "stock_trades"])
-    made = [dg.TableColumnDep(source, "price"), dg.TableColumnDep(source, "quantity")]
-    return dg.MaterializeResult(metadata={"dagster/column_lineage": dg.TableColumnLineage({"total": made})})
+    sources = [dg.TableColumnDep(source, "price"), dg.TableColumnDep(source, "quantity")]
+    return dg.MaterializeResult(metadata={"dagster/column_lineage": dg.TableColumnLineage({"total": sources})})
 
 
 @dg.asset(key=["snowflake", "stock_trades"])
@@ -103,13 +103,13 @@ def in_snowflake(): ...
 def elsewhere(): ...
 
 
-def test_each_materialization_is_an_event_with_its_columns_and_what_they_were_made_of(tick, server, instance):
+def test_event_has_schema_statistics_and_column_lineage(tick, server, instance):
     tick()
     run = dg.materialize([trades, totals, in_snowflake, elsewhere], instance=instance)
 
     tick()
 
-    assert {(each.path, each.headers["Authorization"]) for each in server.taken} == {
+    assert {(request.path, request.headers["Authorization"]) for request in server.accepted} == {
         ("/api/v1/lineage", f"Bearer {KEY}")
     }
     events = {event["job"]["name"]: event for event in server.events}
@@ -118,36 +118,36 @@ def test_each_materialization_is_an_event_with_its_columns_and_what_they_were_ma
         assert event["eventType"] == "COMPLETE" and event["job"]["namespace"] == "trading"
         assert event["run"]["facets"]["parent"]["run"]["runId"] == run.run_id
     ingested = events["iceberg/stock_trades"]
-    assert named(ingested["inputs"]) == [("kafka://b-1.example:9092", "stock_trades")]
-    assert named(ingested["outputs"]) == [TRADES]
+    assert dataset_names(ingested["inputs"]) == [("kafka://b-1.example:9092", "stock_trades")]
+    assert dataset_names(ingested["outputs"]) == [TRADES]
     [table] = ingested["outputs"]
     fields = [(field["name"], field["type"]) for field in table["facets"]["schema"]["fields"]]
     assert fields == [("price", "int"), ("side", "string")]
     statistics = table["outputFacets"]["outputStatistics"]
     assert (statistics["rowCount"], statistics["size"]) == (300, 4_000)
     derived = events["kafka/stock_trades_with_totals"]
-    assert named(derived["inputs"]) == [TRADES]
-    made = derived["outputs"][0]["facets"]["columnLineage"]["fields"]["total"]["inputFields"]
-    assert [(field["namespace"], field["name"], field["field"]) for field in made] == [
+    assert dataset_names(derived["inputs"]) == [TRADES]
+    sources = derived["outputs"][0]["facets"]["columnLineage"]["fields"]["total"]["inputFields"]
+    assert [(field["namespace"], field["name"], field["field"]) for field in sources] == [
         (*TRADES, "price"),
         (*TRADES, "quantity"),
     ]
-    assert named(events["snowflake/stock_trades"]["outputs"]) == [
+    assert dataset_names(events["snowflake/stock_trades"]["outputs"]) == [
         ("snowflake://org-acct", "LAKEHOUSE.TRADING.STOCK_TRADES")
     ]
 
 
-def named(datasets):
-    return [(one["namespace"], one["name"]) for one in datasets]
+def dataset_names(datasets):
+    return [(dataset["namespace"], dataset["name"]) for dataset in datasets]
 
 
-def test_what_was_not_taken_is_sent_at_the_next_tick_and_nothing_twice(tick, server, instance):
+def test_event_rejected_by_server_is_sent_at_next_tick_once(tick, server, instance):
     tick()
     dg.materialize([trades], instance=instance)
     server.answers.append((400, "", {}))
-    with pytest.raises(Unreachable, match="OpenLineage") as refused:
+    with pytest.raises(Unreachable, match="OpenLineage") as raised:
         tick()
-    assert KEY not in str(refused.value)
+    assert KEY not in str(raised.value)
 
     for _ in range(3):
         tick()
@@ -157,13 +157,13 @@ def test_what_was_not_taken_is_sent_at_the_next_tick_and_nothing_twice(tick, ser
     assert [event["job"]["name"] for event in server.events] == ["iceberg/stock_trades", "snowflake/stock_trades"]
 
 
-def test_what_cannot_be_told_keeps_nothing_else_from_being_sent(tick, server, instance):
+def test_event_with_invalid_metadata_does_not_block_others(tick, server, instance):
     @dg.asset(key=["glue", "stock_trades"])
-    def strange():
+    def invalid():
         return dg.MaterializeResult(metadata={"dagster/column_schema": "not a schema"})
 
     tick()
-    dg.materialize([strange], instance=instance)
+    dg.materialize([invalid], instance=instance)
     dg.materialize([in_snowflake], instance=instance)
     tick()
     tick()
@@ -171,14 +171,14 @@ def test_what_cannot_be_told_keeps_nothing_else_from_being_sent(tick, server, in
     assert [event["job"]["name"] for event in server.events] == ["snowflake/stock_trades"]
 
 
-def test_reports_without_a_run_are_no_lineage(tick, server, instance):
+def test_event_without_run_is_not_sent(tick, server, instance):
     tick()
     instance.report_runless_asset_event(dg.AssetMaterialization(["kafka", "stock_trades"]))
     assert "Events sent: 0" in str(tick().skip_message)
     assert not server.events
 
 
-def test_without_a_server_nothing_is_sent(tick, server, instance):
+def test_sensor_without_server_sends_nothing(tick, server, instance):
     tick(open_lineage=OpenLineage())
     dg.materialize([trades], instance=instance)
     assert OFF in str(tick(open_lineage=OpenLineage()).skip_message)

@@ -1,4 +1,4 @@
-"""`lakehouse plan`: verdict, statements, readers and exit code, from files alone."""
+"""`lakehouse plan`: verdict, statements, affected readers and exit code, from files only."""
 
 import json
 
@@ -12,8 +12,8 @@ TRADES = json.loads((PROJECT / "schemas/stock_trades.avsc").read_text())
 
 
 @pytest.fixture
-def planned(tmp_path, monkeypatch):
-    """Run `lakehouse plan stock_trades` with a schema made from the one in use."""
+def plan(tmp_path, monkeypatch):
+    """Return a function that runs `lakehouse plan stock_trades` with changes to the current schema."""
     monkeypatch.setenv("LAKEHOUSE_CONFIG", str(PROJECT / "lakehouse.yaml"))
 
     def run(*options, add=(), drop=(), topic="stock_trades", **changed):
@@ -26,14 +26,14 @@ def planned(tmp_path, monkeypatch):
     return run
 
 
-def test_the_same_schema_changes_nothing(planned):
-    result = planned()
+def test_plan_same_schema_has_no_changes(plan):
+    result = plan()
     assert result.exit_code == 0
-    assert "trading.stock_trades: accepted\n  Nothing changes" in result.output
+    assert "trading.stock_trades: accepted\n  No changes" in result.output
 
 
-def test_accepted_changes_are_shown_as_statements(planned):
-    result = planned(
+def test_plan_accepted_changes_are_shown_as_statements(plan):
+    result = plan(
         add=[{"name": "venue", "type": ["null", "string"], "default": None, "doc": "Where"}],
         price={"name": "cents", "aliases": ["price"], "type": "long"},
     )
@@ -44,11 +44,11 @@ def test_accepted_changes_are_shown_as_statements(planned):
     assert f"{table} ALTER COLUMN `cents` TYPE BIGINT;" in result.output
     assert f"{table} ADD COLUMN `venue` STRING COMMENT 'Where';" in result.output
     assert "transform spark.totals:totals names column 'price'" in result.output
-    assert "TRADING.STOCK_TRADES follows" in result.output
+    assert "TRADING.STOCK_TRADES gets the change" in result.output
 
 
-def test_a_refused_change_names_its_rule_and_ends_with_1(planned):
-    result = planned(symbol={"type": "int"})
+def test_plan_refused_change_names_rule_and_exits_1(plan):
+    result = plan(symbol={"type": "int"})
     assert result.exit_code == 1
     assert "refused" in result.output.splitlines()[0]
     assert "REFUSED UNSUPPORTED_TYPE_CHANGE symbol (string to int)" in result.output
@@ -56,48 +56,48 @@ def test_a_refused_change_names_its_rule_and_ends_with_1(planned):
     assert "ALTER TABLE" not in result.output
 
 
-def test_a_dropped_column_tells_who_reads_it(planned):
-    result = planned(drop=["userid"])
+def test_plan_dropped_column_names_its_readers(plan):
+    result = plan(drop=["userid"])
     assert result.exit_code == 0
     assert "FIELD_DELETED userid" not in result.output, "the key column is made from the message key"
-    result = planned(drop=["side"])
-    assert "FIELD_DELETED side: the column stays" in result.output
+    result = plan(drop=["side"])
+    assert "FIELD_DELETED side: the column keeps" in result.output
     assert "group_by reads column 'side'" in result.output
 
 
-def test_programs_get_json(planned):
-    result = planned("--json", symbol={"type": "int"}, add=[{"name": "n", "type": "int"}])
-    found = json.loads(result.output)
+def test_plan_json_has_table_verdict_and_changes(plan):
+    result = plan("--json", symbol={"type": "int"}, add=[{"name": "n", "type": "int"}])
+    report = json.loads(result.output)
     assert result.exit_code == 1
-    assert (found["table"], found["verdict"], found["snowflake_table"]) == (
+    assert (report["table"], report["verdict"], report["snowflake_table"]) == (
         "trading.stock_trades", "refused", "TRADING.STOCK_TRADES")  # fmt: skip
-    assert [(c["rule"], c["path"], c["verdict"]) for c in found["changes"]] == [
+    assert [(c["rule"], c["path"], c["verdict"]) for c in report["changes"]] == [
         ("UNSUPPORTED_TYPE_CHANGE", "symbol", "refused"),
         ("OPTIONAL_FIELD_ADDED", "n", "accepted"),
     ]
 
 
 @pytest.mark.parametrize(
-    ("field", "said"),
+    ("field", "message"),
     [
         ({"name": "again", "type": ["null", "StockTrade"]}, "contains itself"),
         ({"name": "SYMBOL", "type": "int"}, "differ by case only"),
-        ({"name": "kafka_offset", "type": "int"}, "Two columns are called 'kafka_offset'"),
+        ({"name": "kafka_offset", "type": "int"}, "Two columns are named 'kafka_offset'"),
     ],
 )
-def test_what_can_be_no_table_is_refused(planned, field, said):
-    result = planned(add=[field])
+def test_plan_schema_without_table_is_refused(plan, field, message):
+    result = plan(add=[field])
     assert result.exit_code == 1
-    assert said in result.output
-    assert json.loads(planned("--json", add=[field]).output)["verdict"] == "refused"
+    assert message in result.output
+    assert json.loads(plan("--json", add=[field]).output)["verdict"] == "refused"
 
 
-def test_what_cannot_be_found_out_ends_with_2(planned, tmp_path):
-    result = planned(topic="stock_trade")
+def test_plan_unknown_topic_or_format_exits_2(plan, tmp_path):
+    result = plan(topic="stock_trade")
     assert result.exit_code == 2
     assert "Did you mean 'stock_trades'" in result.output
     other = tmp_path / "schema.xml"
     other.write_text("<x/>")
     result = CliRunner().invoke(main, ["plan", "users", str(other), "--against", str(other)])
     assert result.exit_code == 2
-    assert "ends with .avsc, .json, .proto" in result.output
+    assert "must be .avsc, .json, .proto" in result.output

@@ -1,15 +1,15 @@
-"""Versions of a Protobuf schema: each value of an old writer has its column, or the schema is refused."""
+"""Versions of a Protobuf schema: old values keep their column, or the schema is refused."""
 
 import struct
 
 import pyarrow as pa
 import pytest
-from protobuf_messages import message_class
 
 from lakehouse.core.errors import SchemaError
 from lakehouse.formats.schema import RegisteredSchema
-from lakehouse.pipeline.codecs import side
+from lakehouse.pipeline.decoding import side_schema
 from spark.protobuf import decoded
+from tests.support.protobuf_messages import message_class
 
 
 def versions(*messages):
@@ -18,22 +18,22 @@ def versions(*messages):
 
 
 def rows(schemas, *values):
-    """Messages of each version in turn as rows, None for one that is not decoded."""
-    codec = side("protobuf", schemas, "").codec
+    """Return messages of each version in turn as rows, with None for an undecodable one."""
+    codec = side_schema("protobuf", schemas, "").codec
     bodies = [
         message_class(s.text, "M")(**value).SerializeToString() for s, value in zip(schemas, values, strict=False)
     ]
     ids = pa.array([schema.id for schema in schemas[: len(values)]], pa.int32())
-    found = decoded(ids, pa.array(bodies, pa.binary()), codec.sources, codec.fields).to_pylist()
-    return [one and one["row"] for one in found]
+    decoded_rows = decoded(ids, pa.array(bodies, pa.binary()), codec.sources, codec.fields).to_pylist()
+    return [decoded_row and decoded_row["row"] for decoded_row in decoded_rows]
 
 
-def test_a_field_under_a_new_number_keeps_the_values_of_old_writers():
+def test_field_with_new_number_keeps_old_values():
     schemas = versions("message M { string a = 2; }", "message M { string a = 3; }", "message M { string a = 4; }")
     assert rows(schemas, {"a": "x"}, {"a": "y"}, {"a": "z"}) == [{"a": "x"}, {"a": "y"}, {"a": "z"}]
 
 
-def test_a_nested_field_under_a_new_number_keeps_the_values_of_old_writers():
+def test_nested_field_with_new_number_keeps_old_values():
     schemas = versions(
         "message M { message N { int32 a = 2; } repeated N n = 1; }",
         "message M { message N { int64 a = 3; } repeated N n = 5; }",
@@ -53,10 +53,10 @@ def test_a_nested_field_under_a_new_number_keeps_the_values_of_old_writers():
     ],
 )
 @pytest.mark.parametrize("nested", [False, True])
-def test_values_that_would_be_lost_or_become_another_fields_are_refused(older, newer, refusal, nested):
+def test_change_losing_or_moving_values_is_refused(older, newer, refusal, nested):
     template = "message M {{ message N {{ {} }} N n = 1; }}" if nested else "message M {{ int32 id = 1; {} }}"
     with pytest.raises(SchemaError, match=refusal.format("n[.]" if nested else "")):
-        side("protobuf", versions(template.format(older), template.format(newer)), "")
+        side_schema("protobuf", versions(template.format(older), template.format(newer)), "")
 
 
 @pytest.mark.parametrize(
@@ -74,17 +74,17 @@ def test_values_that_would_be_lost_or_become_another_fields_are_refused(older, n
     ],
 )
 @pytest.mark.parametrize("path", ["", "n"])
-def test_a_field_whose_type_changes_is_a_row_where_old_writers_have_nothing_in_it(older, newer, value, path):
+def test_field_with_new_type_decodes_only_where_unset(older, newer, value, path):
     def text(field):
         rest = f"message O {{ {field} }} O n = 3;" if path else field
         return f"message M {{ int32 id = 1; message N {{ string b = 1; }} message P {{ N b = 1; }} {rest} }}"
 
-    def message(held):
-        return {"id": 1} | ({path: held} if path else held)
+    def message(fields):
+        return {"id": 1} | ({path: fields} if path else fields)
 
-    def explanation(held):
-        body = message_class(schemas[0].text, "M")(**message(held)).SerializeToString()
-        return side("protobuf", schemas, "").codec.explain(struct.pack(">bI", 0, 1) + b"\0" + body)
+    def explanation(fields):
+        body = message_class(schemas[0].text, "M")(**message(fields)).SerializeToString()
+        return side_schema("protobuf", schemas, "").codec.explain(struct.pack(">bI", 0, 1) + b"\0" + body)
 
     schemas = versions(text(older), text(newer))
     assert rows(schemas, message({})) in ([message({"a": None})], [message({"a": []})])
@@ -102,20 +102,20 @@ def test_a_field_whose_type_changes_is_a_row_where_old_writers_have_nothing_in_i
         ("Struct", "ListValue", {"a": None}, '{"a": null}'),
     ],
 )
-def test_a_json_value_is_read_as_the_type_that_its_writer_had(older, newer, value, text):
+def test_json_value_is_decoded_by_writers_type(older, newer, value, text):
     template = 'import "google/protobuf/struct.proto"; message M {{ google.protobuf.{} a = 1; }}'
     schemas = versions(template.format(older), template.format(newer))
     assert rows(schemas, {"a": value}) == [{"a": text}]
 
 
-def test_a_number_with_another_name_is_a_renamed_field():
+def test_field_with_new_name_is_a_rename():
     schemas = versions("message M { string a = 2; }", "message M { string b = 2; string a = 3; }")
     assert rows(schemas, {"a": "x"}, {"a": "y", "b": "z"}) == [{"b": "x", "a": None}, {"b": "z", "a": "y"}]
 
 
-def test_another_first_message_is_refused_unless_the_record_is_named():
+def test_other_first_message_needs_configured_record():
     order, refund = "message Order { int32 id = 1; int32 a = 2; }", "message Refund { int32 id = 1; int32 b = 2; }"
     schemas = versions(f"{order} {refund}", f"{refund} {order}")
-    with pytest.raises(SchemaError, match="'Refund', and was 'Order' .* 'record'"):
-        side("protobuf", schemas, "")
-    assert side("protobuf", schemas, "Order").codec.columns == ["id", "a"]
+    with pytest.raises(SchemaError, match="'Refund', but was 'Order' .* 'record'"):
+        side_schema("protobuf", schemas, "")
+    assert side_schema("protobuf", schemas, "Order").codec.columns == ["id", "a"]

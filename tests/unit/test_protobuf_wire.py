@@ -1,4 +1,4 @@
-"""Messages that no serializer makes and the wire format allows: rows have what Protobuf's own parser reads."""
+"""Unusual but valid Protobuf messages, compared with Protobuf's own parser, and explanations of invalid ones."""
 
 import json
 import re
@@ -7,11 +7,11 @@ import struct
 import pyarrow as pa
 import pytest
 from google.protobuf import json_format
-from protobuf_messages import message_class
 
 from lakehouse.formats.schema import RegisteredSchema
-from lakehouse.pipeline.codecs import side
+from lakehouse.pipeline.decoding import side_schema
 from spark.protobuf import decoded
+from tests.support.protobuf_messages import message_class
 
 ORDER = """syntax = "proto3"; import "google/protobuf/timestamp.proto"; message M {
   map<string, int32> counts = 1; map<int32, Item> items = 2; repeated Item list = 3; Item one = 4;
@@ -26,7 +26,7 @@ NUMBERS = """syntax = "proto3"; message M { map<int32, Item> by_id = 1; repeated
   message Item { repeated double doubles = 1; repeated sfixed64 longs = 2; } }"""
 REQUIRED = 'syntax = "proto2"; message M { required int32 id = 1; optional string b = 2; }'
 
-GOOD = {
+VALID = {
     "key of a map twice": (ORDER, "0a050a0161100a" + "0a050a016110630a050a01621002"),
     "keys of a map in turn": (ORDER, "0a050a01611001" + "0a050a01621002" + "0a050a01611003"),
     "entry without its key": (ORDER, "0a0210070a021008"),
@@ -52,14 +52,14 @@ GOOD = {
     "packed numbers in a map": (NUMBERS, "0a0e0801120a0a08" + "000000000000f03f" + "12020102"),
     "required field in its place": (REQUIRED, "0801"),
 }
-BAD = {
+INVALID = {
     "required field missing": (REQUIRED, "120161", "id: a required field is missing"),
     "empty message with a required field": (REQUIRED, "", "id: a required field is missing"),
     "required field missing within": (OLD, "1a00", "item.id: a required field is missing"),
     "required field missing in a list": (OLD, "22020801" + "2200", r"items\[1\].id: a required field is missing"),
     "required field missing in a map": (OLD, "2a050a01611200", "by_name.*id: a required field is missing"),
     "no UTF-8": (OLD, "3203" + "61ff62", "text: text is not valid UTF-8, at byte 9 of the value"),
-    "cut": (ORDER, "32" + "0561", "z: 5 bytes are announced, and 1 follow, at byte 7 of the value"),
+    "cut": (ORDER, "32" + "0561", "z: 5 bytes are announced, but 1 follow, at byte 7 of the value"),
     "cut within": (ORDER, "1a020801" + "1a0210ff", r"list\[1\].a: the message ends within a number, at byte 13"),
     "field number 0": (ORDER, "0000", "a field has number 0, at byte 6"),
     "packed numbers cut": (ORDER, "4a05" + "01000000ff", r"f\[0\]: packed values of 4 bytes do not fill 5"),
@@ -69,129 +69,141 @@ BAD = {
     "long number": (ORDER, "28" + "ff" * 10 + "01", "x: a number has more than 10 bytes, at byte 7"),
     "group without end": (ORDER, "a306", "100: a group does not end"),
     "nanoseconds": (ORDER, "42021001", "at: a timestamp is finer than microseconds"),
-    "year 10000": (ORDER, "4207" + "088083d1ffaf07", "at: a timestamp is outside of the years"),
+    "year 10000": (ORDER, "4207" + "088083d1ffaf07", "at: a timestamp is not within the years"),
 }
 
 
 def codec(text):
-    return side("protobuf", [RegisteredSchema(1, text, "PROTOBUF")], "").codec
+    return side_schema("protobuf", [RegisteredSchema(1, text, "PROTOBUF")], "").codec
 
 
 def read(text, *bodies):
-    """Each message as a row; None for one that does not decode."""
-    of = codec(text)
-    found = decoded(pa.array([1] * len(bodies), pa.int32()), pa.array(bodies, pa.binary()), of.sources, of.fields)
-    return [one and one["row"] for one in found.to_pylist()]
+    """Return each message as a row, with None for an undecodable one."""
+    protobuf_codec = codec(text)
+    rows = decoded(
+        pa.array([1] * len(bodies), pa.int32()),
+        pa.array(bodies, pa.binary()),
+        protobuf_codec.sources,
+        protobuf_codec.fields,
+    )
+    return [row and row["row"] for row in rows.to_pylist()]
 
 
 def expected(message):
-    """A message as a row, by the official runtime alone."""
+    """Return a message as a row, using only the official runtime."""
 
-    def value(field, found):
+    def value_of(field, value):
         if field.enum_type:
-            return {v.number: v.name for v in field.enum_type.values}.get(found, str(found))
-        return expected(found) if field.message_type else found
+            return {v.number: v.name for v in field.enum_type.values}.get(value, str(value))
+        return expected(value) if field.message_type else value
 
     row = {}
     for field in message.DESCRIPTOR.fields:
-        found = getattr(message, field.name)
+        value = getattr(message, field.name)
         if field.message_type and field.message_type.GetOptions().map_entry:
-            row[field.name] = {key: value(field.message_type.fields_by_name["value"], found[key]) for key in found}
+            row[field.name] = {key: value_of(field.message_type.fields_by_name["value"], value[key]) for key in value}
         elif field.is_repeated:
-            row[field.name] = [value(field, one) for one in found]
+            row[field.name] = [value_of(field, item) for item in value]
         elif field.has_presence and not message.HasField(field.name):
             row[field.name] = None
         else:
-            row[field.name] = value(field, found)
+            row[field.name] = value_of(field, value)
     return row
 
 
-def like(found, wanted):
-    """A row with its lists of keys and values as dictionaries, where there are some; none of them has a key twice."""
-    if isinstance(wanted, dict) and isinstance(found, list):
-        assert len(dict(found)) == len(found)
-        found = dict(found)
-    if isinstance(wanted, dict):
-        return {name: like(value, wanted.get(name)) for name, value in found.items()}
-    return [like(*pair) for pair in zip(found, wanted, strict=True)] if isinstance(wanted, list) else found
+def with_dictionaries(actual, reference):
+    """Return a row whose maps are dictionaries, where `reference` has one; keys must be unique."""
+    if isinstance(reference, dict) and isinstance(actual, list):
+        assert len(dict(actual)) == len(actual)
+        actual = dict(actual)
+    if isinstance(reference, dict):
+        return {name: with_dictionaries(value, reference.get(name)) for name, value in actual.items()}
+    return (
+        [with_dictionaries(*pair) for pair in zip(actual, reference, strict=True)]
+        if isinstance(reference, list)
+        else actual
+    )
 
 
-def same(row, parsed):
-    wanted = expected(parsed)
-    return like(row, wanted) == wanted
+def equals(row, parsed):
+    reference = expected(parsed)
+    return with_dictionaries(row, reference) == reference
 
 
-@pytest.mark.parametrize("name", GOOD)
-def test_a_message_is_read_as_by_the_parser_of_protobuf(name):
-    text, body = GOOD[name]
+@pytest.mark.parametrize("name", VALID)
+def test_decode_unusual_message_equals_official_parser(name):
+    text, body = VALID[name]
     parsed = message_class(text, "M").FromString(bytes.fromhex(body))
     assert parsed.IsInitialized()
     [row] = read(text, bytes.fromhex(body))
-    assert same(row, parsed), (row, parsed)
+    assert equals(row, parsed), (row, parsed)
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_a_message_that_is_none_is_no_row_and_its_fault_is_named(name):
-    text, body, reason = BAD[name]
+@pytest.mark.parametrize("name", INVALID)
+def test_decode_invalid_message_is_no_row_and_is_explained(name):
+    text, body, reason = INVALID[name]
     body = bytes.fromhex(body)
     assert read(text, body) == [None]
-    found = codec(text).explain(struct.pack(">bI", 0, 1) + b"\x00" + body)
-    assert re.match(reason, found), found
+    explanation = codec(text).explain(struct.pack(">bI", 0, 1) + b"\x00" + body)
+    assert re.match(reason, explanation), explanation
 
 
-def test_messages_beside_doubtful_and_bad_ones_are_read():
+def test_decode_valid_messages_beside_invalid_ones():
     for text in (ORDER, OLD, REQUIRED):
-        made = message_class(text, "M")
-        bodies = [bytes.fromhex(body) for of, body, *_ in (*GOOD.values(), *BAD.values()) if of == text]
-        bad = {bytes.fromhex(body) for of, body, _ in BAD.values() if of == text}
+        message_type = message_class(text, "M")
+        bodies = [bytes.fromhex(body) for schema, body, *_ in (*VALID.values(), *INVALID.values()) if schema == text]
+        invalid = {bytes.fromhex(body) for schema, body, _ in INVALID.values() if schema == text}
         rows = read(text, *bodies * 3)
         for row, body in zip(rows, bodies * 3, strict=True):
-            assert (row is None) == (body in bad)
-            assert row is None or same(row, made.FromString(body))
+            assert (row is None) == (body in invalid)
+            assert row is None or equals(row, message_type.FromString(body))
 
 
-def test_a_good_message_needs_no_explanation():
-    made = message_class(ORDER, "M")(counts={"a": 1}, one={"i": 1}, z="ä", f=[1, 2])
-    assert codec(ORDER).explain(struct.pack(">bI", 0, 1) + b"\x00" + made.SerializeToString()) is None
+def test_explain_valid_message_returns_none():
+    message = message_class(ORDER, "M")(counts={"a": 1}, one={"i": 1}, z="ä", f=[1, 2])
+    assert codec(ORDER).explain(struct.pack(">bI", 0, 1) + b"\x00" + message.SerializeToString()) is None
 
 
-def test_a_value_that_does_not_fit_the_newest_version_is_explained():
+def test_explain_value_of_incompatible_version_names_types():
     texts = [f'syntax = "proto3"; message M {{ {field} }}' for field in ("int64 a = 1;", "int32 a = 1;")]
-    of = side("protobuf", [RegisteredSchema(i, text, "PROTOBUF") for i, text in enumerate(texts, 1)], "").codec
+    protobuf_codec = side_schema(
+        "protobuf", [RegisteredSchema(i, text, "PROTOBUF") for i, text in enumerate(texts, 1)], ""
+    ).codec
     assert (
-        of.explain(struct.pack(">bI", 0, 1) + b"\x00\x08\x01") == "a: values of type long do not fit the column's int"
+        protobuf_codec.explain(struct.pack(">bI", 0, 1) + b"\x00\x08\x01")
+        == "a: values of type long do not fit the column's int"
     )
 
 
 @pytest.mark.parametrize("kind", ["Struct", "Value", "ListValue"])
-def test_required_json_values_are_read_and_missing_ones_are_dead_letters(kind):
+def test_decode_required_json_value_missing_is_dead_letter(kind):
     text = f"""syntax = "proto2"; import "google/protobuf/struct.proto";
       message M {{ required google.protobuf.{kind} x = 1; optional N n = 2; }}
       message N {{ required google.protobuf.{kind} y = 1; }}"""
-    filled = message_class(text, "M")()
+    message = message_class(text, "M")()
     value = {"Struct": {"a": 1}, "Value": "a", "ListValue": [1]}[kind]
-    for part in (filled.x, filled.n.y):
+    for part in (message.x, message.n.y):
         json_format.ParseDict(value, part)
-    within = filled.SerializeToString()
-    filled.ClearField("n")
-    whole = filled.SerializeToString()
+    with_nested = message.SerializeToString()
+    message.ClearField("n")
+    outer_only = message.SerializeToString()
 
-    found = read(text, whole, within, b"", whole + b"\x12\x00")
+    rows = read(text, outer_only, with_nested, b"", outer_only + b"\x12\x00")
 
-    shown = [row and json.loads(row["x"]) for row in found]
-    assert shown == [value, value, None, None]
-    assert json.loads(found[1]["n"]["y"]) == value and found[0]["n"] is None
+    values = [row and json.loads(row["x"]) for row in rows]
+    assert values == [value, value, None, None]
+    assert json.loads(rows[1]["n"]["y"]) == value and rows[0]["n"] is None
 
 
 @pytest.mark.parametrize("label", ["optional", "required"])
-def test_parts_of_a_json_value_are_merged(label):
+def test_decode_json_value_in_parts_is_merged(label):
     text = f"""syntax = "proto2"; import "google/protobuf/struct.proto";
       message M {{ {label} google.protobuf.ListValue x = 1; optional N n = 2; }}
       message N {{ {label} google.protobuf.Struct y = 1; }}"""
-    made = message_class(text, "M")
+    message_type = message_class(text, "M")
     bodies = []
     for value in (1, 2):
-        part = made()
+        part = message_type()
         json_format.ParseDict([value], part.x)
         json_format.ParseDict({str(value): value}, part.n.y)
         bodies.append(part.SerializeToString())

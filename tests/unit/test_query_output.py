@@ -1,4 +1,4 @@
-"""A result as CSV and JSON: nothing is rounded, cut or mistaken for something else."""
+"""Query results as CSV and JSON, without rounding or truncation."""
 
 import csv
 import datetime as dt
@@ -35,37 +35,37 @@ EXACT = [
 
 
 @pytest.mark.parametrize(("value", "expected"), EXACT)
-def test_each_value_is_exact_in_json(value, expected):
+def test_json_each_value_is_exact(value, expected):
     [row] = json.loads(Result(["v"], [(value,)]).json())
     assert row == {"v": expected} and type(row["v"]) is type(expected)
 
 
 @pytest.mark.parametrize(("value", "expected"), EXACT)
-def test_each_value_is_exact_in_csv(value, expected):
+def test_csv_each_value_is_exact(value, expected):
     [_, row] = csv.reader(io.StringIO(Result(["v", "w"], [(value, 1)]).csv(), newline=""))
     plain = "" if expected is None else expected if isinstance(expected, str) else json.dumps(expected)
     assert row == [plain, "1"]
 
 
-def test_null_and_the_empty_text_differ_in_csv_and_awkward_text_survives():
-    awkward = 'a "quoted", text\r\nof two lines'
-    written = Result(["a", "b, c"], [(None, ""), (awkward, " padded")]).csv()
-    assert written.splitlines()[1] == ',""'
-    assert list(csv.reader(io.StringIO(written, newline=""))) == [["a", "b, c"], ["", ""], [awkward, " padded"]]
+def test_csv_null_differs_from_empty_and_text_is_quoted():
+    text = 'a "quoted", text\r\nof two lines'
+    output = Result(["a", "b, c"], [(None, ""), (text, " padded")]).csv()
+    assert output.splitlines()[1] == ',""'
+    assert list(csv.reader(io.StringIO(output, newline=""))) == [["a", "b, c"], ["", ""], [text, " padded"]]
 
 
-def test_no_rows_are_a_header_and_an_empty_array():
+def test_output_without_rows_has_header_or_empty_array():
     assert Result(["a", "b"], []).csv() == "a,b\r\n"
     assert json.loads(Result(["a", "b"], []).json()) == []
 
 
-def test_an_object_cannot_have_one_key_twice():
-    twice = Result.of_arrow(pa.table([[1], [2]], names=["a", "a"]))
-    assert twice.csv() == "a,a\r\n1,2\r\n"
-    with pytest.raises(LakehouseError, match="several columns called a"):
-        twice.json()
+def test_json_duplicate_column_is_refused():
+    duplicate = Result.of_arrow(pa.table([[1], [2]], names=["a", "a"]))
+    assert duplicate.csv() == "a,a\r\n1,2\r\n"
+    with pytest.raises(LakehouseError, match="several columns named a"):
+        duplicate.json()
 
 
-def test_maps_of_arrow_are_objects():
+def test_json_arrow_maps_are_objects():
     table = pa.table({"m": pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int64()))})
     assert json.loads(Result.of_arrow(table).json()) == [{"m": {"a": 1}}, {"m": {}}]

@@ -1,4 +1,4 @@
-"""Which schemas of other subjects are of a topic's record type."""
+"""Record types of schemas registered under other subjects."""
 
 import json
 
@@ -46,7 +46,7 @@ ORDER = avro("Order", namespace="shop", aliases=["Purchase", "old.Order"])
         (avro("Order"), [json_schema(title="Order")], False),
     ],
 )
-def test_a_schema_is_of_a_record_type_by_its_full_name_or_an_alias(schema, versions, is_same):
+def test_is_same_compares_full_name_and_aliases(schema, versions, is_same):
     assert record_types.is_same(schema, versions) is is_same
 
 
@@ -63,5 +63,5 @@ def test_a_schema_is_of_a_record_type_by_its_full_name_or_an_alias(schema, versi
         (RegisteredSchema(1, '"string"'), "Order", False),
     ],
 )
-def test_an_entry_names_the_record_type_of_its_table(schema, record, is_named):
+def test_is_named_compares_configured_record_name(schema, record, is_named):
     assert record_types.is_named(schema, record) is is_named

@@ -1,11 +1,11 @@
-"""What a stream remembers of a batch that could not be published."""
+"""Refusals of batches that a stream remembers."""
 
 from lakehouse.pipeline.refusals import AGAIN_SECONDS, Refusals
 
 ERROR = ValueError("no")
 
 
-def test_a_refusal_holds_until_what_decided_it_changes_or_an_hour_has_passed():
+def test_known_refusal_lasts_until_inputs_change_or_it_expires():
     now = [0.0]
     refusals = Refusals(lambda: now[0])
     assert refusals.known("orders", (1, {"a": 2})) is None

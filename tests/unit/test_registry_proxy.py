@@ -1,4 +1,4 @@
-"""The proxy in front of the schema registry passes on what it is given, and waits for nobody for ever."""
+"""The proxy in front of the schema registry: unchanged forwarding, time limits and size limits."""
 
 import http.client
 import socket
@@ -15,7 +15,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 @contextmanager
 def serving(app):
-    """The port of a server with this application."""
+    """Serve an application and yield its port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", date_header=False, server_header=False))
         thread = threading.Thread(target=server.run, args=([listener],))
@@ -27,27 +27,27 @@ def serving(app):
             thread.join(10)
 
 
-def ask(port, method="GET", path="/", body=b"", headers=()):
-    """An answer and its content, of a request with no other headers than these."""
+def request(port, method="GET", path="/", body=b"", headers=()):
+    """Send a request with only these headers, and return the response and its content."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
     for name, value in (("Host", "127.0.0.1:8081"), ("Content-Length", str(len(body))), *headers):
         connection.putheader(name, value)
     connection.endheaders(body)
-    answer = connection.getresponse()
-    content = answer.read()
+    response = connection.getresponse()
+    content = response.read()
     connection.close()
-    return answer, content
+    return response, content
 
 
 @contextmanager
-def registry(*answers):
-    """A server that gives these answers, one a connection; the port of a proxy to it, and what it was sent."""
+def registry(*responses):
+    """Serve these responses, one per connection; yield the port of a proxy to them, and what they received."""
     received = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve():
-            for answer in answers:
+            for response in responses:
                 connection, _ = listener.accept()
                 with connection:
                     received.append(b"")
@@ -57,10 +57,10 @@ def registry(*answers):
                             received[-1] += part
                     except TimeoutError:
                         pass
-                    if answer is None:
+                    if response is None:
                         released.wait(30)
                     else:
-                        connection.sendall(answer)
+                        connection.sendall(response)
 
         released = threading.Event()
         thread = threading.Thread(target=serve, daemon=True)
@@ -73,12 +73,12 @@ def registry(*answers):
         thread.join(10)
 
 
-def test_a_request_arrives_as_it_was_sent():
+def test_request_is_forwarded_unchanged():
     headers = [("X-Twice", "1"), ("X-Twice", "2"), ("Connection", "x"), ("Authorization", "Basic a")]
     with registry(OK) as (port, received):
-        ask(port, "PUT", "/apis/subjects/a%2Fb%20c/versions?deleted=true&x=%2f", b"bodyEND", headers)
-    line, request = received[0].split(b"\r\n", 1)
-    head, body = request.split(b"\r\n\r\n")
+        request(port, "PUT", "/apis/subjects/a%2Fb%20c/versions?deleted=true&x=%2f", b"bodyEND", headers)
+    line, message = received[0].split(b"\r\n", 1)
+    head, body = message.split(b"\r\n\r\n")
     assert line == b"PROXY UNKNOWN" and body == b"bodyEND"
     assert head.startswith(b"PUT /apis/subjects/a%2Fb%20c/versions?deleted=true&x=%2f HTTP/1.1\r\n")
     headers = head.lower().split(b"\r\n")[1:]
@@ -87,7 +87,7 @@ def test_a_request_arrives_as_it_was_sent():
 
 
 @pytest.mark.parametrize(
-    ("answer", "status", "body"),
+    ("response", "status", "body"),
     [
         (OK, 200, b"ok"),
         (b"HTTP/1.1 204 No Content\r\n\r\n", 204, b""),
@@ -96,49 +96,49 @@ def test_a_request_arrives_as_it_was_sent():
         (b"HTTP/1.1 302 No\r\nLocation: http://127.0.0.1:8081/x\r\nContent-Length: 0\r\n\r\n", 302, b""),
     ],
 )
-def test_an_answer_arrives_as_it_was_given(answer, status, body):
-    with registry(answer) as (port, _):
-        found, content = ask(port)
-    assert (found.status, content) == (status, body)
+def test_response_is_forwarded_unchanged(response, status, body):
+    with registry(response) as (port, _):
+        proxied, content = request(port)
+    assert (proxied.status, content) == (status, body)
     if status == 404:
-        assert found.headers.get_all("x") == ["1", "2"] and found.headers["content-type"] == "a/b"
+        assert proxied.headers.get_all("x") == ["1", "2"] and proxied.headers["content-type"] == "a/b"
 
 
-def test_an_answer_to_head_has_the_length_and_no_body():
+def test_response_to_head_has_length_without_body():
     with registry(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n") as (port, _):
-        found, content = ask(port, "HEAD")
-    assert (found.status, found.headers["content-length"], content) == (200, "5", b"")
+        proxied, content = request(port, "HEAD")
+    assert (proxied.status, proxied.headers["content-length"], content) == (200, "5", b"")
 
 
-def test_a_registry_that_hangs_is_reported():
+def test_registry_without_response_gives_504():
     with registry(None) as (port, _):
-        found, content = ask(port)
-    assert found.status == 504 and b"does not answer" in content
+        proxied, content = request(port)
+    assert proxied.status == 504 and b"does not respond" in content
 
 
-@pytest.mark.parametrize("broken", [b"", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\n"])
-def test_a_registry_that_breaks_off_is_reported(broken):
-    with registry(broken) as (port, _):
-        assert ask(port)[0].status == 502
+@pytest.mark.parametrize("incomplete", [b"", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\n"])
+def test_registry_with_incomplete_response_gives_502(incomplete):
+    with registry(incomplete) as (port, _):
+        assert request(port)[0].status == 502
 
 
-def test_an_answer_that_breaks_off_does_not_look_complete():
+def test_response_cut_off_does_not_look_complete():
     with (
         registry(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf") as (port, _),
         pytest.raises(http.client.IncompleteRead),
     ):
-        ask(port)
+        request(port)
 
 
-def test_a_registry_that_is_gone_is_reported():
+def test_registry_down_gives_502():
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         with serving(proxy(unused.getsockname()[1])) as port:
-            assert ask(port)[0].status == 502
+            assert request(port)[0].status == 502
 
 
-def test_a_request_that_is_too_large_never_reaches_the_registry():
+def test_request_above_limit_never_reaches_registry():
     with registry(OK) as (port, received):
-        assert ask(port, "POST", body=bytes(MAX_BODY_BYTES + 1))[0].status == 413
+        assert request(port, "POST", body=bytes(MAX_BODY_BYTES + 1))[0].status == 413
         assert not received
-        assert ask(port, "POST", body=b"END")[0].status == 200
+        assert request(port, "POST", body=b"END")[0].status == 200

@@ -1,4 +1,4 @@
-"""What a stream tells Dagster reaches it: all of what is told once, the first and the last of what comes on and on."""
+"""Reports of a stream to Dagster: every commit once, and of repeated events at least the first and the last."""
 
 import time
 
@@ -10,19 +10,19 @@ from assets.streaming.reports import Reporter
 SECONDS = 60
 
 
-def event(hop, number):
-    return dg.AssetMaterialization([hop, "trades"], metadata={"number": number})
+def event(stage, number):
+    return dg.AssetMaterialization([stage, "trades"], metadata={"number": number})
 
 
-def told(instance, hop):
-    """The numbers that Dagster was told of, in order."""
-    records = instance.fetch_materializations(dg.AssetKey([hop, "trades"]), limit=1_000, ascending=True).records
+def reported(instance, stage):
+    """Return the numbers reported to Dagster, in order."""
+    records = instance.fetch_materializations(dg.AssetKey([stage, "trades"]), limit=1_000, ascending=True).records
     return [record.asset_materialization.metadata["number"].value for record in records]
 
 
-def until(met):
+def wait_until(condition):
     deadline = time.monotonic() + SECONDS
-    while not met():
+    while not condition():
         assert time.monotonic() < deadline, f"not within {SECONDS} s"
         time.sleep(0.05)
 
@@ -41,64 +41,64 @@ def instance(home):
 
 
 @pytest.fixture
-def said():
+def log():
     return []
 
 
 @pytest.fixture
-def reporter(instance, said):
-    reporter = Reporter(instance, said.append)
+def reporter(instance, log):
+    reporter = Reporter(instance, log.append)
     reporter.start()
     yield reporter
-    reporter.end(0)
+    reporter.finish(0)
 
 
-def test_each_commit_is_told_and_of_what_comes_on_and_on_the_first_and_the_last(instance, reporter, said):
-    reporter.newest("glue", event("glue", 0))
-    until(lambda: told(instance, "glue") == [0])
+def test_report_sends_all_and_report_latest_first_and_last(instance, reporter, log):
+    reporter.report_latest("glue", event("glue", 0))
+    wait_until(lambda: reported(instance, "glue") == [0])
     for number in range(1, 5):
-        reporter.each(event("iceberg", number))
-        reporter.newest("glue", event("glue", number))
-    reporter.end(SECONDS)
+        reporter.report(event("iceberg", number))
+        reporter.report_latest("glue", event("glue", number))
+    reporter.finish(SECONDS)
 
-    assert (told(instance, "iceberg"), told(instance, "glue")) == ([1, 2, 3, 4], [0, 4])
-    assert said == []
-
-
-def test_a_dagster_that_is_gone_is_told_when_it_is_there_again(instance, reporter, said, home):
-    reporter.each(event("iceberg", 1))
-    until(lambda: told(instance, "iceberg") == [1])
-    away = home.with_name("away")
-    home.rename(away)
-    reporter.each(event("iceberg", 2))
-    reporter.each(event("iceberg", 3))
-    until(lambda: said)
-    away.rename(home)
-    reporter.end(SECONDS)
-
-    assert told(instance, "iceberg") == [1, 2, 3]
-    assert said[0].startswith("Dagster does not take what happened:") and "\n" not in said[0]
+    assert (reported(instance, "iceberg"), reported(instance, "glue")) == ([1, 2, 3, 4], [0, 4])
+    assert log == []
 
 
-def test_a_dagster_that_stays_away_keeps_nobody_from_ending(instance, reporter, said, home):
+def test_report_unavailable_dagster_receives_events_later(instance, reporter, log, home):
+    reporter.report(event("iceberg", 1))
+    wait_until(lambda: reported(instance, "iceberg") == [1])
+    unavailable = home.with_name("away")
+    home.rename(unavailable)
+    reporter.report(event("iceberg", 2))
+    reporter.report(event("iceberg", 3))
+    wait_until(lambda: log)
+    unavailable.rename(home)
+    reporter.finish(SECONDS)
+
+    assert reported(instance, "iceberg") == [1, 2, 3]
+    assert log[0].startswith("Events cannot be reported to Dagster:") and "\n" not in log[0]
+
+
+def test_finish_unavailable_dagster_does_not_block(instance, reporter, log, home):
     home.rename(home.with_name("away"))
-    reporter.each(event("iceberg", 1))
-    reporter.newest("glue", event("glue", 1))
-    until(lambda: said)
-    reporter.end(SECONDS)
+    reporter.report(event("iceberg", 1))
+    reporter.report_latest("glue", event("glue", 1))
+    wait_until(lambda: log)
+    reporter.finish(SECONDS)
     home.with_name("away").rename(home)
 
-    assert said[-1].startswith("Dagster was not told of 2 events.")
-    assert told(instance, "iceberg") == told(instance, "glue") == []
+    assert log[-1].startswith("2 events were not reported to Dagster.")
+    assert reported(instance, "iceberg") == reported(instance, "glue") == []
 
 
-def test_what_is_dropped_because_too_much_waits_is_told(instance, said, monkeypatch):
+def test_report_above_queue_limit_drops_oldest_and_logs(instance, log, monkeypatch):
     monkeypatch.setattr("assets.streaming.reports.MOST_WAITING", 2)
-    few = Reporter(instance, said.append)
+    bounded = Reporter(instance, log.append)
     for number in range(5):
-        few.each(event("iceberg", number))
-    few.start()
-    few.end(SECONDS)
+        bounded.report(event("iceberg", number))
+    bounded.start()
+    bounded.finish(SECONDS)
 
-    assert told(instance, "iceberg") == [3, 4]
-    assert said[-1].startswith("Dagster was not told of 3 events.")
+    assert reported(instance, "iceberg") == [3, 4]
+    assert log[-1].startswith("3 events were not reported to Dagster.")

@@ -1,4 +1,4 @@
-"""How much of a request's body the servers on loopback read."""
+"""Limits of request bodies on loopback servers."""
 
 import gzip
 import tracemalloc
@@ -24,18 +24,18 @@ def client():
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"x" * LIMIT])
-def test_a_body_within_the_limit_arrives_decompressed(client, content):
+def test_body_within_limit_arrives_decompressed(client, content):
     assert client.post("/", content=content).content == content
-    answer = client.post("/", content=gzip.compress(content), headers={"Content-Encoding": "gzip"})
-    assert answer.content == content and answer.headers["encoded"] == "no"
+    response = client.post("/", content=gzip.compress(content), headers={"Content-Encoding": "gzip"})
+    assert response.content == content and response.headers["encoded"] == "no"
 
 
-def test_a_body_above_the_limit_is_refused(client):
+def test_body_above_limit_is_refused(client):
     assert client.post("/", content=b"x" * (LIMIT + 1)).status_code == 413
     assert client.post("/", content=iter([b"x" * LIMIT, b"x"])).status_code == 413
 
 
-def test_a_bomb_is_refused_before_it_takes_memory(client):
+def test_body_decompression_bomb_is_refused_within_memory(client):
     bomb = gzip.compress(bytes(100 * LIMIT))
     tracemalloc.start()
     try:
@@ -50,5 +50,5 @@ def test_a_bomb_is_refused_before_it_takes_memory(client):
     [b"not gzip", b"", gzip.compress(b"cut off")[:-3], gzip.compress(b"a") + b"x", gzip.compress(b"a") * 2],
     ids=["not gzip", "nothing", "cut off", "followed by a byte", "two members"],
 )
-def test_what_is_not_one_gzip_member_is_refused(client, content):
+def test_body_other_than_one_gzip_member_is_refused(client, content):
     assert client.post("/", content=content, headers={"Content-Encoding": "gzip"}).status_code == 400

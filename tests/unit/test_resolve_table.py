@@ -1,12 +1,12 @@
-"""The table that a topic writes to now is the last of those that continue one another."""
+"""Resolution of the table that a topic currently writes to."""
 
 import pyarrow as pa
 import pytest
 
-from lakehouse.config.topic import Topic
-from resources.catalog import CONTINUED, Catalog
+from lakehouse.core.table_ref import TableRef
+from resources.catalog import SUCCESSOR, Catalog
 
-ORDERS = Topic(name="orders")
+ORDERS = TableRef("shop", "orders")
 
 
 @pytest.fixture
@@ -17,36 +17,36 @@ def catalog(tmp_path):
     return catalog
 
 
-def make(catalog, name, successor=None):
-    properties = {CONTINUED: successor} if successor else {}
+def create(catalog, name, successor=None):
+    properties = {SUCCESSOR: successor} if successor else {}
     return catalog.iceberg().create_table(("shop", name), pa.schema([("a", pa.int64())]), properties=properties)
 
 
-def test_topic_without_a_table_keeps_its_name(catalog):
-    assert catalog.resolve_table("shop", ORDERS) == (ORDERS, None)
+def test_resolve_table_missing_returns_its_name(catalog):
+    assert catalog.resolve_table(ORDERS) == (ORDERS, None)
 
 
-def test_table_that_nothing_continues_is_the_one(catalog):
-    made = make(catalog, "orders")
+def test_resolve_table_without_successor_returns_it(catalog):
+    created = create(catalog, "orders")
 
-    topic, table = catalog.resolve_table("shop", ORDERS)
+    ref, table = catalog.resolve_table(ORDERS)
 
-    assert topic == ORDERS and table.metadata.table_uuid == made.metadata.table_uuid
-
-
-def test_successors_are_followed_to_the_last(catalog):
-    make(catalog, "orders", successor="orders__v2")
-    make(catalog, "orders__v2", successor="orders__v3")
-    last = make(catalog, "orders__v3")
-
-    topic, table = catalog.resolve_table("shop", ORDERS)
-
-    assert topic.table == "orders__v3" and table.metadata.table_uuid == last.metadata.table_uuid
+    assert ref == ORDERS and table.metadata.table_uuid == created.metadata.table_uuid
 
 
-def test_successor_that_is_not_made_yet_is_the_one(catalog):
-    make(catalog, "orders", successor="orders__v2")
+def test_resolve_table_successors_returns_last(catalog):
+    create(catalog, "orders", successor="orders__v2")
+    create(catalog, "orders__v2", successor="orders__v3")
+    last = create(catalog, "orders__v3")
 
-    topic, table = catalog.resolve_table("shop", ORDERS)
+    ref, table = catalog.resolve_table(ORDERS)
 
-    assert (topic.table, table) == ("orders__v2", None)
+    assert ref.name == "orders__v3" and table.metadata.table_uuid == last.metadata.table_uuid
+
+
+def test_resolve_table_missing_successor_returns_its_name(catalog):
+    create(catalog, "orders", successor="orders__v2")
+
+    ref, table = catalog.resolve_table(ORDERS)
+
+    assert (ref.name, table) == ("orders__v2", None)

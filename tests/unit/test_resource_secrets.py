@@ -1,4 +1,4 @@
-"""Secrets of resources: from AWS Secrets Manager (moto, in this process), and in nothing that anybody sees."""
+"""Secrets of resources: read from AWS Secrets Manager (moto), and never shown."""
 
 import base64
 import importlib
@@ -10,13 +10,12 @@ import traceback
 import boto3
 import dagster as dg
 import pytest
-from listener import Listener
 from moto import mock_aws
 from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
 
 import resources
 from lakehouse.core.errors import ConfigError, LakehouseError
-from resources import secret
+from resources import aws_secrets
 from resources.build import SYSTEMS
 from resources.confluent_cloud import ConfluentCloud
 from resources.kafka import Kafka
@@ -26,6 +25,7 @@ from resources.schema_registry import SchemaRegistry
 from resources.snowflake import Snowflake
 from resources.spark import Spark
 from resources.webhook import Webhook
+from tests.support.servers.listener import Listener
 
 HIDDEN = "a-hidden-value"
 KAFKA = {"bootstrap.servers": "pkc-1.example:9092", "sasl.username": "KEY", "sasl.password": HIDDEN}
@@ -38,18 +38,18 @@ def client(monkeypatch):
     for variable in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_SECRETS_MANAGER", "AWS_PROFILE"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
-    monkeypatch.setattr(secret, "_read", {})
+    monkeypatch.setattr(aws_secrets, "_cache", {})
     with mock_aws():
         yield boto3.client("secretsmanager", region_name="eu-west-1")
 
 
-def stored(client, name, content):
+def store(client, name, content):
     client.create_secret(Name=name, SecretString=json.dumps(content))
     return name
 
 
-def test_kafka_enters_with_its_secret(client):
-    kafka = Kafka(secret=stored(client, "/kafka", KAFKA), security_protocol="SASL_SSL", sasl_mechanism="PLAIN")
+def test_kafka_secret_is_used_for_login(client):
+    kafka = Kafka(secret=store(client, "/kafka", KAFKA), security_protocol="SASL_SSL", sasl_mechanism="PLAIN")
     config = kafka.client_config()
     assert (config["bootstrap.servers"], config["sasl.username"], config["sasl.password"]) == tuple(KAFKA.values())
     options = kafka.spark_options()
@@ -58,17 +58,17 @@ def test_kafka_enters_with_its_secret(client):
     assert HIDDEN not in repr(kafka)
 
 
-def test_the_registry_enters_with_its_secret(client):
+def test_schema_registry_secret_is_used_for_login(client):
     with Listener(always=(200, "[]", {})).listening() as server:
         content = REGISTRY | {"schema.registry.url": server.address}
-        SchemaRegistry(secret=stored(client, "/registry", content)).client().get_subjects()
-    asked = [request.headers["Authorization"] for request in server.received]
-    assert asked == ["Basic " + base64.b64encode(f"KEY:{HIDDEN}".encode()).decode()]
+        SchemaRegistry(secret=store(client, "/registry", content)).client().get_subjects()
+    authorizations = [request.headers["Authorization"] for request in server.received]
+    assert authorizations == ["Basic " + base64.b64encode(f"KEY:{HIDDEN}".encode()).decode()]
 
 
-def test_snowflake_enters_with_its_secret(client):
+def test_snowflake_secret_is_used_for_login(client):
     snowflake = Snowflake(
-        secret=stored(client, "/snowflake", SNOWFLAKE),
+        secret=store(client, "/snowflake", SNOWFLAKE),
         warehouse="W",
         database="DB",
         aws_role_arn="a",
@@ -81,25 +81,25 @@ def test_snowflake_enters_with_its_secret(client):
     assert HIDDEN not in repr(login) + repr(snowflake)
 
 
-def test_a_rotated_key_is_found_by_a_process_that_goes_on(client, monkeypatch):
-    kafka = Kafka(secret=stored(client, "/kafka", KAFKA), sasl_mechanism="PLAIN")
+def test_kafka_rotated_secret_is_read_again(client, monkeypatch):
+    kafka = Kafka(secret=store(client, "/kafka", KAFKA), sasl_mechanism="PLAIN")
     assert kafka.client_config()["sasl.password"] == HIDDEN
     client.put_secret_value(SecretId="/kafka", SecretString=json.dumps(KAFKA | {"sasl.password": "new"}))
     assert kafka.client_config()["sasl.password"] == HIDDEN
-    monkeypatch.setattr(secret, "FRESH_SECONDS", -1)
+    monkeypatch.setattr(aws_secrets, "MAX_AGE_SECONDS", -1)
     assert kafka.client_config()["sasl.password"] == "new"
 
 
-def test_no_such_secret_and_one_of_another_kind_are_explained(client):
+def test_secret_missing_or_of_other_system_is_explained(client):
     with pytest.raises(ConfigError, match="no secret '/none' in region eu-west-1"):
         Kafka(secret="/none").client_config()
-    with pytest.raises(ConfigError, match="has no bootstrap.servers") as failed:
-        Kafka(secret=stored(client, "/registry", REGISTRY)).client_config()
-    assert HIDDEN not in str(failed.value)
+    with pytest.raises(ConfigError, match="has no bootstrap.servers") as raised:
+        Kafka(secret=store(client, "/registry", REGISTRY)).client_config()
+    assert HIDDEN not in str(raised.value)
 
 
 def resource_classes():
-    """Every resource of the project, found as a newcomer's would be."""
+    """Yield every resource class of the project."""
     for module in pkgutil.iter_modules(resources.__path__):
         for value in vars(importlib.import_module(f"resources.{module.name}")).values():
             if (
@@ -115,48 +115,50 @@ SECRET_WORDS = {"secret", "token", "password", "credential", "key", "remote", "u
 NO_SECRETS = {
     "api_key": "an id",
     "secret": "a name in AWS Secrets Manager",
+    "tableflow_api_key": "an id",
+    "tableflow_secret": "a name in AWS Secrets Manager",
     "private_key_path": "a path",
     "ui_url": "a link in messages",
 }
-"""Fields whose names look like a secret's, and what they hold."""
+"""Fields whose names look like a secret's, and their actual content."""
 
 
 def is_marked(field):
     return not field.repr and (field.json_schema_extra or {}).get("dagster__is_secret") is True
 
 
-def filled(resource):
-    """The resource with a canary wherever one may be: as a secret, and as the password in an address."""
-    given = {}
+def with_secrets(resource):
+    """Return the resource with a canary in every secret field, in addresses as the password."""
+    arguments = {}
     for name, field in resource.model_fields.items():
         if is_marked(field):
             is_address = re.search("url|uri|endpoint", name)
-            given[name] = f"http://user:{HIDDEN}@127.0.0.1:1" if is_address else HIDDEN
+            arguments[name] = f"http://user:{HIDDEN}@127.0.0.1:1" if is_address else HIDDEN
         elif field.is_required():
-            given[name] = "x"
-    return resource(**given)
+            arguments[name] = "x"
+    return resource(**arguments)
 
 
-def test_all_resources_are_looked_at():
-    assert set(SYSTEMS.values()) < set(RESOURCES)
+def test_resource_classes_include_every_system():
+    assert set(SYSTEMS.values()) <= set(RESOURCES)
 
 
 @pytest.mark.parametrize("resource", RESOURCES)
-def test_a_field_named_like_a_secret_is_marked_as_one(resource):
+def test_field_named_like_secret_is_marked(resource):
     suspicious = {name for name in resource.model_fields if SECRET_WORDS & set(name.split("_"))}
-    # OpenLineage's key is the whole credential; elsewhere it is the id of one.
-    harmless = NO_SECRETS.keys() - ({"api_key"} if resource is OpenLineage else set())
-    unmarked = {name for name in suspicious - harmless if not is_marked(resource.model_fields[name])}
+    # OpenLineage's key is the whole credential; elsewhere it is only its id.
+    exempt = NO_SECRETS.keys() - ({"api_key"} if resource is OpenLineage else set())
+    unmarked = {name for name in suspicious - exempt if not is_marked(resource.model_fields[name])}
     assert unmarked == set()
 
 
 @pytest.mark.parametrize("resource", RESOURCES)
-def test_no_resource_shows_its_secrets(resource):
-    built = filled(resource)
+def test_resource_representations_contain_no_secret(resource):
+    instance = with_secrets(resource)
     fields = resource.to_config_schema().as_field().config_type.fields
     defaults = [field.default_value for field in fields.values() if field.default_provided]
-    shown = [repr(built), str(built), f"{built!s:>9}", repr(defaults)]
-    assert not any(HIDDEN in text for text in shown)
+    texts = [repr(instance), str(instance), f"{instance!s:>9}", repr(defaults)]
+    assert not any(HIDDEN in text for text in texts)
     marked = {name for name, field in resource.model_fields.items() if is_marked(field)}
     assert {name for name, field in fields.items() if field.is_secret} == marked
 
@@ -171,10 +173,10 @@ EVENT = RunEvent(
 CALLS = {
     "SchemaRegistry": lambda url: SchemaRegistry(url=url, api_key="KEY", api_secret=HIDDEN).versions("subject"),
     "OpenLineage": lambda url: OpenLineage(url=url, api_key=HIDDEN).emit(EVENT),
-    "RestCatalog": lambda url: RestCatalog(uri=url, warehouse="w", credential=f"id:{HIDDEN}").registered("a", "b"),
+    "RestCatalog": lambda url: RestCatalog(uri=url, warehouse="w", credential=f"id:{HIDDEN}").registration("a", "b"),
     "RestCatalog by another token endpoint": lambda url: RestCatalog(
         uri="http://127.0.0.1:1", warehouse="w", client_id="id", client_secret=HIDDEN, oauth2_server_uri=url
-    ).registered("a", "b"),
+    ).registration("a", "b"),
     "Webhook": lambda url: Webhook(url=url).send("headline"),
     "Spark": lambda url: Spark(remote=f"sc://user:{HIDDEN}@127.0.0.1:1/;token={HIDDEN}").session({}),
     "ConfluentCloud": lambda url: ConfluentCloud(api_key="KEY", api_secret=HIDDEN, url=url).environments().list(),
@@ -183,8 +185,8 @@ CALLS = {
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
 @pytest.mark.parametrize("address", ["http://user:{}@127.0.0.1:{}", "http://user:{}@bad host"])
-def test_no_error_quotes_the_password_in_an_address(call, address):
-    refusing = Listener(always=(403, "{}", {}))
-    with refusing.listening() as server, pytest.raises((LakehouseError, ValueError)) as failed:
+def test_error_of_address_with_password_does_not_quote_it(call, address):
+    listener = Listener(always=(403, "{}", {}))
+    with listener.listening() as server, pytest.raises((LakehouseError, ValueError)) as raised:
         call(address.format(HIDDEN, server.server_port))
-    assert HIDDEN not in "".join(traceback.format_exception(failed.value))
+    assert HIDDEN not in "".join(traceback.format_exception(raised.value))

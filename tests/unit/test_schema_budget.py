@@ -1,4 +1,4 @@
-"""Schemas that are small to register and too large to expand are refused, in every format and for the same limits."""
+"""Limits on schemas that are small to register but too large to expand, in every format."""
 
 import json
 
@@ -10,9 +10,10 @@ from lakehouse.formats import avro, json_schema, protobuf
 from lakehouse.formats.budget import MAX_CHARACTERS, MAX_DEPTH, MAX_FIELDS, MAX_JSON_NESTING, MAX_NESTING
 from lakehouse.formats.columns import table_schema
 from lakehouse.formats.schema import RegisteredSchema
+from tests.support.shapes import avro_shape, json_shape, protobuf_shape
 
 LEVELS = 30
-"""Expanded without a limit, doubling types of so many levels need terabytes: no such test could end."""
+"""Number of levels at which doubling types would need terabytes if they were expanded without a limit."""
 
 FIELDS = rf"more than {MAX_FIELDS:,} fields .+ Split it"
 ENTRIES = "enum symbols and keywords"
@@ -24,7 +25,7 @@ def avro_record(name, **fields):
 
 
 def avro_doubling(levels):
-    """Records of two fields, each of the next record."""
+    """Return a schema of records with two fields, both of the next record."""
     schema = avro_record(f"R{levels}", s="string")
     for i in reversed(range(levels)):
         schema = avro_record(f"R{i}", a=schema, b=f"R{i + 1}")
@@ -36,7 +37,7 @@ def json_properties(properties, definitions=None):
 
 
 def json_doubling(levels):
-    """Objects of two properties, each of the next object."""
+    """Return a schema of objects with two properties, both of the next object."""
     definitions = {
         f"d{i}": {"type": "object", "properties": dict.fromkeys("ab", {"$ref": f"#/definitions/d{i + 1}"})}
         for i in range(levels)
@@ -45,13 +46,12 @@ def json_doubling(levels):
 
 
 def json_all_of(levels):
-    """Schemas that are, twice, all of the next."""
-    part = {"allOf": [{"$ref": "#/definitions/d{}"}]}
+    """Return schemas that each combine the next one twice by `allOf`."""
     definitions = {
         f"d{i}": {"allOf": [{"allOf": [{"$ref": f"#/definitions/d{i + 1}"}]}] * 2} for i in range(levels)
     } | {f"d{levels}": {"properties": {"a": {"type": "string"}}}}
-    part = {"allOf": [{"$ref": "#/definitions/d0"}]}
-    return json.dumps({**part, "definitions": definitions})
+    root = {"allOf": [{"$ref": "#/definitions/d0"}]}
+    return json.dumps({**root, "definitions": definitions})
 
 
 def proto(*messages):
@@ -59,13 +59,13 @@ def proto(*messages):
 
 
 def proto_doubling(levels):
-    """Messages of two fields, each of the next message."""
+    """Return a schema of messages with two fields, both of the next message."""
     doubling = (f"message M{i} {{ M{i + 1} a = 1; M{i + 1} b = 2; }}" for i in range(levels))
     return proto("message Root { M0 x = 1; }", *doubling, f"message M{levels} {{ string s = 1; }}")
 
 
 def avro_chain(levels):
-    """Records of one field, the next record, registered one by one, so that no text of them is nested."""
+    """Return records of one field, the next record, registered one by one, so that no text is nested."""
     texts = [json.dumps(avro_record(f"R{levels}", s="string"))]
     texts += [json.dumps(avro_record(f"R{i}", a=f"R{i + 1}")) for i in reversed(range(levels))]
     *references, root = texts
@@ -84,26 +84,26 @@ def proto_chain(levels):
     return proto(*chain, f"message M{levels} {{ string s = 1; }}")
 
 
-def test_types_that_double_at_every_level_are_refused_before_they_are_expanded():
-    for read in (avro.shape, avro.reader):
+def test_doubling_types_are_refused_before_expansion():
+    for read in (avro_shape, avro.reader):
         with pytest.raises(SchemaError, match=FIELDS):
             read([RegisteredSchema(1, avro_doubling(LEVELS))])
     with pytest.raises(SchemaError, match=FIELDS):
         avro.parse(RegisteredSchema(1, avro_doubling(LEVELS)))
-    for read in (json_schema.shape, json_schema.reader):
+    for read in (json_shape, json_schema.reader):
         with pytest.raises(SchemaError, match=FIELDS):
             read([RegisteredSchema(1, json_doubling(LEVELS), "JSON")])
-    for read in (protobuf.shape, protobuf.reader):
+    for read in (protobuf_shape, protobuf.reader):
         with pytest.raises(SchemaError, match=FIELDS):
             read([RegisteredSchema(1, proto_doubling(LEVELS), "PROTOBUF")])
 
 
-def test_all_of_that_doubles_at_every_level_is_refused_before_it_is_expanded():
+def test_doubling_all_of_is_refused_before_expansion():
     with pytest.raises(SchemaError, match=ENTRIES):
         json_schema.reader([RegisteredSchema(1, json_all_of(18), "JSON")])
 
 
-def test_a_long_list_that_every_property_refers_to_is_not_read_each_time():
+def test_long_enumeration_referenced_often_is_refused():
     colours = {"enum": [f"c{i}" for i in range(10_000)]}
     properties = {f"p{i}": {"$ref": "#/definitions/colour"} for i in range(1_000)}
     with pytest.raises(SchemaError, match=ENTRIES):
@@ -120,12 +120,12 @@ def test_a_long_list_that_every_property_refers_to_is_not_read_each_time():
 @pytest.mark.parametrize(
     ("read", "schema"),
     [
-        (avro.shape, avro_chain(900)),
-        (json_schema.shape, RegisteredSchema(1, json_chain(900), "JSON")),
-        (protobuf.shape, RegisteredSchema(1, proto_chain(900), "PROTOBUF")),
+        (avro_shape, avro_chain(900)),
+        (json_shape, RegisteredSchema(1, json_chain(900), "JSON")),
+        (protobuf_shape, RegisteredSchema(1, proto_chain(900), "PROTOBUF")),
     ],
 )
-def test_a_long_chain_of_types_is_refused(read, schema):
+def test_long_chain_of_types_is_refused(read, schema):
     with pytest.raises(SchemaError, match=DEPTH):
         read([schema])
 
@@ -133,43 +133,43 @@ def test_a_long_chain_of_types_is_refused(read, schema):
 @pytest.mark.parametrize(
     ("read", "schema"),
     [
-        (avro.shape, avro_chain(40)),
-        (json_schema.shape, RegisteredSchema(1, json_chain(MAX_JSON_NESTING), "JSON")),
-        (protobuf.shape, RegisteredSchema(1, proto_chain(40), "PROTOBUF")),
+        (avro_shape, avro_chain(40)),
+        (json_shape, RegisteredSchema(1, json_chain(MAX_JSON_NESTING), "JSON")),
+        (protobuf_shape, RegisteredSchema(1, proto_chain(40), "PROTOBUF")),
     ],
 )
-def test_types_nest_as_deep_as_people_nest_them(read, schema):
+def test_common_depth_of_types_is_accepted(read, schema):
     assert len(read([schema]).struct.fields) == 1
 
 
-@pytest.mark.parametrize(("read", "type_"), [(avro.shape, "AVRO"), (json_schema.shape, "JSON")])
+@pytest.mark.parametrize(("read", "type_"), [(avro_shape, "AVRO"), (json_shape, "JSON")])
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, '{"doc": "' + r"\"" * 400_000])
-def test_text_that_a_parser_would_recurse_into_is_refused(read, type_, text):
+def test_deeply_nested_text_is_refused(read, type_, text):
     with pytest.raises(SchemaError):
         read([RegisteredSchema(1, text, type_)])
 
 
-@pytest.mark.parametrize("read", [avro.shape, json_schema.shape, protobuf.shape])
-def test_the_size_of_a_schema_counts_its_references(read):
+@pytest.mark.parametrize("read", [avro_shape, json_shape, protobuf_shape])
+def test_size_of_schema_includes_references(read):
     half = " " * (MAX_CHARACTERS // 2)
     with pytest.raises(SchemaError, match=f"more than {MAX_CHARACTERS:,}"):
         read([RegisteredSchema(1, half + "{}", "AVRO", (("other.proto", half + "{}"),))])
 
 
-def test_columns_nest_as_deep_as_spark_reads_them():
+def test_columns_deeper_than_spark_reads_are_refused():
     with pytest.raises(SchemaError, match="levels of columns within columns"):
-        json_schema.shape([RegisteredSchema(1, json_chain(MAX_JSON_NESTING + 1), "JSON")])
-    assert table_schema(Topic().metadata.names, avro.shape([avro_chain(MAX_NESTING)]).struct, None)
+        json_shape([RegisteredSchema(1, json_chain(MAX_JSON_NESTING + 1), "JSON")])
+    assert table_schema(Topic().metadata.names, avro_shape([avro_chain(MAX_NESTING)]).struct, None)
     with pytest.raises(SchemaError, match="levels of columns within columns"):
-        table_schema(Topic().metadata.names, avro.shape([avro_chain(MAX_NESTING + 1)]).struct, None)
+        table_schema(Topic().metadata.names, avro_shape([avro_chain(MAX_NESTING + 1)]).struct, None)
 
 
-def test_a_wide_schema_is_a_table():
+def test_wide_schema_is_accepted():
     names = [f"c{i}" for i in range(1_500)]
-    found = [
-        avro.shape([RegisteredSchema(1, json.dumps(avro_record("R", **dict.fromkeys(names, ["null", "string"]))))]),
-        json_schema.shape([RegisteredSchema(1, json_properties(dict.fromkeys(names, {"type": "string"})), "JSON")]),
-        protobuf.shape(
+    shapes = [
+        avro_shape([RegisteredSchema(1, json.dumps(avro_record("R", **dict.fromkeys(names, ["null", "string"]))))]),
+        json_shape([RegisteredSchema(1, json_properties(dict.fromkeys(names, {"type": "string"})), "JSON")]),
+        protobuf_shape(
             [
                 RegisteredSchema(
                     1,
@@ -179,15 +179,15 @@ def test_a_wide_schema_is_a_table():
             ]
         ),
     ]
-    assert [[field.name for field in shape.struct.fields] for shape in found] == [names] * 3
+    assert [[field.name for field in shape.struct.fields] for shape in shapes] == [names] * 3
 
 
-def test_all_versions_together_have_one_budget():
+def test_all_versions_share_one_budget():
     first, second = ([f"{letter}{i}" for i in range(1_500)] for letter in "ab")
     versions = {
-        avro.shape: [json.dumps(avro_record("R", **dict.fromkeys(names, "string"))) for names in (first, second)],
-        json_schema.shape: [json_properties(dict.fromkeys(names, {"type": "string"})) for names in (first, second)],
-        protobuf.shape: [
+        avro_shape: [json.dumps(avro_record("R", **dict.fromkeys(names, "string"))) for names in (first, second)],
+        json_shape: [json_properties(dict.fromkeys(names, {"type": "string"})) for names in (first, second)],
+        protobuf_shape: [
             proto("message M {", *(f"string {name} = {i};" for i, name in enumerate(names, start)), "}")
             for names, start in ((first, 1), (second, 2_000))
         ],
@@ -197,9 +197,9 @@ def test_all_versions_together_have_one_budget():
             read([RegisteredSchema(n, text) for n, text in enumerate(texts)])
 
 
-def test_key_and_value_together_have_one_budget():
+def test_key_and_value_share_one_budget():
     value, key = (
-        avro.shape([RegisteredSchema(1, json.dumps(avro_record("R", **{f"{x}{i}": "string" for i in range(1_500)})))])
+        avro_shape([RegisteredSchema(1, json.dumps(avro_record("R", **{f"{x}{i}": "string" for i in range(1_500)})))])
         for x in "vk"
     )
     assert len(table_schema(Topic().metadata.names, value.struct, None).fields) == 1_504
@@ -210,20 +210,20 @@ def test_key_and_value_together_have_one_budget():
 @pytest.mark.parametrize(
     ("read", "text"),
     [
-        (avro.shape, json.dumps({**avro_record("R"), "fields": [{"name": "a", "type": "int", "doc": 5}]})),
-        (avro.shape, json.dumps(avro_record("R", a={"type": "fixed", "name": "F", "size": "9"}))),
-        (json_schema.shape, json.dumps({"type": "object", "properties": ["a"]})),
-        (json_schema.shape, json_properties({"a": {"$ref": 5}})),
-        (json_schema.shape, json_properties({"a": {"type": "string", "format": []}})),
-        (json_schema.shape, json.dumps({"allOf": [{"properties": [1]}]})),
+        (avro_shape, json.dumps({**avro_record("R"), "fields": [{"name": "a", "type": "int", "doc": 5}]})),
+        (avro_shape, json.dumps(avro_record("R", a={"type": "fixed", "name": "F", "size": "9"}))),
+        (json_shape, json.dumps({"type": "object", "properties": ["a"]})),
+        (json_shape, json_properties({"a": {"$ref": 5}})),
+        (json_shape, json_properties({"a": {"type": "string", "format": []}})),
+        (json_shape, json.dumps({"allOf": [{"properties": [1]}]})),
     ],
 )
-def test_attributes_of_another_type_are_a_schema_error(read, text):
+def test_attribute_of_wrong_type_is_refused(read, text):
     with pytest.raises(SchemaError, match="not valid"):
         read([RegisteredSchema(1, text)])
 
 
-def test_a_wrapper_of_somebodys_own_that_contains_itself_is_refused():
+def test_recursive_redefined_wrapper_is_refused():
     forged = proto("package google.protobuf;", "message StringValue { StringValue value = 1; }")
     text = proto('import "own.proto";', "message M { google.protobuf.StringValue a = 1; }")
     with pytest.raises(SchemaError, match=DEPTH):

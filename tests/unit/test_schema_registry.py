@@ -1,16 +1,16 @@
-"""What is asked of a schema registry is bounded, and what it does not answer is never "not found"."""
+"""The schema registry client: bounded requests, and errors that are never mistaken for "not found"."""
 
 import time
 
 import pytest
-from registry_server import RegistryServer
 
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import SchemaError, Unreachable
 from lakehouse.formats.budget import MAX_CHARACTERS, MAX_REFERENCES
-from lakehouse.pipeline.codecs import formats
+from lakehouse.pipeline.decoding import resolve_schemas
 from resources import schema_registry
 from resources.schema_registry import SchemaRegistry
+from tests.support.servers.registry_server import RegistryServer
 
 
 @pytest.fixture
@@ -24,36 +24,36 @@ def registry(server):
     return SchemaRegistry(url=server.address)
 
 
-def test_references_come_after_what_they_need_themselves(server, registry):
+def test_by_id_references_follow_their_dependencies(server, registry):
     server.add(1, "money", "money")
     server.add(2, "price", "price", references={"money.avsc": "money"})
     server.add(3, "order", references={"price.avsc": "price", "money.avsc": "money"})
-    found = registry.by_id(3)
-    assert (found.text, found.references) == ("order", (("money.avsc", "money"), ("price.avsc", "price")))
+    schema = registry.by_id(3)
+    assert (schema.text, schema.references) == ("order", (("money.avsc", "money"), ("price.avsc", "price")))
     assert len(server.requests) == 3
 
 
 @pytest.mark.parametrize(
-    ("references", "said"),
+    ("references", "message"),
     [
-        # One after the other, side by side, and in a circle.
+        # A chain, a fan-out and a cycle.
         (lambda i: {f"s{i + 1}": f"s{i + 1}"}, "refers to more than"),
         (lambda i: {f"s{n}": f"s{n}" for n in range(1, 1_000)} if i == 0 else {}, "refers to more than"),
         (lambda i: {f"s{(i + 1) % 3}": f"s{(i + 1) % 3}"}, "refers to itself"),
     ],
 )
-def test_references_without_end_are_followed_so_far(server, registry, references, said):
+def test_by_id_endless_references_are_refused(server, registry, references, message):
     for i in range(1_000):
         server.add(i, "{}", f"s{i}", references=references(i))
-    with pytest.raises(SchemaError, match=said):
+    with pytest.raises(SchemaError, match=message):
         registry.by_id(0)
-    with pytest.raises(SchemaError, match=said):
+    with pytest.raises(SchemaError, match=message):
         registry.versions("s0")
-    # The id, the list of versions and the version, and what each of the two refers to.
+    # The id, the list of versions and one version, and the references of the latter two.
     assert len(server.requests) <= 3 + 2 * MAX_REFERENCES
 
 
-def test_references_are_read_up_to_a_size(server, registry):
+def test_by_id_references_above_size_are_refused(server, registry):
     for i in range(10):
         server.add(i, "x" * (MAX_CHARACTERS // 4), f"s{i}", references={f"s{i + 1}": f"s{i + 1}"})
     with pytest.raises(SchemaError, match=f"more than {MAX_CHARACTERS:,}"):
@@ -61,7 +61,7 @@ def test_references_are_read_up_to_a_size(server, registry):
     assert len(server.requests) <= 5
 
 
-def test_not_found_is_remembered_for_a_while_and_asked_again_when_asked(server, registry, monkeypatch):
+def test_not_found_ids_are_cached_until_found_or_expired(server, registry, monkeypatch):
     server.add(7, "{}")
     assert [registry.by_id(id_) for id_ in (8, 9)] == [None, None]
     assert registry.by_id(7)
@@ -75,22 +75,22 @@ def test_not_found_is_remembered_for_a_while_and_asked_again_when_asked(server, 
     assert registry.not_found() == frozenset()
 
 
-def test_what_is_remembered_is_bounded(registry, monkeypatch):
-    monkeypatch.setattr(schema_registry, "MOST_NOT_FOUND", 3)
+def test_not_found_cache_is_bounded(registry, monkeypatch):
+    monkeypatch.setattr(schema_registry, "MAX_NOT_FOUND", 3)
     for id_ in range(6):
         registry.by_id(id_)
     assert registry.not_found() == {3, 4, 5}
 
 
 @pytest.mark.parametrize("status", [401, 403, 500, 503])
-def test_an_error_is_not_not_found(server, registry, status):
+def test_by_id_error_is_not_cached_as_not_found(server, registry, status):
     server.status = status
     with pytest.raises(Unreachable):
         registry.by_id(1)
     assert registry.not_found() == frozenset()
 
 
-def test_no_request_begins_after_the_deadline(server, registry):
+def test_by_id_after_deadline_sends_no_request(server, registry):
     with pytest.raises(Unreachable, match="too slowly"):
         registry.by_id(1, deadline=time.monotonic() - 1)
     assert server.requests == []
@@ -98,7 +98,7 @@ def test_no_request_begins_after_the_deadline(server, registry):
 
 
 @pytest.mark.parametrize("after", [1, 2, 3])
-def test_the_newest_version_is_the_one_of_the_highest_number_whatever_is_registered_meanwhile(server, registry, after):
+def test_resolve_schemas_concurrent_registration_is_consistent(server, registry, after):
     versions = {
         1: '{"type": "record", "name": "Trade", "fields": [{"name": "price", "type": "int"}]}',
         2: '{"type": "record", "name": "Trade", "fields": [{"name": "price", "type": "long"}]}',
@@ -110,14 +110,14 @@ def test_the_newest_version_is_the_one_of_the_highest_number_whatever_is_registe
             server.add(2, versions[2], "trades-value")
 
     server.after = register_another
-    found = formats(registry, Topic(name="trades"))
+    schemas = resolve_schemas(registry, Topic(name="trades"))
 
-    ids = [version.id for version in found.value.versions]
+    ids = [version.id for version in schemas.value.versions]
     assert ids in ([1], [1, 2])
-    assert str(found.struct.fields[0].field_type) == {1: "int", 2: "long"}[ids[-1]]
+    assert str(schemas.struct.fields[0].field_type) == {1: "int", 2: "long"}[ids[-1]]
 
 
-def test_a_schema_that_was_registered_again_is_the_newest(server, registry):
+def test_versions_schema_registered_again_is_newest(server, registry):
     for id_ in (1, 2, 1):
         server.add(id_, f"schema {id_}", "trades-value")
     assert [version.id for version in registry.versions("trades-value")] == [2, 1]

@@ -1,4 +1,4 @@
-"""SECURITY.md names tests as evidence: each must exist."""
+"""SECURITY.md: each control names an existing test."""
 
 import ast
 import re
@@ -13,7 +13,7 @@ ROWS = re.findall(r"^\| .+ \| .+ \| (.+) \|$", TEXT[TEXT.index("## Threats") :],
 
 
 @pytest.mark.parametrize("path, name", NAMED)
-def test_a_named_test_exists(path, name):
+def test_named_test_exists(path, name):
     tree = ast.parse((PROJECT / path).read_text())
     functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     assert name in functions if name else any(function.startswith("test_") for function in functions)
@@ -25,8 +25,8 @@ def test_each_control_names_a_test():
     assert [row for row in evidence if not re.match(r"`tests/", row)] == []
 
 
-def test_everybody_of_the_threat_model_has_a_section():
-    for who in (
+def test_each_role_of_threat_model_has_a_section():
+    for role in (
         "Schema author",
         "Producer",
         "Dashboard user",
@@ -36,7 +36,7 @@ def test_everybody_of_the_threat_model_has_a_section():
         "Cloud administrator",
         "Dependencies and the build",
     ):
-        assert f"### {who}\n" in TEXT
+        assert f"### {role}\n" in TEXT
 
 
 def test_linked_pages_exist():

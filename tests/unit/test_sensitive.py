@@ -1,4 +1,4 @@
-"""Which columns are sensitive: by any spelling, path or former name; and what is refused."""
+"""Sensitive columns: every spelling, path and former name is hidden, and other names are refused."""
 
 import dagster as dg
 import pyarrow as pa
@@ -10,7 +10,7 @@ from assets.failures import explained
 from assets.iceberg import table_metadata
 from lakehouse.config import sensitive
 from lakehouse.config.topic import Topic
-from lakehouse.core.errors import ConfigError, Unforeseen
+from lakehouse.core.errors import ConfigError, UnexpectedError
 from lakehouse.pipeline.schema_decision import ensure_table
 from resources.catalog import Catalog
 
@@ -38,8 +38,8 @@ COLUMNS = ["name", "ssn", "address", "phones", "notes"]
 ORIGIN = ["kafka_partition", "kafka_offset", "kafka_timestamp", "kafka_schema_id"]
 
 
-class Formats:
-    """A topic's schema, as far as its table needs it."""
+class TableSchemas:
+    """The part of a topic's schemas that its table needs."""
 
     key = None
 
@@ -57,12 +57,13 @@ def topic_of(*names, **settings):
 
 
 def table_of(catalog, topic=None, fields=None, former=None):
-    return ensure_table(catalog, "n", topic or topic_of(), Formats(fields or person(), former))
+    topic = topic or topic_of()
+    return ensure_table(catalog, topic, topic.table_in("n"), TableSchemas(fields or person(), former))
 
 
 def hidden(catalog, *names):
-    allowed = sensitive.shown(topic_of(*names), table_of(catalog))
-    return [name for name in COLUMNS if name not in allowed]
+    visible = sensitive.visible_columns(topic_of(*names), table_of(catalog))
+    return [name for name in COLUMNS if name not in visible]
 
 
 @pytest.mark.parametrize(
@@ -82,11 +83,11 @@ def hidden(catalog, *names):
         ("notes.key", "notes"),
     ],
 )
-def test_a_column_is_hidden_however_it_is_named(catalog, name, column):
+def test_visible_columns_hides_column_by_every_spelling_and_path(catalog, name, column):
     assert hidden(catalog, name) == [column]
 
 
-def test_a_column_stays_sensitive_under_another_name(catalog):
+def test_visible_columns_hides_renamed_column(catalog):
     table_of(catalog)
     street = StructType(optional("road", TEXT), optional("city", TEXT))
     renamed = [optional("person_id", LongType()), optional("home", street)]
@@ -94,32 +95,32 @@ def test_a_column_stays_sensitive_under_another_name(catalog):
     table = table_of(catalog, fields=renamed, former=former)
     assert [field.name for field in table.schema().fields][:3] == ["name", "person_id", "home"]
     for names in (["ssn"], ["person_id"], ["address.street"], ["home.road"]):
-        allowed = sensitive.shown(topic_of(*names), table)
-        assert ("person_id" in allowed, "home" in allowed) == (names[0][0] in "ah", names[0][0] not in "ah")
+        visible = sensitive.visible_columns(topic_of(*names), table)
+        assert ("person_id" in visible, "home" in visible) == (names[0][0] in "ah", names[0][0] not in "ah")
 
 
-def test_a_name_from_before_the_table_was_made_counts_too(catalog):
+def test_visible_columns_hides_column_by_name_before_table_existed(catalog):
     fields, former = [optional("person_id", LongType()), optional("name", TEXT)], {"person_id": ("ssn",)}
     table = table_of(catalog, topic_of("ssn"), fields, former)
-    assert sensitive.shown(topic_of("ssn"), table) == ["name", *ORIGIN]
+    assert sensitive.visible_columns(topic_of("ssn"), table) == ["name", *ORIGIN]
 
 
-def test_columns_of_an_older_snapshot_are_hidden_by_a_name_they_got_later(catalog):
+def test_visible_columns_hides_column_of_older_snapshot_by_later_name(catalog):
     before = StaticTable(("n", "people"), (table := table_of(catalog)).metadata, "", table.io, None)
     table = table_of(catalog, fields=[optional("person_id", LongType())], former={"person_id": ("ssn",)})
-    assert "ssn" not in sensitive.shown(topic_of("person_id"), table, before.schema())
+    assert "ssn" not in sensitive.visible_columns(topic_of("person_id"), table, before.schema())
 
 
 @pytest.mark.parametrize("naming", ["portable", "confluent"])
-def test_bytes_of_records_are_never_shown(catalog, naming):
+def test_visible_columns_hides_raw_bytes(catalog, naming):
     columns = ["partition", "offset", "headers", "raw_key", "raw_value"]
     topic = topic_of(metadata={"columns": columns, "naming": naming})
-    allowed = sensitive.shown(topic, table_of(catalog, topic))
-    assert allowed[: len(COLUMNS)] == COLUMNS and len(allowed) == len(COLUMNS) + 2
+    visible = sensitive.visible_columns(topic, table_of(catalog, topic))
+    assert visible[: len(COLUMNS)] == COLUMNS and len(visible) == len(COLUMNS) + 2
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("nmae", "'nmae' among name, ssn, address, .*Did you mean 'name'"),
         ("street", "'street' .*Did you mean 'address.street'"),
@@ -127,15 +128,15 @@ def test_bytes_of_records_are_never_shown(catalog, naming):
         ("raw_value", "'raw_value' "),
     ],
 )
-def test_a_name_of_no_column_is_refused_before_anything_is_shown(catalog, name, said):
+def test_visible_columns_unknown_name_is_refused(catalog, name, message):
     topic = topic_of("ssn", name)
-    with pytest.raises(ConfigError, match=f"topic 'people': sensitive: table n.people has no column {said}"):
+    with pytest.raises(ConfigError, match=f"topic 'people': sensitive: table n.people has no column {message}"):
         table_of(catalog, topic)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         table_metadata(table_of(catalog), topic)
 
 
-def test_a_preview_is_a_table_without_sensitive_values(catalog):
+def test_preview_contains_no_sensitive_value(catalog):
     topic = topic_of("NAME", "ssn", "address.street", "phones.number", metadata={"columns": ["raw_value", "headers"]})
     table = table_of(catalog, topic)
     values = {
@@ -155,11 +156,11 @@ def test_a_preview_is_a_table_without_sensitive_values(catalog):
     assert isinstance(preview, dg.TableMetadataValue)
     assert [column.name for column in preview.schema.columns] == ["notes", "kafka_partition", "kafka_offset"]
     assert not {"4711", CANARY} & set(str(metadata).replace("'", " ").split()) and CANARY not in str(metadata)
-    marked = [c.name for c in metadata["dagster/column_schema"].columns if c.constraints.other == ["sensitive"]]
-    assert marked == ["name", "ssn", "address", "phones"]
+    marked_columns = [c.name for c in metadata["dagster/column_schema"].columns if c.constraints.other == ["sensitive"]]
+    assert marked_columns == ["name", "ssn", "address", "phones"]
 
 
-def test_names_of_files_hold_no_sensitive_value(catalog):
+def test_partitioning_by_sensitive_column_is_refused(catalog):
     table_of(catalog)
     renamed = {"fields": [optional("person_id", LongType())], "former": {"person_id": ("ssn",)}}
     with pytest.raises(ConfigError, match="partitioned by person_id of a sensitive column"):
@@ -168,7 +169,7 @@ def test_names_of_files_hold_no_sensitive_value(catalog):
     assert [str(field.transform) for field in table.spec().fields if str(field.transform) != "void"] == ["bucket[16]"]
 
 
-def failing(topic):
+def log_of_failed_run(topic):
     @dg.op
     def convert():
         with explained(topic):
@@ -186,25 +187,25 @@ def failing(topic):
         return "\n".join(dg.serialize_value(entry) for entry in instance.all_logs(run.run_id))
 
 
-def test_an_unforeseen_error_of_a_sensitive_topic_quotes_nothing():
-    log = failing(topic_of("ssn"))
-    assert CANARY not in log and "ended with ValueError" in log
-    assert CANARY in failing(topic_of())
+def test_unexpected_error_of_sensitive_topic_quotes_no_value():
+    log = log_of_failed_run(topic_of("ssn"))
+    assert CANARY not in log and "failed with ValueError" in log
+    assert CANARY in log_of_failed_run(topic_of())
 
 
-def test_the_errors_of_this_project_pass(catalog):
-    with pytest.raises(ConfigError, match="a sentence"), sensitive.unquoted(topic_of("ssn")):
+def test_hide_values_replaces_only_errors_of_others(catalog):
+    with pytest.raises(ConfigError, match="a sentence"), sensitive.hide_values(topic_of("ssn")):
         raise ConfigError("a sentence")
-    with pytest.raises(Unforeseen) as caught, sensitive.unquoted(topic_of(), topic_of("ssn")):
+    with pytest.raises(UnexpectedError) as raised, sensitive.hide_values(topic_of(), topic_of("ssn")):
         raise ValueError(CANARY)
-    assert caught.value.__cause__ is None and caught.value.__suppress_context__
+    assert raised.value.__cause__ is None and raised.value.__suppress_context__
 
 
-def test_a_shape_of_many_former_names_costs_no_more_than_its_size():
+def test_unmatched_names_many_former_names_is_fast():
     type_ = TEXT
     former = {}
     for depth in range(40):
         type_ = StructType(optional("f", type_))
         former[".".join("f" * (depth + 1))] = tuple(f"old{n}" for n in range(20))
     fields = [optional("f", type_)]
-    assert sensitive.missing(["f.f.old3", "nowhere"], fields, former) == ["nowhere"]
+    assert sensitive.unmatched_names(["f.f.old3", "nowhere"], fields, former) == ["nowhere"]

@@ -23,21 +23,21 @@ def account() -> Account:
     return account
 
 
-def test_an_owner_may_everything(account: Account):
+def test_owner_has_every_privilege(account: Account):
     account.require("SELECT", "ICEBERG TABLE", TABLE, "OWNER")
     account.require("CREATE ICEBERG TABLE", "SCHEMA", TABLE[:2], "OWNER")
     account.require("USAGE", "INTEGRATION", ("GLUE",), "OWNER")
 
 
-def test_a_select_is_worth_nothing_without_usage_of_what_contains_the_table(account: Account):
+def test_select_needs_usage_of_database_and_schema(account: Account):
     account.grant("SELECT", "ICEBERG TABLE", TABLE, "READER")
-    assert account.seen("ICEBERG TABLE", "READER") == []
+    assert account.all_visible("ICEBERG TABLE", "READER") == []
     account.grant("USAGE", "DATABASE", ("DB",), "READER")
     account.grant("USAGE", "SCHEMA", TABLE[:2], "READER")
-    assert [table.label for table in account.seen("ICEBERG TABLE", "READER")] == ["DB.S.T"]
+    assert [table.label for table in account.all_visible("ICEBERG TABLE", "READER")] == ["DB.S.T"]
 
 
-def test_what_may_not_be_seen_does_not_exist(account: Account):
+def test_require_invisible_object_does_not_exist(account: Account):
     with pytest.raises(ProgrammingError, match="does not exist or not authorized"):
         account.require("SELECT", "ICEBERG TABLE", TABLE, "READER")
     account.grant("USAGE", "INTEGRATION", ("GLUE",), "READER")
@@ -45,13 +45,13 @@ def test_what_may_not_be_seen_does_not_exist(account: Account):
         account.require("OWNERSHIP", "INTEGRATION", ("GLUE",), "READER")
 
 
-def test_the_administrator_sees_only_what_is_granted_upwards(account: Account):
+def test_accountadmin_needs_granted_roles(account: Account):
     assert not account.allowed("SELECT", "ICEBERG TABLE", TABLE, "ACCOUNTADMIN")
     account.grant_role("OWNER", "ROLE", "SYSADMIN")
     assert account.allowed("SELECT", "ICEBERG TABLE", TABLE, "ACCOUNTADMIN")
 
 
-def test_what_is_removed_takes_its_grants_along(account: Account):
+def test_remove_object_removes_its_grants(account: Account):
     account.grant("SELECT", "ICEBERG TABLE", TABLE, "READER")
     account.remove(account.find("SCHEMA", TABLE[:2]))
     assert account.find("ICEBERG TABLE", TABLE) is None
@@ -59,18 +59,18 @@ def test_what_is_removed_takes_its_grants_along(account: Account):
     assert not account.allowed("SELECT", "ICEBERG TABLE", TABLE, "READER")
 
 
-def test_a_removed_role_is_nobodys(account: Account):
+def test_remove_role_removes_its_members(account: Account):
     account.grant_role("OWNER", "USER", "ADMIN")
     account.remove(account.find("ROLE", ("OWNER",)))
     account.add(Entity("ROLE", ("OWNER",), owner="ACCOUNTADMIN"))
     assert not account.has_role("ADMIN", "OWNER")
 
 
-def test_a_grant_on_future_tables_is_of_each_that_comes_and_goes_with_its_schema(account: Account):
+def test_future_grant_applies_to_new_tables_until_removed(account: Account):
     account.grant_future(("DB", "S"), "READER")
     account.add(Entity("ICEBERG TABLE", ("DB", "S", "LATER"), owner="OWNER"))
     assert ("SELECT", "ICEBERG TABLE", ("DB", "S", "LATER")) in account.granted_to("READER")
-    assert ("SELECT", "ICEBERG TABLE", TABLE) not in account.granted_to("READER"), "it was there before"
+    assert ("SELECT", "ICEBERG TABLE", TABLE) not in account.granted_to("READER"), "it existed before"
     assert account.future_of("READER") == [("DB", "S")]
     account.remove(account.find("DATABASE", ("DB",)))
     assert account.future_of("READER") == []
@@ -80,7 +80,7 @@ def test_a_grant_on_future_tables_is_of_each_that_comes_and_goes_with_its_schema
     assert account.future_of("READER") == []
 
 
-def test_who_has_a_role_and_what_a_role_has(account: Account):
+def test_grantees_and_grants_of_role_are_listed(account: Account):
     account.grant_role("READER", "ROLE", "SYSADMIN")
     account.grant_role("READER", "USER", "ADMIN")
     assert account.grantees_of("READER") == [("ROLE", "SYSADMIN"), ("USER", "ADMIN")]

@@ -1,4 +1,4 @@
-"""Key-pair login: which tokens the local Snowflake server takes. Tokens are made here, apart from the connector."""
+"""Key-pair login of the local Snowflake server, with tokens created without the connector."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def der(key: rsa.RSAPrivateKey) -> bytes:
     return key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
-def print_of(key: rsa.RSAPrivateKey) -> str:
+def fingerprint_of(key: rsa.RSAPrivateKey) -> str:
     return "SHA256:" + base64.b64encode(hashlib.sha256(der(key)).digest()).decode()
 
 
@@ -45,12 +45,12 @@ def authenticator() -> Authenticator:
 
 def request(key: rsa.RSAPrivateKey = KEY, **changes: Any) -> dict[str, Any]:
     now = int(time.time())
-    claims = {"iss": f"LOCAL.U.{print_of(KEY)}", "sub": "LOCAL.U", "iat": now, "exp": now + 60} | changes
+    claims = {"iss": f"LOCAL.U.{fingerprint_of(KEY)}", "sub": "LOCAL.U", "iat": now, "exp": now + 60} | changes
     claims = {name: value for name, value in claims.items() if value is not None}
     return {"AUTHENTICATOR": "SNOWFLAKE_JWT", "TOKEN": jwt.encode(claims, key, algorithm="RS256")}
 
 
-def test_a_right_token(authenticator: Authenticator):
+def test_login_valid_token_is_accepted(authenticator: Authenticator):
     assert authenticator.user(request()) == "U"
     assert authenticator.user(request(exp=int(time.time()) + 3590)) == "U"
 
@@ -62,46 +62,46 @@ NOW = int(time.time())
     "changes",
     [
         {"key": OTHER},
-        {"key": OTHER, "iss": f"LOCAL.U.{print_of(OTHER)}"},
+        {"key": OTHER, "iss": f"LOCAL.U.{fingerprint_of(OTHER)}"},
         {"iat": NOW - 120, "exp": NOW - 60},
         {"iat": NOW + 600, "exp": NOW + 660},
         {"exp": NOW + 7200},
         {"exp": None},
         {"iat": None},
         {"sub": "LOCAL.ADMIN"},
-        {"iss": f"ELSEWHERE.U.{print_of(KEY)}", "sub": "ELSEWHERE.U"},
-        {"iss": f"LOCAL.NOBODY.{print_of(KEY)}", "sub": "LOCAL.NOBODY"},
+        {"iss": f"ELSEWHERE.U.{fingerprint_of(KEY)}", "sub": "ELSEWHERE.U"},
+        {"iss": f"LOCAL.NOBODY.{fingerprint_of(KEY)}", "sub": "LOCAL.NOBODY"},
         {"iss": "LOCAL.U", "sub": "LOCAL.U"},
     ],
     ids=lambda changes: ",".join(changes),
 )
-def test_a_wrong_token(authenticator: Authenticator, changes: dict[str, Any]):
-    with pytest.raises(Refused) as refused:
+def test_login_invalid_token_is_refused(authenticator: Authenticator, changes: dict[str, Any]):
+    with pytest.raises(Refused) as raised:
         authenticator.user(request(**changes))
-    assert (refused.value.code, refused.value.message) == ("390144", "JWT token is invalid.")
+    assert (raised.value.code, raised.value.message) == ("390144", "JWT token is invalid.")
 
 
-def test_a_token_that_is_none(authenticator: Authenticator):
-    unsigned = jwt.encode({"iss": f"LOCAL.U.{print_of(KEY)}", "sub": "LOCAL.U"}, None, algorithm="none")
+def test_login_malformed_or_unsigned_token_is_refused(authenticator: Authenticator):
+    unsigned = jwt.encode({"iss": f"LOCAL.U.{fingerprint_of(KEY)}", "sub": "LOCAL.U"}, None, algorithm="none")
     for token in ("", "a.b.c", unsigned):
         with pytest.raises(Refused):
             authenticator.user({"AUTHENTICATOR": "SNOWFLAKE_JWT", "TOKEN": token})
 
 
-def test_only_the_administrator_has_a_password(authenticator: Authenticator):
+def test_login_password_is_accepted_for_administrator_only(authenticator: Authenticator):
     assert authenticator.user({"LOGIN_NAME": "admin", "PASSWORD": "secret"}) == "ADMIN"
     for user, password in (("admin", "no"), ("admin", None), ("u", ""), ("u", "secret")):
         with pytest.raises(Refused, match="390100"):
             authenticator.user({"LOGIN_NAME": user, "PASSWORD": password})
 
 
-def test_a_disabled_user(authenticator: Authenticator):
+def test_login_disabled_user_is_refused(authenticator: Authenticator):
     authenticator.account.find("USER", ("U",)).options["DISABLED"] = True
     with pytest.raises(Refused, match="390101"):
         authenticator.user(request())
 
 
-def test_roles(authenticator: Authenticator):
+def test_role_must_be_granted(authenticator: Authenticator):
     assert authenticator.role("U", None) == "LOADER", "the default, granted through PARENT"
     assert authenticator.role("U", "parent") == "PARENT"
     assert authenticator.role("U", "public") == "PUBLIC"
@@ -110,5 +110,5 @@ def test_roles(authenticator: Authenticator):
             authenticator.role("U", role)
 
 
-def test_secrets_do_not_show(authenticator: Authenticator):
+def test_repr_contains_no_secret(authenticator: Authenticator):
     assert "secret" not in repr(authenticator)

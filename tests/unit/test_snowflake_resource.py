@@ -1,4 +1,4 @@
-"""What the Snowflake resource costs and refuses before anything is connected."""
+"""The Snowflake resource before it connects: imports, and errors of the private key."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def snowflake(key_path: Path) -> Snowflake:
     )
 
 
-def test_importing_it_brings_no_driver():
+def test_import_loads_no_driver():
     code = (
         "import sys, resources.snowflake\n"
         "print([m for m in ('snowflake.connector', 'dagster_snowflake', 'fakesnow', 'duckdb', 'pyiceberg')"
@@ -39,15 +39,15 @@ def test_importing_it_brings_no_driver():
     assert loaded == "[]"
 
 
-def test_a_missing_key_names_the_setting(tmp_path: Path):
+def test_query_missing_key_names_setting(tmp_path: Path):
     with pytest.raises(
         LakehouseError, match=r"LOADER is not at .*/none\.p8\. Nothing was changed\. Correct private_key"
     ):
         snowflake(tmp_path / "none.p8").query("select 1")
 
 
-def test_a_file_that_is_no_key(tmp_path: Path):
+def test_query_invalid_key_file_is_refused(tmp_path: Path):
     path = tmp_path / "key.p8"
     path.write_text("not a key")
-    with pytest.raises(LakehouseError, match=r"key\.p8 is not a PEM private key"):
+    with pytest.raises(LakehouseError, match=r"key\.p8 is not a readable PEM private key"):
         snowflake(path).query("select 1")

@@ -1,4 +1,4 @@
-"""The sessions of the local Snowflake server: they expire as their tokens say, are renewed, and are counted."""
+"""Sessions of the local Snowflake server: expiry, renewal and their number."""
 
 import gzip
 import threading
@@ -28,7 +28,7 @@ def clock():
 
 @pytest.fixture
 def connections():
-    """Where fakesnow's handlers look for the connections, without those of other tests."""
+    """Fakesnow's connections, without those of other tests."""
     fakesnow.server.sessions.clear()
     return fakesnow.server.sessions
 
@@ -38,7 +38,7 @@ def sessions(connections, clock):
     return Sessions(connections, Validity(10, 100), limit=3, clock=clock)
 
 
-def test_a_token_expires_and_the_master_token_renews_it_once(sessions, connections, clock):
+def test_renew_expired_token_works_once(sessions, connections, clock):
     first = sessions.open("connection")
     assert not sessions.has_expired(first.token) and connections[first.token] == "connection"
     clock.now = 10
@@ -50,15 +50,15 @@ def test_a_token_expires_and_the_master_token_renews_it_once(sessions, connectio
         assert sessions.renew(unknown) is None
 
 
-def test_a_session_ends_with_its_master_token(sessions, connections, clock):
-    forgotten = sessions.open("forgotten")
+def test_session_expires_with_master_token(sessions, connections, clock):
+    unused = sessions.open("forgotten")
     clock.now = 100
-    assert sessions.renew(forgotten.master_token) is None
+    assert sessions.renew(unused.master_token) is None
     fresh = sessions.open("fresh")
     assert connections == {fresh.token: "fresh"}
 
 
-def test_of_too_many_sessions_the_one_unused_for_longest_ends(sessions, connections, clock):
+def test_open_above_limit_closes_least_recently_used(sessions, connections, clock):
     opened = [sessions.open(number) for number in range(3)]
     clock.now = 1
     sessions.has_expired(opened[0].token)
@@ -70,7 +70,7 @@ def test_of_too_many_sessions_the_one_unused_for_longest_ends(sessions, connecti
 
 @pytest.fixture
 def port(tmp_path, sessions):
-    """A server with these sessions."""
+    """The port of a server with these sessions."""
     lake = Lake.from_environment(
         dict(AWS_ENDPOINT_URL="http://127.0.0.1:1", AWS_REGION="r", AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="b")
     )
@@ -106,7 +106,7 @@ def post(port, path, body=b"{}", **headers):
     return requests.post(f"http://127.0.0.1:{port}{path}", data=body, headers=headers, timeout=30)
 
 
-def test_the_real_connector_renews_its_session_and_then_has_to_log_in_again(port, clock):
+def test_connector_renews_session_then_must_log_in(port, clock):
     with connect(port) as connection:
         cursor = connection.cursor()
         old = connection.rest.token
@@ -122,9 +122,9 @@ def test_the_real_connector_renews_its_session_and_then_has_to_log_in_again(port
             cursor.execute("SELECT 3")
 
 
-def test_a_bomb_at_the_login_is_refused_before_the_password_is_looked_at(port):
+def test_login_decompression_bomb_is_refused_before_password(port):
     bomb = gzip.compress(bytes(MAX_BODY_BYTES + 1))
-    answer = post(port, "/session/v1/login-request", bomb, **{"Content-Encoding": "gzip"})
-    assert answer.status_code == 413 and "Nothing was done" in answer.text
+    response = post(port, "/session/v1/login-request", bomb, **{"Content-Encoding": "gzip"})
+    assert response.status_code == 413 and "Nothing was done" in response.text
     assert post(port, "/session/v1/login-request", bytes(MAX_BODY_BYTES + 1)).status_code == 413
     assert connect(port).cursor().execute("SELECT 1").fetchall() == [(1,)]

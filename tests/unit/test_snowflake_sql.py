@@ -1,4 +1,4 @@
-"""Every statement the project sends to Snowflake, held against two grammars: sqlfluff's, and the local server's."""
+"""Every statement for Snowflake, parsed by two grammars: sqlfluff's and the local server's."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ STATEMENTS = {
         auto_refresh=True,
         comment="ours",
     ),
-    "stop_auto_refresh": sql.stop_auto_refresh("DB", "S", "T"),
+    "disable_auto_refresh": sql.disable_auto_refresh("DB", "S", "T"),
     "refresh_iceberg_table": sql.refresh_iceberg_table("DB", "S", "T"),
     "iceberg_table_information": sql.iceberg_table_information("DB", "S", "T"),
     "count_rows": sql.count_rows("DB", "S", "T"),
@@ -124,9 +124,9 @@ STATEMENTS = {
     "use_role": sql.use_role("LAKEHOUSE"),
     "use_warehouse": sql.use_warehouse("LAKEHOUSE"),
 }
-"""By the function that makes it, and what is special about this one."""
+"""Statements by the function that generates them, with a suffix for a variant."""
 
-SQLFLUFF_DOES_NOT_KNOW = {
+UNKNOWN_TO_SQLFLUFF = {
     "grants:2": "GRANT CREATE EXTERNAL VOLUME ON ACCOUNT: docs.snowflake.com/sql-reference/sql/grant-privilege,"
     " globalPrivileges",
     "grant:tables": "GRANT CREATE ICEBERG TABLE ON SCHEMA: docs.snowflake.com/sql-reference/sql/grant-privilege,"
@@ -136,11 +136,11 @@ SQLFLUFF_DOES_NOT_KNOW = {
     "drop:CATALOG INTEGRATION": "docs.snowflake.com/sql-reference/sql/drop-catalog-integration",
     "set_refresh_interval": "docs.snowflake.com/sql-reference/sql/alter-catalog-integration",
     "set_client_secret": "docs.snowflake.com/sql-reference/sql/alter-catalog-integration",
-    "stop_auto_refresh": "docs.snowflake.com/user-guide/tables-iceberg-auto-refresh",
+    "disable_auto_refresh": "docs.snowflake.com/user-guide/tables-iceberg-auto-refresh",
     "refresh_iceberg_table": "docs.snowflake.com/sql-reference/sql/alter-iceberg-table-refresh",
 }
 
-AWKWARD = "a'b\\c\"d"
+SPECIAL = "a'b\\c\"d"
 
 
 def violations(statement: str) -> list[object]:
@@ -149,74 +149,74 @@ def violations(statement: str) -> list[object]:
     return list(Linter(config=FluffConfig(overrides={"dialect": "snowflake"})).parse_string(statement).violations)
 
 
-def test_every_generator_is_tested():
+def test_every_generator_has_a_statement():
     generators = {
         name
         for module in (sql, integrations)
         for name, function in inspect.getmembers(module, inspect.isfunction)
         if function.__module__ == module.__name__
     }
-    assert generators - {"literal", "commented", "redacted"} == {name.partition(":")[0] for name in STATEMENTS}
+    assert generators - {"literal", "comment_clause", "redact"} == {name.partition(":")[0] for name in STATEMENTS}
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-def test_sqlfluff_parses_it_or_the_documentation_says_why_not(name: str):
-    # An exception that is none any more fails too: sqlfluff has learnt the statement.
-    assert bool(violations(STATEMENTS[name])) == (name in SQLFLUFF_DOES_NOT_KNOW)
+def test_statement_parses_in_sqlfluff_unless_exempt(name: str):
+    # An outdated exception fails too, once sqlfluff knows the statement.
+    assert bool(violations(STATEMENTS[name])) == (name in UNKNOWN_TO_SQLFLUFF)
 
 
 @pytest.mark.parametrize(
-    "faulty",
+    "statement",
     [
         "CREATE EXTERNAL VOLUME V STORAGE_LOCATION = ((NAME = 'V'))",
         "CREATE CATALOG INTEGRATION C CATALOG_SOURCE = GLU TABLE_FORMAT = ICEBERG ENABLED = TRUE",
         "CREATE ICEBERG TABLE T EXTERNAL_VOLUME 'V'",
     ],
 )
-def test_sqlfluff_would_notice(faulty: str):
-    assert violations(faulty)
+def test_sqlfluff_reports_invalid_statement(statement: str):
+    assert violations(statement)
 
 
 QUERIES = {name for name, statement in STATEMENTS.items() if statement.startswith("SELECT")} | {"show_objects"}
 
 
 @pytest.mark.parametrize("name", sorted(STATEMENTS.keys() - QUERIES))
-def test_the_local_server_takes_it_with_all_required_options(name: str):
+def test_statement_parses_in_local_server(name: str):
     assert parse(STATEMENTS[name]) is not None
 
 
-def test_names_and_texts_cannot_break_out():
-    volume = parse(sql.create_external_volume(AWKWARD, location="s3://b/", role_arn=AWKWARD))
+def test_statement_special_characters_stay_quoted():
+    volume = parse(sql.create_external_volume(SPECIAL, location="s3://b/", role_arn=SPECIAL))
     assert isinstance(volume, Create)
-    assert volume.name == (AWKWARD,)
-    assert volume.options["STORAGE_LOCATIONS"][0]["STORAGE_AWS_ROLE_ARN"] == AWKWARD
-    user = parse(sql.set_public_key(AWKWARD, AWKWARD))
-    assert user == Alter("USER", (AWKWARD,), {"RSA_PUBLIC_KEY": AWKWARD})
-    second = parse(sql.unset_public_key(AWKWARD, sql.KeySlot.SECOND))
-    assert second == Alter("USER", (AWKWARD,), {"RSA_PUBLIC_KEY_2": None})
+    assert volume.name == (SPECIAL,)
+    assert volume.options["STORAGE_LOCATIONS"][0]["STORAGE_AWS_ROLE_ARN"] == SPECIAL
+    user = parse(sql.set_public_key(SPECIAL, SPECIAL))
+    assert user == Alter("USER", (SPECIAL,), {"RSA_PUBLIC_KEY": SPECIAL})
+    second = parse(sql.unset_public_key(SPECIAL, sql.KeySlot.SECOND))
+    assert second == Alter("USER", (SPECIAL,), {"RSA_PUBLIC_KEY_2": None})
     with pytest.raises(ValueError):
         sql.unset_public_key("U", "COMMENT")
     table = parse(
         sql.create_iceberg_table(
-            AWKWARD, "S", "T", volume=AWKWARD, integration="C", namespace=AWKWARD, catalog_table=AWKWARD
+            SPECIAL, "S", "T", volume=SPECIAL, integration="C", namespace=SPECIAL, catalog_table=SPECIAL
         )
     )
     assert isinstance(table, Create)
-    assert table.name == (AWKWARD, "S", "T")
-    assert table.options["CATALOG_NAMESPACE"] == table.options["EXTERNAL_VOLUME"] == AWKWARD
-    for statement in (sql.iceberg_table_information(AWKWARD, "S", "T"), sql.count_rows(AWKWARD, "S", "T")):
+    assert table.name == (SPECIAL, "S", "T")
+    assert table.options["CATALOG_NAMESPACE"] == table.options["EXTERNAL_VOLUME"] == SPECIAL
+    for statement in (sql.iceberg_table_information(SPECIAL, "S", "T"), sql.count_rows(SPECIAL, "S", "T")):
         assert not violations(statement)
 
 
-def test_a_rest_catalog_with_another_token_endpoint_and_scopes():
+def test_rest_catalog_integration_has_endpoint_and_scopes():
     statement = integrations.create_rest_catalog_integration(
         "REST",
         integrations.RestSource.ICEBERG_REST,
         uri="https://rest.example",
-        catalog=AWKWARD,
+        catalog=SPECIAL,
         namespace="ns",
         client_id="id",
-        client_secret=AWKWARD,
+        client_secret=SPECIAL,
         scopes=["catalog", "all"],
         token_uri="https://login.example/token",
     )
@@ -230,23 +230,23 @@ def test_a_rest_catalog_with_another_token_endpoint_and_scopes():
         )
 
 
-@pytest.mark.parametrize("secret", ["hidden", "it's hidden", AWKWARD, "hidden\\", "'", "hidden' ENABLED = FALSE"])
-def test_a_secret_is_not_shown(secret: str):
+@pytest.mark.parametrize("secret", ["hidden", "it's hidden", SPECIAL, "hidden\\", "'", "hidden' ENABLED = FALSE"])
+def test_redacted_statement_hides_secret(secret: str):
     statement = integrations.create_rest_catalog_integration(
         "R", integrations.RestSource.POLARIS, uri="u", catalog="c", namespace="n", client_id="i", client_secret=secret
     )
-    shown = integrations.redacted(f"syntax error in: {statement}")
-    assert sql.literal(secret) in statement and sql.literal(secret) not in shown
-    assert "OAUTH_CLIENT_SECRET = '***' OAUTH_ALLOWED_SCOPES" in shown
+    redacted = integrations.redact(f"syntax error in: {statement}")
+    assert sql.literal(secret) in statement and sql.literal(secret) not in redacted
+    assert "OAUTH_CLIENT_SECRET = '***' OAUTH_ALLOWED_SCOPES" in redacted
 
 
-@pytest.mark.parametrize("quoted", [repr, json.dumps, lambda statement: repr({"message": f"refused: {statement}"})])
-def test_a_secret_is_not_shown_where_a_statement_is_quoted(quoted: Callable[[str], str]):
+@pytest.mark.parametrize("quote", [repr, json.dumps, lambda statement: repr({"message": f"refused: {statement}"})])
+def test_redacted_quoted_statement_hides_secret(quote: Callable[[str], str]):
     statement = integrations.set_client_secret("R", "hidden")
-    assert "hidden" in quoted(statement) and "hidden" not in integrations.redacted(quoted(statement))
+    assert "hidden" in quote(statement) and "hidden" not in integrations.redact(quote(statement))
 
 
-def test_a_location_ends_in_a_slash():
+def test_external_volume_location_ends_in_slash():
     """`s3://b/warehouse` must not cover `s3://b/warehouse2`."""
     for location in ("s3://b/warehouse", "s3://b/warehouse/"):
         statement = sql.create_external_volume("V", location=location, role_arn="arn")

@@ -1,4 +1,4 @@
-"""The local Snowflake server's grammar: what it takes, what it leaves to fakesnow, what it refuses."""
+"""The grammar of the local Snowflake server: emulated statements, others left to fakesnow, and errors."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ from lakehouse.local.snowflake.statements import (
         ("use role r", Use("ROLE", "R")),
     ],
 )
-def test_reads(statement: str, parsed: object):
+def test_parse_emulated_statement(statement: str, parsed: object):
     assert parse(statement) == parsed
 
 
@@ -78,7 +78,7 @@ def test_reads(statement: str, parsed: object):
         "'open",
     ],
 )
-def test_leaves_the_rest_to_fakesnow(statement: str):
+def test_parse_other_statement_is_left_to_fakesnow(statement: str):
     assert parse(statement) is None
 
 
@@ -87,7 +87,7 @@ VOLUME = "create external volume v storage_locations = ((name = 'v' storage_prov
 
 
 @pytest.mark.parametrize(
-    ("statement", "said"),
+    ("statement", "message"),
     [
         ("create role", "unexpected '<EOF>'"),
         ("create role 'r'", "unexpected 'r'"),
@@ -118,6 +118,6 @@ VOLUME = "create external volume v storage_locations = ((name = 'v' storage_prov
         ("grant usage on warehouse w to r", "expected TO ROLE"),
     ],
 )
-def test_refuses(statement: str, said: str):
-    with pytest.raises(ProgrammingError, match=said):
+def test_parse_invalid_statement_is_refused(statement: str, message: str):
+    with pytest.raises(ProgrammingError, match=message):
         parse(statement)

@@ -1,4 +1,4 @@
-"""Who gets the token of a Spark Connect server on this machine."""
+"""Protection of the token of a local Spark Connect server."""
 
 import socket
 import subprocess
@@ -16,8 +16,8 @@ from resources.spark import Spark
 TOKEN = "canary-5b1e"
 
 
-def _has_ipv6():
-    """Whether anybody could listen on [::1]: many containers have no IPv6."""
+def has_ipv6():
+    """Return whether [::1] is available; many containers have no IPv6."""
     try:
         with socket.create_server(("::1", 0), family=socket.AF_INET6):
             return True
@@ -25,11 +25,11 @@ def _has_ipv6():
         return False
 
 
-needs_ipv6 = pytest.mark.skipif(not _has_ipv6(), reason="needs IPv6 on the loopback interface")
+needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="needs IPv6 on the loopback interface")
 
 
 class Listener(grpc.GenericRpcHandler):
-    """Keeps the `authorization` of each call, and answers none."""
+    """A server that records the `authorization` of each call and responds to none."""
 
     def __init__(self):
         self.authorizations = []
@@ -41,7 +41,7 @@ class Listener(grpc.GenericRpcHandler):
 
 @pytest.fixture
 def listen():
-    """Start a Listener at an address; returns it and its port."""
+    """Return a function that starts a Listener at an address and returns it with its port."""
     with ExitStack() as servers:
 
         def listen(address):
@@ -57,14 +57,14 @@ def listen():
 
 @pytest.fixture
 def spark(monkeypatch):
-    """A resource that leads to an address with a token."""
+    """Return a function that creates a resource for an address with a token."""
     monkeypatch.setenv("SPARK_CONNECT_AUTHENTICATE_TOKEN", TOKEN)
-    return lambda remote: Spark(remote=remote).apart()
+    return lambda remote: Spark(remote=remote).with_own_session()
 
 
 @needs_ipv6
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
-def test_a_listener_on_the_ipv6_loopback_address_gets_no_token(listen, spark, host):
+def test_session_listener_on_ipv6_loopback_gets_no_token(listen, spark, host):
     server, port = listen("127.0.0.1:0")
     impostor, _ = listen(f"[::1]:{port}")
 
@@ -76,30 +76,30 @@ def test_a_listener_on_the_ipv6_loopback_address_gets_no_token(listen, spark, ho
 
 
 @needs_ipv6
-def test_a_port_that_is_listened_to_on_the_ipv6_loopback_address_is_not_chosen(listen):
+def test_is_free_port_with_ipv6_listener_is_false(listen):
     _, port = listen("[::1]:0")
     assert not ports.is_free(port)
 
 
 @needs_ipv6
 @pytest.mark.parametrize("address", ["::1", "::"])
-def test_nobody_can_listen_beside_a_server_that_was_started_with_its_port_reserved(address):
+def test_reserved_port_prevents_listener_on_ipv6(address):
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_INET6) as impostor:
         port = server.getsockname()[1]
-        waits = (sys.executable, "-c", "print('ready', flush=True); input()")
-        command = (sys.executable, "-m", "lakehouse.local.reserved", str(port), *waits)
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
-            assert running.stdout.readline() == "ready\n"
+        waiting = (sys.executable, "-c", "print('ready', flush=True); input()")
+        command = (sys.executable, "-m", "lakehouse.local.reserved", str(port), *waiting)
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout.readline() == "ready\n"
             impostor.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             impostor.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with pytest.raises(OSError, match="already in use"):
                 impostor.bind((address, port))
-            running.stdin.close()
+            process.stdin.close()
         impostor.bind((address, port))
 
 
 @needs_ipv6
-def test_a_server_does_not_start_beside_another_listener():
+def test_reserved_start_beside_ipv6_listener_fails():
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as impostor:
         port = impostor.getsockname()[1]
         command = (
@@ -111,13 +111,13 @@ def test_a_server_does_not_start_beside_another_listener():
             "-c",
             "print('started')",
         )
-        done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 1 and done.stdout == ""
-    assert f"port {port} of [::1] is taken by another program" in done.stderr
+        result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 1 and result.stdout == ""
+    assert f"port {port} of [::1] is used by another program" in result.stderr
 
 
 @needs_ipv6
-def test_a_reserved_port_is_free_again_at_once():
+def test_reserved_port_can_be_reused_immediately():
     with closing(reserved.bound(0)) as reservation:
         port = reservation.getsockname()[1]
     with closing(reserved.bound(port)):
@@ -134,9 +134,9 @@ def test_a_reserved_port_is_free_again_at_once():
         f"https://spark.example.com;token={TOKEN}",
     ],
 )
-def test_an_address_that_pyspark_refuses_is_reported_without_its_token(remote):
-    with pytest.raises(Unreachable, match=r"spark\.example\.com.*use_ssl=true") as failed:
+def test_session_invalid_address_error_has_no_token(remote):
+    with pytest.raises(Unreachable, match=r"spark\.example\.com.*use_ssl=true") as raised:
         Spark(remote=remote).session({})
-    error = failed.value
+    error = raised.value
     assert TOKEN not in str(error)
     assert error.__cause__ is None and error.__context__ is None

@@ -1,4 +1,4 @@
-"""Secrets in the texts that Spark makes of plans: the pattern, on a plan as Spark prints it."""
+"""Redaction of secrets in plans printed by Spark."""
 
 import re
 
@@ -10,7 +10,7 @@ from resources.jaas import jaas_config
 from resources.kafka import Kafka
 from resources.spark import REDACTION
 
-# Java's and Python's patterns agree on what this one uses.
+# Java and Python agree on the syntax of this pattern.
 PATTERN = re.compile(REDACTION["spark.sql.redaction.string.regex"])
 CANARY = "canary7f3a"
 SECRETS = [
@@ -26,7 +26,7 @@ SECRETS = [
 
 
 def printed(text):
-    """A plan that reads with an option, as ProtoUtils of Spark prints it."""
+    """Return a plan with this option as Spark's ProtoUtils prints it."""
     plan = Plan()
     plan.root.read.data_source.options["kafka.sasl.jaas.config"] = text
     return text_format.MessageToString(plan)
@@ -34,15 +34,15 @@ def printed(text):
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 @pytest.mark.parametrize("secret", SECRETS)
-def test_a_secret_is_hidden_however_often_the_text_is_printed(mechanism, secret):
+def test_redaction_hides_secret_in_repeatedly_printed_plan(mechanism, secret):
     options = Kafka(
         bootstrap_servers="b:9092", sasl_mechanism=mechanism, api_key="KEY", api_secret=secret
     ).spark_options()
     text = options["kafka.sasl.jaas.config"]
     for _ in range(3):
         assert CANARY in text and "KEY" in text
-        hidden = PATTERN.sub("…", text)
-        assert CANARY not in hidden and "KEY" in hidden
+        redacted = PATTERN.sub("…", text)
+        assert CANARY not in redacted and "KEY" in redacted
         text = printed(text)
 
 
@@ -56,15 +56,15 @@ def test_a_secret_is_hidden_however_often_the_text_is_printed(mechanism, secret)
         f'Module required username="KEY" PASSWORD="it\'s {CANARY}";',
     ],
 )
-def test_other_ways_to_write_one_are_hidden_too(text):
-    for shown in (text, printed(text), printed(printed(text))):
-        assert CANARY in shown and CANARY not in PATTERN.sub("…", shown)
+def test_redaction_hides_other_spellings_of_options(text):
+    for plan_text in (text, printed(text), printed(printed(text))):
+        assert CANARY in plan_text and CANARY not in PATTERN.sub("…", plan_text)
 
 
 @pytest.mark.parametrize("secret", SECRETS)
-def test_a_secret_does_not_end_the_quotes_it_stands_in(secret):
+def test_jaas_config_secret_stays_within_quotes(secret):
     text = jaas_config("PLAIN", "KEY", secret)
     [(user, password)] = re.findall(r'^\S+ required username="([^"\n]*)" password="([^"\n]*)";$', text)
-    # What Java's StreamTokenizer makes of a quoted text.
+    # Java's StreamTokenizer decodes octal escapes in quoted text.
     assert user == "KEY"
     assert re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), password) == secret

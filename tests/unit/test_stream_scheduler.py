@@ -1,4 +1,4 @@
-"""Which topic a stream serves next, by times and offsets that are given."""
+"""The stream scheduler: which topic is served next, from given times and offsets."""
 
 from types import SimpleNamespace
 
@@ -24,7 +24,7 @@ def derived(name, source):
 
 
 def scheduler(*topics, once=False, owns=lambda topic, partitions: True):
-    return Scheduler({each.name: each for each in topics}, once=once, owns=owns)
+    return Scheduler({topic_.name: topic_ for topic_ in topics}, once=once, owns=owns)
 
 
 def published(start, end, snapshot_id=1, data_files=1):
@@ -32,14 +32,14 @@ def published(start, end, snapshot_id=1, data_files=1):
 
 
 def serve(stream, name, ends, now, batch=None, limit=LEAST_RECORDS):
-    """Take the turn of a topic, which has to be the next, and end it."""
+    """Take the turn of a topic, which must be the next one, and end it."""
     assert stream.take(now) == name
     end = stream.note_batch(name, batch, ends, limit, now, now)
     stream.give_back(name, end.not_before)
     return end
 
 
-def test_topics_with_new_records_are_served_in_turn():
+def test_take_topics_with_new_records_in_turn():
     stream = scheduler(topic("a"), topic("b"), topic("c"))
     for name in "abc":
         stream.note_ends(name, {0: 5}, 0.0)
@@ -50,17 +50,17 @@ def test_topics_with_new_records_are_served_in_turn():
     assert stream.take(10.0) == "b"
 
 
-def test_a_topic_whose_ends_are_unknown_is_not_served():
+def test_take_topic_with_unknown_ends_is_none():
     assert scheduler(topic("a")).take(0.0) is None
 
 
-def test_a_turn_in_progress_is_not_given_twice():
+def test_take_topic_in_progress_is_none():
     stream = scheduler(topic("a"))
     stream.note_ends("a", {0: 5}, 0.0)
     assert (stream.take(0.0), stream.take(100.0), stream.is_idle) == ("a", None, False)
 
 
-def test_the_time_that_a_batch_waited_begins_when_its_first_record_is_noticed():
+def test_note_batch_wait_starts_at_first_noticed_record():
     stream = scheduler(topic("a"))
     stream.note_ends("a", {0: 5}, 1.0)
     stream.note_ends("a", {0: 7}, 2.0)
@@ -68,56 +68,56 @@ def test_the_time_that_a_batch_waited_begins_when_its_first_record_is_noticed():
     assert (end.behind, end.waited, end.is_first, end.is_recovered) == (0, 3.0, True, False)
 
 
-def test_a_topic_that_is_a_batch_behind_is_served_again_at_once_and_another_waits():
+def test_take_topic_one_batch_behind_is_served_immediately():
     stream = scheduler(topic("a"))
     ends = {0: 3 * LEAST_RECORDS}
     stream.note_ends("a", ends, 0.0)
     assert serve(stream, "a", ends, 0.0, published({0: 0}, {0: LEAST_RECORDS})).behind == 2 * LEAST_RECORDS
     assert stream.batch_limit("a") == 2 * LEAST_RECORDS
-    near = published({0: LEAST_RECORDS}, {0: 3 * LEAST_RECORDS - 1})
-    assert serve(stream, "a", ends, 0.0, near, 2 * LEAST_RECORDS).behind == 1
+    almost_all = published({0: LEAST_RECORDS}, {0: 3 * LEAST_RECORDS - 1})
+    assert serve(stream, "a", ends, 0.0, almost_all, 2 * LEAST_RECORDS).behind == 1
     assert stream.take(EVERY_SECONDS / 2) is None
     assert stream.take(EVERY_SECONDS) == "a"
 
 
-def test_a_failed_topic_waits_longer_each_time_and_the_others_do_not():
+def test_back_off_failed_topic_waits_longer_each_time():
     stream = scheduler(topic("a"), topic("b"))
     for name in "ab":
         stream.note_ends(name, {0: 5}, 0.0)
     assert stream.take(0.0) == "a"
-    first = stream.set_aside("a", DOWN, 0.0)
+    first = stream.back_off("a", DOWN, 0.0)
     serve(stream, "b", {0: 5}, 0.0)
     assert stream.take(first / 2) is None
     assert stream.take(first) == "a"
-    second = stream.set_aside("a", DOWN, first)
+    second = stream.back_off("a", DOWN, first)
     assert second == 2 * first
     end = serve(stream, "a", {0: 5}, first + second)
     assert (end.is_recovered, end.failures) == (True, 2)
 
 
-def test_a_paused_topic_is_reported_once_and_looked_at_again():
+def test_back_off_paused_topic_is_reported_once_and_retried():
     stream = scheduler(topic("a"))
     stream.note_ends("a", {0: 5}, 0.0)
     stream.take(0.0)
-    assert stream.set_aside("a", Paused("a", "paused"), 0.0) == PAUSED_SECONDS
+    assert stream.back_off("a", Paused("a", "paused"), 0.0) == PAUSED_SECONDS
     assert stream.take(PAUSED_SECONDS) == "a"
-    assert stream.set_aside("a", Paused("a", "paused"), PAUSED_SECONDS) is None
+    assert stream.back_off("a", Paused("a", "paused"), PAUSED_SECONDS) is None
     assert serve(stream, "a", {0: 5}, 2 * PAUSED_SECONDS).is_recovered
 
 
 @pytest.mark.parametrize(("error", "attempts"), [(WRONG, 1), (DOWN, ATTEMPTS)])
-def test_a_stream_that_ends_gives_up_a_topic(error, attempts):
+def test_once_failed_topic_is_given_up_after_its_attempts(error, attempts):
     stream, now = scheduler(topic("a"), once=True), 0.0
     stream.note_ends("a", {0: 5}, now)
     stream.polled_at = now
     for _ in range(attempts):
         assert not stream.is_done
         assert stream.take(now) == "a"
-        now += stream.set_aside("a", error, now)
+        now += stream.back_off("a", error, now)
     assert stream.is_done and stream.states["a"].error is error and stream.take(now) is None
 
 
-def test_a_stream_that_ends_reads_ends_once_and_another_again_and_again():
+def test_once_reads_ends_only_once():
     for once in (True, False):
         stream = scheduler(topic("a"), once=once)
         assert stream.is_poll_due(5.0) and not stream.is_done
@@ -126,17 +126,17 @@ def test_a_stream_that_ends_reads_ends_once_and_another_again_and_again():
         assert stream.is_poll_due(6.0) is not once
 
 
-def test_a_topic_that_cannot_be_read_is_served_at_once_when_it_can():
+def test_take_unreadable_topic_is_served_once_readable():
     stream = scheduler(topic("a"))
     stream.note_fault("a", WRONG)
     assert stream.take(0.0) == "a"
-    stream.set_aside("a", WRONG, 0.0)
+    stream.back_off("a", WRONG, 0.0)
     assert stream.take(0.5) is None
     stream.note_ends("a", {0: 5}, 0.5)
     assert stream.take(0.5) == "a"
 
 
-def test_ends_that_move_back_make_the_position_unknown():
+def test_take_ends_moved_back_make_position_unknown():
     stream = scheduler(topic("a"))
     stream.note_ends("a", {0: 5}, 0.0)
     serve(stream, "a", {0: 5}, 0.0, published({0: 0}, {0: 5}))
@@ -144,7 +144,7 @@ def test_ends_that_move_back_make_the_position_unknown():
     assert stream.take(10.0) == "a"
 
 
-def test_a_topic_of_another_stream_is_left_to_it_until_it_cannot_be_read():
+def test_take_topic_of_other_stream_only_when_unreadable():
     stream = scheduler(topic("a"), owns=lambda topic, partitions: False)
     stream.note_ends("a", {0: 5}, 0.0)
     assert stream.take(0.0) is None
@@ -152,7 +152,7 @@ def test_a_topic_of_another_stream_is_left_to_it_until_it_cannot_be_read():
     assert stream.take(0.0) == "a"
 
 
-def test_a_derived_topic_is_computed_from_each_new_snapshot_of_its_source():
+def test_computable_derived_topic_follows_snapshots_of_source():
     stream = scheduler(topic("a"), derived("d", "a"))
     assert stream.is_computable("d")
     stream.note_computed("d", None)
@@ -166,7 +166,7 @@ def test_a_derived_topic_is_computed_from_each_new_snapshot_of_its_source():
 
 
 @pytest.mark.parametrize(("settings", "turns"), [({}, ["a", "b"]), ({"mode": "upsert", "key": "id"}, ["b"])])
-def test_small_files_are_merged_without_a_turn_of_a_topic_whose_rows_are_replaced(settings, turns):
+def test_compaction_blocks_turns_only_of_upsert_topic(settings, turns):
     stream = scheduler(topic("a", **settings), topic("b"))
     for name in "ab":
         stream.note_ends(name, {0: 5}, 0.0)
@@ -184,7 +184,7 @@ def test_small_files_are_merged_without_a_turn_of_a_topic_whose_rows_are_replace
     assert {stream.take(20.0), stream.take(20.0)} == {"a", "b"}
 
 
-def test_merging_waits_for_the_turn_of_a_topic_whose_rows_are_replaced():
+def test_compaction_waits_for_turn_of_upsert_topic():
     stream = scheduler(topic("a", mode="upsert", key="id"))
     stream.note_ends("a", {0: 5}, 0.0)
     assert stream.take(0.0) == "a"

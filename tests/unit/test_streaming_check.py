@@ -1,9 +1,9 @@
-"""The check `streaming`: told at once where a person is needed, after a minute where not, and never red for good."""
+"""The check `streaming`: permanent failures at once, transient ones after a minute, and recoveries."""
 
 import dagster as dg
 import pytest
 
-from assets.streaming.check import HOLDS, Verdicts, streaming_check
+from assets.streaming.check import PASSED, Verdicts, streaming_check
 from assets.streaming.results import CHECK, failure, failures
 from assets.topic import topic_definitions
 from lakehouse.config.loader import Config
@@ -29,75 +29,78 @@ def clock():
 
 
 @pytest.fixture
-def told():
+def reports():
     return []
 
 
 @pytest.fixture
-def verdicts(told, clock):
+def verdicts(reports, clock):
     return Verdicts(
-        lambda one: told.append((one.asset_key.to_user_string(), one.passed, plain(one.description))), clock
+        lambda evaluation: reports.append(
+            (evaluation.asset_key.to_user_string(), evaluation.passed, plain(evaluation.description))
+        ),
+        clock,
     )
 
 
-def test_what_needs_a_person_is_told_at_once_and_once_and_when_it_is_over(verdicts, told, clock):
+def test_failed_permanent_error_is_reported_once_and_recovery(verdicts, reports, clock):
     for _ in range(3):
         verdicts.failed(TABLE, "", BAD)
         clock.now += 10
-    assert told == [("iceberg/trades", False, str(BAD))]
+    assert reports == [("iceberg/trades", False, str(BAD))]
     verdicts.passed(TABLE, "")
     verdicts.passed(TABLE, "")
-    assert told[1:] == [("iceberg/trades", True, HOLDS)]
+    assert reports[1:] == [("iceberg/trades", True, PASSED)]
 
 
-def test_what_heals_by_itself_within_a_minute_is_not_told(verdicts, told, clock):
+def test_failed_transient_error_is_reported_after_a_minute(verdicts, reports, clock):
     verdicts.passed(TABLE, "")
     for _ in range(5):
         verdicts.failed(TABLE, "", SILENT)
         clock.now += 11
     verdicts.passed(TABLE, "")
-    assert told == [("iceberg/trades", True, HOLDS)]
+    assert reports == [("iceberg/trades", True, PASSED)]
 
     for _ in range(7):
         verdicts.failed(TABLE, "", SILENT)
         clock.now += 11
-    assert told[1:] == [("iceberg/trades", False, str(SILENT))]
+    assert reports[1:] == [("iceberg/trades", False, str(SILENT))]
 
 
-def test_an_unforeseen_error_is_told_by_type_after_a_minute(verdicts, told, clock):
+def test_failed_unexpected_error_is_reported_by_type(verdicts, reports, clock):
     verdicts.failed(TABLE, "", ValueError("row: alice@example.com"))
-    assert told == []
+    assert reports == []
     clock.now += 61
     verdicts.failed(TABLE, "", ValueError("row: alice@example.com"))
-    assert told == [("iceberg/trades", False, "ValueError (unforeseen: see the log)")]
+    assert reports == [("iceberg/trades", False, "ValueError (unexpected: see the log)")]
 
 
-def test_the_first_success_is_told_for_a_stream_before_may_have_failed(verdicts, told):
+def test_passed_first_success_is_reported(verdicts, reports):
     verdicts.passed(TABLE, "")
     verdicts.passed(TABLE, "")
-    assert told == [("iceberg/trades", True, HOLDS)]
+    assert reports == [("iceberg/trades", True, PASSED)]
 
 
-def test_a_failure_that_lasts_is_told_again_now_and_then(verdicts, told, clock):
+def test_failed_lasting_failure_is_reported_again(verdicts, reports, clock):
     for _ in range(4):
         verdicts.failed(TABLE, "", BAD)
         clock.now += 300
-    assert [passed for _, passed, _ in told] == [False, False]
+    assert [passed for _, passed, _ in reports] == [False, False]
 
 
-def test_of_a_route_each_failing_topic_is_named_and_all_have_to_heal(verdicts, told):
+def test_route_names_each_failing_topic_until_all_recover(verdicts, reports):
     shop = ("iceberg", "shop")
     verdicts.failed(shop, "carts", BAD)
     verdicts.failed(shop, "orders", UnclearState("Topic 'orders' was recreated"))
     verdicts.passed(shop, "users")
-    assert [said for _, _, said in told] == [
+    assert [description for _, _, description in reports] == [
         f"carts: {BAD}",
         f"carts: {BAD}; orders: Topic 'orders' was recreated",
     ]
     verdicts.passed(shop, "carts")
-    assert told[2:] == [("iceberg/shop", False, "orders: Topic 'orders' was recreated")]
+    assert reports[2:] == [("iceberg/shop", False, "orders: Topic 'orders' was recreated")]
     verdicts.passed(shop, "orders")
-    assert told[3:] == [("iceberg/shop", True, HOLDS)]
+    assert reports[3:] == [("iceberg/shop", True, PASSED)]
 
 
 @pytest.fixture
@@ -119,7 +122,7 @@ def config():
     return Config(namespace="shop", topics={"trades": topic}, environments={})
 
 
-def test_what_a_stream_reported_is_known_to_pipelines_until_it_or_a_run_says_otherwise(instance, config):
+def test_failures_last_until_stream_or_run_succeeds(instance, config):
     @dg.asset(key=list(TABLE))
     def table(): ...
 
@@ -127,7 +130,7 @@ def test_what_a_stream_reported_is_known_to_pipelines_until_it_or_a_run_says_oth
     assert failures(config, ["trades"]) == {}
     verdicts.failed(TABLE, "", BAD)
     assert failures(config, ["trades"]) == {("iceberg/trades", CHECK): str(BAD)}
-    # What the stream itself materialized before, and is told late, is no recovery.
+    # A late report of what the stream materialized earlier is no recovery.
     instance.report_runless_asset_event(dg.AssetMaterialization(list(TABLE)))
     assert failure(instance, TABLE) == str(BAD)
     verdicts.passed(TABLE, "")
@@ -139,13 +142,13 @@ def test_what_a_stream_reported_is_known_to_pipelines_until_it_or_a_run_says_oth
     assert failures(config, ["trades"]) == {}
 
 
-def test_an_audit_that_fails_in_a_stream_is_known_to_pipelines_and_one_of_a_run_is_the_runs_to_tell(instance, config):
-    def audited(passed):
+def test_failures_include_audit_of_stream_but_not_of_run(instance, config):
+    def audit(passed):
         return dg.AssetCheckEvaluation(dg.AssetKey(TABLE), "key_not_null", passed, description="2 rows without a key")
 
-    instance.report_runless_asset_event(audited(False))
+    instance.report_runless_asset_event(audit(False))
     assert failures(config, ["trades"]) == {("iceberg/trades", "key_not_null"): "2 rows without a key"}
-    instance.report_runless_asset_event(audited(True))
+    instance.report_runless_asset_event(audit(True))
     assert failures(config, ["trades"]) == {}
 
     @dg.asset(key=list(TABLE), check_specs=[dg.AssetCheckSpec("key_not_null", asset=list(TABLE))])
@@ -157,7 +160,7 @@ def test_an_audit_that_fails_in_a_stream_is_known_to_pipelines_and_one_of_a_run_
     assert failures(config, ["trades"]) == {}
 
 
-def test_run_by_a_person_the_check_repeats_the_reason_and_a_run_of_the_table_ends_it(instance, config):
+def test_streaming_check_run_manually_repeats_reason(instance, config):
     definitions = topic_definitions(config, config.topics["trades"])
     kinds = {key for check in definitions.asset_checks for key in check.check_keys if key.name == CHECK}
     assert {key.asset_key.path[0] for key in kinds} == {"iceberg", "glue", "snowflake"}
@@ -171,9 +174,9 @@ def test_run_by_a_person_the_check_repeats_the_reason_and_a_run_of_the_table_end
 
     Verdicts(instance.report_runless_asset_event).failed(TABLE, "", BAD)
     job = dg.define_asset_job("only_the_check", dg.AssetSelection.checks(check))
-    only = dg.Definitions([table], asset_checks=[check], jobs=[job]).resolve_job_def("only_the_check")
-    [found] = only.execute_in_process(instance=instance).get_asset_check_evaluations()
-    assert (found.passed, plain(found.description)) == (False, str(BAD))
+    check_only = dg.Definitions([table], asset_checks=[check], jobs=[job]).resolve_job_def("only_the_check")
+    [evaluation] = check_only.execute_in_process(instance=instance).get_asset_check_evaluations()
+    assert (evaluation.passed, plain(evaluation.description)) == (False, str(BAD))
     both = dg.materialize([table, check], instance=instance)
-    [found] = both.get_asset_check_evaluations()
-    assert (found.passed, plain(found.description)) == (True, HOLDS)
+    [evaluation] = both.get_asset_check_evaluations()
+    assert (evaluation.passed, plain(evaluation.description)) == (True, PASSED)

@@ -1,4 +1,4 @@
-"""Topics whose tables Confluent's Tableflow makes: what is refused, and what Dagster has of them."""
+"""Topics whose tables Confluent's Tableflow writes: assets in Dagster, and unsupported settings."""
 
 import dagster as dg
 import pytest
@@ -6,11 +6,12 @@ import pytest
 from lakehouse.config import loader
 from lakehouse.core.errors import ConfigError
 from lakehouse.definitions import defs
+from lakehouse.deploy.confluent.declared_topics import tableflow_config
 
 
 @pytest.fixture
 def declare(tmp_path, monkeypatch):
-    """lakehouse.yaml with further topics."""
+    """Return a function that configures a lakehouse.yaml with further topics."""
 
     def declare(topics):
         text = loader.config_path().read_text()
@@ -23,32 +24,58 @@ def declare(tmp_path, monkeypatch):
     return declare
 
 
-def test_its_table_is_observed_and_nothing_else_is_made_of_it(declare):
+def test_defs_tableflow_topic_has_chain_of_readers(declare):
     declare("  orders: {engine: tableflow, checks: {paid: {type: not_null, column: paid}}}")
-    loaded = defs()
-    dg.Definitions.validate_loadable(loaded)
-    graph = loaded.resolve_asset_graph()
-    assert {key.path[0] for key in graph.get_all_asset_keys() if key.path[-1] == "orders"} == {"kafka", "iceberg"}
-    assert [key.name for key in graph.asset_check_keys if key.asset_key.path[-1] == "orders"] == ["paid"]
-    nodes = {node.name for node in loaded.resolve_job_def("lakehouse").nodes}
-    assert "iceberg__orders" in nodes and "glue__orders" not in nodes
+    definitions = defs()
+    dg.Definitions.validate_loadable(definitions)
+    graph = definitions.resolve_asset_graph()
+    systems = {key.path[0] for key in graph.get_all_asset_keys() if key.path[-1] == "orders"}
+    assert systems == {"kafka", "iceberg", "glue", "snowflake"}
+    checks = {(key.asset_key.path[0], key.name) for key in graph.asset_check_keys if key.asset_key.path[-1] == "orders"}
+    assert checks == {
+        ("iceberg", "paid"),
+        ("glue", "fresh"),
+        ("glue", "registration_current"),
+        ("snowflake", "fresh"),
+        ("snowflake", "matches_iceberg"),
+        ("snowflake", "engines_agree"),
+    }
+    nodes = {node.name for node in definitions.resolve_job_def("all_topics").nodes}
+    assert {"iceberg__orders", "glue__orders", "snowflake__orders"} <= nodes
 
 
 @pytest.mark.parametrize(
-    ("topics", "said"),
+    ("topics", "message"),
     [
-        ("  t: {engine: tableflow, mode: upsert, key: id}", "topics.t.mode: Tableflow appends"),
+        ("  t: {engine: tableflow, mode: dedup, key: id}", "topics.t.mode: Tableflow appends"),
+        ("  t: {engine: tableflow, continuous: true}", "topics.t.continuous: Tableflow runs continuously by itself"),
+        ("  t: {engine: tableflow, metadata: {naming: portable}}", "topics.t.metadata.naming: Tableflow has no such"),
         (
             "  t: {engine: tableflow, checks: {c: {type: not_null, column: x, severity: quarantine}}}",
-            "topics.t.checks: Tableflow publishes before anything is checked",
+            "topics.t.checks: Tableflow publishes rows before checks run",
         ),
         (
             "  t: {engine: tableflow}\n  d: {source: {type: derived, from: t, transform: 'a:b'}}",
-            "topics.d.source.from: 't' is made a table by Tableflow",
+            "topics.d.source.from: Tableflow writes the table of 't'",
         ),
     ],
 )
-def test_what_tableflow_does_not_do_is_refused(declare, topics, said):
+def test_load_tableflow_with_unsupported_setting_is_refused(declare, topics, message):
     declare(topics)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         loader.load()
+
+
+@pytest.mark.parametrize(
+    ("metadata", "scheme", "offset"),
+    [
+        ("{}", "PORTABLE", "cflt_metadata_offset"),
+        ("{naming: confluent_portable}", "PORTABLE", "cflt_metadata_offset"),
+        ("{naming: confluent}", "DEFAULT", "$$offset"),
+    ],
+)
+def test_tableflow_scheme_that_create_sets_has_the_names_of_the_asset(declare, metadata, scheme, offset):
+    declare(f"  orders: {{engine: tableflow, metadata: {metadata}}}")
+    topic = loader.load().topics["orders"]
+    assert tableflow_config(topic)["metadata_column_naming_scheme"] == scheme
+    assert topic.metadata.names["kafka_offset"] == offset

@@ -1,4 +1,4 @@
-"""Text from records cannot act on the terminal that shows it; files and pipes get it unchanged."""
+"""Control characters in text from records: escaped on terminals, unchanged in files and pipes."""
 
 import io
 import os
@@ -15,21 +15,21 @@ from lakehouse.cli.status import TopicStatus
 from lakehouse.core.ledger_findings import Finding
 from lakehouse.core.terminal import visible
 from lakehouse.query.result import Result
-from lakehouse.readers.freshness import Hop
+from lakehouse.readers.freshness import StageLag
 
 ATTACK = "\x1b]52;c;cm0gLXJmIH4=\x07 \x1b[2J \x9b8m \u202egnp.exe\u2066 \r\x08 [red]x[/red]"
-ACTING = [c for c in ATTACK if not c.isprintable()]
+CONTROL_CHARACTERS = [c for c in ATTACK if not c.isprintable()]
 
 
-def written(*renderables):
-    """What a terminal gets, without the codes of rich itself."""
-    shown = Console(file=io.StringIO(), force_terminal=True, no_color=True, color_system=None, width=300)
-    shown.print(*renderables, sep="\n")
-    return shown.file.getvalue()
+def terminal_output(*renderables):
+    """Return the output for a terminal, without rich's own codes."""
+    output = Console(file=io.StringIO(), force_terminal=True, no_color=True, color_system=None, width=300)
+    output.print(*renderables, sep="\n")
+    return output.file.getvalue()
 
 
-def on_a_terminal(script):
-    """What a program writes to a terminal, on both of its streams."""
+def run_on_terminal(script):
+    """Return what a program writes to a terminal, on both of its streams."""
     master, slave = pty.openpty()
     with subprocess.Popen([sys.executable, "-c", script], stdout=slave, stderr=slave, stdin=slave) as process:
         os.close(slave)
@@ -47,32 +47,34 @@ def on_a_terminal(script):
     return output.decode().replace("\r\n", "\n")
 
 
-def test_a_control_character_shows_as_its_code():
+def test_visible_control_character_is_escaped():
     assert visible("\x1b[2J\x9b\x7f\r") == "\\x1b[2J\\x9b\\x7f\\x0d"
     assert visible("\u202eabc\u2066\ud800") == "\\u202eabc\\u2066\\ud800"
 
 
 @pytest.mark.parametrize("text", ["tab\tand\nnewline", "Zürich → 東京 🚀", "עברית", ""])
-def test_other_text_stays(text):
+def test_visible_other_text_is_unchanged(text):
     assert visible(text) == text
 
 
-def test_no_value_column_or_title_acts():
+def test_rows_never_contain_control_characters():
     result = Result([f"column {ATTACK}"], [[ATTACK], [{"nested": ATTACK}], [[ATTACK]]])
-    shown = written(console.rows(result.columns, result.shown()))
-    assert not set(ACTING) & set(shown)
-    assert "\\x1b]52" in shown and "\\u202e" in shown and "[red]x[/red]" in shown
+    output = terminal_output(console.rows(result.columns, result.shown()))
+    assert not set(CONTROL_CHARACTERS) & set(output)
+    assert "\\x1b]52" in output and "\\u202e" in output and "[red]x[/red]" in output
 
 
-def test_nothing_that_a_check_or_a_ledger_quotes_acts():
+def test_outcomes_and_ledger_contain_no_control_characters():
     class Proof:
         entries, rows, letters, holds = (), {}, {}, False
         findings = (Finding("duplicate_key", f"Key {ATTACK} has 2 rows"), Finding("note", ATTACK, fault=False))
 
     outcomes = console.outcomes([Outcome("iceberg/a", "b", "failed", ATTACK)])
-    hop = Hop("a", "glue", 1, None, None)
-    shown = written(*outcomes, *console.ledger("a", Proof()), console.topics([TopicStatus("a", 1, 1, (hop,))]))
-    assert not set(ACTING) & set(shown)
+    stage = StageLag("a", "glue", 1, None, None)
+    output = terminal_output(
+        *outcomes, *console.ledger("a", Proof()), console.topics([TopicStatus("a", 1, 1, (stage,))])
+    )
+    assert not set(CONTROL_CHARACTERS) & set(output)
 
 
 COMMAND = """
@@ -82,26 +84,26 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.core.terminal import echo
 
 @main.command()
-@click.argument("how")
-def fail(how):
+@click.argument("kind")
+def fail(kind):
     text = "quoted \\x1b]52;c;cm0=\\x07 \\u202e"
-    if how == "echo":
+    if kind == "echo":
         return echo(text)
-    raise {{"own": LakehouseError, "usage": click.UsageError, "unforeseen": ValueError}}[how](text)
+    raise {{"own": LakehouseError, "usage": click.UsageError, "unexpected": ValueError}}[kind](text)
 
-main(["fail", "{how}"])
+main(["fail", "{kind}"])
 """
 
 
-@pytest.mark.parametrize("how", ["echo", "own", "usage", "unforeseen"])
-def test_no_message_of_a_command_acts(how):
-    output = on_a_terminal(COMMAND.format(how=how))
+@pytest.mark.parametrize("kind", ["echo", "own", "usage", "unexpected"])
+def test_command_message_contains_no_control_characters(kind):
+    output = run_on_terminal(COMMAND.format(kind=kind))
     assert "quoted \\x1b]52;c;cm0=\\x07 \\u202e" in output
     assert not set("\x1b\x07\u202e") & set(output)
 
 
-def test_a_pipe_gets_the_exact_text():
-    script = COMMAND.format(how="echo")
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
-    assert done.stdout.decode() == "quoted \x1b]52;c;cm0=\x07 \u202e\n"
+def test_pipe_receives_exact_text():
+    script = COMMAND.format(kind="echo")
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert result.stdout.decode() == "quoted \x1b]52;c;cm0=\x07 \u202e\n"
     assert "\x1b]52" in Result(["v"], [[ATTACK]]).csv()

@@ -1,6 +1,6 @@
-"""A sensor or a schedule that fails is told of once, whatever the webhook does; the heartbeat is called while all work.
+"""Alerts about failing sensors and schedules, and the heartbeat while all of them work.
 
-The ticks are as Dagster's daemon stores them; test_daemon_alerts.py has the daemon itself.
+Ticks are stored as Dagster's daemon stores them; test_daemon_alerts.py uses the daemon itself.
 """
 
 import json
@@ -25,13 +25,13 @@ from dagster._core.scheduler.instigation import (
 )
 from dagster._daemon.types import DaemonHeartbeat
 from dagster._utils.error import serializable_error_info_from_exc_info
-from listener import OK, Listener
 
 from assets.sensors.heartbeat import NEEDED, heartbeat
 from assets.sensors.tick_alerts import alert_failed_ticks
 from lakehouse.core.errors import LakehouseError, Unreachable
 from lakehouse.definitions import defs
 from resources.webhook import Webhook
+from tests.support.servers.listener import OK, Listener
 
 SECRET = "ping/a-secret"
 FAILED, SKIPPED, STARTED = TickStatus.FAILURE, TickStatus.SKIPPED, TickStatus.STARTED
@@ -44,8 +44,8 @@ class Dagster:
         self.instance = instance
         self.states: dict[str, InstigatorState] = {}
 
-    def ticked(self, name: str, status: TickStatus, error: Exception | None = None, *, ago: float = 0, **of) -> None:
-        state = self.states.get(name) or self.switched_on(name, **of)
+    def add_tick(self, name: str, status: TickStatus, error: Exception | None = None, *, ago: float = 0, **of) -> None:
+        state = self.states.get(name) or self.add_state(name, **of)
         at = time.time() - ago
         self.instance.create_tick(
             TickData(
@@ -54,13 +54,13 @@ class Dagster:
                 state.instigator_type,
                 status,
                 at,
-                error=_stored(error),
+                error=serialized(error),
                 selector_id=state.selector_id,
                 end_timestamp=None if status == STARTED else at,
             )
         )
 
-    def switched_on(self, name: str, *, location: str = "lake", kind=InstigatorType.SENSOR) -> InstigatorState:
+    def add_state(self, name: str, *, location: str = "lake", kind=InstigatorType.SENSOR) -> InstigatorState:
         origin = GrpcServerCodeLocationOrigin("127.0.0.1", 1, location_name=location)
         data = (
             SensorInstigatorData(min_interval=60) if kind == InstigatorType.SENSOR else ScheduleInstigatorData("@daily")
@@ -74,16 +74,16 @@ class Dagster:
         self.states[name] = self.instance.add_instigator_state(state)
         return state
 
-    def switched_off(self, name: str) -> None:
+    def switch_off(self, name: str) -> None:
         self.instance.update_instigator_state(self.states[name].with_status(InstigatorStatus.STOPPED))
 
-    def heard(self, *without: str, ago: float = 0) -> None:
+    def add_daemon_heartbeats(self, *without: str, ago: float = 0) -> None:
         for daemon in set(self.instance.get_required_daemon_types()) - {*without}:
             self.instance.add_daemon_heartbeat(DaemonHeartbeat(time.time() - ago, daemon, "it"))
 
 
-def _stored(error: Exception | None):
-    """An error as Dagster stores it."""
+def serialized(error: Exception | None):
+    """Return an error as Dagster stores it."""
     if error is None:
         return None
     try:
@@ -93,20 +93,20 @@ def _stored(error: Exception | None):
 
 
 class Sensor:
-    """A sensor ticked as the daemon does: the cursor of a tick that raises is not kept."""
+    """A sensor that is ticked as by the daemon, which discards the cursor of a tick that raises."""
 
     def __init__(self, sensor, instance, webhook: Webhook, definitions=None):
         self.sensor, self.instance, self.webhook, self.definitions = sensor, instance, webhook, definitions
         self.cursor = None
 
     def tick(self) -> str:
-        given = {"alerts": self.webhook}
+        resources = {"alerts": self.webhook}
         with dg.build_sensor_context(
-            self.instance, self.cursor, resources=given, definitions=self.definitions
+            self.instance, self.cursor, resources=resources, definitions=self.definitions
         ) as context:
-            done = self.sensor.evaluate_tick(context)
-        self.cursor = done.cursor
-        return done.skip_message
+            result = self.sensor.evaluate_tick(context)
+        self.cursor = result.cursor
+        return result.skip_message
 
 
 @pytest.fixture
@@ -127,48 +127,48 @@ def alerts(dagster, slack):
 
 
 def texts(slack) -> list[str]:
-    """The messages that were taken."""
+    """Return the accepted messages."""
     return [json.loads(request.body)["text"] for request in slack.received if request.status == 200]
 
 
-def test_a_sensor_is_told_of_when_it_failed_twice_and_when_it_works_again(dagster, slack, alerts):
+def test_alert_sensor_failing_twice_is_sent_once_and_recovery(dagster, slack, alerts):
     error = Unreachable("Kafka", "b-1:9092", "the broker")
-    dagster.ticked("freshness", SKIPPED)
-    dagster.ticked("freshness", FAILED, error)
+    dagster.add_tick("freshness", SKIPPED)
+    dagster.add_tick("freshness", FAILED, error)
     alerts.tick()
-    assert texts(slack) == []  # the next try may do
+    assert texts(slack) == []  # the next attempt may succeed
 
-    dagster.ticked("freshness", FAILED, error)
-    dagster.ticked("freshness", STARTED)
+    dagster.add_tick("freshness", FAILED, error)
+    dagster.add_tick("freshness", STARTED)
     for _ in range(3):
         alerts.tick()
     assert texts(slack) == [f"*Sensor fails: freshness*\n{error}"]
 
-    dagster.ticked("freshness", FAILED, LakehouseError("It fails for another reason by now"))
+    dagster.add_tick("freshness", FAILED, LakehouseError("It fails for another reason by now"))
     alerts.tick()
     assert len(texts(slack)) == 1
 
-    dagster.ticked("freshness", SKIPPED)
+    dagster.add_tick("freshness", SKIPPED)
     alerts.tick()
     alerts.tick()
-    assert texts(slack)[1:] == ["*Sensor works again: freshness*"]
+    assert texts(slack)[1:] == ["*Sensor recovered: freshness*"]
 
 
-def test_a_schedule_is_told_of_when_it_failed_once(dagster, slack, alerts):
-    dagster.ticked("maintenance_schedule", FAILED, ValueError("row: alice@example.com"), kind=InstigatorType.SCHEDULE)
+def test_alert_schedule_failing_once_is_sent(dagster, slack, alerts):
+    dagster.add_tick("maintenance_schedule", FAILED, ValueError("row: alice@example.com"), kind=InstigatorType.SCHEDULE)
     alerts.tick()
     assert texts(slack) == ["*Schedule fails: maintenance_schedule*\nValueError, see its page in Dagster"]
 
 
-def test_a_webhook_that_is_down_loses_nothing_and_is_not_told_of(dagster, slack, alerts):
+def test_alert_webhook_down_loses_no_alert(dagster, slack, alerts):
     slack.always = (500, "", {})
     for name in ("a", "b"):
-        dagster.ticked(name, FAILED, LakehouseError(name))
-        dagster.ticked(name, FAILED, LakehouseError(name))
+        dagster.add_tick(name, FAILED, LakehouseError(name))
+        dagster.add_tick(name, FAILED, LakehouseError(name))
     for _ in range(2):
         with pytest.raises(Unreachable, match="The alert webhook"):
             alerts.tick()
-        dagster.ticked("alert_failed_ticks", FAILED, LakehouseError("The webhook"))
+        dagster.add_tick("alert_failed_ticks", FAILED, LakehouseError("The webhook"))
     slack.always = (404, "no_service", {})
     slack.answers.append(OK)
     alerts.tick()
@@ -178,16 +178,16 @@ def test_a_webhook_that_is_down_loses_nothing_and_is_not_told_of(dagster, slack,
     assert sorted(texts(slack)) == ["*Sensor fails: a*\na", "*Sensor fails: b*\nb"]
 
 
-def test_what_is_switched_off_or_of_another_project_is_not_told_of(dagster, slack, alerts):
+def test_alert_disabled_or_foreign_sensor_is_not_sent(dagster, slack, alerts):
     for name in ("freshness", "open_lineage", "theirs"):
         for _ in range(2):
-            dagster.ticked(name, FAILED, LakehouseError(name))
-    dagster.switched_off("open_lineage")
+            dagster.add_tick(name, FAILED, LakehouseError(name))
+    dagster.switch_off("open_lineage")
     alerts.definitions = defs()
     alerts.tick()
     assert texts(slack) == ["*Sensor fails: freshness*\nfreshness"]
-    # Switched off, it is forgotten, and told of again when it is switched on and still fails.
-    dagster.switched_off("freshness")
+    # A sensor that is switched off is forgotten, and reported again if it fails when switched on.
+    dagster.switch_off("freshness")
     alerts.tick()
     assert len(texts(slack)) == 1
     dagster.instance.update_instigator_state(dagster.states["freshness"])
@@ -195,73 +195,73 @@ def test_what_is_switched_off_or_of_another_project_is_not_told_of(dagster, slac
     assert texts(slack)[1:] == ["*Sensor fails: freshness*\nfreshness"]
 
 
-def test_without_a_webhook_nothing_happens(dagster, alerts):
+def test_alert_without_webhook_is_skipped(dagster, alerts):
     alerts.webhook = Webhook()
     assert alerts.tick().startswith("No webhook is configured")
 
 
 @pytest.fixture
-def beating(dagster, slack):
-    """The heartbeat of a Dagster in which all is well."""
-    dagster.heard()
+def heartbeat_sensor(dagster, slack):
+    """The heartbeat of an instance in which everything works."""
+    dagster.add_daemon_heartbeats()
     for name in (*NEEDED, "topic_offsets"):
-        dagster.ticked(name, SKIPPED)
+        dagster.add_tick(name, SKIPPED)
     return Sensor(heartbeat, dagster.instance, Webhook(heartbeat_url=f"{slack.address}/{SECRET}"))
 
 
-def test_the_heartbeat_is_called_while_all_is_well(dagster, slack, beating):
-    dagster.ticked("heartbeat", FAILED, LakehouseError("earlier"))
-    dagster.ticked("heartbeat", FAILED, LakehouseError("earlier"))
-    dagster.ticked("topic_offsets", FAILED, LakehouseError("once"))
-    dagster.ticked("maintenance_schedule", FAILED, LakehouseError("it has its alert"), kind=InstigatorType.SCHEDULE)
-    assert beating.tick() == "Called: all daemons and sensors work"
+def test_heartbeat_is_sent_while_everything_works(dagster, slack, heartbeat_sensor):
+    dagster.add_tick("heartbeat", FAILED, LakehouseError("earlier"))
+    dagster.add_tick("heartbeat", FAILED, LakehouseError("earlier"))
+    dagster.add_tick("topic_offsets", FAILED, LakehouseError("once"))
+    dagster.add_tick("maintenance_schedule", FAILED, LakehouseError("it has its alert"), kind=InstigatorType.SCHEDULE)
+    assert heartbeat_sensor.tick() == "Called: all daemons and sensors work"
     assert [request.path for request in slack.received] == [f"/{SECRET}"]
 
 
-def late(dagster):
+def delay_ticks(dagster):
     for name in ("freshness", "alert_failed_runs"):
         dagster.instance.purge_ticks(
             dagster.states[name].instigator_origin_id, dagster.states[name].selector_id, time.time() + 1
         )
-    dagster.ticked("freshness", SKIPPED, ago=400)
-    dagster.ticked("freshness", STARTED, ago=300)
-    dagster.ticked("alert_failed_runs", SKIPPED, ago=200)
+    dagster.add_tick("freshness", SKIPPED, ago=400)
+    dagster.add_tick("freshness", STARTED, ago=300)
+    dagster.add_tick("alert_failed_runs", SKIPPED, ago=200)
 
 
-def failing(dagster):
+def fail_ticks(dagster):
     for _ in range(2):
-        dagster.ticked("topic_offsets", FAILED, LakehouseError("Kafka does not answer"))
+        dagster.add_tick("topic_offsets", FAILED, LakehouseError("Kafka does not answer"))
 
 
 @pytest.mark.parametrize(
-    ("broken", "said"),
+    ("break_instance", "message"),
     [
-        (late, "sensor freshness had no tick that succeeded for 300 s"),
-        (failing, "sensor topic_offsets fails: Kafka does not answer"),
-        (lambda dagster: dagster.switched_off("alert_failed_ticks"), "sensor alert_failed_ticks is switched off"),
-        (lambda dagster: dagster.heard(ago=600), "daemon SENSOR was not heard for 300 s"),
+        (delay_ticks, "sensor freshness had no successful tick for 300 s"),
+        (fail_ticks, "sensor topic_offsets fails: Kafka does not answer"),
+        (lambda dagster: dagster.switch_off("alert_failed_ticks"), "sensor alert_failed_ticks is switched off"),
+        (lambda dagster: dagster.add_daemon_heartbeats(ago=600), "daemon SENSOR sent no heartbeat for 300 s"),
     ],
 )
-def test_the_heartbeat_stops_when_something_does_not_work(dagster, slack, beating, broken, said):
-    broken(dagster)
-    assert said in beating.tick()
+def test_heartbeat_stops_when_something_fails(dagster, slack, heartbeat_sensor, break_instance, message):
+    break_instance(dagster)
+    assert message in heartbeat_sensor.tick()
     assert slack.received == []
 
 
-def test_a_heartbeat_begins_when_everything_ticked(dagster, slack):
+def test_heartbeat_starts_after_every_sensor_ticked(dagster, slack):
     webhook = Webhook(heartbeat_url=f"{slack.address}/{SECRET}")
-    assert "sensor freshness is switched off, or never ticked" in Sensor(heartbeat, dagster.instance, webhook).tick()
-    off = Sensor(heartbeat, dagster.instance, Webhook())
-    assert off.tick().startswith("No heartbeat URL is configured")
+    assert "sensor freshness is switched off or never ticked" in Sensor(heartbeat, dagster.instance, webhook).tick()
+    disabled = Sensor(heartbeat, dagster.instance, Webhook())
+    assert disabled.tick().startswith("No heartbeat URL is configured")
     assert slack.received == []
 
 
-@pytest.mark.parametrize("answer", [(302, "", {"Location": "/elsewhere"}), (404, SECRET, {})])
-def test_a_heartbeat_that_is_not_taken_fails_without_its_url_and_follows_nobody(beating, slack, answer):
-    slack.always = answer
+@pytest.mark.parametrize("response", [(302, "", {"Location": "/elsewhere"}), (404, SECRET, {})])
+def test_heartbeat_rejected_fails_without_url_or_redirect(heartbeat_sensor, slack, response):
+    slack.always = response
     with pytest.raises(
-        Unreachable, match=f"The heartbeat URL does not answer at 127.0.0.1: HTTP {answer[0]}"
+        Unreachable, match=f"The heartbeat URL does not answer at 127.0.0.1: HTTP {response[0]}"
     ) as raised:
-        beating.tick()
-    assert "a-secret" not in str(raised.value) + repr(beating.webhook)
+        heartbeat_sensor.tick()
+    assert "a-secret" not in str(raised.value) + repr(heartbeat_sensor.webhook)
     assert {request.path for request in slack.received} == {f"/{SECRET}"}

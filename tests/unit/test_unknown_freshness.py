@@ -1,4 +1,4 @@
-"""Freshness is never called good without evidence: whatever else was found, it is unknown, and why is said."""
+"""Freshness without evidence: it is reported as unknown with a reason, never as good."""
 
 import time
 import uuid
@@ -11,26 +11,26 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, KafkaError
 
-from assets.standing import Standing, standing_checks
+from assets.check_definition import CheckDefinition, asset_checks
 from lakehouse.cli import console
 from lakehouse.cli.status import status
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.batch import TOKEN, Batch
 from lakehouse.core.bookmark import TOPIC, Bookmark
-from lakehouse.readers.hops import measure
+from lakehouse.readers.reader_lag import measure_lag
 from resources.catalog import Catalog
 from resources.kafka import Kafka, Offsets, TopicDescription
 from resources.kafka import Received as Message
 
 NAME = "orders"
 END = 1_000
-"""Up to here the table holds the topic."""
+"""The offset up to which the table contains the topic."""
 HOURS_MS = 3_600_000
 
 
 class Received:
-    """A message, or an error, as a consumer hands it out; `ago_ms` is how long ago it was produced."""
+    """A message, or an error, from a consumer; `ago_ms` is the time since it was produced."""
 
     def __init__(self, offset=END, error=None, ago_ms=0, kind=TIMESTAMP_CREATE_TIME):
         self._offset, self._error = offset, error
@@ -50,13 +50,13 @@ class Received:
 
 
 class Consumer:
-    """A consumer that hands out what is there."""
+    """A consumer that returns the given messages."""
 
-    def __init__(self, there):
-        self.there = deque(there)
+    def __init__(self, messages):
+        self.messages = deque(messages)
 
     def poll(self, seconds):
-        return self.there.popleft() if self.there else None
+        return self.messages.popleft() if self.messages else None
 
     def assign(self, partitions):
         pass
@@ -68,7 +68,7 @@ class Consumer:
 
 
 class Broker(Kafka):
-    """Kafka with one topic, and what its consumers receive."""
+    """Kafka with one topic and configurable contents."""
 
     log: ClassVar[dict[str, Any]] = {}
 
@@ -80,8 +80,8 @@ class Broker(Kafka):
 
     def describe(self, topics):
         ids = {TOPIC: self.log["bookmarks"], "flagged": "flagged"}
-        found = {topic: ids.get(topic, self.log["id"]) for topic in topics if topic not in self.log["gone"]}
-        return {topic: TopicDescription(id_, 1, self.log["leaderless"]) for topic, id_ in found.items()}
+        current = {topic: ids.get(topic, self.log["id"]) for topic in topics if topic not in self.log["gone"]}
+        return {topic: TopicDescription(id_, 1, self.log["leaderless"]) for topic, id_ in current.items()}
 
     def offsets(self, topics, *, committed=True):
         return {topic: {0: Offsets(0, 1) if topic == TOPIC else self.log["offsets"]} for topic in topics}
@@ -90,17 +90,17 @@ class Broker(Kafka):
         bookmark = Bookmark("cluster", "first", self.log["derived"], "table", 1, 0, self.log["bookmark"])
         yield Message(b"lakehouse.flagged", bookmark.to_json().encode(), [])
 
-    def _consumer(self, *settings, **more):
+    def _consumer(self, *arguments, **keywords):
         return Consumer(self.log["receives"])
 
 
 @pytest.fixture
 def systems(tmp_path):
-    """A table that holds the topic's first thousand offsets, in a catalog of its own."""
-    waiting = Received(ago_ms=1_000)
-    whole = {"id": "first", "gone": (), "leaderless": (), "bookmark": {0: END}, "derived": "flagged"}
+    """A catalog whose table contains the topic's first thousand offsets."""
+    pending = Received(ago_ms=1_000)
+    normal = {"id": "first", "gone": (), "leaderless": (), "bookmark": {0: END}, "derived": "flagged"}
     Broker.log.clear()
-    Broker.log.update(whole, bookmarks=str(uuid.uuid4()), offsets=Offsets(0, END + 5), receives=[waiting])
+    Broker.log.update(normal, bookmarks=str(uuid.uuid4()), offsets=Offsets(0, END + 5), receives=[pending])
     catalog = Catalog(type="sql", warehouse=f"file://{tmp_path}", uri=f"sqlite:///{tmp_path}/catalog.db")
     iceberg = catalog.iceberg()
     iceberg.create_namespace("shop")
@@ -111,13 +111,15 @@ def systems(tmp_path):
 
 
 def config_of(**topics):
-    declared = {name: Topic.model_validate({"name": name, "key": "id", **more}) for name, more in topics.items()}
+    declared = {
+        name: Topic.model_validate({"name": name, "key": "id", **settings}) for name, settings in topics.items()
+    }
     return Config(namespace="shop", topics=declared, environments={})
 
 
-def hop_of(systems, hop="iceberg", name=NAME, **topics):
+def lag_of(systems, stage="iceberg", name=NAME, **topics):
     config = config_of(**(topics or {NAME: {}}))
-    return measure(hop, config, config.topic(name), systems)
+    return measure_lag(stage, config, config.topic(name), systems)
 
 
 def eof(offset):
@@ -139,75 +141,75 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize("case", UNKNOWN)
-def test_without_evidence_it_is_unknown(systems, case):
-    found, why = UNKNOWN[case]
-    Broker.log.update(found)
-    hop = hop_of(systems)
-    assert not hop.fresh and hop.said.startswith("topic → Iceberg: unknown: ") and why in hop.said
+def test_lag_without_evidence_is_unknown(systems, case):
+    state, reason = UNKNOWN[case]
+    Broker.log.update(state)
+    lag = lag_of(systems)
+    assert not lag.is_fresh and lag.description.startswith("topic → Iceberg: unknown: ") and reason in lag.description
 
 
-def test_a_broker_that_stays_silent_is_no_evidence(systems, monkeypatch):
+def test_lag_silent_broker_is_unknown(systems, monkeypatch):
     monkeypatch.setattr("resources.oldest_records.TIMEOUT_SECONDS", 0.01)
     Broker.log["receives"] = []
-    hop = hop_of(systems)
-    assert not hop.fresh and "Kafka sent nothing within" in hop.said
+    lag = lag_of(systems)
+    assert not lag.is_fresh and "Kafka sent nothing within" in lag.description
 
 
-def test_a_record_and_the_end_of_the_log_are_evidence(systems):
-    hop = hop_of(systems)
-    assert hop.fresh and hop.said.startswith("topic → Iceberg: 5 records behind, for 1 s")
+def test_lag_record_or_end_of_log_is_evidence(systems):
+    lag = lag_of(systems)
+    assert lag.is_fresh and lag.description.startswith("topic → Iceberg: 5 records behind, for 1 s")
     Broker.log["receives"] = [eof(END + 5)]
-    assert hop_of(systems).fresh
+    assert lag_of(systems).is_fresh
     Broker.log.update(offsets=Offsets(0, END), receives=[])
-    assert hop_of(systems).said == "topic → Iceberg: has every record"
+    assert lag_of(systems).description == "topic → Iceberg: up to date"
     Broker.log.update(offsets=Offsets(0, END + 5), receives=[Received(ago_ms=HOURS_MS)])
-    assert not hop_of(systems).fresh
+    assert not lag_of(systems).is_fresh
 
 
-def test_a_topic_that_others_make_is_missed_and_one_made_here_is_not(systems):
+def test_lag_missing_topic_is_unknown_unless_created_here(systems):
     Broker.log["gone"] = ("carts", "trades")
-    made = {"source": {"type": "datagen", "schema_file": "x.avsc"}}
-    assert not hop_of(systems, name="carts", carts={}).fresh
-    assert hop_of(systems, name="trades", trades=made).said == "topic → Iceberg: the topic does not exist yet"
+    datagen = {"source": {"type": "datagen", "schema_file": "x.avsc"}}
+    assert not lag_of(systems, name="carts", carts={}).is_fresh
+    assert lag_of(systems, name="trades", trades=datagen).description == "topic → Iceberg: the topic does not exist yet"
 
 
 @pytest.mark.parametrize(
-    ("log", "fresh", "why"),
+    ("log", "fresh", "reason"),
     [
-        ({}, True, "has every record"),
+        ({}, True, "up to date"),
         ({"gone": ("flagged",)}, False, "1,000 records behind, for 3,600 s"),
         ({"derived": "one before"}, False, "1,000 records behind, for 3,600 s"),
-        ({"bookmark": {0: 10}, "offsets": Offsets(END, END)}, False, "unknown: 'flagged' was not computed from rows"),
+        ({"bookmark": {0: 10}, "offsets": Offsets(END, END)}, False, "unknown: 'flagged' is not yet derived from rows"),
         ({"gone": (NAME,)}, False, "unknown: Topic 'orders' does not exist"),
     ],
 )
-def test_a_derived_topic_is_as_fresh_as_is_known(systems, log, fresh, why):
+def test_lag_of_derived_topic_uses_bookmark(systems, log, fresh, reason):
     Broker.log.update({"offsets": Offsets(0, END), "receives": [Received(0, ago_ms=HOURS_MS)], **log})
     source = {"source": {"type": "derived", "from": NAME, "transform": "spark.flags:flagged"}}
-    hop = hop_of(systems, "kafka", "flagged", **{NAME: {}, "flagged": source})
-    assert hop.fresh is fresh and why in hop.said
+    lag = lag_of(systems, "kafka", "flagged", **{NAME: {}, "flagged": source})
+    assert lag.is_fresh is fresh and reason in lag.description
 
 
-def test_status_shows_what_is_unknown_and_why(systems, monkeypatch):
+def test_status_shows_unknown_lag_and_reason(systems, monkeypatch):
     monkeypatch.setattr(console.console, "width", 2_000)
     Broker.log["id"] = "second"
     config = config_of(**{NAME: {}})
-    with console.console.capture() as shown:
+    with console.console.capture() as output:
         console.console.print(console.topics(status(config, systems)))
-    assert "unknown: Topic 'orders' is not the one table orders was filled from" in shown.get()
+    assert "unknown: Topic 'orders' is not the one table orders was filled from" in output.get()
 
 
-def test_a_check_that_breaks_keeps_no_other_of_its_asset_from_reporting():
+def test_standing_check_that_raises_does_not_block_others():
     def breaks(context):
-        raise KeyError("nobody foresaw it")
+        raise KeyError("unexpected")
 
-    def holds(context):
-        return dg.AssetCheckResult(check_name="holds", asset_key=["iceberg", NAME], passed=True)
+    def passes(context):
+        return dg.AssetCheckResult(check_name="passes", asset_key=["iceberg", NAME], passed=True)
 
-    checks = [Standing(name, "", frozenset(), run) for name, run in (("breaks", breaks), ("holds", holds))]
-    made = standing_checks(Topic(name=NAME), "iceberg", checks)
-    job = dg.define_asset_job("checks", dg.AssetSelection.checks(made))
-    definitions = dg.Definitions(assets=[dg.AssetSpec(["iceberg", NAME])], asset_checks=[made], jobs=[job])
-    done = definitions.resolve_job_def("checks").execute_in_process(raise_on_error=False)
-    assert not done.success
-    assert [(one.check_name, one.passed) for one in done.get_asset_check_evaluations()] == [("holds", True)]
+    checks = [CheckDefinition(name, "", frozenset(), run) for name, run in (("breaks", breaks), ("passes", passes))]
+    definition = asset_checks(Topic(name=NAME), "iceberg", checks)
+    job = dg.define_asset_job("checks", dg.AssetSelection.checks(definition))
+    definitions = dg.Definitions(assets=[dg.AssetSpec(["iceberg", NAME])], asset_checks=[definition], jobs=[job])
+    result = definitions.resolve_job_def("checks").execute_in_process(raise_on_error=False)
+    assert not result.success
+    assert [(check.check_name, check.passed) for check in result.get_asset_check_evaluations()] == [("passes", True)]

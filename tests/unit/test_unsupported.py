@@ -1,4 +1,4 @@
-"""What this release cannot keep its word about is refused before anything is written."""
+"""Refusal of unsupported brokers and table formats before anything is written."""
 
 import json
 from pathlib import Path
@@ -10,6 +10,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import UnclearState
+from lakehouse.core.table_ref import TableRef
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
 from resources.catalog import Catalog
@@ -21,7 +22,7 @@ ROWS = pa.table({"a": pa.array([1], pa.int64())})
 
 
 class OldBrokers(Kafka):
-    """Brokers from before topics had ids."""
+    """Brokers of a release without topic ids."""
 
     def cluster_id(self):
         return "c"
@@ -39,25 +40,25 @@ def lake(tmp_path):
     return {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
 
 
-def test_brokers_that_cannot_tell_a_recreated_topic_are_refused(lake):
+def test_ingest_brokers_without_topic_ids_are_refused(lake):
     catalog = Catalog(type="sql", **lake)
-    nowhere = "127.0.0.1:1"
-    registry, spark = SchemaRegistry(url=f"http://{nowhere}"), Spark(remote=f"sc://{nowhere}")
-    systems = Clients(OldBrokers(bootstrap_servers=nowhere), registry, spark, catalog)
+    address = "127.0.0.1:1"
+    registry, spark = SchemaRegistry(url=f"http://{address}"), Spark(remote=f"sc://{address}")
+    systems = Clients(OldBrokers(bootstrap_servers=address), registry, spark, catalog)
 
-    with pytest.raises(UnclearState, match="give topic 'orders' no id"):
+    with pytest.raises(UnclearState, match="Topic 'orders' has no topic id"):
         list(ingest("trading", Topic(name="orders"), systems))
 
 
-def test_a_table_that_somebody_upgraded_is_refused(lake):
-    independent = SqlCatalog("lake", **lake)
-    independent.create_namespace("trading")
-    table = independent.create_table(("trading", "orders"), ROWS.schema)
+def test_ensure_table_newer_format_version_is_refused(lake):
+    iceberg = SqlCatalog("lake", **lake)
+    iceberg.create_namespace("trading")
+    table = iceberg.create_table(("trading", "orders"), ROWS.schema)
     metadata = json.loads(Path(table.metadata_location.removeprefix("file://")).read_text())
     file = Path(lake["warehouse"].removeprefix("file://")) / "00009-upgraded.metadata.json"
     file.write_text(json.dumps(metadata | {"format-version": 3, "next-row-id": 0}))
-    independent.drop_table(("trading", "orders"))
-    independent.register_table(("trading", "orders"), str(file))
+    iceberg.drop_table(("trading", "orders"))
+    iceberg.register_table(("trading", "orders"), str(file))
 
     with pytest.raises(UnclearState, match="has Iceberg format version 3"):
-        Catalog(type="sql", **lake).ensure_table("trading", "orders", table.schema())
+        Catalog(type="sql", **lake).ensure_table(TableRef("trading", "orders"), table.schema())

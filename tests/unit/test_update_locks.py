@@ -1,4 +1,4 @@
-"""`make update-locks`: a lock that is up to date stays as it is, and a new jar gets its hash."""
+"""`make update-locks`: completion of jars.lock."""
 
 import hashlib
 import http.server
@@ -13,7 +13,7 @@ from tools import locks
 KNOWN = f"spark    {'a' * 64}       123 org/x/known/1/known-1.jar"
 
 
-class _Quiet(http.server.SimpleHTTPRequestHandler):
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *args):
         pass
 
@@ -23,7 +23,7 @@ def repository(tmp_path, monkeypatch):
     """A folder that is served as a Maven repository."""
     folder = tmp_path / "repository"
     folder.mkdir()
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=folder)) as server:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=folder)) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         monkeypatch.setenv("LAKEHOUSE_MAVEN_URL", f"http://127.0.0.1:{server.server_port}")
@@ -32,7 +32,7 @@ def repository(tmp_path, monkeypatch):
         thread.join()
 
 
-def test_a_line_without_a_hash_is_completed_and_others_are_not_touched(repository, tmp_path):
+def test_complete_jars_fills_in_missing_hash_only(repository, tmp_path):
     path = "org/example/new/2.0/new-2.0-all.tar.gz"
     (repository / path).parent.mkdir(parents=True)
     (repository / path).write_bytes(b"content")
@@ -46,7 +46,7 @@ def test_a_line_without_a_hash_is_completed_and_others_are_not_touched(repositor
     assert new == jars.Jar("registry", hashlib.sha256(b"content").hexdigest(), 7, path)
 
 
-def test_a_complete_lock_asks_for_nothing(tmp_path, monkeypatch):
+def test_complete_jars_complete_lock_needs_no_network(tmp_path, monkeypatch):
     monkeypatch.setenv("LAKEHOUSE_MAVEN_URL", "http://127.0.0.1:9")
     lock = tmp_path / "some.lock"
     lock.write_text(KNOWN + "\n")

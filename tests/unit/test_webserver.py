@@ -1,4 +1,4 @@
-"""Dagster's own web application behind the guard: who gets in, and what even they cannot do by a link or a form."""
+"""Dagster's web application behind the guard: login, and protection from links, forms and foreign sites."""
 
 import json
 
@@ -38,21 +38,21 @@ def client(app):
 
 @pytest.fixture
 def browser(client):
-    """A browser that has logged in by the link."""
+    """A client that is logged in by the link."""
     assert client.get(f"/login?token={TOKEN}", headers=PAGE | {"Sec-Fetch-Site": "none"}).status_code == 200
     return client
 
 
 def limits(client):
     query = "{ instance { concurrencyLimits { concurrencyKey } } }"
-    answer = client.post("/graphql", json={"query": query}, headers=BEARER)
-    return answer.json()["data"]["instance"]["concurrencyLimits"]
+    response = client.post("/graphql", json={"query": query}, headers=BEARER)
+    return response.json()["data"]["instance"]["concurrencyLimits"]
 
 
-def test_without_a_token_a_program_gets_401_and_a_browser_a_page_that_asks_for_it(client):
+def test_request_without_token_is_refused_with_instructions(client):
     for path in ("/graphql", "/server_info", "/assets", "/logs/a.out", "/favicon.png"):
-        answer = client.get(path)
-        assert answer.status_code == 401 and "lakehouse ui" in answer.json()["error"], path
+        response = client.get(path)
+        assert response.status_code == 401 and "lakehouse ui" in response.json()["error"], path
     assert client.post("/graphql", json={"query": MUTATION}).status_code == 401
     page = client.get("/runs/1", headers=PAGE | {"Sec-Fetch-Site": "none"})
     assert page.status_code == 401 and "lakehouse ui" in page.text and "<form" in page.text
@@ -60,44 +60,52 @@ def test_without_a_token_a_program_gets_401_and_a_browser_a_page_that_asks_for_i
 
 
 @pytest.mark.parametrize("token", ["", "wrong", TOKEN[:-1], TOKEN + "x", "Bearer", "ü"])
-def test_a_wrong_token_opens_nothing(client, token):
-    wrong = {"Authorization": f"Bearer {token}".encode("latin-1")}
-    assert client.post("/graphql", json={"query": MUTATION}, headers=wrong).status_code == 401
+def test_request_with_wrong_token_is_refused(client, token):
+    authorization = {"Authorization": f"Bearer {token}".encode("latin-1")}
+    assert client.post("/graphql", json={"query": MUTATION}, headers=authorization).status_code == 401
     assert client.get("/login", params={"token": token}).status_code == 401
     assert client.post("/login", data={"token": token}).status_code == 401
     assert not client.cookies and limits(client) == []
 
 
-def test_the_link_gives_a_cookie_that_is_not_the_token_and_leads_on_without_it(client):
-    answer = client.get(f"/login?token={TOKEN}", headers=PAGE | {"Sec-Fetch-Site": "none"})
-    cookie = answer.headers["set-cookie"]
+def test_login_link_sets_cookie_other_than_token(client):
+    response = client.get(f"/login?token={TOKEN}", headers=PAGE | {"Sec-Fetch-Site": "none"})
+    cookie = response.headers["set-cookie"]
     assert cookie.startswith("lakehouse-ui-3000=") and "HttpOnly" in cookie and "SameSite=Strict" in cookie
-    assert TOKEN not in cookie and TOKEN not in answer.text
-    assert f"url={ui_login.HOME_PAGE}" in answer.text and 'content="no-referrer"' in answer.text
+    assert TOKEN not in cookie and TOKEN not in response.text
+    assert f"url={ui_login.HOME_PAGE}" in response.text and 'content="no-referrer"' in response.text
     assert client.get("/server_info").status_code == 200
     assert "version" in client.post("/graphql", json={"query": "{ version }"}).json()["data"]
 
 
-def test_the_form_logs_in_too(client):
+def test_login_form_sets_cookie(client):
     assert client.post("/login", data={"token": TOKEN}, headers={"Origin": BASE}).status_code == 200
     assert client.get("/server_info").status_code == 200
 
 
-def test_a_form_of_any_length_is_not_read_to_its_end(client):
+def test_login_form_too_long_is_not_read(client):
     assert client.post("/login", data={"a": "x" * 10_000, "token": TOKEN}).status_code == 401
 
 
-def test_a_cookie_that_was_forged_or_has_expired_or_is_another_stacks_opens_nothing(client, monkeypatch):
-    good = Door(TOKEN, 3000).cookie().partition(";")[0]
+def test_cookie_forged_expired_or_foreign_is_refused(client, monkeypatch):
+    valid = Door(TOKEN, 3000).cookie().partition(";")[0]
     other_port = Door(TOKEN, 3001).cookie().partition(";")[0].replace("3001", "3000")
     other_token = Door("another", 3000).cookie().partition(";")[0]
     monkeypatch.setattr(ui_login.time, "time", lambda: 0)
     expired = Door(TOKEN, 3000).cookie().partition(";")[0]
     monkeypatch.undo()
-    later = "lakehouse-ui-3000=9" + good.partition("=")[2]
-    assert client.get("/server_info", headers={"Cookie": f"other=1; {good}"}).status_code == 200
-    for bad in (other_port, other_token, expired, later, "lakehouse-ui-3000=", "lakehouse-ui-3000=x.y", "lakehouse-ui"):
-        assert client.get("/server_info", headers={"Cookie": bad}).status_code == 401, bad
+    later = "lakehouse-ui-3000=9" + valid.partition("=")[2]
+    assert client.get("/server_info", headers={"Cookie": f"other=1; {valid}"}).status_code == 200
+    for invalid in (
+        other_port,
+        other_token,
+        expired,
+        later,
+        "lakehouse-ui-3000=",
+        "lakehouse-ui-3000=x.y",
+        "lakehouse-ui",
+    ):
+        assert client.get("/server_info", headers={"Cookie": invalid}).status_code == 401, invalid
 
 
 @pytest.mark.parametrize(
@@ -111,25 +119,25 @@ def test_a_cookie_that_was_forged_or_has_expired_or_is_another_stacks_opens_noth
         {"Origin": "null"},
     ],
 )
-def test_another_sites_page_is_refused_although_the_browser_is_logged_in(browser, headers):
-    for ask in (
+def test_foreign_site_is_refused_despite_login(browser, headers):
+    for request in (
         lambda: browser.get("/graphql", params={"query": MUTATION}, headers=headers),
         lambda: browser.post("/graphql", json={"query": MUTATION}, headers=headers),
         lambda: browser.post("/login", data={"token": TOKEN}, headers=headers),
         lambda: browser.options("/graphql", headers=headers | {"Access-Control-Request-Method": "POST"}),
         lambda: browser.get("/server_info", headers=headers),
     ):
-        answer = ask()
-        assert answer.status_code == 403 and "access-control-allow-origin" not in answer.headers
+        response = request()
+        assert response.status_code == 403 and "access-control-allow-origin" not in response.headers
     assert limits(browser) == []
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_graphql_is_not_answered_by_get_as_an_image_in_the_ui_itself_would_ask(browser, method):
+def test_graphql_by_get_is_refused(browser, method):
     image = {"Accept": "image/avif,*/*;q=0.8", "Sec-Fetch-Dest": "image", "Sec-Fetch-Site": "same-origin"}
     for headers in (image, image | BEARER, PAGE):
-        answer = browser.request(method, "/graphql", params={"query": MUTATION}, headers=headers)
-        assert answer.status_code == 405
+        response = browser.request(method, "/graphql", params={"query": MUTATION}, headers=headers)
+        assert response.status_code == 405
     assert browser.get("/graphql?%71uery=mutation", headers=image).status_code == 405
     assert limits(browser) == []
 
@@ -147,43 +155,43 @@ def test_graphql_is_not_answered_by_get_as_an_image_in_the_ui_itself_would_ask(b
         "",
     ],
 )
-def test_what_a_form_can_send_changes_nothing(browser, content_type):
-    sent = {"Content-Type": content_type, "Origin": BASE}
+def test_graphql_by_form_is_refused(browser, content_type):
+    headers = {"Content-Type": content_type, "Origin": BASE}
     for body in (json.dumps({"query": MUTATION}), MUTATION, ""):
-        answer = browser.post("/graphql", params={"query": MUTATION}, content=body, headers=sent)
-        assert answer.status_code == 415
-    assert browser.post("/report_asset_materialization/a", headers=sent).status_code == 415
+        response = browser.post("/graphql", params={"query": MUTATION}, content=body, headers=headers)
+        assert response.status_code == 415
+    assert browser.post("/report_asset_materialization/a", headers=headers).status_code == 415
     assert limits(browser) == []
 
 
-def test_what_the_ui_itself_sends_works(browser):
-    own = {"Origin": BASE, "Sec-Fetch-Site": "same-origin", "Content-Type": "application/json; charset=utf-8"}
-    answer = browser.post("/graphql", content=json.dumps({"query": MUTATION}), headers=own)
-    assert answer.json() == {"data": {"setConcurrencyLimit": True}}
+def test_graphql_by_ui_is_accepted(browser):
+    same_origin = {"Origin": BASE, "Sec-Fetch-Site": "same-origin", "Content-Type": "application/json; charset=utf-8"}
+    response = browser.post("/graphql", content=json.dumps({"query": MUTATION}), headers=same_origin)
+    assert response.json() == {"data": {"setConcurrencyLimit": True}}
     assert [limit["concurrencyKey"] for limit in limits(browser)] == ["pool"]
     delete = 'mutation { deleteConcurrencyLimit(concurrencyKey: "pool") }'
-    assert browser.post("/graphql", json={"query": delete}, headers=own).status_code == 200
+    assert browser.post("/graphql", json={"query": delete}, headers=same_origin).status_code == 200
     assert browser.get("/graphql", headers=PAGE | {"Sec-Fetch-Site": "same-origin"}).status_code == 200
 
 
-def test_a_link_on_another_site_leads_in_by_one_more_click(browser):
+def test_foreign_link_needs_confirmation(browser):
     foreign = PAGE | {"Sec-Fetch-Site": "cross-site"}
-    answer = browser.get("/runs/1", headers=foreign)
-    assert answer.status_code == 403 and '<a href="">' in answer.text and "set-cookie" not in answer.headers
-    # Not in a frame, where the click could be stolen, and not under a name that leads to another server next time.
-    for unsafe in ({"Sec-Fetch-Dest": "iframe"}, {"Host": "evil.example:3000"}):
-        answer = browser.get("/runs/1", headers=foreign | unsafe)
-        assert answer.status_code == 403 and answer.headers["content-type"].startswith("text/plain")
+    response = browser.get("/runs/1", headers=foreign)
+    assert response.status_code == 403 and '<a href="">' in response.text and "set-cookie" not in response.headers
+    # Not in a frame, where the click could be stolen, and not for a name that may resolve to another server later.
+    for more_headers in ({"Sec-Fetch-Dest": "iframe"}, {"Host": "evil.example:3000"}):
+        response = browser.get("/runs/1", headers=foreign | more_headers)
+        assert response.status_code == 403 and response.headers["content-type"].startswith("text/plain")
 
 
-def test_a_login_link_works_wherever_it_is_clicked(client):
+def test_login_link_on_foreign_site_works(client):
     foreign = PAGE | {"Sec-Fetch-Site": "cross-site"}
     assert client.get("/login?token=wrong", headers=foreign).status_code == 401
     assert client.get(f"/login?token={TOKEN}", headers=foreign).status_code == 200
     assert client.get("/server_info").status_code == 200
 
 
-def refused(client, headers):
+def is_refused(client, headers):
     try:
         with client.websocket_connect(
             "ws://127.0.0.1:3000/graphql", subprotocols=["graphql-ws"], headers=dict(headers)
@@ -193,13 +201,13 @@ def refused(client, headers):
         return True
 
 
-def test_a_websocket_is_for_the_uis_own_pages_and_for_programs_with_the_token(browser):
-    assert refused(browser, {"Origin": "https://evil.example"})
-    assert refused(browser, {"Origin": "https://evil.example"} | BEARER)
-    assert refused(browser, {"Host": "evil.example:3000", "Origin": "http://evil.example:3000"})
-    assert refused(browser, {"Sec-Fetch-Site": "cross-site"} | BEARER)
-    assert refused(browser, {})
-    assert not refused(browser, {"Origin": BASE})
-    assert not refused(browser, BEARER)
+def test_websocket_needs_same_origin_or_token(browser):
+    assert is_refused(browser, {"Origin": "https://evil.example"})
+    assert is_refused(browser, {"Origin": "https://evil.example"} | BEARER)
+    assert is_refused(browser, {"Host": "evil.example:3000", "Origin": "http://evil.example:3000"})
+    assert is_refused(browser, {"Sec-Fetch-Site": "cross-site"} | BEARER)
+    assert is_refused(browser, {})
+    assert not is_refused(browser, {"Origin": BASE})
+    assert not is_refused(browser, BEARER)
     browser.cookies.clear()
-    assert refused(browser, {"Origin": BASE})
+    assert is_refused(browser, {"Origin": BASE})

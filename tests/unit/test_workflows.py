@@ -1,4 +1,4 @@
-"""GitHub's workflows: actions by commit, no rights but the named ones, and secrets in the one step that needs them."""
+"""GitHub workflows: pinned actions, minimal permissions, and secrets in a single step."""
 
 import re
 
@@ -14,7 +14,7 @@ STEPS = [(name, step) for name, job in JOBS for step in job["steps"]]
 
 
 @pytest.mark.parametrize("path", FOLDER.iterdir(), ids=lambda path: path.name)
-def test_each_action_is_pinned_by_a_commit_and_names_its_version(path):
+def test_action_is_pinned_by_commit_with_version(path):
     uses = [line for line in path.read_text().splitlines() if re.match(r"\s*(- )?uses:", line)]
     assert uses
     assert [
@@ -22,33 +22,33 @@ def test_each_action_is_pinned_by_a_commit_and_names_its_version(path):
     ] == []
 
 
-def test_one_action_has_one_commit_everywhere():
+def test_action_has_one_commit_in_all_workflows():
     commits = {tuple(step["uses"].split("@")) for _, step in STEPS if "uses" in step}
     assert len({action for action, _ in commits}) == len(commits)
 
 
-def test_a_workflow_has_no_rights_and_its_jobs_name_theirs():
+def test_workflow_has_no_permissions_but_those_of_jobs():
     assert [name for name, workflow in WORKFLOWS.items() if workflow["permissions"] != {}] == []
     rights = {name: job["permissions"] for name, job in JOBS}
     assert rights.pop("deployed") == {"contents": "read", "id-token": "write"}
     assert all(right == {"contents": "read"} for right in rights.values())
 
 
-def test_secrets_are_in_one_step_that_runs_no_action_and_installs_nothing():
+def test_secrets_are_only_in_step_without_actions():
     with_secrets = [(name, step) for name, step in STEPS if re.search(r"secrets\.|outputs\.aws-", str(step))]
     assert [(name, step.get("run")) for name, step in with_secrets] == [("deployed", ".github/deployed")]
     outside = [{key: value for key, value in job.items() if key != "steps"} for _, job in JOBS]
     assert "secrets" not in str([outside, [{**workflow, "jobs": None} for workflow in WORKFLOWS.values()]])
 
 
-def test_credentials_of_aws_come_after_the_installation_and_are_given_to_no_other_step():
+def test_aws_credentials_are_limited_to_deployment_step():
     steps = WORKFLOWS["pipeline.yml"]["jobs"]["deployed"]["steps"]
     (aws,) = [step for step in steps if "configure-aws-credentials" in step.get("uses", "")]
     assert steps.index(aws) > [step.get("run") for step in steps].index("make venv")
     assert aws["with"]["output-env-credentials"] is False
 
 
-def test_an_environment_is_reached_from_main_only_and_never_by_a_pull_request():
+def test_environment_is_used_on_main_only():
     deployed = WORKFLOWS["pipeline.yml"]["jobs"]["deployed"]
     assert "github.event_name != 'pull_request'" in deployed["if"]
     assert "github.ref == 'refs/heads/main'" in deployed["if"]
@@ -58,12 +58,12 @@ def test_an_environment_is_reached_from_main_only_and_never_by_a_pull_request():
     assert all(workflow[True]["push"] == {"branches": ["main"]} for workflow in WORKFLOWS.values())
 
 
-def test_no_checkout_leaves_its_token_behind():
+def test_checkout_persists_no_credentials():
     checkouts = [step for _, step in STEPS if step.get("uses", "").startswith("actions/checkout@")]
     assert checkouts and all(step["with"]["persist-credentials"] is False for step in checkouts)
 
 
-def test_the_online_audit_is_scheduled():
+def test_online_audit_is_scheduled():
     workflow = WORKFLOWS["audit.yml"]
     assert workflow[True]["schedule"]
     assert "'schedule'" in workflow["jobs"]["audit"]["env"]["ONLINE"]

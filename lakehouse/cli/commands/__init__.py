@@ -1,1 +1,1 @@
-"""The commands of `lakehouse`, each a thin caller of what the assets call."""
+"""The commands of `lakehouse`. Each calls the same functions as the Dagster assets."""

@@ -1,4 +1,4 @@
-"""`lakehouse deploy`: the cloud set-up as commands."""
+"""The commands `lakehouse deploy`: the cloud set-up."""
 
 from __future__ import annotations
 
@@ -16,25 +16,36 @@ from lakehouse.deploy.credentials import ADMIN_SECRET, Access
 from resources.confluent import URL
 
 if TYPE_CHECKING:
-    from lakehouse.deploy.planner import Action
-    from lakehouse.deploy.step import Step
+    from lakehouse.deploy.planner import Action, Change
+    from lakehouse.deploy.resource import Resource
 
-SIGNS = {"create": "+", "change": "~", "delete": "-", "keep": "=", "absent": " ", "unknown": "?"}
+SIGNS: dict[Action, str] = {
+    "create": "+",
+    "update": "~",
+    "no-op": "=",
+    "delete": "-",
+    "retain": "=",
+    "absent": " ",
+    "unknown": "?",
+}
+CHANGING: dict[Action, str] = {"create": "to create", "update": "to change", "delete": "to delete"}
+"""Labels, in the summary, of the actions that change something."""
 
 
-@click.group(short_help="Set up the clouds: plan, create, delete, rotate.")
+@click.group(short_help="Create and delete the cloud set-up.")
 def deploy() -> None:
-    """Set up Confluent Cloud, AWS and Snowflake as lakehouse.yaml says (`deployments`), and take it all away again.
+    """Create the resources in Confluent Cloud, AWS and Snowflake that lakehouse.yaml declares under `deployments`.
 
     \b
-    Before anything:      lakehouse deploy doctor --env aws
-    What would be done:   lakehouse deploy plan --env aws
-    Do it, or go on:      lakehouse deploy create --env aws
-    New keys:             lakehouse deploy rotate --env aws
-    Take it away:         lakehouse deploy delete --env aws
+    Check credentials first:    lakehouse deploy doctor --env aws
+    Show the changes:           lakehouse deploy plan --env aws
+    Draw the resources:         lakehouse deploy graph --env aws
+    Make or resume changes:     lakehouse deploy create --env aws
+    Replace old keys:           lakehouse deploy rotate --env aws
+    Delete everything:          lakehouse deploy delete --env aws
 
-    There is no state file: everything is found again by its name and tag, so a command that was interrupted is simply
-    run again. docs/cloud.md leads through a first deployment.
+    There is no state file: resources are identified by name and tag, so an interrupted command can simply be run again.
+    docs/cloud.md explains a first deployment.
     """
 
 
@@ -42,19 +53,19 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(
         [
             click.option("--env", "environment", required=True, help="Environment of lakehouse.yaml."),
-            click.option("--profile", help="AWS profile. Without, what AWS's tools find (AWS_PROFILE, …)."),
+            click.option("--profile", help="AWS profile. Default: that of the AWS tools (AWS_PROFILE, …)."),
             click.option(
                 "--confluent-api-key",
                 envvar="CONFLUENT_CLOUD_API_KEY",
                 show_envvar=True,
                 default="",
-                help="Its secret is read from CONFLUENT_CLOUD_API_SECRET, or asked for on a terminal.",
+                help="Its secret is read from CONFLUENT_CLOUD_API_SECRET, or prompted for on a terminal.",
             ),
             click.option("--confluent-url", envvar="CONFLUENT_CLOUD_URL", default=URL, hidden=True),
             click.option(
                 "--snowflake-warehouse",
                 envvar="LAKEHOUSE_SNOWFLAKE_WAREHOUSE",
-                help="Use this warehouse, which is there, instead of making one.",
+                help="Use this existing warehouse instead of creating one.",
             ),
             click.option(
                 "--admin-user-secrets-root-path",
@@ -65,21 +76,32 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
                 show_default=True,
                 help="Secret in AWS Secrets Manager with the key of Snowflake's administrator.",
             ),
-            click.option("--debug", is_flag=True, help="Show where an error came from."),
+            click.option("--debug", is_flag=True, help="Print the traceback of an error."),
         ]
     ):
         command = option(command)
     return command
 
 
-def _entered(debug: bool, **given: Any) -> Access:
-    access = _access(**given)
+def _rotation_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of the rotation policy, which have the names of the Terraform kickstarter."""
+    command = click.option(
+        "--number-of-api-keys-to-retain",
+        "retained",
+        type=click.IntRange(min=1),
+        help="Number of Confluent API keys per account that stay valid.",
+    )(command)
+    return click.option("--day-count", type=float, help="The age in days at which a key is replaced.")(command)
+
+
+def _checked_access(debug: bool, **options: Any) -> Access:
+    access = _access(**options)
     access.check_account()
     return access
 
 
-def _check_account_if_asked(access: Access) -> None:
-    """That AWS cannot be asked is said of its steps; that it answers for another account is an error as elsewhere."""
+def _check_account_if_reachable(access: Access) -> None:
+    """Refuse credentials of another account. Connection errors are ignored: the plan reports them by resource."""
     try:
         access.check_account()
     except ConfigError:
@@ -88,29 +110,30 @@ def _check_account_if_asked(access: Access) -> None:
         pass
 
 
-def _access(environment: str, **given: Any) -> Access:
+def _access(environment: str, **options: Any) -> Access:
     from lakehouse.config import loader
-    from resources.build import opener
+    from resources.build import lazy_resource
 
-    # Every client then finds it, also those that others make.
-    if given["profile"]:
-        os.environ["AWS_PROFILE"] = given["profile"]
-    declared = loader.load()
+    # The variable also reaches clients that other libraries create.
+    if options["profile"]:
+        os.environ["AWS_PROFILE"] = options["profile"]
+    declared = loader.load(environment=environment)
     return Access(
         declared.deployment(environment),
-        confluent_key=given["confluent_api_key"],
-        confluent_secret=_confluent_secret(given["confluent_api_key"]),
-        confluent_url=given["confluent_url"],
-        admin_secret=given["admin_secret"],
-        warehouse=given["snowflake_warehouse"],
-        rest_catalog=opener(declared, environment, "rest_catalog"),
+        confluent_key=options["confluent_api_key"],
+        confluent_secret=_confluent_secret(options["confluent_api_key"]),
+        confluent_url=options["confluent_url"],
+        admin_secret=options["admin_secret"],
+        warehouse=options["snowflake_warehouse"],
+        environment=environment,
+        rest_catalog=lazy_resource(declared, environment, "rest_catalog"),
     )
 
 
 def _confluent_secret(api_key: str) -> str:
     """Return the secret of a Confluent Cloud API key.
 
-    It is no option: every user of the machine can read the arguments of a process, and a shell keeps them in a file.
+    It is not an option, because every user of the machine can read the arguments of a process, and shells store them.
     """
     secret = os.environ.get("CONFLUENT_CLOUD_API_SECRET", "")
     if api_key and not secret and sys.stdin.isatty():
@@ -118,143 +141,197 @@ def _confluent_secret(api_key: str) -> str:
     return secret
 
 
-def _steps(access: Access) -> list[Step]:
+def _resources(access: Access) -> list[Resource[Any]]:
     from lakehouse.config import loader
-    from lakehouse.deploy.steps import deployment_steps
+    from lakehouse.deploy.graph import deployment_resources
 
-    return deployment_steps(loader.load(), access)
+    return deployment_resources(loader.load(environment=access.environment), access)
 
 
-@deploy.command(short_help="Show what `create` would do.")
+@deploy.command(short_help="Show the changes that `create` would make.")
 @_options
-def plan(debug: bool, **given: Any) -> None:
-    """Show what `create` would make or change, and why. Nothing is changed.
+def plan(debug: bool, **options: Any) -> None:
+    """Show the resources that `create` would create or update, and the reasons. Nothing is changed.
 
-    A cloud that cannot be asked, for want of credentials or because it does not answer, hides no other: its steps are
-    marked `?`, with the reason, and the exit code is 1.
+    The resources of a cloud that is unreachable or refuses the credentials are marked `?`, with the reason.
+
+    \b
+    Exit code 0: the plan is complete. 1: a cloud could not be read.
+    """
+    changes = _planned(debug=debug, **options)
+    _show(changes)
+    raise SystemExit(1 if any(change.action == "unknown" for change in changes) else 0)
+
+
+def _planned(debug: bool, **options: Any) -> list[Change]:
+    """Return the plan of all resources, with `unknown` for those of a cloud that cannot be read."""
+    from lakehouse.deploy import planner
+
+    with _explained(debug):
+        access = _access(**options)
+        _check_account_if_reachable(access)
+        return list(planner.plan_reachable(_resources(access)))
+
+
+@deploy.command(short_help="Draw the resources and their dependencies.")
+@_options
+@click.option(
+    "--format",
+    "language",
+    type=click.Choice(["mermaid", "dot"]),
+    default="mermaid",
+    show_default=True,
+    help="`mermaid` for Markdown files and https://mermaid.live, `dot` for Graphviz.",
+)
+def graph(debug: bool, language: str, **options: Any) -> None:
+    """Draw the deployment's resources by cloud, with their dependencies and the action of `create` for each.
+
+    Resources that exist as declared have no mark. A resource is marked `unknown` if its cloud cannot be read. Nothing
+    is changed.
+
+    \b
+    In a Markdown file:   lakehouse deploy graph --env aws
+    As a picture:         lakehouse deploy graph --env aws --format dot | dot -Tsvg -o deployment.svg
+    """
+    from lakehouse.deploy.drawing import FORMATS
+
+    click.echo(FORMATS[language](_planned(debug=debug, **options)))
+
+
+@deploy.command(short_help="Create missing resources and update changed ones.")
+@_options
+@_rotation_options
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+def create(debug: bool, day_count: float | None, retained: int | None, yes: bool, **options: Any) -> None:
+    """Create missing resources and update those that differ, in order. After an interruption, run it again.
+
+    With `--day-count` or `--number-of-api-keys-to-retain`, keys are then rotated as by `lakehouse deploy rotate`.
     """
     from lakehouse.deploy import planner
 
     with _explained(debug):
-        access = _access(**given)
-        _check_account_if_asked(access)
-        actions = list(planner.survey(_steps(access)))
-    _show(actions)
-    raise SystemExit(1 if any(action.verb == "unknown" for action in actions) else 0)
+        access = _checked_access(debug=debug, **options)
+        resources = _resources(access)
+        if _show(list(planner.plan(resources))):
+            if not yes:
+                click.confirm("Make these changes?", abort=True)
+            planner.apply(resources, _report)
+        if day_count is not None or retained is not None:
+            _rotate(access, day_count, retained)
 
 
-@deploy.command(short_help="Make what is missing, change what differs.")
-@_options
-@click.option("--yes", is_flag=True, help="Do not ask.")
-def create(debug: bool, yes: bool, **given: Any) -> None:
-    """Make what is missing and change what differs, in order. Interrupted anywhere, run it again: it goes on."""
-    from lakehouse.deploy import planner
-
-    with _explained(debug):
-        steps = _steps(_entered(debug=debug, **given))
-        actions = list(planner.plan(steps))
-        if not _show(actions):
-            return
-        if not yes:
-            click.confirm("Do it?", abort=True)
-        planner.create(steps, _tell)
-
-
-@deploy.command(short_help="Take everything away, data only if told.")
+@deploy.command(short_help="Delete the resources, and data only on request.")
 @_options
 @click.option("--yes", is_flag=True, help="Do not ask for the deployment's name.")
-@click.option("--delete-data", is_flag=True, help="Delete tables and files, too. They cannot be had back.")
-def delete(debug: bool, yes: bool, delete_data: bool, **given: Any) -> None:
-    """Take away what belongs to the deployment, and nothing else. Data stays unless --delete-data is given."""
+@click.option("--delete-data", is_flag=True, help="Also delete tables and files. They cannot be recovered.")
+def delete(debug: bool, yes: bool, delete_data: bool, **options: Any) -> None:
+    """Delete the resources of the deployment, and nothing else. Data is retained unless --delete-data is given.
+
+    The plan is shown first, and confirmed by the deployment's name unless --yes is given.
+    """
     from lakehouse.deploy import planner
 
     with _explained(debug):
-        access = _entered(debug=debug, **given)
-        steps = _steps(access)
-        actions = list(planner.plan_deletion(steps, delete_data=delete_data))
-        if not _show(actions):
+        access = _checked_access(debug=debug, **options)
+        resources = _resources(access)
+        if not _show(list(planner.plan_destroy(resources, delete_data=delete_data))):
             return
         name = access.deployment.name
-        if not yes and click.prompt(f"Write the deployment's name ({name}) to delete it", default="") != name:
-            raise click.ClickException("That is not its name. Nothing was deleted")
-        planner.delete(steps, _tell, delete_data=delete_data)
+        if not yes and click.prompt(f"Enter the deployment's name ({name}) to delete it", default="") != name:
+            raise click.ClickException("The name does not match. Nothing was deleted")
+        planner.destroy(resources, _report, delete_data=delete_data)
 
 
-@deploy.command(short_help="Replace keys that are old enough.")
+@deploy.command(short_help="Replace old keys.")
 @_options
-@click.option("--day-count", default=30.0, show_default=True, help="How many days old a key becomes.")
-@click.option(
-    "--number-of-api-keys-to-retain",
-    "retained",
-    default=2,
-    show_default=True,
-    type=click.IntRange(min=1),
-    help="How many of Confluent's keys of an account go on working.",
-)
-@click.option("--grace-days", default=1.0, show_default=True, help="How many days a replaced key goes on working.")
-def rotate(debug: bool, day_count: float, retained: int, grace_days: float, **given: Any) -> None:
-    """Replace Confluent's API keys and Snowflake's key pair when they are old enough; finish what was begun.
+@_rotation_options
+@click.option("--grace-days", type=float, help="Days for which a replaced key stays valid.")
+def rotate(
+    debug: bool, day_count: float | None, retained: int | None, grace_days: float | None, **options: Any
+) -> None:
+    """Replace Confluent's API keys and Snowflake's key pair when they are old enough, and finish interrupted rotations.
 
-    Nothing that runs fails meanwhile. Interrupted anywhere, run it again. `--day-count 0` replaces all keys now.
+    The options default to `rotation` of the deployment in lakehouse.yaml. Running programs keep working: a replaced key
+    is valid during its grace period. After an interruption, run it again. `--day-count 0` replaces all keys now.
     """
+    with _explained(debug):
+        _rotate(_checked_access(debug=debug, **options), day_count, retained, grace_days)
+
+
+def _rotate(access: Access, day_count: float | None, retained: int | None, grace_days: float | None = None) -> None:
     from lakehouse.deploy.rotation import Policy, rotate
 
-    with _explained(debug):
-        for said in rotate(_steps(_entered(debug=debug, **given)), Policy(day_count, retained, grace_days)):
-            click.echo(said)
+    declared = access.deployment.rotation
+    policy = Policy(
+        declared.day_count if day_count is None else day_count,
+        declared.number_of_api_keys_to_retain if retained is None else retained,
+        declared.grace_days if grace_days is None else grace_days,
+    )
+    for line in rotate(_resources(access.for_rotation()), policy):
+        click.echo(line)
 
 
-@deploy.command(short_help="Prove credentials and permissions, before anything is made.")
+@deploy.command(short_help="Check credentials and permissions.")
 @_options
-def doctor(debug: bool, **given: Any) -> None:
-    """Prove that all three clouds can be entered, and that what `create` does is allowed. Nothing is changed."""
+def doctor(debug: bool, **options: Any) -> None:
+    """Check that all three clouds accept the credentials and permit what `create` does. Nothing is changed.
+
+    \b
+    Exit code 0: every check passed. 1: a check failed; its remedy is printed.
+    """
     from lakehouse.config import loader
     from lakehouse.deploy.doctor import examine
     from lakehouse.local import show
 
     with _explained(debug):
-        findings = examine(_access(**given), loader.load())
-    show.findings(findings)
-    raise SystemExit(0 if all(finding.ok for finding in findings) else 1)
+        access = _access(**options)
+        diagnostics = examine(access, loader.load(environment=access.environment))
+    show.diagnostics(diagnostics)
+    raise SystemExit(0 if all(diagnostic.ok for diagnostic in diagnostics) else 1)
 
 
 @deploy.command(short_help="Print the environment's settings for lakehouse.yaml.")
 @_options
-def environment(debug: bool, **given: Any) -> None:
-    """Print the settings that lead to the deployment, to be written under `environments` in lakehouse.yaml.
+def environment(debug: bool, **options: Any) -> None:
+    """Print the settings of the deployment's systems, to be written under `environments` in lakehouse.yaml.
 
-    They name secrets in AWS Secrets Manager, and hold none.
+    They name secrets in AWS Secrets Manager and contain none.
+
+    \b
+      lakehouse deploy environment --env aws
     """
     import yaml
 
     from lakehouse.deploy.settings import settings
 
     with _explained(debug):
-        access = _access(**given)
-        click.echo(yaml.safe_dump({given["environment"]: settings(access.names, access.warehouse)}, sort_keys=False))
+        access = _access(**options)
+        with_roles = bool(access.deployment.spark_principals)
+        made = settings(access.names, with_roles=with_roles)
+        click.echo(yaml.safe_dump({options["environment"]: made}, sort_keys=False))
 
 
-def _show(actions: Sequence[Action]) -> bool:
-    """Print what is to be done; whether that is anything."""
-    for action in actions:
-        if action.verb != "absent":
-            click.echo(f"{SIGNS[action.verb]} {action.step.what}: {action.why}")
-    counts = {verb: sum(action.verb == verb for action in actions) for verb in ("create", "change", "delete", "keep")}
-    told = [f"{n} to {verb}" for verb, n in counts.items() if n]
-    if unknown := sum(action.verb == "unknown" for action in actions):
-        told.append(f"{unknown} unknown")
-    click.echo(", ".join(told) or "Nothing is there")
-    return any(counts[verb] for verb in ("create", "change", "delete"))
+def _show(changes: Sequence[Change]) -> bool:
+    """Print a plan and return whether it changes anything."""
+    for change in changes:
+        if change.action != "absent":
+            click.echo(f"{SIGNS[change.action]} {change.resource.label}: {change.reason}")
+    actions = [change.action for change in changes]
+    counts = {words: actions.count(action) for action, words in CHANGING.items()}
+    kept = actions.count("no-op") + actions.count("retain")
+    summary = counts | {"to keep": kept, "unknown": actions.count("unknown")}
+    click.echo(", ".join(f"{n} {words}" for words, n in summary.items() if n) or "No resources exist")
+    return any(counts.values())
 
 
-def _tell(action: Action) -> None:
-    if action.verb in ("create", "change", "delete"):
-        took = "…" if action.seconds is None else f"done in {action.seconds:.1f} s"
-        click.echo(f"{SIGNS[action.verb]} {action.step.what} {took}")
+def _report(change: Change) -> None:
+    if change.action in CHANGING:
+        progress = "…" if change.seconds is None else f"done in {change.seconds:.1f} s"
+        click.echo(f"{SIGNS[change.action]} {change.resource.label} {progress}")
 
 
 def _explained(debug: bool) -> AbstractContextManager[None]:
-    """Add the step to an error's message and, with --debug, print where it came from."""
+    """Add the notes of an error to its message and, with --debug, print its traceback."""
 
     def failure(error: LakehouseError) -> click.ClickException:
         if debug:

@@ -1,4 +1,4 @@
-"""Stop one topic for a while, and let it continue."""
+"""The commands `lakehouse pause` and `lakehouse unpause`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.core.terminal import echo
 
 
-@click.command(short_help="Stop taking one topic, until it is unpaused.")
+@click.command(short_help="Pause the ingestion of one topic.")
 @click.argument("topic")
-@click.option("--reason", default="", metavar="TEXT", help="Why; `lakehouse status` and the UI show it.")
+@click.option("--reason", default="", metavar="TEXT", help="Reason, shown by `lakehouse status` and the UI.")
 def pause(topic: str, reason: str) -> None:
-    """Stop taking TOPIC: in runs, streams and sensors, of every process, also after they are restarted.
+    """Pause TOPIC in the runs, streams and sensors of all processes. The pause survives restarts.
 
-    A batch in progress ends first. Other topics are not affected. Nothing is lost while Kafka keeps the records.
+    A batch in progress is completed first. Other topics are not affected. No record is lost while Kafka retains it.
     """
     from lakehouse.cli.systems import connected
     from lakehouse.config import loader
@@ -22,24 +22,26 @@ def pause(topic: str, reason: str) -> None:
 
     declared = loader.load()
     if declared.topic(topic).engine != "spark":
-        raise LakehouseError(f"Confluent's Tableflow makes the table of '{topic}'. Nothing was changed. Pause it there")
+        raise LakehouseError(
+            f"Confluent's Tableflow writes the table of '{topic}'. Nothing was changed. Pause it in Confluent Cloud"
+        )
     with connected(declared) as systems:
         echo(f"{topic}: {pause(systems.catalog, declared.namespace, topic, reason).describe()}")
-    echo(f"Continue with `lakehouse unpause {topic}`")
+    echo(f"Resume with `lakehouse unpause {topic}`")
 
 
-@click.command(short_help="Take a paused topic again.")
+@click.command(short_help="Resume the ingestion of a paused topic.")
 @click.argument("topic")
 def unpause(topic: str) -> None:
-    """Take TOPIC again, from where its table is: streams within seconds, the sensors with their next tick."""
+    """Resume TOPIC from the offsets in its table: streams within seconds, sensors with their next tick."""
     from lakehouse.cli.systems import connected
     from lakehouse.config import loader
     from resources.pauses import unpause
 
     declared = loader.load()
     with connected(declared) as systems:
-        # Also one that lakehouse.yaml no longer declares.
+        # The pause is removed first, because lakehouse.yaml may no longer declare the topic.
         if not unpause(systems.catalog, declared.namespace, topic):
             declared.topic(topic)
             raise LakehouseError(f"Topic '{topic}' is not paused. Nothing was changed. See `lakehouse status`")
-    echo(f"{topic}: taken again")
+    echo(f"{topic}: resumed")

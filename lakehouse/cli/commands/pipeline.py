@@ -1,4 +1,4 @@
-"""What a change must pass before it is deployed."""
+"""Commands for CI: they verify a change before it is deployed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,15 @@ if TYPE_CHECKING:
     from lakehouse.cli.check_runner import Outcome
 
 
-@click.command(short_help="Load all definitions, without any system.")
+@click.command(short_help="Validate the configuration offline.")
 def validate() -> None:
-    """Load lakehouse.yaml and everything that Dagster makes of it; no system is asked. For pull requests."""
+    """Load lakehouse.yaml and the Dagster definitions without contacting any system.
+
+    Run it in CI on every change of lakehouse.yaml; it reports every error with its line and the remedy.
+
+    \b
+    Exit code 0: the configuration is valid. 1: it is not.
+    """
     import warnings
 
     import dagster as dg
@@ -26,31 +32,35 @@ def validate() -> None:
 
     loaded = defs()
     with warnings.catch_warnings():
-        # Dagster copies sensors that start a job, and warns of its own argument `owners`.
+        # Dagster copies sensors that start a job, and the copy warns of Dagster's own argument `owners`.
         warnings.simplefilter("ignore", dg.BetaWarning)
         dg.Definitions.validate_loadable(loaded)
     graph = loaded.resolve_asset_graph()
     echo(f"{len(graph.get_all_asset_keys()):,} assets, {len(graph.asset_check_keys):,} checks")
 
 
-@click.command(short_help="Show what a new schema would do to a topic's table.")
+@click.command(short_help="Show the effect of a new schema on a topic's table.")
 @click.argument("topic", required=False)
 @click.argument("schema_file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--against",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="The schema in use, in place of the table: nothing else is needed then.",
+    help="The present schema, instead of the table's. The command then contacts no system.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the plan for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_json: bool) -> None:
-    """Show what a schema (.avsc, .json, .proto) would do to a topic's table; nothing is changed.
+    """Show how a schema (.avsc, .json, .proto) would change the table of TOPIC. Nothing is changed.
 
-    Without SCHEMA_FILE it is the newest in the registry, and without TOPIC every topic's.
+    SCHEMA_FILE defaults to the newest schema in the registry, and TOPIC to all topics.
 
     \b
-    Exit code 0: the table can follow. 1: it cannot, and ingestion would stop. 2: it could not be found out.
-      lakehouse plan
+    The newest schemas of all topics:   lakehouse plan
+    A file against the table:           lakehouse plan users schemas/users.avsc
+    Two files, offline:                 lakehouse plan users new.avsc --against old.avsc
+
+    \b
+    Exit code 0: ingestion accepts the schema. 1: it refuses the schema. 2: the plan could not be made.
       lakehouse plan users schemas/users.avsc
       lakehouse plan users new.avsc --against old.avsc
     """
@@ -60,74 +70,85 @@ def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_j
 
     try:
         declared = loader.load()
-        wanted = [declared.topic(topic)] if topic else list(declared.topics.values())
+        topics = [declared.topic(topic)] if topic else list(declared.topics.values())
         if schema_file:
             table = (
-                schema_plan.as_table(schema_plan.read(against), wanted[0])
+                schema_plan.as_table(schema_plan.read(against), topics[0])
                 if against
-                else schema_plan.table_now(declared, wanted[0])
+                else schema_plan.current_schema(declared, topics[0])
             )
-            found = [schema_plan.plan(declared, wanted[0], schema_file, table)]
+            plans = [schema_plan.plan(declared, topics[0], schema_file, table)]
         else:
             with connected(declared) as systems:
-                found = [schema_plan.registered(declared, one, systems) for one in wanted]
+                plans = [schema_plan.plan_registered(declared, one, systems) for one in topics]
     except LakehouseError as error:
         raise click.UsageError(str(error)) from error
-    said = [one.to_json() for one in found]
-    lines = [line for one in found for line in one.lines()]
-    echo(json.dumps(said if len(said) > 1 else said[0], indent=2) if as_json else "\n".join(lines))
-    raise SystemExit(0 if all(one.accepted for one in found) else 1)
+    values = [one.to_json() for one in plans]
+    lines = [line for one in plans for line in one.lines()]
+    echo(json.dumps(values if len(values) > 1 else values[0], indent=2) if as_json else "\n".join(lines))
+    raise SystemExit(0 if all(one.is_accepted for one in plans) else 1)
 
 
-@click.command(short_help="Check a sample of new records, without publishing it.")
+@click.command("dry-run", short_help="Ingest and check a sample of new records without publishing it.")
 @click.argument("topics", nargs=-1)
-@click.option("--records", default=1_000, show_default=True, help="The newest records to take of each topic, at most.")
+@click.option("--records", default=1_000, show_default=True, help="Maximum number of newest records per topic.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write JUnit XML.")
-def rehearse(topics: tuple[str, ...], records: int, as_json: bool, junit: Path | None) -> None:
-    """Take the newest records of these topics, or of all, to a branch; check them there; drop the branch.
+def dry_run(topics: tuple[str, ...], records: int, as_json: bool, junit: Path | None) -> None:
+    """Ingest the newest records of TOPICS to a temporary branch, run their checks, and drop the branch.
 
-    Main and the position stay as they are. Exit codes are those of `lakehouse check`.
+    TOPICS defaults to all topics. The published table and its offsets do not change.
+
+    \b
+    The newest 1,000 records of all topics:   lakehouse dry-run
+    Of one topic, for a build server:         lakehouse dry-run orders --records 50 --junit report.xml
+
+    \b
+    Exit code 0: no check failed (warnings are allowed). 1: a check failed. 2: a check could not be run.
     """
     from lakehouse.cli import check_runner
     from lakehouse.cli.systems import connected
     from lakehouse.config import loader
-    from lakehouse.config.sensitive import unquoted
+    from lakehouse.config.sensitive import hide_values
     from lakehouse.pipeline.clients import Clients
-    from lakehouse.pipeline.rehearsal import rehearse
+    from lakehouse.pipeline.dry_run import dry_run
 
     outcomes: list[check_runner.Outcome] = []
     try:
-        known = loader.load()
-        chosen = [known.topic(name) for name in topics or known.by_spark]
-        with connected(known) as r:
-            systems = Clients.of(r)
-            for topic in chosen:
+        declared = loader.load()
+        selected = [declared.topic(name) for name in topics or declared.spark_topics]
+        with connected(declared) as resources:
+            clients = Clients.of(resources)
+            for topic in selected:
                 asset = f"iceberg/{topic.name}"
                 try:
-                    with unquoted(topic):
-                        done = rehearse(known.namespace, topic, systems, records)
-                    outcomes += check_runner.of_findings(asset, done.findings)
+                    with hide_values(topic):
+                        result = dry_run(declared.namespace, topic, clients, records)
+                    outcomes += check_runner.as_outcomes(asset, result.findings)
                 except LakehouseError as error:
-                    outcomes.append(check_runner.Outcome(asset, "rehearsal", "not run", str(error)))
+                    outcomes.append(check_runner.Outcome(asset, "dry_run", "error", str(error)))
     except LakehouseError as error:
         raise click.UsageError(str(error)) from error
     _report(outcomes, as_json, junit)
 
 
-@click.command(short_help="Run every check, for a pipeline.")
+@click.command(short_help="Run all checks of an environment.")
 @click.argument("topics", nargs=-1)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write JUnit XML.")
 def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
-    """Run the checks of these topics, or of all, in the environment of LAKEHOUSE_ENV: as the UI would, without it.
+    """Run the checks of TOPICS, or of all topics and routes, in the environment that LAKEHOUSE_ENV names.
 
-    Those of lakehouse.yaml look at every published row; the others say whether each hop is fresh and shows what was
-    published, and whether the ledger adds up. A table whose last run failed, or that a stream cannot serve, is named,
-    where there is a Dagster to ask.
+    The checks that lakehouse.yaml declares cover all published rows. The others verify that each reader shows the
+    published snapshot, that lag is within its limit, and that the ledger is consistent. If Dagster's instance is
+    available (DAGSTER_HOME), topics whose last run failed, or that a stream cannot ingest, are reported too.
 
     \b
-    Exit code 0: none failed (warnings allowed). 1: one failed. 2: not every check could be run.
+    All checks:               lakehouse check
+    One topic, as JUnit XML:  lakehouse check orders --junit report.xml
+
+    \b
+    Exit code 0: no check failed (warnings are allowed). 1: a check failed. 2: a check could not be run.
     """
     from assets.streaming import results
     from lakehouse.cli import check_runner
@@ -136,17 +157,20 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
     from lakehouse.config import loader
 
     try:
-        known = loader.load()
-        names = list(topics or (*known.topics, *known.routes))
-        with connected(known) as systems:
-            there = systems.kafka.topics() if known.routes else []
-            routed = [topic for topic in known.routed(there) if not topics]
-            chosen = [known.topic(name) for name in names if name not in known.routes] + routed
-            ours = [topic for topic in chosen if topic.engine == "spark"]
-            outcomes = [*check_runner.standing(known, names, there), *check_runner.declared(known, ours, systems)]
-            for topic, reason in failures([name for name in names if name in known.topics]).items():
+        declared = loader.load()
+        names = list(topics or (*declared.topics, *declared.routes))
+        with connected(declared) as systems:
+            kafka_topics = systems.kafka.topics() if declared.routes else []
+            routed = [topic for topic in declared.routed_topics(kafka_topics) if not topics]
+            selected = [declared.topic(name) for name in names if name not in declared.routes] + routed
+            written_here = [topic for topic in selected if topic.engine == "spark"]
+            outcomes = [
+                *check_runner.run_asset_checks(declared, names, kafka_topics),
+                *check_runner.run_declared_checks(declared, written_here, systems),
+            ]
+            for topic, reason in failures([name for name in names if name in declared.topics]).items():
                 outcomes.append(check_runner.Outcome(f"iceberg/{topic}", "last_run", "failed", reason))
-            for (asset, failing), reason in results.failures(known, names).items():
+            for (asset, failing), reason in results.failures(declared, names).items():
                 outcomes.append(check_runner.Outcome(asset, failing, "failed", reason))
     except LakehouseError as error:
         raise click.UsageError(str(error)) from error

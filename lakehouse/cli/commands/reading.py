@@ -1,4 +1,4 @@
-"""How far topics have come, and what is in their tables."""
+"""The commands `lakehouse status` and `lakehouse query`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from lakehouse.core.terminal import echo
 from lakehouse.query.engines import ENGINES
 
 
-@click.command(short_help="Show servers, and how far each topic has come.")
+@click.command(short_help="Show servers, and the offsets and lag of each topic.")
 def status() -> None:
-    """Show each server, and per topic how far it has come: end offset, ingested offset, lag, Glue, Snowflake."""
+    """Show each server, and for each topic its end offset, its ingested offset and the lag of each stage.
+
+    The servers of the embedded stack are shown in the environment `local` only. Stale stages are red; `lakehouse check`
+    has an exit code for them.
+    """
     from assets.streaming import results
     from lakehouse.cli import console
     from lakehouse.cli.last_run import failures
@@ -31,8 +35,7 @@ def status() -> None:
         for topic, reason in failures([*declared.topics]).items():
             console.console.print(f"[red]✗[/] {topic}: the last run failed. {console.plain(reason)}")
         for (asset, check), reason in results.failures(declared, [*declared.topics, *declared.routes]).items():
-            said = f"a stream reports that '{check}' fails. {console.plain(reason)}"
-            console.console.print(f"[red]✗[/] {asset}: {said}")
+            console.console.print(f"[red]✗[/] {asset}: a stream reports that '{check}' fails. {console.plain(reason)}")
 
 
 @click.command(short_help="Run SQL in Snowflake, or another engine.")
@@ -42,20 +45,21 @@ def status() -> None:
     type=click.Choice(list(ENGINES)),
     default="snowflake",
     show_default=True,
-    help="Who answers.",
+    help="Query engine.",
 )
 @click.option(
-    "--output", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True, help="How to print it."
+    "--output", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True, help="Output format."
 )
 def query(sql: str, engine: str, output: str) -> None:
-    """Run SQL and print the result; `csv` and `json` lose no digit.
+    """Run SQL and print the result. `csv` and `json` print numbers with all digits.
 
     \b
     Tables are namespace.table, with the namespace of lakehouse.yaml:
       lakehouse query "SELECT * FROM trading.users LIMIT 10"
       lakehouse query "SELECT * FROM trading.users LIMIT 10" --engine duckdb --output csv
 
-    DuckDB runs here and reads the catalog's tables whole. Snowflake and Athena show what was last published to them.
+    DuckDB runs in this process on full copies of the catalog's tables. Snowflake and Athena query the snapshots that
+    were last published to them.
     """
     from lakehouse.cli import console
     from lakehouse.cli.systems import connected

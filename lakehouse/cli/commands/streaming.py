@@ -1,4 +1,4 @@
-"""Topics into their tables, seconds after records come."""
+"""The command `lakehouse stream`."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ import click
 from lakehouse.core.terminal import echo
 
 
-@click.command(short_help="Take what comes, on and on.")
+@click.command(short_help="Ingest topics continuously.")
 @click.argument("topics", nargs=-1)
-@click.option("--once", is_flag=True, help="End when each table has what its topic holds now.")
+@click.option("--once", is_flag=True, help="Ingest the backlog of each topic, then exit.")
 def stream(topics: tuple[str, ...], once: bool) -> None:
-    """Take these topics on and on: seconds after a record was produced it is in its table, in Glue and in Snowflake.
+    """Ingest TOPICS continuously: a record is in its table, Glue and Snowflake seconds after it was produced.
 
-    Without TOPICS, those with `continuous: true`, or all where there are none. Ctrl-C and SIGTERM end it after the
-    batches in progress; killed, the next one goes on where the tables are.
+    TOPICS defaults to the entries with `continuous: true`, or to all entries if none has it. Ctrl-C and SIGTERM stop
+    the stream after the batches in progress. After a kill, the next stream resumes from the offsets in the tables.
 
     \b
-    Exit code 0: it was told to end, or with --once every table is complete. 1: with --once, one is not.
+    Exit code 0: the stream was stopped or, with --once, each backlog was ingested. 1: with --once, a topic failed.
     """
-    # First of all: a signal that comes while everything is loaded is not to end in a traceback.
+    # Handlers come before the slow imports, so that an early signal does not print a traceback.
     stopping = threading.Event()
-    for end in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(end, lambda *_: stopping.set())
+    for stop_signal in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(stop_signal, lambda *_: stopping.set())
     import dagster as dg
 
-    from assets.streaming.service import Streaming, chosen
+    from assets.streaming.service import Streaming, select_topics
     from lakehouse.cli.systems import connected
     from lakehouse.config import loader
 
@@ -39,8 +39,8 @@ def stream(topics: tuple[str, ...], once: bool) -> None:
     with connected(declared) as systems, ExitStack() as stack:
         home = os.environ.get("DAGSTER_HOME")
         instance = stack.enter_context(dg.DagsterInstance.get()) if home and Path(home).is_dir() else None
-        wanted = chosen(declared, topics, systems.kafka.topics() if declared.routes else ())
-        errors = Streaming(declared, wanted, systems, echo, instance, once=once, stopping=stopping).run()
+        selected = select_topics(declared, topics, systems.kafka.topics() if declared.routes else ())
+        errors = Streaming(declared, selected, systems, echo, instance, once=once, stopping=stopping).run()
     for name, error in errors.items():
         echo(f"{name}: {error}", err=True)
     raise SystemExit(1 if errors else 0)

@@ -1,7 +1,7 @@
-"""Sources: how records come into topics, one module each.
+"""Sources of records, one module per type.
 
-To add one, write a module with a Source and add it to SOURCES. A separate distribution names its class as an entry
-point of the group `lakehouse.sources`.
+To add one, write a module with a subclass of Source and add it to SOURCES. A separate distribution names its class as
+an entry point of the group `lakehouse.sources`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SOURCES: Sequence[type[Source]] = (Datagen, Derived, Existing)
 
 @cache
 def registered() -> Mapping[str, type[Source]]:
-    """Return all sources by type: this project's and those of installed distributions.
+    """Return all sources by type, those of installed distributions included.
 
     Raises:
         ConfigError: Two sources have the same type.

@@ -1,4 +1,4 @@
-"""Topics that are computed from tables."""
+"""A published table as a source."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from lakehouse.config.sources.source import Fault, Source, file_faults
-from lakehouse.core.words import did_you_mean
+from lakehouse.core.text import did_you_mean
 from lakehouse.formats.avro import AvroFormat
 
 if TYPE_CHECKING:
@@ -17,56 +17,57 @@ if TYPE_CHECKING:
 
 
 class Derived(Source):
-    """A topic that Spark computes from another topic's published table."""
+    """Records that Spark computes from the published table of another topic."""
 
     type: Literal["derived"]
     producer = "lakehouse.pipeline.derivation:derive"
     writes = True
     from_topic: str = Field(alias="from", description="The declared topic whose table is read.")
     transform: str = Field(
-        pattern=r"^[\w.]+:\w+$", description="`module:function`, a plain function DataFrame → DataFrame."
+        pattern=r"^[\w.]+:\w+$", description="`module:function`: a function that takes and returns a DataFrame."
     )
     group_by: tuple[str, ...] = Field(
         (),
-        description="Columns of the source table. All rows of each group that new rows touch are given to `transform`. "
-        "Without, only the new rows are, each once.",
+        description="Columns of the source table. `transform` gets all rows of every group that has new rows. "
+        "Default: `transform` gets only the new rows, each once.",
     )
     key_schema_file: str = Field(
-        "", description="Avro schema of the message key, relative to lakehouse.yaml. Without, it is made from the rows."
+        "", description="Avro schema of the message key, relative to lakehouse.yaml. Default: derived from the rows."
     )
     value_schema_file: str = Field(
-        "", description="Avro schema of the message value, likewise. Without, it is made from the rows."
+        "", description="Avro schema of the message value, relative to lakehouse.yaml. Default: derived from the rows."
     )
 
     @property
     def upstream(self) -> str:
-        """The topic whose table is read."""
+        """The name of the topic whose table is read."""
         return self.from_topic
 
     @property
     def schema_files(self) -> tuple[str, ...]:
-        """The schemas of value and key; a value without one has its columns from the rows."""
+        """The schemas of value and key; empty if the value's columns follow from the rows."""
         files = (self.value_schema_file, self.key_schema_file)
         return tuple(filter(None, files)) if self.value_schema_file else ()
 
     def faults(self, config: Config, topic: Topic) -> Iterator[Fault]:
-        """Yield a table that cannot be read, schemas that are none, and settings that no message fits."""
-        read = config.topics.get(self.from_topic)
-        if read and read.engine == "tableflow":
-            problem = f"'{self.from_topic}' is made a table by Tableflow; Spark derives from its own. Change one"
-            yield ("source", "from"), problem
+        """Yield problems of the source table, of the schema files and of the key's settings."""
+        source = config.topics.get(self.from_topic)
+        if source and source.engine == "tableflow":
+            problem = f"Tableflow writes the table of '{self.from_topic}', but only tables of Spark can be derived from"
+            yield ("source", "from"), f"{problem}. Use 'engine: spark' there, or another topic here"
         for field, file, key in (
             ("key_schema_file", self.key_schema_file, topic.key),
             ("value_schema_file", self.value_schema_file, ()),
         ):
             if file:
                 yield from file_faults(config, ("source", field), file, key)
-        if read is None:
+        if source is None:
             hint = did_you_mean(self.from_topic, config.topics)
             yield ("source", "from"), f"'{self.from_topic}' is not a topic declared in this file.{hint}"
-        elif read.mode != "append":
-            yield ("source", "from"), f"'{self.from_topic}' is not an append table. Derive from one that is"
+        elif source.mode != "append":
+            problem = f"the table of '{self.from_topic}' has 'mode: {source.mode}', but its rows must never change"
+            yield ("source", "from"), f"{problem}. Derive from a topic with 'mode: append'"
         if self.group_by and (topic.mode != "upsert" or topic.key_format != AvroFormat.name):
-            yield (), "a group replaces its row. Set 'mode: upsert' and 'key_format: avro'"
+            yield (), "'group_by' replaces the row of each group. Set 'mode: upsert' and 'key_format: avro'"
         if topic.key_format not in (None, AvroFormat.name):
-            yield ("key_format",), "derived messages have Avro keys or none. Write avro"
+            yield ("key_format",), "derived messages have Avro keys or none. Set 'key_format: avro' or remove it"

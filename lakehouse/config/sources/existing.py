@@ -1,4 +1,4 @@
-"""Topics of others."""
+"""Topics of other owners as a source."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lakehouse.config.sources.source import Source
 
 
 class Existing(Source):
-    """A topic that somebody else creates and fills: it is read, never changed."""
+    """A topic that others create and produce to. It is only read, never changed."""
 
     type: Literal["existing"] = "existing"
     is_external = True

@@ -1,4 +1,4 @@
-"""The protocol of a source: how records come into a topic."""
+"""The protocol of a source of records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from lakehouse.config.base import Model
 from lakehouse.config.yaml_locations import Location
 from lakehouse.core.errors import SchemaError
-from lakehouse.core.words import did_you_mean
+from lakehouse.core.text import did_you_mean
 from lakehouse.formats import avro
 
 if TYPE_CHECKING:
@@ -16,36 +16,44 @@ if TYPE_CHECKING:
     from lakehouse.config.topic import Topic
 
 Fault = tuple[Location, str]
-"""Where in a topic's entry something is wrong, and what."""
+"""A location in a topic's entry, and the problem there."""
 
 
 class Source(Model):
-    """How records come into a topic; a subclass has its name as `type: Literal[…]`."""
+    """A source of the records of a topic. A subclass declares its name as `type: Literal[…]`."""
 
     is_external: ClassVar[bool] = False
-    """Whether somebody else creates the topic, so that it is read and never changed."""
+    """True if others create the topic, so that it is only read and never changed."""
 
     writes: ClassVar[bool] = False
-    """Whether `producer` writes records, and so needs the right to, and stops where the topic is paused."""
+    """True if `producer` writes records, which requires write access and stops while the topic is paused."""
 
     producer: ClassVar[str] = ""
-    """`module:function` of what is called with the configuration, the topic and the clients whenever the asset of the
-    topic is materialized, once the topic exists. It is named, not imported: loading definitions needs none of it. It
-    returns lakehouse.pipeline.derivation.Produced, or None."""
+    """The function that is called when the topic's asset is materialized, after the topic exists: `module:function`.
+
+    Its arguments are the configuration, the topic and the clients; it returns lakehouse.pipeline.derivation.Produced or
+    None. It is a name and not an import, so that loading the definitions does not load its dependencies.
+    """
 
     @property
     def upstream(self) -> str:
-        """The declared topic from whose table this one is computed; empty where there is none."""
+        """The declared topic from whose table this topic is computed; empty if there is none."""
         return ""
 
     @property
     def schema_files(self) -> tuple[str, ...]:
-        """The Avro schemas that have all columns of the topic, relative to lakehouse.yaml; none where they are not
-        known from files."""
+        """The Avro schemas that together have all columns of the topic, relative to lakehouse.yaml.
+
+        Empty if the columns are not known from files.
+        """
         return ()
 
+    def connector(self, entry: str) -> str:
+        """Return the name of the managed connector in Confluent Cloud that fills the topic of an entry, or ''."""
+        return ""
+
     def faults(self, config: Config, topic: Topic) -> Iterator[Fault]:
-        """Yield what is wrong with the settings of a topic of this source.
+        """Yield problems of the settings of a topic with this source.
 
         Args:
             config: The configuration, whose files may be read.
@@ -55,7 +63,14 @@ class Source(Model):
 
 
 def file_faults(config: Config, at: Location, file: str, key: Collection[str] = ()) -> Iterator[Fault]:
-    """Yield what is wrong with an Avro schema that is named at a place: it must be a record with a key's columns."""
+    """Yield problems of an Avro schema file: it must be a record that has the columns of the key.
+
+    Args:
+        config: The configuration, whose folder contains the file.
+        at: The location of the file name in the topic's entry.
+        file: The path relative to lakehouse.yaml.
+        key: The columns of the key.
+    """
     if not (config.root / file).is_file():
         yield at, f"file '{file}' does not exist in {config.root}. Correct the path"
         return
@@ -66,4 +81,4 @@ def file_faults(config: Config, at: Location, file: str, key: Collection[str] = 
         return
     for column in key:
         if column not in fields:
-            yield at, f"'{file}' has no field '{column}', which 'key' names.{did_you_mean(column, fields)}"
+            yield at, f"'{file}' has no field '{column}', which is part of 'key'.{did_you_mean(column, fields)}"

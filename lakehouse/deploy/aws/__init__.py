@@ -1,1 +1,1 @@
-"""A deployment's things in one AWS account and region, a kind in each file."""
+"""The resources of a deployment in AWS."""

@@ -1,6 +1,6 @@
-"""Which IAM actions AWS asks for when the deployment's calls are made, and on what.
+"""IAM actions and resources that the calls of a deployment require.
 
-Source: AWS, "Service Authorization Reference": actions are mostly called as the operations are; these are not.
+Source: AWS, "Service Authorization Reference". Most actions have the names of their operations; the others are listed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ OTHER_ACTIONS = {
     "s3:HeadBucket": ("s3:ListBucket",),
     "s3:GetBucketEncryption": ("s3:GetEncryptionConfiguration",),
     "s3:PutBucketEncryption": ("s3:PutEncryptionConfiguration",),
+    "s3:GetBucketLifecycleConfiguration": ("s3:GetLifecycleConfiguration",),
+    "s3:PutBucketLifecycleConfiguration": ("s3:PutLifecycleConfiguration",),
     "s3:GetPublicAccessBlock": ("s3:GetBucketPublicAccessBlock",),
     "s3:PutPublicAccessBlock": ("s3:PutBucketPublicAccessBlock",),
     "s3:ListObjectVersions": ("s3:ListBucketVersions",),
@@ -22,12 +24,13 @@ OTHER_ACTIONS = {
     "secretsmanager:CreateSecret": ("secretsmanager:CreateSecret", "secretsmanager:TagResource"),
 }
 
-ROLES = ("confluent", "snowflake", "writer", "maintenance", "reader")
+ROLES = ("confluent", "snowflake", "writer", "maintenance", "reader", "rotation")
 
 BUCKET = (
     *("CreateBucket", "HeadBucket", "GetBucketTagging", "ListObjectVersions", "DeleteBucket"),
     *(f"{verb}{what}" for verb in ("Get", "Put") for what in ("BucketVersioning", "BucketEncryption", "BucketPolicy")),
     *(f"{verb}{what}" for verb in ("Get", "Put") for what in ("BucketOwnershipControls", "PublicAccessBlock")),
+    *("GetBucketLifecycleConfiguration", "PutBucketLifecycleConfiguration"),
 )
 ROLE = (
     *("CreateRole", "GetRole", "UpdateAssumeRolePolicy", "GetRolePolicy", "PutRolePolicy", "ListRolePolicies"),
@@ -42,14 +45,16 @@ SECRET = (
 
 
 def actions(service: str, operation: str) -> tuple[str, ...]:
-    """The IAM actions that an operation, such as `CreateBucket`, asks for."""
+    """Return the IAM actions that an operation such as `CreateBucket` requires."""
     return OTHER_ACTIONS.get(f"{service}:{operation}", (f"{service}:{operation}",))
 
 
 def needed(names: Names, database: str) -> dict[str, tuple[str, ...]]:
-    """The actions that make, change and delete a deployment, by the ARN of what they are about.
+    """Return the actions that create, change and delete a deployment, by the ARN of their resources.
 
-    Parameters: `database`, the deployment's Glue database.
+    Args:
+        names: Names of the deployment.
+        database: Glue database of the deployment.
     """
     at = f"{names.region}:{names.account}"
     secrets = f"arn:aws:secretsmanager:{at}:secret:"

@@ -1,4 +1,8 @@
-"""The bucket with all of the deployment's files: encrypted, versioned, and nobody else's."""
+"""The S3 bucket with all files of a deployment: encrypted, versioned and private.
+
+Settings that protect more than the declared ones are kept: a KMS key, further statements of the policy, rules of the
+lifecycle.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakehouse.deploy.aws import policies
-from lakehouse.deploy.aws.documents import same
-from lakehouse.deploy.aws.service import DENIED, Absent, AwsError
-from lakehouse.deploy.aws.step import EVERY_SECONDS, GONE_SECONDS, AwsStep
+from lakehouse.deploy.aws.aws_resource import AwsResource
+from lakehouse.deploy.aws.policy_documents import same
+from lakehouse.deploy.aws.service import DENIED, Absent, Answer, AwsError
+from lakehouse.deploy.aws.table_locations import RESULTS
 from lakehouse.deploy.names import Names
-from lakehouse.deploy.step import Found
-from resources.confluent.waiting import wait_gone
+from lakehouse.deploy.resource import Outputs, Updatable
 from resources.secrets_manager import TAG
 
 DEFAULT_REGION = "us-east-1"
-"""The one region that S3 takes no LocationConstraint for."""
+"""The only region for which S3 accepts no LocationConstraint."""
 
 BLOCKED = {
     "BlockPublicAcls": True,
@@ -27,42 +31,69 @@ BLOCKED = {
 }
 
 
+NONCURRENT_DAYS, UPLOAD_DAYS, RESULT_DAYS = 30, 7, 7
+ACTIONS = ("NoncurrentVersionExpiration", "AbortIncompleteMultipartUpload", "Expiration")
+LIFECYCLE: tuple[Answer, ...] = (
+    {
+        "ID": "lakehouse-noncurrent-versions",
+        "Status": "Enabled",
+        "Filter": {"Prefix": ""},
+        "NoncurrentVersionExpiration": {"NoncurrentDays": NONCURRENT_DAYS},
+    },
+    {
+        "ID": "lakehouse-incomplete-uploads",
+        "Status": "Enabled",
+        "Filter": {"Prefix": ""},
+        "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": UPLOAD_DAYS},
+    },
+    {
+        "ID": "lakehouse-query-results",
+        "Status": "Enabled",
+        "Filter": {"Prefix": f"{RESULTS}/"},
+        "Expiration": {"Days": RESULT_DAYS},
+    },
+)
+"""The lifecycle: a file that maintenance deletes can be restored for `NONCURRENT_DAYS`."""
+
+
 @dataclass(frozen=True)
 class Setting:
     """A property of a bucket: client methods `get_<name>` and `put_<name>`."""
 
     name: str
     difference: str
-    """What to say when it is not as it should be."""
-    wanted: dict[str, Any]
-    """As `put_<name>` takes it."""
-    is_wanted: Callable[[dict[str, Any]], bool]
-    """By what `get_<name>` answers."""
+    """The phrase that names a wrong value."""
+    wanted: Callable[[Answer], Answer]
+    """Returns the arguments of `put_<name>`, from the answer of `get_<name>`, which is empty if there is none."""
+    is_wanted: Callable[[Answer], bool]
+    """Returns whether an answer of `get_<name>`, which is not empty, protects enough."""
 
 
 @dataclass(frozen=True)
-class FoundBucket:
-    """The bucket as it is."""
+class BucketState:
+    """The state of a bucket."""
 
     name: str
     wrong: tuple[Setting, ...]
-    """What is not as it should be."""
+    """The settings that are not as declared."""
 
 
-@dataclass(frozen=True)
-class Bucket(AwsStep):
+@dataclass(frozen=True, repr=False)
+class Bucket(AwsResource[BucketState], Updatable[BucketState]):
     """`aws/bucket`."""
 
-    name = "aws/bucket"
+    address = "aws/bucket"
     holds_data = True
+    kms_key: str = ""
+    """ARN of the key that encrypts the objects; empty for S3's own keys."""
 
     @property
-    def what(self) -> str:
-        """The bucket, named."""
+    def label(self) -> str:
+        """The bucket with its name."""
         return f"S3 bucket '{self.names.bucket}'"
 
-    def find(self, found: Found) -> FoundBucket | None:
-        """The bucket and what is wrong with it."""
+    def read(self, outputs: Outputs) -> BucketState | None:
+        """Read the bucket and its settings."""
         try:
             tags = self._call("get_bucket_tagging")["TagSet"]
         except Absent as error:
@@ -71,19 +102,19 @@ class Bucket(AwsStep):
             tags = []
         except AwsError as error:
             if error.code in DENIED:
-                error.add_note(f"Or the {self.what} is in another account: then it stands in the way, and is not ours")
+                error.add_note(f"Or the {self.label} is in another account. Then choose another name in lakehouse.yaml")
             raise
         name = self.names.bucket
         tagging = f"TagSet=[{{Key={TAG},Value={self.names.deployment}}}]"
-        self.claim(self.what, tags, f"aws s3api put-bucket-tagging --bucket {name} --tagging '{tagging}'")
-        return FoundBucket(name, tuple(each for each in _settings(self.names) if not self._is_set(each)))
+        self.require_ownership(self.label, tags, f"aws s3api put-bucket-tagging --bucket {name} --tagging '{tagging}'")
+        return BucketState(name, tuple(each for each in self._settings if not self._is_set(each)))
 
-    def create(self, found: Found) -> FoundBucket:
-        """Make it with its tag, then set it up: what is left undone then is a difference."""
+    def create(self, outputs: Outputs) -> BucketState:
+        """Create it with its tag, then apply its settings: those that an interruption leaves out are differences."""
         region = self.names.region
         place = {} if region == DEFAULT_REGION else {"LocationConstraint": region}
 
-        def make() -> None:
+        def create() -> None:
             configuration = {**place, "Tags": self.tags}
             self.service("s3").call(
                 "create_bucket",
@@ -93,20 +124,20 @@ class Bucket(AwsStep):
             )
             self.service("s3").wait("bucket_exists", Bucket=self.names.bucket, ExpectedBucketOwner=self.names.account)
 
-        return self.change(found, self.made(make, found))
+        return self.update(outputs, self.create_and_read(create, outputs))
 
-    def differences(self, found: Found, it: FoundBucket) -> list[str]:
-        """A phrase for each setting that is wrong."""
-        return [setting.difference for setting in it.wrong]
+    def diff(self, outputs: Outputs, current: BucketState) -> list[str]:
+        """List the settings that are wrong."""
+        return [setting.difference for setting in current.wrong]
 
-    def change(self, found: Found, it: FoundBucket) -> FoundBucket:
-        """Set right what is wrong."""
-        for setting in it.wrong:
-            self._call(f"put_{setting.name}", **setting.wanted)
-        return FoundBucket(it.name, ())
+    def update(self, outputs: Outputs, current: BucketState) -> BucketState:
+        """Apply the settings that are wrong."""
+        for setting in current.wrong:
+            self._call(f"put_{setting.name}", **setting.wanted(self._answer(setting)))
+        return BucketState(current.name, ())
 
-    def delete(self, found: Found, it: FoundBucket) -> None:
-        """Delete all versions of all objects, then the bucket; again, while somebody still writes."""
+    def delete(self, outputs: Outputs, current: BucketState) -> None:
+        """Delete all versions of all objects, then the bucket; repeat while objects are still written."""
 
         def look() -> str | None:
             try:
@@ -119,7 +150,7 @@ class Bucket(AwsStep):
                     raise
             return None
 
-        wait_gone(self.what, look, deadline_seconds=GONE_SECONDS, every_seconds=EVERY_SECONDS, clock=self.clock)
+        self.wait_until_gone(self.label, look)
 
     def _empty(self) -> None:
         s3 = self.service("s3")
@@ -140,57 +171,105 @@ class Bucket(AwsStep):
         both = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
         return [{"Key": each["Key"], "VersionId": each["VersionId"]} for each in both]
 
+    @property
+    def _settings(self) -> tuple[Setting, ...]:
+        return _settings(self.names, self.kms_key)
+
     def _is_set(self, setting: Setting) -> bool:
+        answer = self._answer(setting)
+        return bool(answer) and setting.is_wanted(answer)
+
+    def _answer(self, setting: Setting) -> Answer:
         try:
-            return setting.is_wanted(self._call(f"get_{setting.name}"))
+            answer = self._call(f"get_{setting.name}")
         except Absent:
-            return False
+            return {}
+        return {key: value for key, value in answer.items() if key != "ResponseMetadata"}
 
     def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        # The name is everybody's: nothing is asked of, or done to, a bucket in another account.
+        # Bucket names are global: a bucket in another account is neither read nor changed.
         return self.service("s3").call(
             method, Bucket=self.names.bucket, ExpectedBucketOwner=self.names.account, **parameters
         )
 
 
-def _settings(names: Names) -> tuple[Setting, ...]:
-    policy = policies.bucket_policy(policies.Deployment(names.account, names.region, names.bucket))
-    encryption = {"Rules": [{"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}]}
+def _settings(names: Names, kms_key: str) -> tuple[Setting, ...]:
+    demand_tls = policies.bucket_policy(policies.Deployment(names.account, names.region, names.bucket))
     ownership = {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]}
     return (
         Setting(
             "public_access_block",
             "public access is not blocked",
-            {"PublicAccessBlockConfiguration": BLOCKED},
+            lambda has: {"PublicAccessBlockConfiguration": BLOCKED},
             lambda has: has["PublicAccessBlockConfiguration"] == BLOCKED,
         ),
         Setting(
             "bucket_ownership_controls",
             "objects may belong to others than the bucket's owner",
-            {"OwnershipControls": ownership},
+            lambda has: {"OwnershipControls": ownership},
             lambda has: has["OwnershipControls"] == ownership,
         ),
         Setting(
             "bucket_encryption",
-            "objects are not encrypted with S3's own keys",
-            {"ServerSideEncryptionConfiguration": encryption},
-            lambda has: _algorithms(has) == ["AES256"],
+            f"objects are not encrypted with {kms_key}" if kms_key else "objects are not encrypted",
+            lambda has: _encryption(kms_key),
+            lambda has: _is_encrypted(has, kms_key),
         ),
         Setting(
             "bucket_versioning",
             "versioning is off",
-            {"VersioningConfiguration": {"Status": "Enabled"}},
+            lambda has: {"VersioningConfiguration": {"Status": "Enabled"}},
             lambda has: has.get("Status") == "Enabled",
         ),
         Setting(
             "bucket_policy",
-            "its policy is not the one that demands TLS",
-            {"Policy": json.dumps(policy)},
-            lambda has: same(json.loads(has["Policy"]), policy),
+            "its policy does not demand TLS",
+            lambda has: {"Policy": json.dumps(_extended(has, demand_tls))},
+            lambda has: same(_extended(has, demand_tls), json.loads(has["Policy"])),
+        ),
+        Setting(
+            "bucket_lifecycle_configuration",
+            "old versions, incomplete uploads or query results are kept for ever",
+            lambda has: {"LifecycleConfiguration": {"Rules": [*has.get("Rules", ()), *_missing_rules(has)]}},
+            lambda has: not _missing_rules(has),
         ),
     )
 
 
-def _algorithms(answer: dict[str, Any]) -> list[str]:
-    rules = answer["ServerSideEncryptionConfiguration"]["Rules"]
-    return [rule.get("ApplyServerSideEncryptionByDefault", {}).get("SSEAlgorithm", "") for rule in rules]
+def _encryption(kms_key: str) -> Answer:
+    by_default = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": kms_key} if kms_key else {"SSEAlgorithm": "AES256"}
+    rule = {"ApplyServerSideEncryptionByDefault": by_default} | ({"BucketKeyEnabled": True} if kms_key else {})
+    return {"ServerSideEncryptionConfiguration": {"Rules": [rule]}}
+
+
+def _is_encrypted(answer: Answer, kms_key: str) -> bool:
+    """Return whether the bucket has the declared key or, if none is declared, any encryption."""
+    rules = [
+        rule.get("ApplyServerSideEncryptionByDefault", {})
+        for rule in answer["ServerSideEncryptionConfiguration"]["Rules"]
+    ]
+    return any(rule.get("KMSMasterKeyID") == kms_key if kms_key else rule.get("SSEAlgorithm") for rule in rules)
+
+
+def _extended(answer: Answer, demanded: policies.Policy) -> policies.Policy:
+    """Return the bucket's policy with the required statements and all manually added ones."""
+    policy = json.loads(answer["Policy"]) if answer else {**demanded, "Statement": []}
+    statements = policy["Statement"]
+    statements = [statements] if isinstance(statements, dict) else statements
+    missing = [each for each in demanded["Statement"] if not any(same(each, other) for other in statements)]
+    return {**policy, "Statement": [*statements, *missing]}
+
+
+def _missing_rules(answer: Answer) -> list[Answer]:
+    """Return the rules whose action no enabled rule of the bucket has. S3 applies the shortest of several periods, so
+    a rule beside another one would shorten a longer retention.
+    """
+    enabled = [rule for rule in answer.get("Rules", ()) if rule["Status"] == "Enabled"]
+    return [rule for rule in LIFECYCLE if not any(_action(rule) == _action(other) for other in enabled)]
+
+
+def _action(rule: Answer) -> tuple[str, str]:
+    """Return what a rule does. Of expiry it matters where: elsewhere, it would delete files of tables."""
+    action = next((each for each in ACTIONS if each in rule), "")
+    prefix = rule.get("Filter", {}).get("Prefix", rule.get("Prefix", ""))
+    return action, str(prefix) if action == "Expiration" else ""

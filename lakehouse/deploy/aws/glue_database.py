@@ -3,46 +3,46 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from lakehouse.deploy.aws.step import EVERY_SECONDS, GONE_SECONDS, AwsStep
-from lakehouse.deploy.aws.tables import location
-from lakehouse.deploy.step import Found
-from resources.confluent.waiting import wait_gone
+from lakehouse.deploy.aws.aws_resource import AwsResource
+from lakehouse.deploy.aws.service import Answer
+from lakehouse.deploy.aws.table_locations import location
+from lakehouse.deploy.resource import Outputs, Updatable
 from resources.secrets_manager import TAG
 
 KEPT = ("Description", "Parameters", "CreateTableDefaultPermissions")
-"""What an update would lose, were it not given again."""
+"""Properties that an update deletes unless it contains them."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class GlueDatabase(AwsStep):
-    """`aws/glue_database`: what is found is as Glue answers it."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class GlueDatabase(AwsResource[Answer], Updatable[Answer]):
+    """`aws/glue_database`, whose state is Glue's answer."""
 
-    name = "aws/glue_database"
+    address = "aws/glue_database"
     holds_data = True
     namespace: str
 
     @property
-    def what(self) -> str:
-        """The database, named."""
+    def label(self) -> str:
+        """The database with its name."""
         return f"Glue database '{self.namespace}'"
 
-    def find(self, found: Found) -> dict[str, Any] | None:
-        """The database."""
+    def read(self, outputs: Outputs) -> Answer | None:
+        """Read the database."""
         glue = self.service("glue")
         answer = glue.find("get_database", **self._database)
         if answer is None:
             return None
         arn = f"arn:aws:glue:{self.names.region}:{self.names.account}:database/{self.namespace}"
         tag = f"aws glue tag-resource --resource-arn {arn} --tags-to-add {TAG}={self.names.deployment}"
-        self.claim(self.what, glue.call("get_tags", ResourceArn=arn)["Tags"], tag)
-        return answer["Database"]
+        self.require_ownership(self.label, glue.call("get_tags", ResourceArn=arn)["Tags"], tag)
+        database: Answer = answer["Database"]
+        return database
 
-    def create(self, found: Found) -> dict[str, Any]:
-        """Make it, with its tag."""
+    def create(self, outputs: Outputs) -> Answer:
+        """Create it with its tag."""
 
-        def make() -> None:
+        def create() -> None:
             self.service("glue").call(
                 "create_database",
                 CatalogId=self.names.account,
@@ -50,36 +50,32 @@ class GlueDatabase(AwsStep):
                 Tags={TAG: self.names.deployment},
             )
 
-        return self.made(make, found)
+        return self.create_and_read(create, outputs)
 
-    def differences(self, found: Found, it: dict[str, Any]) -> list[str]:
-        """Another location: tables made from now on would be elsewhere."""
-        there = it.get("LocationUri", "")
-        same = there.rstrip("/") == self._location
-        return [] if same else [f"its location is '{there}', not {self._location}"]
+    def diff(self, outputs: Outputs, current: Answer) -> list[str]:
+        """Compare the location, under which new tables are created."""
+        uri = current.get("LocationUri", "")
+        same = uri.rstrip("/") == self._location
+        return [] if same else [f"its location is '{uri}', not {self._location}"]
 
-    def change(self, found: Found, it: dict[str, Any]) -> dict[str, Any]:
-        """Correct the location. Tables that are there stay where they are."""
+    def update(self, outputs: Outputs, current: Answer) -> Answer:
+        """Correct the location. Existing tables stay where they are."""
         right = {"Name": self.namespace, "LocationUri": self._location}
         self.service("glue").call(
-            "update_database", DatabaseInput=right | {key: it[key] for key in KEPT if key in it}, **self._database
+            "update_database",
+            DatabaseInput=right | {key: current[key] for key in KEPT if key in current},
+            **self._database,
         )
-        return it | right
+        return current | right
 
-    def delete(self, found: Found, it: dict[str, Any]) -> None:
-        """Delete its tables' registrations, then the database. Files stay with the bucket."""
+    def delete(self, outputs: Outputs, current: Answer) -> None:
+        """Delete its tables' registrations, then the database. Files stay in the bucket."""
         glue = self.service("glue")
         tables = {"CatalogId": self.names.account, "DatabaseName": self.namespace}
         for table in list(glue.items("get_tables", "TableList", **tables)):
             glue.find("delete_table", Name=table["Name"], **tables)
         glue.find("delete_database", **self._database)
-        wait_gone(
-            self.what,
-            lambda: glue.find("get_database", **self._database),
-            deadline_seconds=GONE_SECONDS,
-            every_seconds=EVERY_SECONDS,
-            clock=self.clock,
-        )
+        self.wait_until_gone(self.label, lambda: glue.find("get_database", **self._database))
 
     @property
     def _database(self) -> dict[str, str]:

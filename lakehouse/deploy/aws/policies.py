@@ -22,6 +22,7 @@ Policy = dict[str, Any]
 
 READ_FILES = ("s3:GetObject",)
 WRITE_FILES = ("s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts")
+USE_KEY = ("kms:Decrypt", "kms:GenerateDataKey")
 READ_TABLES = ("glue:GetDatabase", "glue:GetTable", "glue:GetTables")
 
 _PLAIN = {
@@ -30,24 +31,29 @@ _PLAIN = {
     "bucket": (r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]", "lower-case letters, digits and hyphens, without dots"),
     "Glue database": (r"[a-z0-9_-]{1,255}", "lower-case letters, digits, _ and -"),
     "prefix": (r"(\*/)?[\w.=-]+(/[\w.=-]+)*", "warehouse/trading, without a slash at either end"),
-    "path of secrets": (r"/?[\w+=.@-]+(/[\w+=.@-]+)*", "/lakehouse/production"),
+    "name of a secret": (r"/?[\w+=.@-]+(/[\w+=.@-]+)*", "/lakehouse/production/kafka"),
     "workgroup": (r"[\w.-]{1,128}", "letters, digits, dots, _ and -"),
     "principal": (r"arn:aws:iam::\d{12}:(user|role)/[\w+=,.@/-]+", "arn:aws:iam::123456789012:role/name"),
     "external id": (r"[\w+=,.@:/-]{2,1224}", "2 to 1224 letters, digits and +=,.@:/-"),
 }
-"""What a value that goes into a policy has to match, and how to write it: a wildcard would reach what others own."""
+"""Pattern and description of each kind of value in policies, because a wildcard would include foreign resources."""
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """Where a deployment is, and its bucket. Names are without dots: Snowflake reaches no bucket that has one.
+    """The account, region and bucket of a deployment. The name of the bucket has no dot, as Snowflake requires.
 
-    Raises: ConfigError when a value could not be one, or would widen a policy.
+    Raises:
+        ConfigError: A value is invalid, or would widen a policy.
     """
 
     account: str
     region: str
     bucket: str
+    kms_key: str = ""
+    """ARN of the key that encrypts the bucket; empty for S3's own keys."""
+    vpc_endpoint: str = ""
+    """Id of the endpoint through which ingestion and maintenance reach the bucket; empty for any way."""
 
     def __post_init__(self) -> None:
         _plain("account", self.account)
@@ -62,9 +68,10 @@ class Deployment:
 
 @dataclass(frozen=True)
 class Tables:
-    """The tables of one Glue database, and where the keys of their files begin (without a slash at either end).
+    """The tables of one Glue database, and the prefix of their files (without a slash at either end).
 
-    Raises: ConfigError when a value could not be one, or would widen a policy.
+    Raises:
+        ConfigError: A value is invalid, or would widen a policy.
     """
 
     database: str
@@ -76,9 +83,9 @@ class Tables:
 
 
 def tableflow_tables(organization: str, environment: str, cluster: str) -> Tables:
-    """What Tableflow makes of a cluster's topics, by Confluent's ids.
+    """Return the tables that Tableflow creates for the topics of a cluster, identified by Confluent's ids.
 
-    Tableflow puts a hash before the ids, which is not known before the first table is there.
+    Tableflow puts a hash before the ids in the prefix. It is unknown until the first table exists.
     """
     return Tables(database=cluster, prefix=f"*/{organization}/{environment}/{cluster}/v1")
 
@@ -93,6 +100,7 @@ def confluent_access(deployment: Deployment, tables: Tables) -> Policy:
     """
     functions = f"arn:aws:glue:{deployment.region}:{deployment.account}:userDefinedFunction/{tables.database}/*"
     return _document(
+        *_encrypted(deployment, *USE_KEY),
         # Confluent says of none of its listings which prefix they have.
         _allow([deployment.bucket_arn], "s3:GetBucketLocation", "s3:ListBucket", "s3:ListBucketMultipartUploads"),
         _allow(_files(deployment, tables), *READ_FILES, *WRITE_FILES, "s3:PutObjectTagging"),
@@ -109,11 +117,16 @@ def confluent_access(deployment: Deployment, tables: Tables) -> Policy:
 
 
 def confluent_trust(principal: str, external_id: str) -> Policy:
-    """Confluent's role may assume this one, with the external id of the provider integration, and tag its session.
+    """Return a trust policy by which Confluent's role may assume this one and tag its session.
 
-    Parameters: both as the provider integration answers them (`config.iam_role_arn`, `config.external_id`).
     Source: Confluent, "Manage AWS provider integrations".
-    Raises: ConfigError when the principal is no role or user, or the external id is none.
+
+    Args:
+        principal: Value `config.iam_role_arn` of the provider integration.
+        external_id: Value `config.external_id` of the provider integration.
+
+    Raises:
+        ConfigError: The principal is no role or user, or the external id is invalid.
     """
     assume = _trust(principal, external_id)
     # The key sts:ExternalId is AssumeRole's alone; and TagSession gives nothing without AssumeRole.
@@ -128,6 +141,7 @@ def snowflake_access(deployment: Deployment, *tables: Tables) -> Policy:
     catalog integration for AWS Glue Iceberg REST" (the read-only policy).
     """
     return _document(
+        *_encrypted(deployment, "kms:Decrypt"),
         *_reading(deployment, tables, "s3:GetObject", "s3:GetObjectVersion"),
         _allow(_glue(deployment, *tables), *READ_TABLES, "glue:GetCatalog", "glue:GetDatabases"),
     )
@@ -136,12 +150,19 @@ def snowflake_access(deployment: Deployment, *tables: Tables) -> Policy:
 def snowflake_trust(
     storage_principal: str, storage_external_id: str, catalog_principal: str, catalog_external_id: str
 ) -> Policy:
-    """Snowflake's two users may assume the role, each with the external id that was chosen for it.
+    """Return a trust policy by which Snowflake's two users may assume the role, each with its external id.
 
-    Parameters: principals as DESC EXTERNAL VOLUME and DESCRIBE CATALOG INTEGRATION say them; external ids as given to
-    STORAGE_AWS_EXTERNAL_ID and SIGV4_EXTERNAL_ID, so that making either anew keeps the trust.
+    The deployment chooses the external ids, so that the trust remains valid after either object is recreated.
     Source: Snowflake, the same two pages, "Grant the IAM user permissions".
-    Raises: ConfigError when a principal is no role or user, or an external id is none.
+
+    Args:
+        storage_principal: User of the volume, from DESC EXTERNAL VOLUME.
+        storage_external_id: Value of STORAGE_AWS_EXTERNAL_ID.
+        catalog_principal: User of the integration, from DESCRIBE CATALOG INTEGRATION.
+        catalog_external_id: Value of SIGV4_EXTERNAL_ID.
+
+    Raises:
+        ConfigError: A principal is no role or user, or an external id is invalid.
     """
     return _document(
         _trust(storage_principal, storage_external_id),
@@ -149,30 +170,49 @@ def snowflake_trust(
     )
 
 
-def writer_access(deployment: Deployment, tables: Tables, secrets: str) -> Policy:
-    """Spark and pyiceberg as they ingest: write files, create and update tables, read the deployment's secrets.
+def writer_access(
+    deployment: Deployment, tables: Tables, secrets: Iterable[str], tableflow: Tables | None = None
+) -> Policy:
+    """Allow ingestion: write files, create and update tables, read its clients' secrets and Tableflow's tables.
 
     What an aborted write leaves stays until maintenance removes it as an orphan.
 
-    Parameters: `secrets` is the path that the names of the deployment's secrets begin with.
-    Actions: those that org.apache.iceberg.aws.glue.GlueCatalog, pyiceberg.catalog.glue and resources.aws call; AWS
-    Secrets Manager, "Identity-based policies".
-    Raises: ConfigError when `secrets` is no path.
+    Args:
+        deployment: Where the deployment is.
+        tables: Spark's tables.
+        secrets: Names of the secrets.
+        tableflow: Tableflow's tables, if it creates any.
+
+    Raises:
+        ConfigError: One of `secrets` is no name.
     """
-    path = _plain("path of secrets", secrets)
-    return _document(
-        *_reading(deployment, (tables,), *READ_FILES, *WRITE_FILES),
+    # Actions: those that org.apache.iceberg.aws.glue.GlueCatalog, pyiceberg.catalog.glue and resources.glue call; AWS
+    # Secrets Manager, "Identity-based policies".
+    document = _document(
+        *_encrypted(deployment, *USE_KEY),
+        _list(deployment, [f"{each.prefix}/*" for each in (tables, *_optional(tableflow))]),
+        _allow(_files(deployment, tables), *READ_FILES, *WRITE_FILES),
+        *(_allow(_files(deployment, each), *READ_FILES) for each in _optional(tableflow)),
         _allow(
             _glue(deployment, tables),
             *READ_TABLES,
             *(f"glue:{verb}{what}" for verb in ("Create", "Update") for what in ("Database", "Table")),
         ),
-        _allow(
-            [f"arn:aws:secretsmanager:{deployment.region}:{deployment.account}:secret:{path}/*"],
-            "secretsmanager:GetSecretValue",
-            "secretsmanager:DescribeSecret",
-        ),
+        *(_allow(_glue(deployment, each), *READ_TABLES) for each in _optional(tableflow)),
+        _allow(_secrets(deployment, secrets), "secretsmanager:GetSecretValue", "secretsmanager:DescribeSecret"),
     )
+    return _through_endpoint(deployment, document)
+
+
+def rotation_access(deployment: Deployment, secrets: Iterable[str]) -> Policy:
+    """Allow rotation: read and replace the deployment's secrets.
+
+    Raises:
+        ConfigError: One of `secrets` is no name.
+    """
+    # Actions: those that resources.secrets_manager calls.
+    actions = ("GetSecretValue", "DescribeSecret", "ListSecretVersionIds", "PutSecretValue", "UpdateSecretVersionStage")
+    return _document(_allow(_secrets(deployment, secrets), *(f"secretsmanager:{action}" for action in actions)))
 
 
 def maintenance_access(deployment: Deployment, tables: Tables) -> Policy:
@@ -180,27 +220,37 @@ def maintenance_access(deployment: Deployment, tables: Tables) -> Policy:
 
     Actions: as `writer_access`; Iceberg, "Spark procedures".
     """
-    return _document(
-        *_reading(deployment, (tables,), *READ_FILES, *WRITE_FILES, "s3:DeleteObject"),
-        _allow(_glue(deployment, tables), *READ_TABLES, "glue:UpdateTable"),
+    document = _document(
+        *_encrypted(deployment, *USE_KEY),
+        _list(deployment, [f"{tables.prefix}/*"]),
+        _allow(_files(deployment, tables), *READ_FILES, *WRITE_FILES, "s3:DeleteObject"),
+        # A dry run drops the table that it created.
+        _allow(_glue(deployment, tables), *READ_TABLES, "glue:UpdateTable", "glue:DeleteTable"),
     )
+    return _through_endpoint(deployment, document)
 
 
 def reader_access(deployment: Deployment, *tables: Tables, workgroup: str, results: str) -> Policy:
-    """DuckDB and Athena: read files and registrations; run queries in one workgroup, which keeps results at one prefix.
+    """Return the rights of DuckDB and Athena: read files and registrations, and run queries in one workgroup.
+
+    The workgroup stores results at the prefix `results`.
 
     Actions: Amazon Athena, "Use IAM policies to control workgroup access", "Control access to Amazon S3 from Athena"
     and "Configure access to databases and tables in the AWS Glue Data Catalog" (which asks for the database `default`).
-    Raises: ConfigError when `workgroup` or `results` could not be one, or results would lie among tables.
+
+    Raises:
+        ConfigError: `workgroup` or `results` is invalid, or results would be stored among tables.
     """
     if any(f"{a}/".startswith(f"{b}/") for t in tables for a, b in ((t.prefix, results), (results, t.prefix))):
         raise ConfigError(
-            f"Results of queries at '{results}' would lie among tables. Nothing was changed. Write athena"
+            f"The prefix of query results '{results}' overlaps the prefix of tables. Nothing was changed. Use another "
+            f"prefix, such as athena"
         )
     group = f"arn:aws:athena:{deployment.region}:{deployment.account}:workgroup/{_plain('workgroup', workgroup)}"
     kept = f"{deployment.bucket_arn}/{_plain('prefix', results)}/*"
     catalog = f"arn:aws:glue:{deployment.region}:{deployment.account}"
     return _document(
+        *_encrypted(deployment, *USE_KEY),
         *_reading(deployment, tables, *READ_FILES),
         _list(deployment, [f"{results}/*"]),
         _allow([kept], *READ_FILES, *WRITE_FILES),
@@ -219,14 +269,19 @@ def reader_access(deployment: Deployment, *tables: Tables, workgroup: str, resul
 
 
 def own_trust(*principals: str) -> Policy:
-    """For the deployment's own roles (writer, maintenance, reader): these roles or users may assume it.
+    """Return a trust policy by which roles or users may assume a role of the deployment (writer, maintenance, reader).
 
     Source: AWS IAM, "Roles terms and concepts". External ids are for third parties (the same, "The confused deputy
     problem").
-    Raises: ConfigError when there is no principal, or one is no role or user.
+
+    Raises:
+        ConfigError: There is no principal, or a principal is no role or user.
     """
     if not principals:
-        raise ConfigError("A role that nobody may assume is of no use. Name who runs Spark, as the ARN of a role")
+        raise ConfigError(
+            "The deployment names no principal that may assume its roles. Nothing was changed. Set `spark_principals` "
+            "to the ARNs of IAM roles or users"
+        )
     named = [_plain("principal", principal) for principal in principals]
     return _document({"Effect": "Allow", "Principal": {"AWS": named}, "Action": "sts:AssumeRole"})
 
@@ -247,12 +302,40 @@ def bucket_policy(deployment: Deployment) -> Policy:
     )
 
 
+def _encrypted(deployment: Deployment, *actions: str) -> tuple[Policy, ...]:
+    """Allow the use of the bucket's key, if it has one (Amazon S3, "Using server-side encryption with AWS KMS")."""
+    return (_allow([deployment.kms_key], *actions),) if deployment.kms_key else ()
+
+
+def _through_endpoint(deployment: Deployment, document: Policy) -> Policy:
+    """Restrict access to the bucket to the VPC endpoint, if one is declared (Amazon S3, "Controlling access from VPC
+    endpoints")."""
+    if not deployment.vpc_endpoint:
+        return document
+    through = {"StringEquals": {"aws:SourceVpce": deployment.vpc_endpoint}}
+    restricted = [
+        {**each, "Condition": {**each.get("Condition", {}), **through}} if each["Action"][0].startswith("s3:") else each
+        for each in document["Statement"]
+    ]
+    return {**document, "Statement": restricted}
+
+
 def _document(*statements: Policy) -> Policy:
     return {"Version": "2012-10-17", "Statement": list(statements)}
 
 
 def _allow(resources: Iterable[str], *actions: str) -> Policy:
     return {"Effect": "Allow", "Action": list(actions), "Resource": list(resources)}
+
+
+def _optional(tables: Tables | None) -> tuple[Tables, ...]:
+    return (tables,) if tables else ()
+
+
+def _secrets(deployment: Deployment, names: Iterable[str]) -> list[str]:
+    """Return the ARNs of secrets; AWS adds a hyphen and six characters to each name."""
+    secret = f"arn:aws:secretsmanager:{deployment.region}:{deployment.account}:secret:"
+    return [f"{secret}{_plain('name of a secret', name)}-??????" for name in names]
 
 
 def _reading(deployment: Deployment, tables: Iterable[Tables], *actions: str) -> tuple[Policy, ...]:

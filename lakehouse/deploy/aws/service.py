@@ -27,13 +27,14 @@ NOT_KNOWN = frozenset(
         "UnrecognizedClientException",
     }
 )
-"""What the services answer to credentials that are wrong or too old."""
+"""Error codes for credentials that are wrong or expired."""
 
 ABSENT = frozenset(
     {
         "NoSuchBucket",
         "NoSuchTagSet",
         "NoSuchBucketPolicy",
+        "NoSuchLifecycleConfiguration",
         "NoSuchPublicAccessBlockConfiguration",
         "OwnershipControlsNotFoundError",
         "ServerSideEncryptionConfigurationNotFoundError",
@@ -45,8 +46,12 @@ ABSENT = frozenset(
 READING = ("get_", "list_", "head_", "describe_", "simulate_")
 
 
+Answer = dict[str, Any]
+"""The response of boto3 to a call, or a part of it."""
+
+
 class AwsError(LakehouseError):
-    """AWS refused a call. `code` is its own."""
+    """AWS refused a call, with its error code."""
 
     def __init__(self, message: str, code: str):
         super().__init__(message)
@@ -54,25 +59,25 @@ class AwsError(LakehouseError):
 
 
 class Absent(AwsError):
-    """What the call is about is not there."""
+    """The object of the call does not exist."""
 
 
 @dataclass(frozen=True)
 class Aws:
-    """AWS by one session in one region."""
+    """The services of AWS in one region, with one session."""
 
     session: boto3.Session
     region: str
     _services: dict[str, Service] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def service(self, name: str) -> Service:
-        """A service by boto3's name. Each client is made once: that takes a while."""
+        """Return a service by its name in boto3. Each client is created once, which takes a while."""
         return self._services.setdefault(name, Service(self.session, name, self.region))
 
 
 @dataclass(frozen=True)
 class Service:
-    """A service by boto3's name, in one region. Endpoints and credentials come the way boto3 takes them."""
+    """A service by its name in boto3, in one region. boto3 finds endpoints and credentials."""
 
     session: boto3.Session
     name: str
@@ -85,28 +90,35 @@ class Service:
         config = Config(connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS, retries={"mode": "standard"})
         return self.session.client(self.name, region_name=self.region, config=config)
 
-    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Call one of the client's methods.
+    def call(self, method: str, **parameters: Any) -> Answer:
+        """Call a method of the client.
 
-        A creation may come back refused because of what it made itself: botocore repeats calls whose answers were lost.
+        AWS may refuse a creation because of the resource that it created itself: botocore repeats calls whose responses
+        were lost.
 
-        Raises: Absent; AwsError when it is refused; OutcomeUnknownError when it may have made something or not;
-        LakehouseError when the answer to another change was lost; Unreachable.
+        Raises:
+            Absent: The resource does not exist.
+            AwsError: AWS refuses the call.
+            OutcomeUnknownError: The response to a creation was lost.
+            LakehouseError: The response to another change was lost.
+            Unreachable: AWS does not respond.
         """
         with self._explained(method):
-            return getattr(self._client, method)(**parameters)
+            answer: Answer = getattr(self._client, method)(**parameters)
+            return answer
 
-    def find(self, method: str, **parameters: Any) -> dict[str, Any] | None:
-        """As `call`, but None when what it is about is not there."""
+    def find(self, method: str, **parameters: Any) -> Answer | None:
+        """Call a method of the client, and return None if the resource does not exist."""
         try:
             return self.call(method, **parameters)
         except Absent:
             return None
 
     def items(self, method: str, key: str, **parameters: Any) -> Iterator[Any]:
-        """All that a list has under `key`, page after page.
+        """Yield the items under `key` of all pages of a list.
 
-        Raises: as `call`.
+        Raises:
+            LakehouseError: As in `call`.
         """
         pages = iter(self._client.get_paginator(method).paginate(**parameters))
         while True:
@@ -117,9 +129,10 @@ class Service:
             yield from page.get(key, ())
 
     def wait(self, waiter: str, **parameters: Any) -> None:
-        """Wait until a thing just made is to be seen, by one of botocore's waiters: 40 seconds.
+        """Wait until a new resource is visible, by one of botocore's waiters.
 
-        Raises: LakehouseError when it is not to be seen by then.
+        Raises:
+            LakehouseError: The resource is not visible after 40 seconds.
         """
         from botocore.exceptions import WaiterError
 
@@ -163,9 +176,9 @@ class Service:
         )
 
     def _refused(self, error: Any) -> AwsError:
-        said, operation = error.response["Error"], error.operation_name
-        code, refused = said["Code"], f"AWS {self.name} refused {operation} in region {self.region}"
-        message = f"{code}: {said.get('Message', '')}".strip()
+        answer, operation = error.response["Error"], error.operation_name
+        code, refused = answer["Code"], f"AWS {self.name} refused {operation} in region {self.region}"
+        message = f"{code}: {answer.get('Message', '')}".strip()
         if code in ABSENT:
             return Absent(f"{refused}, for it is not there ({message}). Nothing was changed. Run this again", code)
         if code in NOT_KNOWN:

@@ -1,102 +1,104 @@
-"""Athena's workgroup: queries of the deployment, with results in its bucket."""
+"""The Athena workgroup of a deployment, whose query results are in its bucket."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from lakehouse.deploy.aws.service import AwsError
-from lakehouse.deploy.aws.step import EVERY_SECONDS, GONE_SECONDS, AwsStep
-from lakehouse.deploy.aws.tables import results
-from lakehouse.deploy.step import Found
-from resources.confluent.waiting import wait_gone
+from lakehouse.deploy.aws.aws_resource import AwsResource
+from lakehouse.deploy.aws.service import Answer, AwsError
+from lakehouse.deploy.aws.table_locations import results
+from lakehouse.deploy.resource import Outputs, Updatable
 from resources.secrets_manager import TAG
 
 
-@dataclass(frozen=True)
-class Workgroup(AwsStep):
-    """`aws/workgroup`: what is found is as Athena answers it."""
+@dataclass(frozen=True, repr=False)
+class Workgroup(AwsResource[Answer], Updatable[Answer]):
+    """`aws/workgroup`, whose state is Athena's answer."""
 
-    name = "aws/workgroup"
+    address = "aws/workgroup"
+    kms_key: str = ""
+    """ARN of the key that encrypts results; empty for S3's own keys."""
 
     @property
-    def what(self) -> str:
-        """The workgroup, named."""
+    def label(self) -> str:
+        """The workgroup with its name."""
         return f"Athena workgroup '{self.names.workgroup}'"
 
-    def find(self, found: Found) -> dict[str, Any] | None:
-        """The workgroup."""
-        it = self._get()
-        if it is None:
+    def read(self, outputs: Outputs) -> Answer | None:
+        """Read the workgroup."""
+        current = self._get()
+        if current is None:
             return None
         arn = f"arn:aws:athena:{self.names.region}:{self.names.account}:workgroup/{self.names.workgroup}"
-        tag = f"aws athena tag-resource --resource-arn {arn} --tags Key={TAG},Value={self.names.deployment}"
-        self.claim(self.what, self.service("athena").call("list_tags_for_resource", ResourceARN=arn)["Tags"], tag)
-        return it
+        command = f"aws athena tag-resource --resource-arn {arn} --tags Key={TAG},Value={self.names.deployment}"
+        tags = self.service("athena").call("list_tags_for_resource", ResourceARN=arn)["Tags"]
+        self.require_ownership(self.label, tags, command)
+        return current
 
-    def create(self, found: Found) -> dict[str, Any]:
-        """Make it, with its tag."""
+    def create(self, outputs: Outputs) -> Answer:
+        """Create it with its tag."""
 
-        def make() -> None:
+        def create() -> None:
             configuration = {"ResultConfiguration": self._results, "EnforceWorkGroupConfiguration": True}
             self.service("athena").call(
                 "create_work_group", Name=self.names.workgroup, Configuration=configuration, Tags=self.tags
             )
 
-        return self.made(make, found)
+        return self.create_and_read(create, outputs)
 
-    def differences(self, found: Found, it: dict[str, Any]) -> list[str]:
-        """Results elsewhere or in the clear, settings that a query may override, or no queries at all."""
-        configuration = it.get("Configuration", {})
+    def diff(self, outputs: Outputs, current: Answer) -> list[str]:
+        """Compare where results go, their encryption, whether queries may override settings, and the state."""
+        configuration = current.get("Configuration", {})
         has = configuration.get("ResultConfiguration", {})
         wrong = {
             f"results go to '{has.get('OutputLocation', '')}'": has.get("OutputLocation") != results(self.names),
-            "results are not encrypted with S3's own keys": has.get("EncryptionConfiguration")
-            != self._results["EncryptionConfiguration"],
+            "results are not encrypted": not has.get("EncryptionConfiguration"),
+            f"results are not encrypted with {self.kms_key}": bool(self.kms_key)
+            and has.get("EncryptionConfiguration", {}).get("KmsKey") != self.kms_key,
             "queries may choose settings of their own": not configuration.get("EnforceWorkGroupConfiguration"),
-            "it is disabled": it.get("State") != "ENABLED",
+            "it is disabled": current.get("State") != "ENABLED",
         }
         return [phrase for phrase, is_wrong in wrong.items() if is_wrong]
 
-    def change(self, found: Found, it: dict[str, Any]) -> dict[str, Any]:
-        """Set it right."""
-        updates = {"ResultConfigurationUpdates": self._results, "EnforceWorkGroupConfiguration": True}
+    def update(self, outputs: Outputs, current: Answer) -> Answer:
+        """Apply the settings, and enable it."""
+        has = current.get("Configuration", {}).get("ResultConfiguration", {}).get("EncryptionConfiguration")
+        kept = {"EncryptionConfiguration": has} if has and not self.kms_key else {}
+        updates = {"ResultConfigurationUpdates": self._results | kept, "EnforceWorkGroupConfiguration": True}
         self.service("athena").call(
             "update_work_group", WorkGroup=self.names.workgroup, ConfigurationUpdates=updates, State="ENABLED"
         )
-        return {**it, **(self.find(found) or {})}
+        return {**current, **self.read_existing(outputs)}
 
-    def delete(self, found: Found, it: dict[str, Any]) -> None:
+    def delete(self, outputs: Outputs, current: Answer) -> None:
         """Delete it with its history and named queries."""
         try:
             self.service("athena").call("delete_work_group", WorkGroup=self.names.workgroup, RecursiveDeleteOption=True)
         except AwsError as error:
             if not _is_absent(error):
                 raise
-        wait_gone(
-            self.what,
-            self._get,
-            deadline_seconds=GONE_SECONDS,
-            every_seconds=EVERY_SECONDS,
-            clock=self.clock,
-        )
+        self.wait_until_gone(self.label, self._get)
 
-    def _get(self) -> dict[str, Any] | None:
+    def _get(self) -> Answer | None:
         try:
-            return self.service("athena").call("get_work_group", WorkGroup=self.names.workgroup)["WorkGroup"]
+            answer: Answer = self.service("athena").call("get_work_group", WorkGroup=self.names.workgroup)
+            workgroup: Answer = answer["WorkGroup"]
+            return workgroup
         except AwsError as error:
             if _is_absent(error):
                 return None
             raise
 
     @property
-    def _results(self) -> dict[str, Any]:
+    def _results(self) -> Answer:
         return {
             "OutputLocation": results(self.names),
-            "EncryptionConfiguration": {"EncryptionOption": "SSE_S3"},
+            "EncryptionConfiguration": {"EncryptionOption": "SSE_KMS", "KmsKey": self.kms_key}
+            if self.kms_key
+            else {"EncryptionOption": "SSE_S3"},
         }
 
 
 def _is_absent(error: AwsError) -> bool:
-    # Athena has no code of its own for it.
+    # Athena has no error code of its own for this.
     return error.code == "InvalidRequestException" and "not found" in str(error)

@@ -1,1 +1,1 @@
-"""The steps of a deployment in Confluent Cloud, by plane."""
+"""The resources of a deployment in Confluent Cloud."""

@@ -1,216 +1,253 @@
-"""Who may do what in Confluent Cloud: service accounts, their roles, and access control lists on topics."""
+"""Permissions in Confluent Cloud: service accounts, their roles, and access control lists."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from lakehouse.core.errors import OutcomeUnknownError
-from lakehouse.core.polling import REAL, Clock
-from lakehouse.deploy.confluent.foundation import LISTED_SECONDS
-from lakehouse.deploy.names import Names
-from lakehouse.deploy.step import Found, Step
+from lakehouse.core.errors import OutcomeUnknownError, UnclearState
+from lakehouse.deploy.confluent.confluent_resource import GRANTED_SECONDS, LISTED_SECONDS, ConfluentResource
+from lakehouse.deploy.resource import Outputs, Resource, Updatable
+from resources.confluent.clusters import Cluster, SchemaRegistryCluster
 from resources.confluent.errors import Conflict
 from resources.confluent.kafka import Acl, Acls
-from resources.confluent.organization import RoleBinding, ServiceAccount
-from resources.confluent.waiting import wait_there, when_allowed
-from resources.confluent_cloud import ConfluentCloud
+from resources.confluent.organization import Environment, RoleBinding, ServiceAccount
+from resources.confluent.plane import Key
+from resources.confluent.tableflow import ProviderIntegration
+from resources.confluent.waiting import wait_visible, when_allowed
 from resources.secrets_manager import Secrets
 
-GRANTED_SECONDS = 180
-"""Until a role is known to the plane that asks for it; Confluent's own provider just sleeps for 90 seconds."""
-MANAGER_KEY = "confluent/key/app_manager/kafka"
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ServiceAccountResource(ConfluentResource[ServiceAccount]):
+    """A service account. Its API keys and roles, and the secrets that hold the keys, are deleted with it."""
 
-@dataclass(frozen=True)
-class AccountStep(Step):
-    """A service account. With it go its API keys and roles, and the secrets that its keys were in."""
-
-    cloud: ConfluentCloud
     secrets: Secrets
-    names: Names
     purpose: str
-    holds: tuple[str, ...] = ()
-    """Names of those secrets."""
-    clock: Clock = REAL
+    secret_names: tuple[str, ...] = ()
+    """The secrets that hold its keys."""
 
     @property
-    def name(self) -> str:
+    def address(self) -> str:
+        """The purpose, below `confluent/account/`."""
         return f"confluent/account/{self.purpose}"
 
     @property
-    def what(self) -> str:
+    def label(self) -> str:
+        """The account with its name."""
         return f"service account '{self.names.service_account(self.purpose)}'"
 
-    def find(self, found: Found) -> ServiceAccount | None:
-        return self.cloud.service_accounts().find(self.names.service_account(self.purpose))
+    def read(self, outputs: Outputs) -> ServiceAccount | None:
+        """Read it by name.
 
-    def create(self, found: Found) -> ServiceAccount:
-        description = f"{self.purpose} of lakehouse deployment {self.names.deployment}"
-        return self.cloud.service_accounts().create(self.names.service_account(self.purpose), description)
+        Raises:
+            UnclearState: It belongs to a deployment in another AWS account or region.
+        """
+        account = self.cloud.service_accounts().find(self.names.service_account(self.purpose))
+        if account and account.description != self._description:
+            raise UnclearState(
+                f"Confluent Cloud has a {self.label} ({account.id}) of another deployment: its description is "
+                f"'{account.description}', not '{self._description}'. Nothing was changed. Choose another name of the "
+                f"deployment in lakehouse.yaml; only if the account is this deployment's, correct its description"
+            )
+        return account
 
-    def settle(self, found: Found, it: ServiceAccount) -> ServiceAccount:
-        return wait_there(self.what, lambda: self.find(found), deadline_seconds=LISTED_SECONDS, clock=self.clock)
+    def create(self, outputs: Outputs) -> ServiceAccount:
+        """Create it."""
+        return self.cloud.service_accounts().create(self.names.service_account(self.purpose), self._description)
 
-    def delete(self, found: Found, it: ServiceAccount) -> None:
-        # A key's own step does not see its secret once the cluster, or the key, was deleted by somebody else.
-        for secret in self.holds:
+    def wait_until_ready(self, outputs: Outputs, current: ServiceAccount) -> ServiceAccount:
+        """Wait until it is listed."""
+        return self.wait_until_listed(outputs)
+
+    def delete(self, outputs: Outputs, current: ServiceAccount) -> None:
+        """Delete its secrets, then the account."""
+        # The resource of a key does not find the secret after an external deletion of the key or the cluster.
+        for secret in self.secret_names:
             self.secrets.delete(secret)
-        self.cloud.service_accounts().delete(it.id)
+        self.cloud.service_accounts().delete(current.id)
+
+    @property
+    def _description(self) -> str:
+        return f"{self.purpose} of lakehouse deployment {self.names.owner}"
 
 
 @dataclass(frozen=True)
 class Role:
-    """A role on a CRN pattern with `{environment}`, `{cluster}`, `{kafka}`, … for what is there."""
+    """A role on a CRN pattern, in which `{environment}`, `{cluster}`, `{kafka}`, … stand for CRNs of `RoleScopes`."""
 
     role: str
     pattern: str
 
-    def crn(self, found: Found, account: ServiceAccount) -> str:
-        """The pattern with the CRNs of what was found, and of the account itself."""
-        environment = found["confluent/environment"]
+
+class RoleScopes(NamedTuple):
+    """References to what roles are granted on."""
+
+    environment: Resource[Environment]
+    cluster: Resource[Cluster] | None = None
+    registry: Resource[SchemaRegistryCluster] | None = None
+    integration: Resource[ProviderIntegration] | None = None
+
+    def crns(self, outputs: Outputs, account: ServiceAccount) -> dict[str, str]:
+        """Return the CRNs by their names in the pattern of a `Role`, that of the account itself included."""
+        environment = outputs[self.environment]
         crns = {
             "environment": environment.crn,
             "account": f"{environment.organization_crn}/service-account={account.id}",
         }
-        if cluster := found.get("confluent/cluster"):
+        if self.cluster:
+            cluster = outputs[self.cluster]
             crns |= {"cluster": cluster.crn, "kafka": cluster.kafka_crn}
-        if registry := found.get("confluent/schema_registry"):
-            crns["registry"] = registry.crn
-        if integration := found.get("confluent/provider_integration"):
-            crns["integration"] = f"{environment.crn}/provider-integration={integration.id}"
-        return self.pattern.format_map(crns)
+        if self.registry:
+            crns["registry"] = outputs[self.registry].crn
+        if self.integration:
+            crns["integration"] = f"{environment.crn}/provider-integration={outputs[self.integration].id}"
+        return crns
 
 
-@dataclass(frozen=True)
-class RolesStep(Step):
-    """Roles of one account. Others that somebody gave it by hand are left alone."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RoleBindingsResource(ConfluentResource[list[RoleBinding]], Updatable[list[RoleBinding]]):
+    """The role bindings of one account. Manually added ones are not changed."""
 
-    cloud: ConfluentCloud
-    purpose: str
     roles: tuple[Role, ...]
-    on: tuple[str, ...] = ("confluent/cluster", "confluent/schema_registry")
-    """The steps of what they are on, besides the environment."""
+    account: ServiceAccountResource
+    scopes: RoleScopes
     part: str = ""
-    """Tells one account's steps apart."""
-    clock: Clock = REAL
+    """Distinguishes the resources of one account."""
 
     @property
-    def name(self) -> str:
-        return "/".join(part for part in ("confluent/roles", self.purpose, self.part) if part)
+    def address(self) -> str:
+        """The purpose and the part, below `confluent/roles/`."""
+        return "/".join(part for part in ("confluent/roles", self.account.purpose, self.part) if part)
 
     @property
-    def what(self) -> str:
-        return f"roles of '{self.purpose}': {', '.join(dict.fromkeys(each.role for each in self.roles))}"
+    def label(self) -> str:
+        """The roles with the account's purpose."""
+        return f"roles of '{self.account.purpose}': {', '.join(dict.fromkeys(each.role for each in self.roles))}"
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        return (f"confluent/account/{self.purpose}", "confluent/environment", *self.on)
+    def read(self, outputs: Outputs) -> list[RoleBinding] | None:
+        """List those of the declared bindings that exist; None if there are none."""
+        declared = self._declared(outputs)
+        organization = outputs[self.scopes.environment].organization_crn
+        bindings = self.cloud.role_bindings().below(organization, outputs[self.account].principal)
+        return [each for each in bindings if (each.role, each.crn_pattern) in declared] or None
 
-    def find(self, found: Found) -> list[RoleBinding] | None:
-        account, wanted = self._wanted(found)
-        organization = found["confluent/environment"].organization_crn
-        bindings = self.cloud.role_bindings().below(organization, account.principal)
-        return [each for each in bindings if (each.role, each.crn_pattern) in wanted] or None
+    def create(self, outputs: Outputs) -> list[RoleBinding]:
+        """Create all bindings."""
+        return self.update(outputs, [])
 
-    def create(self, found: Found) -> list[RoleBinding]:
-        return self.change(found, [])
+    def wait_until_ready(self, outputs: Outputs, current: list[RoleBinding]) -> list[RoleBinding]:
+        """Wait until all are listed."""
 
-    def settle(self, found: Found, it: list[RoleBinding]) -> list[RoleBinding]:
         def all_listed() -> list[RoleBinding] | None:
-            listed = self.find(found) or []
-            return None if self._missing(found, listed) else listed
+            listed = self.read(outputs) or []
+            return None if self._missing(outputs, listed) else listed
 
-        return wait_there(self.what, all_listed, deadline_seconds=LISTED_SECONDS, clock=self.clock)
+        return wait_visible(self.label, all_listed, deadline_seconds=LISTED_SECONDS, clock=self.clock)
 
-    def differences(self, found: Found, it: list[RoleBinding]) -> list[str]:
-        return [f"{role} on {crn.rpartition('/')[2]} is missing" for role, crn in self._missing(found, it)]
+    def diff(self, outputs: Outputs, current: list[RoleBinding]) -> list[str]:
+        """List the missing bindings."""
+        return [f"{role} on {crn.rpartition('/')[2]} is missing" for role, crn in self._missing(outputs, current)]
 
-    def change(self, found: Found, it: list[RoleBinding]) -> list[RoleBinding]:
-        account, _ = self._wanted(found)
+    def update(self, outputs: Outputs, current: list[RoleBinding]) -> list[RoleBinding]:
+        """Create the missing bindings."""
         bindings = self.cloud.role_bindings()
-        for role, crn in self._missing(found, it):
+        for role, crn in self._missing(outputs, current):
             try:
-                bindings.create(account.principal, role, crn)
+                bindings.create(outputs[self.account].principal, role, crn)
             except (Conflict, OutcomeUnknownError):
-                # It is there, or may be: `settle` looks. The others are to be made all the same.
+                # It exists, or may exist, which `wait_until_ready` checks. The others are still created.
                 continue
-        return it
+        return current
 
-    def delete(self, found: Found, it: list[RoleBinding]) -> None:
-        for binding in it:
+    def delete(self, outputs: Outputs, current: list[RoleBinding]) -> None:
+        """Delete the declared bindings."""
+        for binding in current:
             self.cloud.role_bindings().delete(binding.id)
 
-    def _wanted(self, found: Found) -> tuple[ServiceAccount, list[tuple[str, str]]]:
-        account = found[f"confluent/account/{self.purpose}"]
-        return account, [(each.role, each.crn(found, account)) for each in self.roles]
+    def _declared(self, outputs: Outputs) -> list[tuple[str, str]]:
+        crns = self.scopes.crns(outputs, outputs[self.account])
+        return [(each.role, each.pattern.format_map(crns)) for each in self.roles]
 
-    def _missing(self, found: Found, it: list[RoleBinding]) -> list[tuple[str, str]]:
-        there = {(each.role, each.crn_pattern) for each in it}
-        return [each for each in self._wanted(found)[1] if each not in there]
+    def _missing(self, outputs: Outputs, current: list[RoleBinding]) -> list[tuple[str, str]]:
+        existing = {(each.role, each.crn_pattern) for each in current}
+        return [each for each in self._declared(outputs) if each not in existing]
 
 
-@dataclass(frozen=True)
-class AclsStep(Step):
-    """Access control lists of one account. Others that somebody gave it by hand are left alone."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class AclsResource(ConfluentResource[list[Acl]], Updatable[list[Acl]]):
+    """The access control lists of one account. Manually added ones are not changed."""
 
-    cloud: ConfluentCloud
-    purpose: str
     allowed: tuple[tuple[str, str, str], ...]
-    """Operation, kind and name of what it may be done with: `("WRITE", "TOPIC", "stock_trades")`."""
-    clock: Clock = REAL
+    """Operation, resource type and name or prefix: `("WRITE", "TOPIC", "stock_trades")`, `("READ", "GROUP", "x*")`."""
+    account: ServiceAccountResource
+    cluster: Resource[Cluster]
+    manager_key: Resource[Key]
 
     @property
-    def name(self) -> str:
-        return f"confluent/acls/{self.purpose}"
+    def address(self) -> str:
+        """The purpose, below `confluent/acls/`."""
+        return f"confluent/acls/{self.account.purpose}"
 
     @property
-    def what(self) -> str:
-        return f"ACLs of '{self.purpose}'"
+    def label(self) -> str:
+        """The lists with the account's purpose."""
+        return f"ACLs of '{self.account.purpose}'"
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        return (f"confluent/account/{self.purpose}", "confluent/cluster", MANAGER_KEY)
+    def read(self, outputs: Outputs) -> list[Acl] | None:
+        """List those of the declared lists that exist; None if there are none."""
+        declared = self._declared(outputs)
+        principal = outputs[self.account].principal
+        return [each for each in self._acls(outputs).list(principal) if each in declared] or None
 
-    def find(self, found: Found) -> list[Acl] | None:
-        wanted = self._wanted(found)
-        principal = found[f"confluent/account/{self.purpose}"].principal
-        return [each for each in self._acls(found).list(principal) if each in wanted] or None
+    def create(self, outputs: Outputs) -> list[Acl]:
+        """Create all lists."""
+        return self.update(outputs, [])
 
-    def create(self, found: Found) -> list[Acl]:
-        return self.change(found, [])
+    def wait_until_ready(self, outputs: Outputs, current: list[Acl]) -> list[Acl]:
+        """Wait until all are listed."""
 
-    def settle(self, found: Found, it: list[Acl]) -> list[Acl]:
         def all_listed() -> list[Acl] | None:
-            listed = self.find(found) or []
-            return None if self.differences(found, listed) else listed
+            listed = self.read(outputs) or []
+            return None if self.diff(outputs, listed) else listed
 
-        return wait_there(self.what, all_listed, deadline_seconds=LISTED_SECONDS, clock=self.clock)
+        return wait_visible(self.label, all_listed, deadline_seconds=LISTED_SECONDS, clock=self.clock)
 
-    def differences(self, found: Found, it: list[Acl]) -> list[str]:
-        missing = [each for each in self._wanted(found) if each not in it]
+    def diff(self, outputs: Outputs, current: list[Acl]) -> list[str]:
+        """List the missing lists."""
+        missing = [each for each in self._declared(outputs) if each not in current]
         return [f"{each.operation} on {each.resource_type} '{each.resource_name}' is missing" for each in missing]
 
-    def change(self, found: Found, it: list[Acl]) -> list[Acl]:
-        acls, wanted = self._acls(found), self._wanted(found)
-        for acl in wanted:
-            if acl not in it:
-                self._create(acls, acl)
-        return wanted
+    def update(self, outputs: Outputs, current: list[Acl]) -> list[Acl]:
+        """Create the missing lists."""
+        acls, declared = self._acls(outputs), self._declared(outputs)
+        for acl in declared:
+            if acl not in current:
+                self._create_one(acls, acl)
+        return declared
 
-    def delete(self, found: Found, it: list[Acl]) -> None:
-        for acl in it:
-            self._acls(found).delete(acl)
+    def delete(self, outputs: Outputs, current: list[Acl]) -> None:
+        """Delete the declared lists."""
+        for acl in current:
+            self._acls(outputs).delete(acl)
 
-    def _create(self, acls: Acls, acl: Acl) -> None:
+    def _create_one(self, acls: Acls, acl: Acl) -> None:
         try:
-            when_allowed(self.what, lambda: acls.create(acl), deadline_seconds=GRANTED_SECONDS, clock=self.clock)
+            when_allowed(self.label, lambda: acls.create(acl), deadline_seconds=GRANTED_SECONDS, clock=self.clock)
         except OutcomeUnknownError:
-            # It may be there: `settle` looks. The others are to be made all the same.
+            # It may exist, which `wait_until_ready` checks. The others are still created.
             return
 
-    def _acls(self, found: Found) -> Acls:
-        return self.cloud.acls(found["confluent/cluster"], found[MANAGER_KEY])
+    def _acls(self, outputs: Outputs) -> Acls:
+        return self.cloud.acls(outputs[self.cluster], outputs[self.manager_key])
 
-    def _wanted(self, found: Found) -> list[Acl]:
-        principal = found[f"confluent/account/{self.purpose}"].principal
-        return [Acl(principal, operation, kind, name) for operation, kind, name in self.allowed]
+    def _declared(self, outputs: Outputs) -> list[Acl]:
+        principal = outputs[self.account].principal
+        return [acl_of(principal, *each) for each in self.allowed]
+
+
+def acl_of(principal: str, operation: str, resource_type: str, name: str) -> Acl:
+    """Return the access control list of a declared right; a name that ends in `*` is a prefix, `*` alone is all."""
+    if name != "*" and name.endswith("*"):
+        return Acl(principal, operation, resource_type, name.removesuffix("*"), "PREFIXED")
+    return Acl(principal, operation, resource_type, name)

@@ -1,14 +1,16 @@
-"""An API key of one account for one plane, and the secret it is kept in.
+"""An API key of one account for one plane, and the secret that holds it.
 
-A key's secret is shown once, so what was killed between the making and the storing has made a key that nobody has: a
-key of ours that is in no version of the secret is deleted. Keys are ours by owner and display name.
+Confluent shows a key's secret once. An interruption between creating and storing a key leaves a stray: a key that
+nobody has. A key with the account as owner and the right name and description that is in no version of the secret is
+deleted. Where there is no secret at all, only a young key is a stray: programs may still use an older one, whose secret
+somebody deleted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import UTC, datetime, timedelta
 
 from lakehouse.core.errors import UnclearState
 from lakehouse.core.polling import Clock
@@ -18,23 +20,29 @@ from resources.confluent.waiting import wait_accepted
 from resources.secrets_manager import CURRENT, PENDING, PREVIOUS, RECOVERY_DAYS, SecretJson, Secrets, Version
 
 KNOWN_SECONDS = 20 * 60
-"""Until a plane knows a new key."""
+"""Until a plane accepts a new key."""
+STRAY_AGE = timedelta(hours=1)
+"""The age at which a key whose secret does not exist is no longer the trace of an interrupted creation."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a key is written in a secret: the fields of its id and its secret, and what stands beside them."""
+    """The fields of a secret that hold a key's id and secret, and the settings beside them."""
 
     id: str
     secret: str
     beside: Mapping[str, str]
 
     def write(self, key: Key) -> SecretJson:
-        """The secret's content."""
+        """Return the secret's content."""
         return SecretJson({self.id: key.id, self.secret: key.secret, **self.beside})
 
     def read(self, value: SecretJson) -> Key:
-        """Raises: KeyError when a field is missing."""
+        """Read the key.
+
+        Raises:
+            KeyError: A field is missing.
+        """
         values = value.reveal()
         return Key(values[self.id], values[self.secret])
 
@@ -44,51 +52,64 @@ class JoinedLayout(Layout):
     """A layout with id and secret in one field, as `id:secret`."""
 
     def write(self, key: Key) -> SecretJson:
-        """The secret's content."""
+        """Return the secret's content."""
         return SecretJson({self.id: f"{key.id}:{key.secret}", **self.beside})
 
     def read(self, value: SecretJson) -> Key:
-        """Raises: KeyError when the field is missing."""
+        """Read the key.
+
+        Raises:
+            KeyError: The field is missing.
+        """
         key_id, _, secret = value.reveal()[self.id].partition(":")
         return Key(key_id, secret)
 
 
 @dataclass(frozen=True)
 class AccountKey:
-    """Where an account's key for a plane is, and how it is made."""
+    """Where an account's key for a plane is, and how it is created."""
 
     api_keys: ApiKeys
     secrets: Secrets
     name: str
     """Display name of its keys."""
+    description: str
+    """Description of its keys, which names the secret by its ARN."""
     secret: str
     """Name of the secret."""
     owner_id: str
     scope: Scope
     layout: Layout
-    ask: Callable[[Key], Any] = field(repr=False)
-    """What the key is for, asked on its plane."""
+    ask: Callable[[Key], object] = field(repr=False)
+    """A request on the plane that the key must permit."""
 
     def find(self) -> Key | None:
-        """The secret's key; None when there is none, or when it was deleted or is of another owner or thing.
+        """Return the secret's key; None if there is none, or it was deleted or has another owner or scope.
 
-        Raises: UnclearState when the secret is of another layout; LakehouseError; Unreachable.
+        Raises:
+            UnclearState: The secret has another layout.
+            LakehouseError: A system refuses.
+            Unreachable: A system does not answer.
         """
         version = self.version(CURRENT)
         return self.usable(version) if version else None
 
     def usable(self, version: Version) -> Key | None:
-        """The key of a version, unless it was deleted or is of another owner or thing."""
+        """Return the key of a version, unless it was deleted or has another owner or scope."""
         key = self.key(version)
-        there = self.api_keys.find(key.id)
-        return key if there and there.owner_id == self.owner_id and there.is_for(self.scope) else None
+        listed = self.api_keys.find(key.id)
+        return key if listed and listed.owner_id == self.owner_id and listed.is_for(self.scope) else None
 
     def version(self, stage: str) -> Version | None:
-        """The secret's version with the label."""
+        """Return the secret's version with the label."""
         return self.secrets.read(self.secret, stage)
 
     def key(self, version: Version) -> Key:
-        """Raises: UnclearState when the version is of another layout."""
+        """Return the key of a version.
+
+        Raises:
+            UnclearState: The version has another layout.
+        """
         try:
             return self.layout.read(version.value)
         except KeyError as error:
@@ -99,27 +120,39 @@ class AccountKey:
             ) from None
 
     def ours(self) -> list[ApiKey]:
-        """The account's keys for the plane, the oldest first."""
-        return [each for each in self.api_keys.list(self.owner_id) if each.name == self.name]
+        """List the account's keys for the plane, the oldest first."""
+        keys = self.api_keys.list(self.owner_id)
+        return [each for each in keys if (each.name, each.description) == (self.name, self.description)]
 
     def strays(self) -> list[ApiKey]:
-        """Those that nobody has: they were made, and never stored."""
+        """List the keys that were created and never stored.
+
+        Raises:
+            UnclearState: The secret does not exist, and keys do that programs may use.
+        """
         labelled = [version for stage in (CURRENT, PENDING, PREVIOUS) if (version := self.version(stage))]
         stored = {self.key(version).id for version in labelled}
         unknown = [each for each in self.ours() if each.id not in stored]
         if unknown and labelled:
             # It may have been in a version that has lost its labels.
             stored |= {self.key(version).id for version in self.secrets.versions(self.secret)}
+        elif old := [each.id for each in unknown if datetime.now(UTC) - each.created_at > STRAY_AGE]:
+            raise UnclearState(
+                f"There is no secret '{self.secret}' in region {self.secrets.region}, but its API keys "
+                f"{', '.join(old)} exist, and programs may use them. Nothing was changed. Restore the secret (aws "
+                f"secretsmanager restore-secret --region {self.secrets.region} --secret-id {self.secret}), or delete "
+                f"the keys if nobody uses them (confluent api-key delete {old[0]})"
+            )
         return [each for each in unknown if each.id not in stored]
 
     def delete_strays(self) -> None:
-        """Delete the keys that nobody has."""
+        """Delete the keys that were never stored."""
         for stray in self.strays():
             self.api_keys.delete(stray.id)
 
     def make(self) -> Key:
-        """Make a key. Nobody has it until it is stored."""
-        return self.api_keys.create(self.name, f"Kept in the secret {self.secret}", self.owner_id, self.scope).key
+        """Create a key, which is a stray until it is stored."""
+        return self.api_keys.create(self.name, self.description, self.owner_id, self.scope).key
 
     def store(self, key: Key) -> None:
         """Make it the secret's current version."""
@@ -130,9 +163,10 @@ class AccountKey:
             self.secrets.promote(self.secret, self.secrets.put_pending(self.secret, value), over=current)
 
     def prove(self, key: Key, clock: Clock) -> None:
-        """Wait until the plane takes the key.
+        """Wait until the plane accepts the key.
 
-        Raises: TimedOut with the last refusal.
+        Raises:
+            TimedOut: It does not; the message has the last refusal.
         """
         wait_accepted(
             f"API key {key.id} ('{self.name}')", lambda: self.ask(key), deadline_seconds=KNOWN_SECONDS, clock=clock

@@ -1,4 +1,4 @@
-"""Flink: the compute pool, the statements that run in it, and the topics they make."""
+"""Flink: the compute pool, the statements that run in it, and the topics that they create."""
 
 from __future__ import annotations
 
@@ -6,140 +6,143 @@ import hashlib
 import re
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any
 
-from lakehouse.core.polling import REAL, Clock
-from lakehouse.deploy.confluent.access import GRANTED_SECONDS
-from lakehouse.deploy.confluent.foundation import LISTED_SECONDS
-from lakehouse.deploy.confluent.keys import flink_region
-from lakehouse.deploy.confluent.streams import TOPIC_SECONDS, TopicStep
-from lakehouse.deploy.names import Names
-from lakehouse.deploy.step import Found, Step
+from lakehouse.deploy.confluent.api_keys import flink_region
+from lakehouse.deploy.confluent.confluent_resource import GRANTED_SECONDS, ConfluentResource
+from lakehouse.deploy.confluent.topics import TOPIC_SECONDS, TopicResource
+from lakehouse.deploy.resource import Outputs, Resource, Updatable
+from resources.confluent.clusters import Cluster
 from resources.confluent.flink import READY, ComputePool, Statement, Statements
 from resources.confluent.kafka import Topic
-from resources.confluent.waiting import FAILED, wait, wait_gone, wait_there, when_allowed
-from resources.confluent_cloud import ConfluentCloud
+from resources.confluent.organization import Environment, ServiceAccount
+from resources.confluent.plane import Key
+from resources.confluent.waiting import FAILED, wait, wait_gone, when_allowed
 
 POOL_SECONDS = 60 * 60
 STATEMENT_SECONDS = 30 * 60
 MAX_CFU = 10
-FLINK_KEY = "confluent/key/flink/flink"
 
 
-@dataclass(frozen=True)
-class ComputePoolStep(Step):
-    """What statements run on."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ComputePoolResource(ConfluentResource[ComputePool]):
+    """The compute pool in which statements run."""
 
-    cloud: ConfluentCloud
-    names: Names
-    clock: Clock = REAL
-    name: ClassVar[str] = "confluent/compute_pool"
-    needs: ClassVar[tuple[str, ...]] = ("confluent/environment",)
+    address = "confluent/compute_pool"
+    environment: Resource[Environment]
 
     @property
-    def what(self) -> str:
+    def label(self) -> str:
+        """The compute pool with its name."""
         return f"compute pool '{self.names.confluent}'"
 
-    def find(self, found: Found) -> ComputePool | None:
-        return self.cloud.compute_pools(found["confluent/environment"].id).find(self.names.confluent)
+    def read(self, outputs: Outputs) -> ComputePool | None:
+        """Read it by name."""
+        return self.cloud.compute_pools(outputs[self.environment].id).find(self.names.confluent)
 
-    def create(self, found: Found) -> ComputePool:
-        pools = self.cloud.compute_pools(found["confluent/environment"].id)
+    def create(self, outputs: Outputs) -> ComputePool:
+        """Create it."""
+        pools = self.cloud.compute_pools(outputs[self.environment].id)
         return pools.create(self.names.confluent, self.names.region, MAX_CFU)
 
-    def settle(self, found: Found, it: ComputePool) -> ComputePool:
-        pools = self.cloud.compute_pools(found["confluent/environment"].id)
-        wait(self.what, lambda: pools.get(it.id), READY, deadline_seconds=POOL_SECONDS, clock=self.clock)
-        return wait_there(self.what, lambda: self.find(found), deadline_seconds=POOL_SECONDS, clock=self.clock)
+    def wait_until_ready(self, outputs: Outputs, current: ComputePool) -> ComputePool:
+        """Wait until it runs and is listed."""
+        pools = self.cloud.compute_pools(outputs[self.environment].id)
+        wait(self.label, lambda: pools.get(current.id), READY, deadline_seconds=POOL_SECONDS, clock=self.clock)
+        return self.wait_until_listed(outputs, POOL_SECONDS)
 
-    def delete(self, found: Found, it: ComputePool) -> None:
-        pools = self.cloud.compute_pools(found["confluent/environment"].id)
-        pools.delete(it.id)
-        wait_gone(self.what, lambda: pools.get(it.id), deadline_seconds=POOL_SECONDS, clock=self.clock)
+    def delete(self, outputs: Outputs, current: ComputePool) -> None:
+        """Delete it."""
+        pools = self.cloud.compute_pools(outputs[self.environment].id)
+        pools.delete(current.id)
+        wait_gone(self.label, lambda: pools.get(current.id), deadline_seconds=POOL_SECONDS, clock=self.clock)
 
 
-@dataclass(frozen=True)
-class StatementStep(Step):
-    """A statement that runs for ever. A statement cannot be changed, so its name has the hash of its SQL; `find` gives
-    all of the given name, whatever their SQL."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class StatementResource(ConfluentResource[list[Statement]], Updatable[list[Statement]]):
+    """A continuous statement. Its SQL cannot be changed, so the statement's name contains the hash of the SQL.
 
-    cloud: ConfluentCloud
-    names: Names
-    given: str
+    Its state is all statements of the declared name, whatever their SQL.
+    """
+
+    declared_name: str
     sql: str
-    after: tuple[str, ...]
-    """The steps that fill the topics it may read."""
-    clock: Clock = REAL
+    environment: Resource[Environment]
+    cluster: Resource[Cluster]
+    account: Resource[ServiceAccount]
+    compute_pool: Resource[ComputePool]
+    flink_key: Resource[Key]
+    after: tuple[Resource[Any], ...]
+    """The resources that fill the topics that it may read."""
 
     @property
-    def name(self) -> str:
-        return f"confluent/statement/{self.given}"
+    def address(self) -> str:
+        """The declared name, below `confluent/statement/`."""
+        return f"confluent/statement/{self.declared_name}"
 
     @property
     def statement(self) -> str:
         """Its name in the environment."""
-        return f"{self.given}-{hashlib.sha256(self.sql.encode()).hexdigest()[:12]}"
+        return f"{self.declared_name}-{hashlib.sha256(self.sql.encode()).hexdigest()[:12]}"
 
     @property
-    def what(self) -> str:
+    def label(self) -> str:
+        """The statement with its name."""
         return f"Flink statement '{self.statement}'"
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        return (
-            "confluent/environment",
-            "confluent/cluster",
-            "confluent/account/flink",
-            "confluent/compute_pool",
-            FLINK_KEY,
-            *self.after,
-        )
+    def read_depends_on(self) -> tuple[Resource[Any], ...]:
+        """The environment and the key that opens its statements."""
+        return (self.environment, self.flink_key)
 
-    @property
-    def lives_in(self) -> tuple[str, ...]:
-        return ("confluent/environment", FLINK_KEY)
+    def read(self, outputs: Outputs) -> list[Statement] | None:
+        """List the statements of the declared name; None if there are none."""
+        pattern = re.compile(rf"{re.escape(self.declared_name)}-[0-9a-f]{{12}}")
+        return [each for each in self._statements(outputs).list() if pattern.fullmatch(each.name)] or None
 
-    def find(self, found: Found) -> list[Statement] | None:
-        pattern = re.compile(rf"{re.escape(self.given)}-[0-9a-f]{{12}}")
-        return [each for each in self._statements(found).list() if pattern.fullmatch(each.name)] or None
+    def create(self, outputs: Outputs) -> list[Statement]:
+        """Start it, as soon as the account is allowed to."""
 
-    def create(self, found: Found) -> list[Statement]:
-        def make() -> Statement:
-            return self._statements(found).create(
+        def create() -> Statement:
+            return self._statements(outputs).create(
                 self.statement,
                 self.sql,
-                pool_id=found["confluent/compute_pool"].id,
-                principal_id=found["confluent/account/flink"].id,
-                catalog=found["confluent/environment"].name,
-                database=found["confluent/cluster"].name,
+                pool_id=outputs[self.compute_pool].id,
+                principal_id=outputs[self.account].id,
+                catalog=outputs[self.environment].name,
+                database=outputs[self.cluster].name,
             )
 
-        return [when_allowed(self.what, make, deadline_seconds=GRANTED_SECONDS, clock=self.clock)]
+        return [when_allowed(self.label, create, deadline_seconds=GRANTED_SECONDS, clock=self.clock)]
 
-    def settle(self, found: Found, it: list[Statement]) -> list[Statement]:
-        statements = self._statements(found)
+    def wait_until_ready(self, outputs: Outputs, current: list[Statement]) -> list[Statement]:
+        """Wait until it runs or has completed, and is listed."""
+        statements = self._statements(outputs)
         wait(
-            self.what,
+            self.label,
             lambda: statements.find(self.statement),
             {"RUNNING", "COMPLETED"},
             deadline_seconds=STATEMENT_SECONDS,
             clock=self.clock,
         )
-        return wait_there(self.what, lambda: self.find(found), deadline_seconds=LISTED_SECONDS, clock=self.clock)
+        return self.wait_until_listed(outputs)
 
-    def differences(self, found: Found, it: list[Statement]) -> list[str]:
-        different = [f"'{each.name}' runs other SQL" for each in it if each.name != self.statement]
-        different += [f"it has failed: {each.detail}" for each in it if each.phase in FAILED]
-        return different
+    def diff(self, outputs: Outputs, current: list[Statement]) -> list[str]:
+        """List statements with other SQL, and failures."""
+        differences = [f"'{each.name}' runs other SQL" for each in current if each.name != self.statement]
+        differences += [f"it has failed: {each.detail}" for each in current if each.phase in FAILED]
+        return differences
 
-    def change(self, found: Found, it: list[Statement]) -> list[Statement]:
-        right = [each for each in it if each.name == self.statement and each.phase not in FAILED]
-        self.delete(found, [each for each in it if each not in right])
-        return right or self.create(found)
+    def update(self, outputs: Outputs, current: list[Statement]) -> list[Statement]:
+        """Delete what has other SQL or failed, and start the declared statement unless it runs."""
+        right = [each for each in current if each.name == self.statement and each.phase not in FAILED]
+        self.delete(outputs, [each for each in current if each not in right])
+        return right or self.create(outputs)
 
-    def delete(self, found: Found, it: list[Statement]) -> None:
-        statements = self._statements(found)
-        for each in it:
+    def delete(self, outputs: Outputs, current: list[Statement]) -> None:
+        """Delete all statements of the declared name."""
+        statements = self._statements(outputs)
+        for each in current:
             statements.delete(each.name)
             wait_gone(
                 f"Flink statement '{each.name}'",
@@ -148,37 +151,23 @@ class StatementStep(Step):
                 clock=self.clock,
             )
 
-    def _statements(self, found: Found) -> Statements:
+    def _statements(self, outputs: Outputs) -> Statements:
         region = flink_region(self.cloud, self.names)
-        return self.cloud.statements(region, found["confluent/environment"], found[FLINK_KEY])
+        return self.cloud.statements(region, outputs[self.environment], outputs[self.flink_key])
 
 
-@dataclass(frozen=True)
-class FlinkTopicStep(TopicStep):
-    """A topic that a statement makes. It outlives the statement."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class FlinkTopicResource(TopicResource):
+    """A topic that a statement creates. It outlives the statement."""
 
-    statement: str = ""
-    """The statement's step."""
+    statement: Resource[list[Statement]]
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        return (*super().needs, self.statement)
-
-    @property
-    def lives_in(self) -> tuple[str, ...]:
-        return super().needs
-
-    def create(self, found: Found) -> Topic:
-        return wait_there(self.what, lambda: self.find(found), deadline_seconds=TOPIC_SECONDS, clock=self.clock)
-
-    def differences(self, found: Found, it: Topic) -> list[str]:
-        return []
-
-    def remark(self, found: Found, it: Topic) -> str:
-        return ""
+    def create(self, outputs: Outputs) -> Topic:
+        """Wait until the statement has created it."""
+        return self.wait_until_listed(outputs, TOPIC_SECONDS)
 
 
-def table_made(sql: str) -> str | None:
-    """The table that a `CREATE TABLE …` statement makes, which is a topic."""
-    made = re.match(r"\s*CREATE\s+TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?`?([\w.-]+)`?", sql, re.IGNORECASE)
-    return made and made[1]
+def created_table(sql: str) -> str | None:
+    """Return the table that a `CREATE TABLE …` statement creates, which is a topic."""
+    created = re.match(r"\s*CREATE\s+TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?`?([\w.-]+)`?", sql, re.IGNORECASE)
+    return created and created[1]

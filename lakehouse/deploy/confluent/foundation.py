@@ -1,68 +1,66 @@
-"""What everything in Confluent Cloud stands on: the environment, its Kafka cluster and its Schema Registry."""
+"""The environment, its Kafka cluster and its Schema Registry."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
-from lakehouse.core.polling import REAL, Clock
-from lakehouse.deploy.names import Names
-from lakehouse.deploy.step import Found, Step
+from lakehouse.deploy.confluent.confluent_resource import LISTED_SECONDS, ConfluentResource
+from lakehouse.deploy.resource import Outputs, Resource, Undeletable
 from resources.confluent.clusters import READY, Cluster, SchemaRegistryCluster
 from resources.confluent.flink import ComputePool
 from resources.confluent.organization import Environment
 from resources.confluent.tableflow import ProviderIntegration
-from resources.confluent.waiting import wait, wait_gone, wait_there
-from resources.confluent_cloud import ConfluentCloud
+from resources.confluent.waiting import wait, wait_gone
 
 MINUTE = 60
-LISTED_SECONDS = 5 * MINUTE
-"""Until a list shows what was made. Whoever looks earlier might make it twice."""
 CLUSTER_SECONDS = 60 * MINUTE
 CLUSTER_GONE_SECONDS = 30 * MINUTE
 REGISTRY_SECONDS = 10 * MINUTE
 
 
-@dataclass(frozen=True)
-class EnvironmentStep(Step):
-    """The environment. Deleting it deletes all that is in it, so it stays while anything of others is."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class EnvironmentResource(ConfluentResource[Environment]):
+    """The environment. Deleting it deletes all that is in it, so it is retained while it holds anything foreign."""
 
-    cloud: ConfluentCloud
-    names: Names
-    holds_data: bool = False
-    """Whether its cluster does."""
-    clock: Clock = REAL
-    name: ClassVar[str] = "confluent/environment"
+    address = "confluent/environment"
+    holds_data: bool
+    """True if its cluster holds data."""
 
     @property
-    def what(self) -> str:
+    def label(self) -> str:
+        """The environment with its name."""
         return f"environment '{self.names.confluent}'"
 
-    def find(self, found: Found) -> Environment | None:
+    def read(self, outputs: Outputs) -> Environment | None:
+        """Read it by name."""
         return self.cloud.environments().find(self.names.confluent)
 
-    def create(self, found: Found) -> Environment:
+    def create(self, outputs: Outputs) -> Environment:
+        """Create it."""
         return self.cloud.environments().create(self.names.confluent)
 
-    def settle(self, found: Found, it: Environment) -> Environment:
-        return wait_there(self.what, lambda: self.find(found), deadline_seconds=LISTED_SECONDS, clock=self.clock)
+    def wait_until_ready(self, outputs: Outputs, current: Environment) -> Environment:
+        """Wait until it is listed."""
+        return self.wait_until_listed(outputs)
 
-    def delete(self, found: Found, it: Environment) -> None:
-        self.cloud.environments().delete(it.id)
-        wait_gone(self.what, lambda: self.find(found), deadline_seconds=LISTED_SECONDS, clock=self.clock)
+    def delete(self, outputs: Outputs, current: Environment) -> None:
+        """Delete it with all that is in it."""
+        self.cloud.environments().delete(current.id)
+        wait_gone(self.label, lambda: self.read(outputs), deadline_seconds=LISTED_SECONDS, clock=self.clock)
 
-    def kept(self, found: Found, it: Environment) -> str:
-        clusters = self.cloud.clusters(it.id).list()
-        others: dict[str, Sequence[Cluster | ComputePool | ProviderIntegration]] = {
+    def retained(self, outputs: Outputs, current: Environment) -> str:
+        """Name what is in it that the deployment did not create, or the deletion protection of its cluster."""
+        clusters = self.cloud.clusters(current.id).list()
+        contents: dict[str, Sequence[Cluster | ComputePool | ProviderIntegration]] = {
             "cluster": clusters,
-            "compute pool": self.cloud.compute_pools(it.id).list(),
-            "provider integration": self.cloud.provider_integrations(it.id).list(),
+            "compute pool": self.cloud.compute_pools(current.id).list(),
+            "provider integration": self.cloud.provider_integrations(current.id).list(),
         }
         foreign = [
             f"{kind} '{each.name}' ({each.id})"
-            for kind, things in others.items()
-            for each in things
+            for kind, objects in contents.items()
+            for each in objects
             if each.name != self.names.confluent
         ]
         if foreign:
@@ -70,68 +68,68 @@ class EnvironmentStep(Step):
         return "its cluster has deletion protection" if any(each.protected for each in clusters) else ""
 
 
-@dataclass(frozen=True)
-class ClusterStep(Step):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ClusterResource(ConfluentResource[Cluster]):
     """The Kafka cluster, with all its topics."""
 
-    cloud: ConfluentCloud
-    names: Names
-    holds_data: bool = False
-    """Whether there are topics in it that others fill."""
-    clock: Clock = REAL
-    name: ClassVar[str] = "confluent/cluster"
-    needs: ClassVar[tuple[str, ...]] = ("confluent/environment",)
+    address = "confluent/cluster"
+    environment: Resource[Environment]
+    holds_data: bool
+    """True if it has topics that external producers fill."""
 
     @property
-    def what(self) -> str:
+    def label(self) -> str:
+        """The cluster with its name."""
         return f"Kafka cluster '{self.names.confluent}'"
 
-    def find(self, found: Found) -> Cluster | None:
-        return self.cloud.clusters(found["confluent/environment"].id).find(self.names.confluent)
+    def read(self, outputs: Outputs) -> Cluster | None:
+        """Read it by name."""
+        return self.cloud.clusters(outputs[self.environment].id).find(self.names.confluent)
 
-    def create(self, found: Found) -> Cluster:
-        clusters = self.cloud.clusters(found["confluent/environment"].id)
+    def create(self, outputs: Outputs) -> Cluster:
+        """Create it."""
+        clusters = self.cloud.clusters(outputs[self.environment].id)
         return clusters.create(self.names.confluent, self.names.region)
 
-    def settle(self, found: Found, it: Cluster) -> Cluster:
-        clusters = self.cloud.clusters(found["confluent/environment"].id)
-        wait(self.what, lambda: clusters.get(it.id), READY, deadline_seconds=CLUSTER_SECONDS, clock=self.clock)
-        return wait_there(self.what, lambda: self.find(found), deadline_seconds=LISTED_SECONDS, clock=self.clock)
+    def wait_until_ready(self, outputs: Outputs, current: Cluster) -> Cluster:
+        """Wait until it runs and is listed."""
+        clusters = self.cloud.clusters(outputs[self.environment].id)
+        wait(self.label, lambda: clusters.get(current.id), READY, deadline_seconds=CLUSTER_SECONDS, clock=self.clock)
+        return self.wait_until_listed(outputs)
 
-    def delete(self, found: Found, it: Cluster) -> None:
-        clusters = self.cloud.clusters(found["confluent/environment"].id)
-        clusters.delete(it.id)
-        wait_gone(self.what, lambda: clusters.get(it.id), deadline_seconds=CLUSTER_GONE_SECONDS, clock=self.clock)
+    def delete(self, outputs: Outputs, current: Cluster) -> None:
+        """Delete it with all its topics."""
+        clusters = self.cloud.clusters(outputs[self.environment].id)
+        clusters.delete(current.id)
+        wait_gone(self.label, lambda: clusters.get(current.id), deadline_seconds=CLUSTER_GONE_SECONDS, clock=self.clock)
 
-    def kept(self, found: Found, it: Cluster) -> str:
-        return "has deletion protection" if it.protected else ""
+    def retained(self, outputs: Outputs, current: Cluster) -> str:
+        """Name its deletion protection."""
+        return "has deletion protection" if current.protected else ""
 
 
-@dataclass(frozen=True)
-class SchemaRegistryStep(Step):
-    """The Schema Registry. It comes with the environment's first cluster and goes with the environment."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SchemaRegistryResource(ConfluentResource[SchemaRegistryCluster], Undeletable[SchemaRegistryCluster]):
+    """The Schema Registry, which Confluent creates with the first cluster and deletes with the environment."""
 
-    cloud: ConfluentCloud
-    names: Names
-    clock: Clock = REAL
-    name: ClassVar[str] = "confluent/schema_registry"
-    needs: ClassVar[tuple[str, ...]] = ("confluent/environment", "confluent/cluster")
+    address = "confluent/schema_registry"
+    retained_because = "goes with the environment"
+    environment: Resource[Environment]
+    cluster: Resource[Cluster]
 
     @property
-    def what(self) -> str:
+    def label(self) -> str:
+        """The Schema Registry with the environment's name."""
         return f"Schema Registry of '{self.names.confluent}'"
 
-    def find(self, found: Found) -> SchemaRegistryCluster | None:
-        return self.cloud.schema_registry_clusters(found["confluent/environment"].id).find()
+    def read(self, outputs: Outputs) -> SchemaRegistryCluster | None:
+        """Read the environment's only one."""
+        return self.cloud.schema_registry_clusters(outputs[self.environment].id).find()
 
-    def create(self, found: Found) -> SchemaRegistryCluster:
-        return wait_there(self.what, lambda: self.find(found), deadline_seconds=REGISTRY_SECONDS, clock=self.clock)
+    def create(self, outputs: Outputs) -> SchemaRegistryCluster:
+        """Wait until Confluent has created it."""
+        return self.wait_until_listed(outputs, REGISTRY_SECONDS)
 
-    def settle(self, found: Found, it: SchemaRegistryCluster) -> SchemaRegistryCluster:
-        return wait(self.what, lambda: self.find(found), READY, deadline_seconds=REGISTRY_SECONDS, clock=self.clock)
-
-    def delete(self, found: Found, it: SchemaRegistryCluster) -> None:
-        """Nothing: `kept` says why."""
-
-    def kept(self, found: Found, it: SchemaRegistryCluster) -> str:
-        return "goes with the environment"
+    def wait_until_ready(self, outputs: Outputs, current: SchemaRegistryCluster) -> SchemaRegistryCluster:
+        """Wait until it runs."""
+        return wait(self.label, lambda: self.read(outputs), READY, deadline_seconds=REGISTRY_SECONDS, clock=self.clock)

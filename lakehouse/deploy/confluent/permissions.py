@@ -1,67 +1,59 @@
-"""What the service accounts may do beyond what the deployment gave them: reported and left alone."""
+"""A report on the permissions of service accounts that the deployment did not give. They are left alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from lakehouse.deploy.confluent.access import MANAGER_KEY, Role
-from lakehouse.deploy.step import Found, Step, beyond
-from resources.confluent.kafka import Acl
-from resources.confluent_cloud import ConfluentCloud
+from lakehouse.deploy.confluent.access import Role, RoleScopes, ServiceAccountResource, acl_of
+from lakehouse.deploy.confluent.confluent_resource import ConfluentResource
+from lakehouse.deploy.resource import Outputs, Resource, Undeletable, undeclared_permissions
+from resources.confluent.clusters import Cluster
+from resources.confluent.plane import Key
 
 
-@dataclass(frozen=True)
-class PermissionsStep(Step):
-    """Looks at all roles and ACLs of all accounts, and changes none: the steps of roles and ACLs see only their own."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PermissionsReport(ConfluentResource[tuple[()]], Undeletable[tuple[()]]):
+    """All roles and ACLs of all accounts. It changes none: `RoleBindingsResource` and `AclsResource` see their own."""
 
-    cloud: ConfluentCloud
-    purposes: tuple[str, ...]
+    address = "confluent/permissions"
+    label = "permissions of Confluent's service accounts"
+    retained_because = "go with the accounts"
     roles: Mapping[str, tuple[Role, ...]]
     """By purpose of the account."""
     allowed: Mapping[str, tuple[tuple[str, str, str], ...]]
-    """By purpose of the account: operation, kind and name, as in `AclsStep`."""
-    on: tuple[str, ...]
-    """The steps of what the roles are on, besides the environment."""
-    name = "confluent/permissions"
-    what = "permissions of Confluent's service accounts"
+    """By purpose of the account, as in `AclsResource`."""
+    scopes: RoleScopes
+    cluster: Resource[Cluster]
+    accounts: tuple[ServiceAccountResource, ...]
+    manager_key: Resource[Key]
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        accounts = (f"confluent/account/{purpose}" for purpose in self.purposes)
-        return ("confluent/environment", *self.on, *accounts, MANAGER_KEY)
-
-    def find(self, found: Found) -> tuple[()]:
-        """Nothing, and never None: there is nothing to make. Rotation of keys thus asks for no permissions."""
+    def read(self, outputs: Outputs) -> tuple[()]:
+        """Return nothing, and never None: there is nothing to create. Rotation of keys thus asks for no permissions."""
         return ()
 
-    def create(self, found: Found) -> tuple[()]:
-        """Nothing: the steps of roles and ACLs give permissions."""
+    def create(self, outputs: Outputs) -> tuple[()]:
+        """Do nothing: the resources of roles and ACLs give permissions."""
         return ()
 
-    def remark(self, found: Found, it: tuple[()]) -> str:
-        """Name the permissions that nobody declared, and where they are removed."""
-        extra = [phrase for purpose in self.purposes for phrase in self._undeclared(found, purpose)]
-        return f"{beyond(extra)} (remove them in Confluent Cloud under Accounts & access)" if extra else ""
+    def warning(self, outputs: Outputs, current: tuple[()]) -> str:
+        """List the undeclared permissions, and the page on which they can be removed."""
+        undeclared = [phrase for account in self.accounts for phrase in self._undeclared(outputs, account)]
+        where = "(remove them in Confluent Cloud under Accounts & access)"
+        return f"{undeclared_permissions(undeclared)} {where}" if undeclared else ""
 
-    def _undeclared(self, found: Found, purpose: str) -> Iterator[str]:
-        account = found[f"confluent/account/{purpose}"]
-        roles = {(each.role, each.crn(found, account)) for each in self.roles.get(purpose, ())}
-        allowed = [Acl(account.principal, *each) for each in self.allowed.get(purpose, ())]
-        organization = found["confluent/environment"].organization_crn
+    def _undeclared(self, outputs: Outputs, resource: ServiceAccountResource) -> Iterator[str]:
+        purpose, account = resource.purpose, outputs[resource]
+        crns = self.scopes.crns(outputs, account)
+        roles = {(each.role, each.pattern.format_map(crns)) for each in self.roles.get(purpose, ())}
+        allowed = [acl_of(account.principal, *each) for each in self.allowed.get(purpose, ())]
+        organization = outputs[self.scopes.environment].organization_crn
         for binding in self.cloud.role_bindings().below(organization, account.principal):
             if (binding.role, binding.crn_pattern) not in roles:
                 yield f"'{purpose}': role {binding.role} on {binding.crn_pattern} ({binding.id})"
-        for acl in self.cloud.acls(found["confluent/cluster"], found[MANAGER_KEY]).list(account.principal):
+        for acl in self.cloud.acls(outputs[self.cluster], outputs[self.manager_key]).list(account.principal):
             if acl not in allowed:
                 yield (
                     f"'{purpose}': ACL {acl.permission} {acl.operation} on {acl.resource_type} "
                     f"'{acl.resource_name}' ({acl.pattern_type}, host {acl.host})"
                 )
-
-    def delete(self, found: Found, it: tuple[()]) -> None:
-        """Nothing: `kept` says why."""
-
-    def kept(self, found: Found, it: tuple[()]) -> str:
-        """Always."""
-        return "go with the accounts"

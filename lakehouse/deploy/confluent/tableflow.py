@@ -1,18 +1,17 @@
-"""Tableflow: the way into the AWS account, the catalog that is told, and the topics that are kept as tables."""
+"""Tableflow: the provider integration with AWS, the catalog integration with Glue, and topics kept as tables."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from lakehouse.core.errors import LakehouseError
-from lakehouse.core.polling import REAL, Clock
-from lakehouse.deploy.confluent.access import GRANTED_SECONDS
-from lakehouse.deploy.confluent.foundation import LISTED_SECONDS
-from lakehouse.deploy.confluent.streams import REGISTRY_KEY
-from lakehouse.deploy.names import Names
-from lakehouse.deploy.step import Found, Step
+from lakehouse.deploy.confluent.confluent_resource import GRANTED_SECONDS, LISTED_SECONDS, ConfluentResource
+from lakehouse.deploy.resource import Outputs, Resource, Updatable
+from resources.confluent.clusters import Cluster, SchemaRegistryCluster
+from resources.confluent.organization import Environment
+from resources.confluent.plane import Key
 from resources.confluent.tableflow import (
     CatalogIntegration,
     CatalogIntegrations,
@@ -20,217 +19,244 @@ from resources.confluent.tableflow import (
     TableflowTopic,
     TableflowTopics,
 )
-from resources.confluent.waiting import wait, wait_gone, wait_there, when_allowed
-from resources.confluent_cloud import ConfluentCloud
+from resources.confluent.waiting import wait, wait_gone, wait_visible, when_allowed
 
 TABLE_SECONDS = 60 * 60
 TABLE_GONE_SECONDS = 30 * 60
-TABLEFLOW_KEY = "confluent/key/app_manager/tableflow"
-INTEGRATION = "confluent/provider_integration"
 NAMING = "metadata_column_naming_scheme"
 BEGUN = frozenset({"PENDING", "CONNECTED", "RUNNING"})
 
 
-@dataclass(frozen=True)
-class ProviderIntegrationStep(Step):
-    """That Confluent may take on a role in the AWS account. The role is made afterwards: it trusts what this gives."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ProviderIntegrationResource(ConfluentResource[ProviderIntegration]):
+    """Confluent's way to assume a role in the AWS account. The role is created later: it trusts what this returns."""
 
-    cloud: ConfluentCloud
-    names: Names
-    clock: Clock = REAL
-    name: ClassVar[str] = INTEGRATION
-    needs: ClassVar[tuple[str, ...]] = ("confluent/environment",)
+    address = "confluent/provider_integration"
+    environment: Resource[Environment]
 
     @property
-    def what(self) -> str:
+    def label(self) -> str:
+        """The provider integration with its name."""
         return f"provider integration '{self.names.confluent}'"
 
-    def find(self, found: Found) -> ProviderIntegration | None:
-        return self.cloud.provider_integrations(found["confluent/environment"].id).find(self.names.confluent)
+    def read(self, outputs: Outputs) -> ProviderIntegration | None:
+        """Read it by name."""
+        return self.cloud.provider_integrations(outputs[self.environment].id).find(self.names.confluent)
 
-    def create(self, found: Found) -> ProviderIntegration:
-        integrations = self.cloud.provider_integrations(found["confluent/environment"].id)
+    def create(self, outputs: Outputs) -> ProviderIntegration:
+        """Create it for the role that it will assume."""
+        integrations = self.cloud.provider_integrations(outputs[self.environment].id)
         return integrations.create(self.names.confluent, self.names.role_arn("confluent"))
 
-    def settle(self, found: Found, it: ProviderIntegration) -> ProviderIntegration:
-        return wait_there(self.what, lambda: self.find(found), deadline_seconds=LISTED_SECONDS, clock=self.clock)
+    def wait_until_ready(self, outputs: Outputs, current: ProviderIntegration) -> ProviderIntegration:
+        """Wait until it is listed."""
+        return self.wait_until_listed(outputs)
 
-    def delete(self, found: Found, it: ProviderIntegration) -> None:
+    def delete(self, outputs: Outputs, current: ProviderIntegration) -> None:
+        """Delete it once nothing uses it: Tableflow goes on for a while behind its answer."""
+
         def used() -> ProviderIntegration | None:
-            now = self.find(found)
+            now = self.read(outputs)
             return now if now and now.usages else None
 
-        # Tableflow goes on for a while behind its answer.
-        wait_gone(f"what uses {self.what}", used, deadline_seconds=TABLE_GONE_SECONDS, clock=self.clock)
-        self.cloud.provider_integrations(found["confluent/environment"].id).delete(it.id)
-        wait_gone(self.what, lambda: self.find(found), deadline_seconds=LISTED_SECONDS, clock=self.clock)
+        wait_gone(f"what uses {self.label}", used, deadline_seconds=TABLE_GONE_SECONDS, clock=self.clock)
+        self.cloud.provider_integrations(outputs[self.environment].id).delete(current.id)
+        wait_gone(self.label, lambda: self.read(outputs), deadline_seconds=LISTED_SECONDS, clock=self.clock)
 
 
-@dataclass(frozen=True)
-class CatalogIntegrationStep(Step):
-    """That Tableflow tells AWS Glue of its tables. It stays PENDING until there is one, so nothing waits for it."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CatalogIntegrationResource(ConfluentResource[CatalogIntegration], Updatable[CatalogIntegration]):
+    """Tableflow's publication in AWS Glue. It stays PENDING until there is a table, so nothing waits for CONNECTED."""
 
-    cloud: ConfluentCloud
-    names: Names
-    clock: Clock = REAL
-    name: ClassVar[str] = "confluent/catalog_integration"
-    needs: ClassVar[tuple[str, ...]] = (
-        "confluent/cluster",
-        TABLEFLOW_KEY,
-        INTEGRATION,
-        "confluent/roles/app_manager/provider_integration",
-        "aws/role/confluent",
-        "aws/bucket",
-    )
+    address = "confluent/catalog_integration"
+    cluster: Resource[Cluster]
+    tableflow_key: Resource[Key]
+    provider_integration: Resource[ProviderIntegration]
+    after: tuple[Resource[Any], ...]
+    """The role binding, the IAM role and the bucket that Tableflow uses."""
 
     @property
-    def what(self) -> str:
+    def label(self) -> str:
+        """The catalog integration with its name."""
         return f"catalog integration '{self.names.confluent}' with AWS Glue"
 
     @property
-    def lives_in(self) -> tuple[str, ...]:
-        return ("confluent/cluster", TABLEFLOW_KEY)
+    def read_depends_on(self) -> tuple[Resource[Any], ...]:
+        """The cluster and the key that opens its Tableflow."""
+        return (self.cluster, self.tableflow_key)
 
-    def find(self, found: Found) -> CatalogIntegration | None:
-        return self._catalogs(found).find(self.names.confluent)
+    def read(self, outputs: Outputs) -> CatalogIntegration | None:
+        """Read it by name."""
+        return self._catalogs(outputs).find(self.names.confluent)
 
-    def create(self, found: Found) -> CatalogIntegration:
-        def make() -> CatalogIntegration:
-            return self._catalogs(found).create_glue(self.names.confluent, found[INTEGRATION].id)
+    def create(self, outputs: Outputs) -> CatalogIntegration:
+        """Create it, as soon as the key is allowed to."""
 
-        return when_allowed(self.what, make, deadline_seconds=GRANTED_SECONDS, clock=self.clock)
+        def create() -> CatalogIntegration:
+            return self._catalogs(outputs).create_glue(self.names.confluent, outputs[self.provider_integration].id)
 
-    def settle(self, found: Found, it: CatalogIntegration) -> CatalogIntegration:
-        return wait(self.what, lambda: self.find(found), BEGUN, deadline_seconds=LISTED_SECONDS, clock=self.clock)
+        return when_allowed(self.label, create, deadline_seconds=GRANTED_SECONDS, clock=self.clock)
 
-    def differences(self, found: Found, it: CatalogIntegration) -> list[str]:
-        uses, right = it.provider_integration_id, found[INTEGRATION].id
+    def wait_until_ready(self, outputs: Outputs, current: CatalogIntegration) -> CatalogIntegration:
+        """Wait until it has begun."""
+        return wait(self.label, lambda: self.read(outputs), BEGUN, deadline_seconds=LISTED_SECONDS, clock=self.clock)
+
+    def diff(self, outputs: Outputs, current: CatalogIntegration) -> list[str]:
+        """Compare the provider integration that it uses."""
+        uses, right = current.provider_integration_id, outputs[self.provider_integration].id
         return [] if uses == right else [f"it goes through provider integration '{uses}' instead of '{right}'"]
 
-    def change(self, found: Found, it: CatalogIntegration) -> CatalogIntegration:
-        # None can be moved to another one; Glue keeps what it was told.
-        self.delete(found, it)
-        return self.create(found)
+    def update(self, outputs: Outputs, current: CatalogIntegration) -> CatalogIntegration:
+        """Replace it: none can be moved to another provider integration. Glue keeps what was published."""
+        self.delete(outputs, current)
+        return self.create(outputs)
 
-    def delete(self, found: Found, it: CatalogIntegration) -> None:
-        catalogs = self._catalogs(found)
-        catalogs.delete(it.id)
-        wait_gone(self.what, lambda: catalogs.get(it.id), deadline_seconds=LISTED_SECONDS, clock=self.clock)
+    def delete(self, outputs: Outputs, current: CatalogIntegration) -> None:
+        """Delete it. Glue keeps what was published."""
+        catalogs = self._catalogs(outputs)
+        catalogs.delete(current.id)
+        wait_gone(self.label, lambda: catalogs.get(current.id), deadline_seconds=LISTED_SECONDS, clock=self.clock)
 
-    def _catalogs(self, found: Found) -> CatalogIntegrations:
-        return self.cloud.catalog_integrations(found["confluent/cluster"], found[TABLEFLOW_KEY])
+    def _catalogs(self, outputs: Outputs) -> CatalogIntegrations:
+        return self.cloud.catalog_integrations(outputs[self.cluster], outputs[self.tableflow_key])
 
 
-@dataclass(frozen=True)
-class TableflowTopicStep(Step):
-    """A topic that Tableflow keeps as an Iceberg table in the bucket. Files and Glue's table stay when it goes."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[TableflowTopic]):
+    """A topic that Tableflow keeps as an Iceberg table in the bucket. Files and Glue's table outlive it."""
 
-    cloud: ConfluentCloud
-    names: Names
     entry: str
-    topic: str
+    topic_name: str
     subject: str
-    """Where its schema is, without which there is no table."""
+    """The subject of its schema, without which there is no table."""
     config: Mapping[str, Any]
-    """As Tableflow's API has it."""
-    after: tuple[str, ...]
-    """The steps that fill it with records. Without any, nobody knows when there will be a table."""
-    clock: Clock = REAL
+    """In the words of Tableflow's API."""
+    write_mode: str
+    """APPEND or UPSERT. Confluent determines it from the topic's `cleanup.policy` and Flink's `changelog.mode`."""
+    cluster: Resource[Cluster]
+    registry: Resource[SchemaRegistryCluster]
+    topic: Resource[Any]
+    catalog_integration: Resource[CatalogIntegration]
+    provider_integration: Resource[ProviderIntegration]
+    tableflow_key: Resource[Key]
+    registry_key: Resource[Key]
+    bucket: Resource[Any]
+    filled_by: Resource[Any] | None
+    """The resource that writes the records. None for external producers: the first table then has no known time."""
 
     @property
-    def name(self) -> str:
+    def address(self) -> str:
+        """The entry, below `confluent/tableflow/`."""
         return f"confluent/tableflow/{self.entry}"
 
     @property
-    def what(self) -> str:
-        return f"Tableflow of topic '{self.topic}'"
+    def label(self) -> str:
+        """Tableflow with the topic's name."""
+        return f"Tableflow of topic '{self.topic_name}'"
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        return (
-            "confluent/cluster",
-            "confluent/schema_registry",
-            f"confluent/topic/{self.entry}",
-            "confluent/catalog_integration",
-            INTEGRATION,
-            TABLEFLOW_KEY,
-            REGISTRY_KEY,
-            "aws/bucket",
-            *self.after,
-        )
+    def read_depends_on(self) -> tuple[Resource[Any], ...]:
+        """The cluster and the key that opens its Tableflow."""
+        return (self.cluster, self.tableflow_key)
 
-    @property
-    def lives_in(self) -> tuple[str, ...]:
-        return ("confluent/cluster", TABLEFLOW_KEY)
+    def read(self, outputs: Outputs) -> TableflowTopic | None:
+        """Read it by the topic's name."""
+        return self._tables(outputs).find(self.topic_name)
 
-    def find(self, found: Found) -> TableflowTopic | None:
-        return self._tables(found).find(self.topic)
+    def create(self, outputs: Outputs) -> TableflowTopic:
+        """Turn Tableflow on for the topic.
 
-    def create(self, found: Found) -> TableflowTopic:
-        if self.subject not in self.cloud.subjects(found["confluent/schema_registry"], found[REGISTRY_KEY]).list():
+        Raises:
+            LakehouseError: The topic has no schema yet.
+        """
+        if self.subject not in self.cloud.subjects(outputs[self.registry], outputs[self.registry_key]).list():
             raise LakehouseError(
-                f"Topic '{self.topic}' has no schema yet (subject '{self.subject}'), so Tableflow cannot make a table "
-                f"of it. Nothing was changed. Let its producer write a first record, and run it again"
+                f"Topic '{self.topic_name}' has no schema yet (subject '{self.subject}'), so Tableflow cannot make a "
+                f"table of it. Nothing was changed. Let its producer write a first record, and run it again"
             )
 
-        def make() -> TableflowTopic:
-            return self._tables(found).create(self.topic, self.names.bucket, found[INTEGRATION].id, dict(self.config))
+        def create() -> TableflowTopic:
+            integration = outputs[self.provider_integration]
+            return self._tables(outputs).create(self.topic_name, self.names.bucket, integration.id, dict(self.config))
 
-        return when_allowed(self.what, make, deadline_seconds=GRANTED_SECONDS, clock=self.clock)
+        return when_allowed(self.label, create, deadline_seconds=GRANTED_SECONDS, clock=self.clock)
 
-    def settle(self, found: Found, it: TableflowTopic) -> TableflowTopic:
+    def wait_until_ready(self, outputs: Outputs, current: TableflowTopic) -> TableflowTopic:
+        """Wait until it has begun or, if the deployment fills the topic, until Glue has the table."""
+
         def synced() -> TableflowTopic | None:
-            now = self.find(found)
+            now = self.read(outputs)
             return now if now and now.synced else None
 
-        ready = {"RUNNING"} if self.after else BEGUN
-        now = wait(self.what, lambda: self.find(found), ready, deadline_seconds=TABLE_SECONDS, clock=self.clock)
-        if not self.after:
+        ready = {"RUNNING"} if self.filled_by else BEGUN
+        now = wait(self.label, lambda: self.read(outputs), ready, deadline_seconds=TABLE_SECONDS, clock=self.clock)
+        self._require_write_mode(now)
+        if not self.filled_by:
             return now
-        return wait_there(f"Glue's table of {self.what}", synced, deadline_seconds=TABLE_SECONDS, clock=self.clock)
+        return wait_visible(f"Glue's table of {self.label}", synced, deadline_seconds=TABLE_SECONDS, clock=self.clock)
 
-    def differences(self, found: Found, it: TableflowTopic) -> list[str]:
-        return [
-            f"{setting} is {found_now!r} instead of {value!r}"
-            for setting, (found_now, value) in {**self._fixed(found, it), **self._settings(it)}.items()
-        ]
+    def diff(self, outputs: Outputs, current: TableflowTopic) -> list[str]:
+        """Compare all settings, also those that cannot be changed."""
+        differences = {**self._fixed(outputs, current), **self._changeable(current)}
+        return [f"{setting} is {now!r} instead of {right!r}" for setting, (now, right) in differences.items()]
 
-    def change(self, found: Found, it: TableflowTopic) -> TableflowTopic:
-        """Raises: LakehouseError when what differs cannot be changed of a table that is there."""
-        if fixed := self._fixed(found, it):
+    def update(self, outputs: Outputs, current: TableflowTopic) -> TableflowTopic:
+        """Apply the settings that differ.
+
+        Raises:
+            LakehouseError: One of them cannot be changed for an existing table.
+        """
+        if fixed := self._fixed(outputs, current):
             raise LakehouseError(
-                f"{self.what} differs in {', '.join(fixed)}, which Confluent sets once for a table. It was left as it "
-                f"is. Set it right in lakehouse.yaml; or turn Tableflow off for the topic, by hand, and run this "
-                f"again: a new table is then made of what the topic still holds"
+                f"{self.label} differs in {', '.join(fixed)}, which Confluent sets once for a table. It was left "
+                f"unchanged. Correct it in lakehouse.yaml; or disable Tableflow for the topic in Confluent Cloud and "
+                f"run this again, which creates a new table from the records that the topic still has"
             )
-        changed = {setting: value for setting, (_, value) in self._settings(it).items()}
-        return self._tables(found).change(self.topic, changed)
+        changed = {setting: right for setting, (_, right) in self._changeable(current).items()}
+        return self._tables(outputs).change(self.topic_name, changed)
 
-    def _fixed(self, found: Found, it: TableflowTopic) -> dict[str, tuple[Any, Any]]:
-        """What differs and cannot be changed: what it is, and what it should be."""
-        now = {"bucket_name": it.bucket, "provider_integration_id": it.provider_integration_id}
-        now[NAMING] = it.config.get(NAMING, "DEFAULT")
-        right = {"bucket_name": self.names.bucket, "provider_integration_id": found[INTEGRATION].id}
+    def delete(self, outputs: Outputs, current: TableflowTopic) -> None:
+        """Turn Tableflow off for the topic."""
+        self._tables(outputs).delete(self.topic_name)
+        wait_gone(self.label, lambda: self.read(outputs), deadline_seconds=TABLE_GONE_SECONDS, clock=self.clock)
+
+    def _require_write_mode(self, current: TableflowTopic) -> None:
+        """Refuse a table in which Tableflow appends instead of replacing rows, or the other way round.
+
+        Raises:
+            LakehouseError: The topic's settings give the table another write mode.
+        """
+        if current.write_mode not in ("", self.write_mode):
+            policy = "compact" if self.write_mode == "UPSERT" else "delete"
+            raise LakehouseError(
+                f"{self.label} has write mode {current.write_mode}, but lakehouse.yaml declares {self.write_mode}. The "
+                f"table was left as it is. Turn Tableflow off for the topic, set its cleanup.policy to {policy} (in a "
+                f"Flink statement: 'changelog.mode' and 'kafka.cleanup-policy'), and run this again"
+            )
+
+    def _fixed(self, outputs: Outputs, current: TableflowTopic) -> dict[str, tuple[Any, Any]]:
+        """Return the differences that cannot be changed, by setting: its value, and the declared one."""
+        now = {"bucket_name": current.bucket, "provider_integration_id": current.provider_integration_id}
+        now[NAMING] = current.config.get(NAMING, "DEFAULT")
+        right = {"bucket_name": self.names.bucket, "provider_integration_id": outputs[self.provider_integration].id}
         right[NAMING] = self.config[NAMING]
+        if current.write_mode:
+            now["write_mode"], right["write_mode"] = current.write_mode, self.write_mode
         return {setting: (now[setting], right[setting]) for setting in right if now[setting] != right[setting]}
 
-    def _settings(self, it: TableflowTopic) -> dict[str, tuple[Any, Any]]:
-        """As `_fixed`, of what can be changed. Confluent adds defaults to what it is told of errors."""
+    def _changeable(self, current: TableflowTopic) -> dict[str, tuple[Any, Any]]:
+        """Return the differences that can be changed, as `_fixed` does. Confluent adds defaults to error handling."""
         return {
-            setting: (it.config.get(setting), value)
-            for setting, value in self.config.items()
-            if setting != NAMING and not _comprises(it.config.get(setting), value)
+            setting: (current.config.get(setting), right)
+            for setting, right in self.config.items()
+            if setting != NAMING and not _comprises(current.config.get(setting), right)
         }
 
-    def delete(self, found: Found, it: TableflowTopic) -> None:
-        self._tables(found).delete(self.topic)
-        wait_gone(self.what, lambda: self.find(found), deadline_seconds=TABLE_GONE_SECONDS, clock=self.clock)
-
-    def _tables(self, found: Found) -> TableflowTopics:
-        return self.cloud.tableflow_topics(found["confluent/cluster"], found[TABLEFLOW_KEY])
+    def _tables(self, outputs: Outputs) -> TableflowTopics:
+        return self.cloud.tableflow_topics(outputs[self.cluster], outputs[self.tableflow_key])
 
 
-def _comprises(found: Any, wanted: Any) -> bool:
-    if isinstance(wanted, Mapping):
-        return isinstance(found, Mapping) and all(found.get(name) == value for name, value in wanted.items())
-    return found == wanted
+def _comprises(value: Any, declared: Any) -> bool:
+    if isinstance(declared, Mapping):
+        return isinstance(value, Mapping) and all(value.get(name) == each for name, each in declared.items())
+    return bool(value == declared)

@@ -1,1 +1,1 @@
-"""A deployment's objects in one Snowflake account."""
+"""The resources of a deployment in Snowflake."""

@@ -1,128 +1,124 @@
-"""What the roles of a deployment may do in Snowflake: one step for all grants, because SHOW tells them together."""
+"""Grants of the roles of a deployment in Snowflake, as one resource because SHOW lists them together."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from lakehouse.deploy.snowflake.session import Administrator
-from lakehouse.deploy.step import Found, Step, beyond
+from lakehouse.deploy.resource import Outputs, Resource, Undeletable, Updatable, undeclared_permissions
+from lakehouse.deploy.snowflake.snowflake_resource import SnowflakeResource
 from resources import snowflake_sql as sql
 
 Held = frozenset[tuple[str, str]]
-"""Grants that are there: a role, and what it has in the words of `Wanted`."""
+"""Existing grants: a role, and what it has in the words of `Grant.having`."""
 
 
 FUTURE, MEMBER = "SELECT on future tables in ", "being granted to "
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A grant as it is looked for in Held, and the statements that make it."""
+class Grant:
+    """A declared grant as it is looked up in `Held`, and the statements that make it."""
 
     role: str
     having: str
     statements: tuple[str, ...]
 
 
-def privilege(name: str, kind: str, of: tuple[str, ...], role: str) -> Wanted:
-    """`name` is one privilege on an object."""
-    return Wanted(role, f"{name} on {kind} {'.'.join(of)}", (sql.grant(name, kind, of, role),))
+def privilege(name: str, kind: str, of: tuple[str, ...], role: str) -> Grant:
+    """Grant one privilege on an object."""
+    return Grant(role, f"{name} on {kind} {'.'.join(of)}", (sql.grant(name, kind, of, role),))
 
 
-def reading(database: str, schema: str, role: str) -> Wanted:
-    """SELECT on the Iceberg tables that a schema has and will have."""
-    # Those that are there first: whoever is killed between the two finds that the second is missing.
+def reading(database: str, schema: str, role: str) -> Grant:
+    """Grant SELECT on the Iceberg tables that a schema has and will have."""
+    # Existing tables first: after an interruption between the two, the second is found to be missing.
     statements = tuple(sql.grant_on_tables(which, database, schema, role) for which in ("ALL", "FUTURE"))
-    return Wanted(role, f"{FUTURE}{database}.{schema}", statements)
+    return Grant(role, f"{FUTURE}{database}.{schema}", statements)
 
 
-def ownership(user: str, role: str) -> Wanted:
-    """The role owns the user, so it may change its keys."""
-    return Wanted(role, f"OWNERSHIP on USER {user}", (sql.grant_ownership_of_user(user, role),))
+def ownership(user: str, role: str) -> Grant:
+    """Grant the ownership of a user, with which the role may change its keys."""
+    return Grant(role, f"OWNERSHIP on USER {user}", (sql.grant_ownership_of_user(user, role),))
 
 
-def membership(role: str, kind: str, grantee: str) -> Wanted:
-    """A ROLE or USER has the role."""
+def membership(role: str, kind: str, grantee: str) -> Grant:
+    """Grant the role to a ROLE or USER."""
     grant = sql.grant_role_to_user if kind == "USER" else sql.grant_role_to_role
-    return Wanted(role, f"{MEMBER}{kind} {grantee}", (grant(role, grantee),))
+    return Grant(role, f"{MEMBER}{kind} {grantee}", (grant(role, grantee),))
 
 
-@dataclass(frozen=True)
-class Grants(Step):
-    """All grants of the deployment's roles. They go when the roles do."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Grants(SnowflakeResource[Held], Updatable[Held], Undeletable[Held]):
+    """All grants of the deployment's roles, which are dropped with the roles."""
 
-    name: str
-    administrator: Administrator
-    wanted: tuple[Wanted, ...]
-    needs: tuple[str, ...] = ()
+    retained_because = "go with the roles"
+    declared: tuple[Grant, ...]
+    after: tuple[Resource[Any], ...]
+    """The objects and roles that the grants name."""
 
     @property
-    def what(self) -> str:
-        """Of which roles."""
+    def label(self) -> str:
+        """The grants with the names of the roles."""
         return f"grants of Snowflake roles {', '.join(sorted(self._roles))}"
 
-    def find(self, found: Found) -> Held:
-        """All that the roles have. Never None: some alone are not all."""
+    def read(self, outputs: Outputs) -> Held:
+        """List all that the roles have. Never None: some alone are not all."""
         return frozenset((role, having) for role in self._roles for having in self._held_by(role))
 
-    def create(self, found: Found) -> Held:
-        """Grant all."""
-        return self.change(found, frozenset())
+    def create(self, outputs: Outputs) -> Held:
+        """Grant everything."""
+        return self.update(outputs, frozenset())
 
-    def differences(self, found: Found, it: Held) -> list[str]:
-        """Those that are missing."""
-        return [f"{wanted.role} lacks {wanted.having}" for wanted in self._missing(it)]
+    def diff(self, outputs: Outputs, current: Held) -> list[str]:
+        """List the missing grants."""
+        return [f"{grant.role} lacks {grant.having}" for grant in self._missing(current)]
 
-    def change(self, found: Found, it: Held) -> Held:
+    def update(self, outputs: Outputs, current: Held) -> Held:
         """Grant what is missing."""
-        for wanted in self._missing(it):
-            for statement in wanted.statements:
+        for grant in self._missing(current):
+            for statement in grant.statements:
                 self.administrator.change(statement)
-        return self.find(found)
+        return self.read(outputs)
 
-    def remark(self, found: Found, it: Held) -> str:
-        """Name grants that nobody declared. What a role may do with the tables of its schemas is not among them."""
-        expected = {(wanted.role, wanted.having) for wanted in self.wanted}
+    def warning(self, outputs: Outputs, current: Held) -> str:
+        """List undeclared grants, except those on the tables of its schemas."""
+        expected = {(grant.role, grant.having) for grant in self.declared}
         schemas = tuple(f"{having.removeprefix(FUTURE)}." for _, having in expected if having.startswith(FUTURE))
 
         def is_of_table(having: str) -> bool:
             allowed, _, thing = having.partition(" on ")
             return allowed in ("SELECT", "OWNERSHIP") and thing.rpartition(" ")[2].startswith(schemas)
 
-        extra = sorted(grant for grant in it - expected if not is_of_table(grant[1]))
-        return beyond([f"{role} has {having} (`{_revocation(role, having)}`)" for role, having in extra])
-
-    def delete(self, found: Found, it: Held) -> None:
-        """Nothing: `kept` says why."""
-
-    def kept(self, found: Found, it: Held) -> str:
-        """Always."""
-        return "go with the roles"
+        extra = sorted(grant for grant in current - expected if not is_of_table(grant[1]))
+        return undeclared_permissions(
+            [f"{role} has {having} (`{_revocation(role, having)}`)" for role, having in extra]
+        )
 
     @property
     def _roles(self) -> set[str]:
-        return {wanted.role for wanted in self.wanted}
+        return {grant.role for grant in self.declared}
 
-    def _missing(self, it: Held) -> list[Wanted]:
-        return [wanted for wanted in self.wanted if (wanted.role, wanted.having) not in it]
+    def _missing(self, current: Held) -> list[Grant]:
+        return [grant for grant in self.declared if (grant.role, grant.having) not in current]
 
     def _held_by(self, role: str) -> set[str]:
         ask = self.administrator.rows
-        now = {
+        present = {
             f"{row['privilege']} on {row['granted_on'].replace('_', ' ')} {row['name']}"
             for row in ask(sql.show_grants_to_role(role))
         }
-        # Their name ends in `.<TABLE>` or alike.
+        # Their names end in `.<TABLE>` or similar.
         future = {
             f"{row['privilege']} on future tables in {row['name'].rpartition('.')[0]}"
             for row in ask(sql.show_future_grants_to_role(role))
         }
         members = {f"{MEMBER}{row['granted_to']} {row['grantee_name']}" for row in ask(sql.show_grants_of_role(role))}
-        return now | future | members
+        return present | future | members
 
 
 def _revocation(role: str, having: str) -> str:
-    """The statement that takes a grant away, in the words of SHOW GRANTS."""
+    """Return the statement that revokes a grant, in the words of SHOW GRANTS."""
     if having.startswith(MEMBER):
         return f"REVOKE ROLE {role} FROM {having.removeprefix(MEMBER)}"
     allowed, _, thing = having.partition(" on ")

@@ -1,16 +1,18 @@
-"""Catalog integrations of a deployment: Snowflake's ways to AWS Glue and to a REST catalog such as Polaris."""
+"""Catalog integrations of a deployment: Snowflake's access to AWS Glue and to a REST catalog such as Polaris."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 from lakehouse.core.errors import ConfigError
-from lakehouse.deploy.snowflake.objects import Entrance, Principal, described, differing, left_as_it_is
-from lakehouse.deploy.snowflake.session import Administrator
-from lakehouse.deploy.snowflake.verification import Verification, Verified
-from lakehouse.deploy.step import Found, Step
+from lakehouse.deploy.resource import Outputs, Updatable
+from lakehouse.deploy.snowflake.access_verification import AccessVerification, Verification
+from lakehouse.deploy.snowflake.administrator import Administrator
+from lakehouse.deploy.snowflake.objects import AwsAccess, Principal, described, differing, left_as_it_is
+from lakehouse.deploy.snowflake.snowflake_resource import SnowflakeResource
 from resources import snowflake_integrations as integrations
 from resources import snowflake_sql as sql
 from resources.oauth import ClientCredentials
@@ -22,54 +24,52 @@ POLARIS_SCOPE = "PRINCIPAL_ROLE:"
 """Scopes of Polaris are its roles (Apache Polaris, Access control); other catalogs have none of that form."""
 
 
-@dataclass(frozen=True)
-class Integration(Entrance):
-    """A catalog integration that signs its requests."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class GlueIntegration(AwsAccess):
+    """A catalog integration with AWS Glue."""
 
-    def find(self, found: Found) -> Principal | None:
-        """What DESC CATALOG INTEGRATION says."""
-        if super().find(found) is None:
+    def read(self, outputs: Outputs) -> Principal | None:
+        """Read it by name, and its settings by DESC CATALOG INTEGRATION."""
+        if self.row() is None:
             return None
         settings = described_integration(self.administrator, self.identifier[0])
         return Principal(settings["API_AWS_IAM_USER_ARN"], settings["API_AWS_EXTERNAL_ID"], settings)
 
-    def change(self, found: Found, it: Principal) -> Principal | None:
+    def update(self, outputs: Outputs, current: Principal) -> Principal:
         """Set the refresh interval.
 
-        Raises: LakehouseError when anything else differs.
+        Raises:
+            LakehouseError: Anything else differs.
         """
-        set_right(self.administrator, self.what, self.identifier[0], self.wanted, it.settings)
-        return self.find(found)
+        apply_settings(self.administrator, self.label, self.identifier[0], self.declared, current.settings)
+        return self.read_existing(outputs)
 
 
-@dataclass(frozen=True)
-class RestIntegration(Step):
-    """A catalog integration that enters a REST catalog as the client that the lakehouse publishes as.
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RestIntegration(SnowflakeResource[Mapping[str, str]], Updatable[Mapping[str, str]]):
+    """A catalog integration that enters a REST catalog as the client with which the lakehouse publishes.
 
-    The client's secret is in no field: its statements are made when they are sent.
+    The client's secret is in no field: its statements are composed when they are sent.
     """
 
-    name: str
-    administrator: Administrator
     integration: str
     rest_catalog: Callable[[], RestCatalog]
-    """The environment's, its variables read when it is called."""
+    """Returns the environment's, whose variables are read then."""
     namespace: str
-    needs: tuple[str, ...] = ()
 
     @property
-    def what(self) -> str:
-        """With its name."""
+    def label(self) -> str:
+        """The integration with its name."""
         return f"Snowflake catalog integration '{self.integration}' with the REST catalog"
 
-    def find(self, found: Found) -> Mapping[str, str] | None:
-        """What DESC CATALOG INTEGRATION says; the client's secret is not in it."""
+    def read(self, outputs: Outputs) -> Mapping[str, str] | None:
+        """Read what DESC CATALOG INTEGRATION shows, which is everything but the client's secret."""
         if self.administrator.find(KIND, self.integration) is None:
             return None
         return described_integration(self.administrator, self.integration)
 
-    def create(self, found: Found) -> Mapping[str, str] | None:
-        """Make it."""
+    def create(self, outputs: Outputs) -> Mapping[str, str]:
+        """Create it."""
         rest, client = self.rest_catalog(), client_of(self.rest_catalog())
         self.administrator.change(
             integrations.create_rest_catalog_integration(
@@ -85,25 +85,29 @@ class RestIntegration(Step):
                 comment=self.administrator.comment,
             )
         )
-        return self.find(found)
+        return self.read_existing(outputs)
 
-    def differences(self, found: Found, it: Mapping[str, str]) -> list[str]:
-        """Settings that are others than they should be. Nobody can see the secret; the verification tries it."""
-        return differing(self._wanted(), it)
+    def diff(self, outputs: Outputs, current: Mapping[str, str]) -> list[str]:
+        """Compare the settings. Nobody can see the secret; the verification tries it."""
+        return differing(self._declared(), current)
 
-    def change(self, found: Found, it: Mapping[str, str]) -> Mapping[str, str] | None:
-        """As `Integration.change`."""
-        set_right(self.administrator, self.what, self.integration, self._wanted(), it)
-        return self.find(found)
+    def update(self, outputs: Outputs, current: Mapping[str, str]) -> Mapping[str, str]:
+        """Set the refresh interval.
 
-    def delete(self, found: Found, it: Mapping[str, str]) -> None:
+        Raises:
+            LakehouseError: Anything else differs.
+        """
+        apply_settings(self.administrator, self.label, self.integration, self._declared(), current)
+        return self.read_existing(outputs)
+
+    def delete(self, outputs: Outputs, current: Mapping[str, str]) -> None:
         """Drop it."""
         self.administrator.change(sql.drop(KIND, self.integration))
 
-    def _wanted(self) -> dict[str, str]:
+    def _declared(self) -> dict[str, str]:
         rest, client = self.rest_catalog(), client_of(self.rest_catalog())
-        told = {"OAUTH_TOKEN_URI": rest.oauth2_server_uri} if rest.oauth2_server_uri else {}
-        return told | {
+        token = {"OAUTH_TOKEN_URI": rest.oauth2_server_uri} if rest.oauth2_server_uri else {}
+        return token | {
             "CATALOG_SOURCE": _source(client),
             "CATALOG_URI": rest.uri,
             "CATALOG_NAME": rest.warehouse,
@@ -114,47 +118,49 @@ class RestIntegration(Step):
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class RestVerified(Verified):
-    """The REST catalog lets Snowflake in. Where it does not, it is told the client's secret again, which may be new."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RestAccessVerification(AccessVerification):
+    """Snowflake's access to the REST catalog. If it is refused, the client's secret, which may be new, is set again."""
 
     integration: str
-    rest_catalog: Callable[[], RestCatalog] = field(repr=False)
+    rest_catalog: Callable[[], RestCatalog]
 
-    def change(self, found: Found, it: Verification) -> Verification:
+    def update(self, outputs: Outputs, current: Verification) -> Verification:
         """Set the secret."""
         secret = client_of(self.rest_catalog()).client_secret
         self.administrator.change(integrations.set_client_secret(self.integration, secret))
-        return self.find(found)
+        return self.read(outputs)
 
 
 def described_integration(administrator: Administrator, name: str) -> dict[str, str]:
-    """What DESC says of an integration, with what is inside of REST_CONFIG and REST_AUTHENTICATION.
+    """Return what DESC shows of an integration, with what is inside of REST_CONFIG and REST_AUTHENTICATION.
 
     Snowflake writes these as `{KEY=value, KEY=[value, value]}` (as its Terraform provider reads them).
     """
     settings = described(administrator, KIND, (name,))
     inner = (settings.get(group, "") for group in ("REST_CONFIG", "REST_AUTHENTICATION"))
-    return settings | dict(found for text in inner for found in re.findall(r"(\w+)=(\[[^\]]*\]|[^,}]*)", text))
+    return settings | dict(pair for text in inner for pair in re.findall(r"(\w+)=(\[[^\]]*\]|[^,}]*)", text))
 
 
-def set_right(
-    administrator: Administrator, what: str, name: str, wanted: Mapping[str, str], settings: Mapping[str, str]
+def apply_settings(
+    administrator: Administrator, label: str, name: str, declared: Mapping[str, str], settings: Mapping[str, Any]
 ) -> None:
-    """Set the refresh interval of an integration: with secrets, all that Snowflake lets anybody change.
+    """Set the refresh interval of an integration: besides secrets, the only setting that Snowflake lets anybody change.
 
-    Raises: LakehouseError when anything else differs.
+    Raises:
+        LakehouseError: Anything else differs.
     """
-    others = {key: value for key, value in wanted.items() if key != REFRESH}
+    others = {key: value for key, value in declared.items() if key != REFRESH}
     if differences := differing(others, settings):
-        raise left_as_it_is(what, differences)
+        raise left_as_it_is(label, differences)
     administrator.change(integrations.set_refresh_interval(name))
 
 
 def client_of(rest_catalog: RestCatalog) -> ClientCredentials:
-    """The client that enters the catalog.
+    """Return the client that enters the catalog.
 
-    Raises: ConfigError when it has none.
+    Raises:
+        ConfigError: There is none.
     """
     client = rest_catalog.client()
     if client is None:

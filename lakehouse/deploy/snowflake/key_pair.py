@@ -1,4 +1,8 @@
-"""An RSA key pair of a Snowflake service user, and how it is written in a secret."""
+"""An RSA key pair of a Snowflake service user, and its layout in a secret.
+
+The secret also has the fields of the Terraform kickstarter (docs/cloud.md), for programs that read those. They have two
+slots for keys. Both contain the key in use, so a program logs in with either, also after a rotation.
+"""
 
 from __future__ import annotations
 
@@ -14,40 +18,41 @@ from resources.secrets_manager import SecretJson
 from resources.snowflake_sql import KeySlot
 
 BITS = 2048
-"""What Snowflake asks for at least (Key-pair authentication)."""
+"""The least that Snowflake accepts (Key-pair authentication)."""
 
 
 @dataclass(frozen=True)
 class KeyPair:
-    """A key pair and what is needed to log in with it."""
+    """A key pair, and what else a login needs."""
 
     account: str
     user: str
     role: str
     slot: KeySlot
-    """Where Snowflake has, or is to have, the public key. For people: the program compares fingerprints."""
+    """The slot of the public key in Snowflake. For people: the program compares fingerprints."""
     created_at: datetime
     private_key: rsa.RSAPrivateKey = field(repr=False)
 
     @classmethod
     def generate(cls, *, account: str, user: str, role: str, slot: KeySlot) -> KeyPair:
-        """A new pair, made now."""
+        """Generate a pair."""
         key = rsa.generate_private_key(public_exponent=65537, key_size=BITS)
         return cls(account, user, role, slot, datetime.now(UTC), key)
 
     @classmethod
     def read(cls, secret: SecretJson) -> KeyPair:
-        """What `written` wrote.
+        """Read what `written` returned.
 
-        Raises: ValueError when something is missing or is not what it should be; the message has no values.
+        Raises:
+            ValueError: Something is missing or malformed; the message quotes no values.
         """
         values = secret.reveal()
-        found: KeyPair | None
+        pair: KeyPair | None
         try:
             key = serialization.load_pem_private_key(values["private_key"].encode(), password=None)
             if not isinstance(key, rsa.RSAPrivateKey):
                 raise ValueError("another kind of key")
-            found = cls(
+            pair = cls(
                 account=values["account"],
                 user=values["user"],
                 role=values["role"],
@@ -56,13 +61,17 @@ class KeyPair:
                 private_key=key,
             )
         except (KeyError, TypeError, ValueError):
-            found = None
-        if found is None or found.created_at.tzinfo is None:
+            pair = None
+        if pair is None or pair.created_at.tzinfo is None:
             raise ValueError("not account, user, role, private_key (PEM of an RSA key), created_at and slot")
-        return found
+        return pair
 
-    def written(self) -> SecretJson:
-        """The pair as JSON: the private key as unencrypted PEM, the time with its zone."""
+    def written(self, secret: str) -> SecretJson:
+        """Return the pair as JSON: the private key as unencrypted PEM, the time with its zone.
+
+        Args:
+            secret: The name of the secret, which the kickstarter's layout repeats.
+        """
         pem = self.private_key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
@@ -74,8 +83,26 @@ class KeyPair:
                 "private_key": pem.decode(),
                 "created_at": self.created_at.isoformat(),
                 "slot": str(self.slot),
+                **self._kickstarter_fields(secret, pem),
             }
         )
+
+    def _kickstarter_fields(self, secret: str, private_pem: bytes) -> dict[str, str]:
+        public_pem = self.private_key.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        fields = {
+            "snowflake_account_identifier": self.account,
+            "snowflake_service_user": self.user,
+            "secrets_path": secret,
+        }
+        for slot in (1, 2):
+            fields |= {
+                f"rsa_public_key_{slot}_pem": public_pem.decode(),
+                f"snowflake_rsa_public_key_{slot}_pem": self.public_key,
+                f"snowflake_rsa_private_key_{slot}_pem": base64.b64encode(private_pem).decode(),
+            }
+        return fields
 
     @property
     def der(self) -> bytes:

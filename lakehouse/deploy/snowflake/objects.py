@@ -1,4 +1,4 @@
-"""The objects of a deployment in a Snowflake account, each a step: made by one statement, dropped by another."""
+"""The objects of a deployment in a Snowflake account: each is created by one statement and dropped by another."""
 
 from __future__ import annotations
 
@@ -8,91 +8,59 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakehouse.core.errors import LakehouseError
-from lakehouse.deploy.snowflake.session import Administrator, Row
-from lakehouse.deploy.step import Found, Step
+from lakehouse.deploy.resource import Outputs, Resource, T, Undeletable, Updatable
+from lakehouse.deploy.snowflake.administrator import Administrator, Row
+from lakehouse.deploy.snowflake.snowflake_resource import SnowflakeResource
 from resources import snowflake_sql as sql
 
 
-@dataclass(frozen=True)
-class Object(Step):
-    """A role, user, warehouse, database or schema: whatever SHOW finds by its name."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class NamedObject(SnowflakeResource[T]):
+    """An object that SHOW finds by its name."""
 
-    name: str
-    administrator: Administrator
     kind: str
-    """As CREATE says it: EXTERNAL VOLUME."""
+    """As CREATE names it: EXTERNAL VOLUME."""
     identifier: tuple[str, ...]
-    """A schema's is two names, the database's first."""
+    """One name; of a schema two, the database's first."""
     creation: str
-    """The statement that makes it, IF NOT EXISTS."""
-    needs: tuple[str, ...] = ()
+    """The statement that creates it, IF NOT EXISTS."""
+    after: tuple[Resource[Any], ...] = ()
+    """Resources that must exist first."""
 
     @property
-    def what(self) -> str:
-        """`Snowflake warehouse 'LAKEHOUSE_PRODUCTION_WAREHOUSE'`."""
+    def label(self) -> str:
+        """The object with its name: `Snowflake warehouse 'LAKEHOUSE_PRODUCTION_WAREHOUSE'`."""
         return f"Snowflake {self.kind.lower()} '{'.'.join(self.identifier)}'"
 
-    def find(self, found: Found) -> Any | None:
-        """The row that SHOW has of it."""
-        return self.administrator.find(self.kind, *self.identifier)
-
-    def create(self, found: Found) -> Any:
-        """Make it."""
+    def create(self, outputs: Outputs) -> T:
+        """Create it."""
         self.administrator.change(self.creation)
-        return self.find(found)
+        return self.read_existing(outputs)
 
-    def delete(self, found: Found, it: Any) -> None:
+    def delete(self, outputs: Outputs, current: T) -> None:
         """Drop it."""
         self.administrator.change(sql.drop(self.kind, *self.identifier))
 
-
-@dataclass(frozen=True)
-class GivenWarehouse(Step):
-    """A warehouse that somebody else made: used, never changed."""
-
-    name: str
-    administrator: Administrator
-    warehouse: str
-    needs: tuple[str, ...] = ()
-
-    @property
-    def what(self) -> str:
-        """With its name."""
-        return f"Snowflake warehouse '{self.warehouse}'"
-
-    def find(self, found: Found) -> Row:
-        """The row that SHOW has of it.
-
-        Raises: LakehouseError when there is none of that name.
-        """
-        shown = self.administrator.rows(sql.show("WAREHOUSE", self.warehouse))
-        for row in shown:
-            if row["name"] == self.warehouse:
-                return row
-        raise LakehouseError(
-            f"The Snowflake account {self.administrator.account} has no warehouse {self.warehouse} that the "
-            f"administrator's role may see. Nothing was changed. Correct --snowflake-warehouse, or leave it out, and "
-            f"the deployment makes one of its own"
-        )
-
-    def create(self, found: Found) -> Row:
-        """It is there, or `find` says that it is not."""
-        return self.find(found)
-
-    def delete(self, found: Found, it: Row) -> None:
-        """Never: `kept` says so."""
-
-    def kept(self, found: Found, it: Row) -> str:
-        """Always."""
-        return "was there before the deployment"
+    def row(self) -> Row | None:
+        """Return its row of SHOW; None if it does not exist."""
+        return self.administrator.find(self.kind, *self.identifier)
 
 
-@dataclass(frozen=True)
-class Holder(Object):
-    """A database or schema. It stays while something is in it that the deployment did not make."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class AccountObject(NamedObject[Row]):
+    """A role, user, warehouse, database or schema, whose state is its row of SHOW."""
 
-    def kept(self, found: Found, it: Any) -> str:
-        """Names tables and views of others. Asked after the deployment's own tables were dropped."""
+    def read(self, outputs: Outputs) -> Row | None:
+        """Read it by name."""
+        return self.row()
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Container(AccountObject):
+    """A database or schema. It is retained while it holds anything that the deployment did not create."""
+
+    def retained(self, outputs: Outputs, current: Row) -> str:
+        """Name tables and views of others. Called after the deployment's own tables were dropped."""
         database, *schema = self.identifier
         others = [
             f"{row['schema_name']}.{row['name']}"
@@ -102,63 +70,101 @@ class Holder(Object):
         return f"holds what the deployment did not make: {', '.join(others[:5])}" if others else ""
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ExistingObject(SnowflakeResource[Row], Undeletable[Row]):
+    """An existing warehouse or database, which is used and never changed."""
+
+    retained_because = "existed before the deployment"
+    kind: str
+    """As CREATE names it."""
+    name: str
+
+    @property
+    def label(self) -> str:
+        """The object with its name."""
+        return f"Snowflake {self.kind.lower()} '{self.name}'"
+
+    def read(self, outputs: Outputs) -> Row:
+        """Read it by name.
+
+        Raises:
+            LakehouseError: It does not exist.
+        """
+        for row in self.administrator.rows(sql.show(self.kind, self.name)):
+            if row["name"] == self.name:
+                return row
+        raise LakehouseError(
+            f"The Snowflake account {self.administrator.account} has no {self.kind.lower()} {self.name} that the "
+            f"administrator's role may see. Nothing was changed. Correct `existing` in lakehouse.yaml "
+            f"(--snowflake-warehouse); without it, the deployment creates one of its own"
+        )
+
+    def create(self, outputs: Outputs) -> Row:
+        """Read it: it exists, or `read` raises."""
+        return self.read(outputs)
+
+
 @dataclass(frozen=True)
 class Principal:
-    """Who, at Snowflake, assumes our IAM role, and the external id that it shows; `settings` is what DESC says."""
+    """Snowflake's user that assumes the deployment's IAM role, with its external id and all settings of DESC."""
 
     iam_user_arn: str
     external_id: str
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Entrance(Object):
-    """A way from Snowflake into our AWS account; `find` gives its Principal."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class AwsAccess(NamedObject[Principal], Updatable[Principal]):
+    """An object by which Snowflake accesses the AWS account."""
 
-    wanted: Mapping[str, str] = field(default_factory=dict)
-    """Settings as DESC has them. One that Snowflake does not tell is not compared."""
+    declared: Mapping[str, str]
+    """Settings in the words of DESC. One that Snowflake does not show is not compared."""
 
-    def differences(self, found: Found, it: Principal) -> list[str]:
-        """Settings that are others than they should be."""
-        return differing(self.wanted, it.settings)
-
-    def change(self, found: Found, it: Principal) -> Principal | None:
-        """Raises: LakehouseError, always."""
-        raise left_as_it_is(self.what, self.differences(found, it))
+    def diff(self, outputs: Outputs, current: Principal) -> list[str]:
+        """Compare the settings."""
+        return differing(self.declared, current.settings)
 
 
-@dataclass(frozen=True)
-class Volume(Entrance):
-    """An external volume."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ExternalVolume(AwsAccess):
+    """An external volume with one location."""
 
-    def find(self, found: Found) -> Principal | None:
-        """What DESC EXTERNAL VOLUME says of its one location."""
-        if super().find(found) is None:
+    def read(self, outputs: Outputs) -> Principal | None:
+        """Read it by name, and its location by DESC EXTERNAL VOLUME."""
+        if self.row() is None:
             return None
         properties = described(self.administrator, self.kind, self.identifier)
         location = json.loads(properties["STORAGE_LOCATION_1"])
         return Principal(location["STORAGE_AWS_IAM_USER_ARN"], location["STORAGE_AWS_EXTERNAL_ID"], location)
 
+    def update(self, outputs: Outputs, current: Principal) -> Principal:
+        """Refuse.
 
-def differing(wanted: Mapping[str, str], settings: Mapping[str, Any]) -> list[str]:
-    """Settings that are others than they should be, a phrase each. One that is not told is not compared."""
+        Raises:
+            LakehouseError: Always, because tables depend on it.
+        """
+        raise left_as_it_is(self.label, self.diff(outputs, current))
+
+
+def differing(declared: Mapping[str, str], settings: Mapping[str, Any]) -> list[str]:
+    """List the settings that are not as declared, a phrase each. One that is not shown is not compared."""
     return [
         f"{setting} is {settings[setting]!r} instead of {str(value)!r}"
-        for setting, value in wanted.items()
+        for setting, value in declared.items()
         if settings.get(setting, value) != value
     ]
 
 
-def left_as_it_is(what: str, differences: Sequence[str]) -> LakehouseError:
-    """That Snowflake's tables stand on it, and one that takes its place would not be theirs."""
+def left_as_it_is(label: str, differences: Sequence[str]) -> LakehouseError:
+    """Return the error for an object that cannot be changed: Snowflake's tables depend on it, not on a replacement."""
     return LakehouseError(
-        f"{what} differs: {'; '.join(differences)}. It was left as it is, because the tables in Snowflake stand on it. "
-        f"Set it right in lakehouse.yaml; or run `lakehouse deploy delete`, which keeps tables and files in AWS, and "
-        f"then `lakehouse deploy create`"
+        f"{label} differs: {'; '.join(differences)}. It was left unchanged, because the tables in Snowflake "
+        f"depend on it. Correct it in lakehouse.yaml; or run `lakehouse deploy delete`, which keeps tables and files "
+        f"in AWS, and then `lakehouse deploy create`"
     )
 
 
 def described(administrator: Administrator, kind: str, identifier: Sequence[str]) -> dict[str, str]:
-    """What DESC says, by property."""
+    """Return what DESC shows, by property."""
     rows = administrator.rows(sql.describe(kind, *identifier))
     return {row["property"]: row["property_value"] for row in rows}

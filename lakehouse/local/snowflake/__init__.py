@@ -1,6 +1,6 @@
-"""A server that speaks Snowflake's protocol, for the embedded stack: fakesnow with the account objects it lacks.
+"""A server for Snowflake's protocol in the embedded stack: fakesnow, extended by the account objects that it lacks.
 
-`errors` and `tokens`, `options`, `statements` read a statement; `account` holds what a Snowflake account holds;
-`commands`, `storage`, `tables` run a statement against it; `iceberg` reads the files; `engine` joins all that to
-fakesnow; `login` and `server` are the protocol. docs/snowflake.md says where it differs from Snowflake.
+`errors`, `tokens`, `options` and `statements` parse a statement; `account` has the objects of a Snowflake account;
+`commands`, `storage` and `tables` run a statement on it; `iceberg` reads the files; `engine` integrates all of that
+into fakesnow; `login` and `server` implement the protocol. docs/snowflake.md lists the differences from Snowflake.
 """

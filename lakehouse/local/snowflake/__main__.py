@@ -1,8 +1,8 @@
-"""Runs the server on loopback until it is told to stop: `python -m lakehouse.local.snowflake`.
+"""`python -m lakehouse.local.snowflake`: the server on the loopback interface, until SIGTERM.
 
-Environment: SNOWFLAKE_PORT, SNOWFLAKE_ACCOUNT, SNOWFLAKE_ADMIN_PASSWORD, LAKEHOUSE_ALLOWED_HOSTS, and what
-`Lake.from_environment` needs. The data lies in snowflake/data of the state folder. GET /healthz answers when the server
-is ready.
+Environment: SNOWFLAKE_PORT, SNOWFLAKE_ACCOUNT, SNOWFLAKE_ADMIN_PASSWORD, LAKEHOUSE_ALLOWED_HOSTS, and the variables of
+`Lake.from_environment`. The data is in snowflake/data of the state folder. GET /healthz succeeds when the server is
+ready.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ REQUIRED = (
 
 
 def main() -> None:
-    """Start and serve."""
-    if lacking := [name for name in REQUIRED if not os.environ.get(name)]:
-        sys.exit(f"The Snowflake server was not started: set {', '.join(lacking)}")
+    """Serve until stopped."""
+    if missing := [name for name in REQUIRED if not os.environ.get(name)]:
+        sys.exit(f"The Snowflake server was not started: set {', '.join(missing)}")
 
-    # Arrow's own allocator keeps what a load needed: 600 MB resident after 3 million rows, and 360 with malloc.
+    # Arrow's default allocator does not return memory: 600 MB resident after 3 million rows, and 360 with malloc.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
     import uvicorn
@@ -44,7 +44,7 @@ def main() -> None:
         lake=Lake.from_environment(os.environ),
         folder=Home.default().folder("snowflake") / "data",
     )
-    # Clients keep connections open: a stop does not wait for them.
+    # Clients keep connections open: a graceful shutdown would wait for them without end.
     uvicorn.run(
         guard.asgi(app, Hosts.of(port)),
         host="127.0.0.1",

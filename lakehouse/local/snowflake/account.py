@@ -1,7 +1,7 @@
-"""What a Snowflake account holds: objects and their owners, roles, privileges.
+"""The objects of a Snowflake account, with their owners, roles and privileges.
 
-The rules are Snowflake's (Overview of Access Control): every object is owned by the role that made it; ownership
-carries all privileges; a role has what its granted roles have.
+The rules are Snowflake's (Overview of Access Control): the role that creates an object owns it; ownership implies all
+privileges; a role has the privileges of the roles granted to it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lakehouse.local.snowflake.iceberg import Copied
 from lakehouse.local.snowflake.tokens import Name
 
 ADMIN_USER = "ADMIN"
-"""The one user who logs in with a password, and may do what ACCOUNTADMIN may."""
+"""The only user who logs in with a password. Its role is ACCOUNTADMIN."""
 
 _SYSTEM_ROLES = {
     "ACCOUNTADMIN": ("CREATE INTEGRATION", "CREATE EXTERNAL VOLUME"),
@@ -40,7 +40,7 @@ class Entity:
 
     @property
     def label(self) -> str:
-        """The name as messages show it."""
+        """Full name for messages."""
         return ".".join(self.name)
 
 
@@ -49,17 +49,17 @@ class IcebergTable(Entity):
     """A table over an external catalog, pinned to the snapshot of its last refresh."""
 
     namespace: str = ""
-    """In the external catalog."""
+    """Namespace in the external catalog."""
     metadata_location: str = ""
-    looked_at: float = 0.0
-    """When the catalog was last asked for a newer snapshot, of time.monotonic."""
+    checked_at: float = 0.0
+    """Time of the last check for a newer snapshot, by time.monotonic."""
     copied: Copied | None = None
 
 
 class Account:
-    """All state but the data itself. In memory: a new process is a new account.
+    """All state except the data, in memory: each process starts with a new account.
 
-    `lock` guards every use of it; `loading`, taken before `lock`, lets one table at a time be loaded.
+    `lock` protects the account; `loading`, which is acquired before `lock`, lets one table at a time be loaded.
     """
 
     def __init__(self, name: str):
@@ -81,13 +81,14 @@ class Account:
         self.grant_role("ACCOUNTADMIN", "USER", ADMIN_USER)
 
     def find(self, kind: str, name: Name) -> Entity | None:
-        """The object, if there is one, whoever asks."""
+        """Return the object if it exists, regardless of privileges."""
         return self._entities.get((kind, name))
 
     def get(self, kind: str, name: Name, role: str) -> Entity:
-        """The object, if the role may see it.
+        """Return an object that the role may see.
 
-        Raises: ProgrammingError 2003 when it is not there or not to be seen.
+        Raises:
+            ProgrammingError: It does not exist or the role may not see it (2003).
         """
         entity = self._entities.get((kind, name))
         if entity is None or not self.visible(entity, role):
@@ -95,15 +96,15 @@ class Account:
         return entity
 
     def all(self, kind: str) -> list[Entity]:
-        """The objects of a kind, by name, whoever asks."""
+        """Return the objects of a kind in the order of their names, regardless of privileges."""
         return [self._entities[key] for key in sorted(self._entities) if key[0] == kind]
 
-    def seen(self, kind: str, role: str) -> list[Entity]:
-        """The objects of a kind that the role may see, by name."""
+    def all_visible(self, kind: str, role: str) -> list[Entity]:
+        """Return the objects of a kind that the role may see, in the order of their names."""
         return [entity for entity in self.all(kind) if self.visible(entity, role)]
 
     def add(self, entity: Entity) -> None:
-        """Keep an object, in place of another of the same name. A table gets what was granted on future ones."""
+        """Add an object, which replaces one of the same name. An Iceberg table gets the schema's future grants."""
         self._entities[entity.kind, entity.name] = entity
         if entity.kind == "ICEBERG TABLE":
             for schema, role in self._future:
@@ -111,18 +112,18 @@ class Account:
                     self.grant("SELECT", entity.kind, entity.name, role)
 
     def remove(self, entity: Entity) -> None:
-        """Forget an object, what it contains, and the privileges granted on both."""
-        gone = [
+        """Remove an object, the objects in it, and the privileges on all of them."""
+        removed = [
             (other.kind, other.name)
             for other in self._entities.values()
             if other is entity
             or (entity.kind in ("DATABASE", "SCHEMA") and other.name[: len(entity.name)] == entity.name != other.name)
         ]
-        for key in gone:
+        for key in removed:
             del self._entities[key]
-        kinds = {(_grant_kind(kind), name) for kind, name in gone}
+        kinds = {(_grant_kind(kind), name) for kind, name in removed}
         self._privileges = {grant for grant in self._privileges if (grant[1], grant[2]) not in kinds}
-        self._future = {grant for grant in self._future if ("SCHEMA", grant[0]) not in gone}
+        self._future = {grant for grant in self._future if ("SCHEMA", grant[0]) not in removed}
         if entity.kind in ("USER", "ROLE"):
             self._granted_roles.pop((entity.kind, entity.name[0]), None)
         if entity.kind == "ROLE":
@@ -132,59 +133,59 @@ class Account:
             self._future = {grant for grant in self._future if grant[1] != entity.name[0]}
 
     def grant(self, privilege: str, kind: str, name: Name, role: str, *, revoke: bool = False) -> None:
-        """Give a role a privilege, or take it away."""
+        """Grant a privilege to a role, or revoke it."""
         change = self._privileges.discard if revoke else self._privileges.add
         change((privilege, kind, name, role))
 
     def grant_future(self, schema: Name, role: str) -> None:
-        """Give a role SELECT on each Iceberg table that the schema will have."""
+        """Grant a role SELECT on each future Iceberg table of the schema."""
         self._future.add((schema, role))
 
     def granted_to(self, role: str) -> list[tuple[str, str, Name]]:
-        """Privilege, kind and name of what was granted to the role itself, and of what it owns."""
+        """Return privilege, kind and name of the grants to the role itself, and of the objects that it owns."""
         owned = {("OWNERSHIP", entity.kind, entity.name) for entity in self._entities.values() if entity.owner == role}
         return sorted(owned | {grant[:3] for grant in self._privileges if grant[3] == role})
 
     def future_of(self, role: str) -> list[Name]:
-        """The schemas whose future tables the role may read."""
+        """Return the schemas whose future tables the role may read."""
         return sorted(schema for schema, grantee in self._future if grantee == role)
 
     def grantees_of(self, role: str) -> list[tuple[str, str]]:
-        """ROLE or USER, and name, of those who were granted the role itself."""
+        """Return kind (ROLE or USER) and name of the direct grantees of a role."""
         return sorted(grantee for grantee, roles in self._granted_roles.items() if role in roles)
 
     def grant_role(self, role: str, grantee_kind: str, grantee: str, *, revoke: bool = False) -> None:
-        """Give a role to a user or to another role, or take it away."""
+        """Grant a role to a user or to another role, or revoke it."""
         roles = self._granted_roles.setdefault((grantee_kind, grantee), set())
         change = roles.discard if revoke else roles.add
         change(role)
 
     def has_role(self, user: str, role: str) -> bool:
-        """Whether the user may act as the role: granted directly, inherited, or PUBLIC."""
+        """Return whether the user may use the role: it is granted directly, inherited, or PUBLIC."""
         granted = self._granted_roles.get(("USER", user), set()) | {"PUBLIC"}
         return any(role in self.roles_of(each) for each in granted)
 
     def roles_of(self, role: str) -> set[str]:
-        """The role, PUBLIC, and all roles granted to it."""
-        found: set[str] = set()
-        open_ = {role, "PUBLIC"}
-        while open_:
-            found |= open_
-            open_ = {r for each in open_ for r in self._granted_roles.get(("ROLE", each), ())} - found
-        return found
+        """Return the role, PUBLIC, and all roles granted to them, directly or not."""
+        roles: set[str] = set()
+        pending = {role, "PUBLIC"}
+        while pending:
+            roles |= pending
+            pending = {r for each in pending for r in self._granted_roles.get(("ROLE", each), ())} - roles
+        return roles
 
     def owns(self, entity: Entity, role: str) -> bool:
-        """Whether the role, or one granted to it, owns the object."""
+        """Return whether the role, or one granted to it, owns the object."""
         return entity.owner in self.roles_of(role)
 
     def allowed(self, privilege: str, kind: str, name: Name, role: str) -> bool:
-        """Whether the role has the privilege, by a grant or by ownership."""
+        """Return whether the role has the privilege, by a grant or by ownership."""
         entity = self._entities.get((_entity_kind(kind), name))
         grants = {(privilege, _grant_kind(kind), name, each) for each in self.roles_of(role)}
         return (entity is not None and self.owns(entity, role)) or bool(grants & self._privileges)
 
     def visible(self, entity: Entity, role: str) -> bool:
-        """Whether the role has any privilege on the object, and may use what contains it."""
+        """Return whether the role has any privilege on the object, and may use its database and schema."""
         if entity.kind in ("USER", "ROLE"):
             return True
         roles, kind = self.roles_of(role), _grant_kind(entity.kind)
@@ -198,8 +199,10 @@ class Account:
         return reachable and (granted or self.owns(entity, role))
 
     def require(self, privilege: str, kind: str, name: Name, role: str) -> None:
-        """
-        Raises: ProgrammingError 3001 when the role lacks the privilege, 2003 when it does not even see the object.
+        """Check that the role has a privilege.
+
+        Raises:
+            ProgrammingError: The role lacks the privilege (3001), or may not even see the object (2003).
         """
         if self.allowed(privilege, kind, name, role):
             return
@@ -208,15 +211,17 @@ class Account:
         raise errors.forbidden(kind, ".".join(name) or self.name, privilege)
 
     def require_ownership(self, entity: Entity, role: str) -> None:
-        """
-        Raises: ProgrammingError 3001 when the role sees the object but does not own it.
+        """Check that the role owns an object that it may see.
+
+        Raises:
+            ProgrammingError: The role does not own the object (3001).
         """
         if not self.owns(entity, role):
             raise errors.forbidden(entity.kind, entity.label, "OWNERSHIP")
 
 
 def _grant_kind(kind: str) -> str:
-    """GRANT says INTEGRATION where CREATE says CATALOG INTEGRATION."""
+    """Return the kind's name in GRANT, which is INTEGRATION for a CATALOG INTEGRATION."""
     return "INTEGRATION" if kind == "CATALOG INTEGRATION" else kind
 
 

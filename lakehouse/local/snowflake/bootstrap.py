@@ -1,14 +1,19 @@
-"""What an administrator prepares in a new Snowflake account, for the local one: role, warehouse, database, user."""
+"""Setup of the local account, as an administrator does it in Snowflake: role, warehouse, database, user."""
 
 from __future__ import annotations
 
-from lakehouse.core.errors import LakehouseError, Unreachable
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from lakehouse.core.errors import LakehouseError
 from lakehouse.local.snowflake.account import ADMIN_USER
 from resources import snowflake_sql as sql
+from resources.snowflake_connection import connect, location, session_errors
 
-LOGIN_TIMEOUT_SECONDS = 15
+if TYPE_CHECKING:
+    from snowflake.connector.errors import Error
+
 NETWORK_TIMEOUT_SECONDS = 30
-"""Without these the connector repeats a request for minutes."""
 
 
 def ensure(
@@ -23,15 +28,24 @@ def ensure(
     database: str,
     public_key: str,
 ) -> None:
-    """Make what is not there yet, and set the user's key; running it again changes nothing.
+    """Create the missing objects and set the user's key; repeating it changes nothing.
 
-    Parameters: where the local server answers and the password it was started with; the names of what to make, in upper
-    case; the base64 body of the user's PEM public key (Snowflake's RSA_PUBLIC_KEY).
-    Raises: Unreachable when the server does not answer; LakehouseError when it refuses the password or a statement.
+    Args:
+        host: Host of the local server.
+        port: Port of the local server.
+        account: The account's name.
+        admin_password: The password that the server was started with.
+        user: Name of the user, in upper case like the following names.
+        role: Name of the role.
+        warehouse: Name of the warehouse.
+        database: Name of the database.
+        public_key: Base64 body of the user's PEM public key (Snowflake's RSA_PUBLIC_KEY).
+
+    Raises:
+        Unreachable: The server does not respond.
+        LakehouseError: The server rejects the password or a statement.
     """
-    import snowflake.connector
-    from snowflake.connector.errors import DatabaseError, OperationalError
-
+    address = {"host": host, "port": port, "protocol": "http"}
     statements = [
         sql.create_role(role),
         sql.grant_role_to_role(role, "SYSADMIN"),
@@ -42,27 +56,22 @@ def ensure(
         sql.grant_role_to_user(role, user),
         *sql.grants(role, warehouse=warehouse, database=database),
     ]
-    try:
-        with snowflake.connector.connect(
-            account=account,
-            host=host,
-            port=port,
-            protocol="http",
-            user=ADMIN_USER,
-            password=admin_password,
-            login_timeout=LOGIN_TIMEOUT_SECONDS,
-            network_timeout=NETWORK_TIMEOUT_SECONDS,
-            socket_timeout=NETWORK_TIMEOUT_SECONDS,
-            platform_detection_timeout_seconds=0,
-        ) as connection:
-            for statement in statements:
-                connection.cursor().execute(statement)
-    except OperationalError as error:
-        raise Unreachable(
-            "The local Snowflake server", f"{host}:{port}", "its log, and that the stack is up", error.msg
-        ) from error
-    except DatabaseError as error:
-        raise LakehouseError(
-            f"The local Snowflake server at {host}:{port} could not be prepared: {error.msg}. What was made before"
-            " stays. Stop the stack and start it again: the server begins empty"
-        ) from error
+
+    def refused(error: Error) -> LakehouseError:
+        return LakehouseError(
+            f"The local Snowflake server at {host}:{port} could not be set up: {error.msg}. Objects created before"
+            " remain. Run `lakehouse down` and `lakehouse up`: the server starts empty"
+        )
+
+    session = connect(
+        account=account,
+        user=ADMIN_USER,
+        address=address,
+        refused=refused,
+        network_timeout=NETWORK_TIMEOUT_SECONDS,
+        socket_timeout=NETWORK_TIMEOUT_SECONDS,
+        password=admin_password,
+    )
+    with closing(session), session_errors(location(account, address), refused):
+        for statement in statements:
+            session.cursor().execute(statement)

@@ -1,4 +1,4 @@
-"""Runs a parsed statement: dispatch, and what concerns users, roles, warehouses, databases and schemas."""
+"""Execution of parsed statements: dispatch, and those about users, roles, warehouses, databases and schemas."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from lakehouse.local.snowflake.statements import (
 from lakehouse.local.snowflake.tokens import Name
 
 KEY_OPTIONS = ("RSA_PUBLIC_KEY", "RSA_PUBLIC_KEY_2")
-"""A user has two keys, so that one can be replaced while the other is in use."""
+"""The two keys of a user: one can be replaced while the other is in use."""
 
 _CREATE_PRIVILEGE = {"CATALOG INTEGRATION": "CREATE INTEGRATION"}
 _ALTERED = ("USER", "ROLE", "WAREHOUSE", "DATABASE", "SCHEMA", "CATALOG INTEGRATION")
@@ -36,9 +36,10 @@ _SUCCESS = "Statement executed successfully."
 
 
 def run(session: Session, statement: Statement) -> Result:
-    """Carry out the statement with the rights of the session's role.
+    """Run the statement with the privileges of the session's role.
 
-    Raises: ProgrammingError, as Snowflake would answer.
+    Raises:
+        ProgrammingError: The error that Snowflake would return.
     """
     match statement:
         case Create(kind="ICEBERG TABLE"):
@@ -97,7 +98,7 @@ def _create(session: Session, statement: Create) -> Result:
     elif kind == "EXTERNAL VOLUME":
         options = storage.with_external_ids(account, name[0], options)
     elif kind in ("DATABASE", "SCHEMA"):
-        # A database that was dropped is there yet, without schemas: sessions may have it open.
+        # A dropped database remains in fakesnow without schemas, because sessions may have it open.
         session.run(f"CREATE {kind} IF NOT EXISTS {SNOWFLAKE.identifier(*name)}")
     account.add(Entity(kind, name, owner=session.role, options=options))
     if kind == "DATABASE":
@@ -135,7 +136,7 @@ def _drop(session: Session, statement: Drop) -> Result:
 
 
 def _owned(session: Session, kind: str, name: Name, if_exists: bool) -> Entity | None:
-    """The object, which the role must own; None when it is not there and need not be."""
+    """Return the object, which the role must own; None if it does not exist and `if_exists` is set."""
     name = session.resolve(name, grants.PARTS.get(kind, 1))
     if if_exists and session.account.find(kind, name) is None:
         return None
@@ -158,7 +159,7 @@ def _show(session: Session, statement: Show) -> Result:
     pattern = like(statement.like)
     rows = [
         (entity.created, entity.name[-1], entity.owner, _text(entity.options.get("COMMENT") or ""))
-        for entity in session.account.seen(statement.kind, session.role)
+        for entity in session.account.all_visible(statement.kind, session.role)
         if pattern.fullmatch(entity.name[-1]) and entity.name[: len(statement.within)] == statement.within
     ]
     return Result(["created_on", "name", "owner", "comment"], rows)
@@ -177,15 +178,18 @@ def _use(session: Session, statement: Use) -> Result:
 
 
 def _fingerprints(options: dict[str, Any]) -> dict[str, str | None]:
-    """Of the keys that were set, as DESC USER shows them; None of those that were unset."""
+    """Return the fingerprints of the keys among the options, as DESC USER shows them; None for keys that are unset."""
     return {f"{key}_FP": fingerprint(options[key]) if options[key] else None for key in KEY_OPTIONS if key in options}
 
 
 def fingerprint(public_key: str) -> str:
-    """`SHA256:` and the base64 of the hash of the key's DER form (Snowflake, Key-pair authentication).
+    """Return `SHA256:` and the base64 hash of the key's DER form (Snowflake, Key-pair authentication).
 
-    Parameters: the base64 body of a PEM public key, without its delimiters.
-    Raises: ProgrammingError when it is not one of an RSA key of 2048 bits or more.
+    Args:
+        public_key: Base64 body of a PEM public key, without its delimiters.
+
+    Raises:
+        ProgrammingError: It is not an RSA key of at least 2048 bits.
     """
     try:
         der = base64.b64decode(re.sub(r"\s", "", public_key), validate=True)

@@ -1,4 +1,4 @@
-"""The functions that tell a session who and where it is, and those of SYSTEM$."""
+"""Snowflake's context functions (CURRENT_USER, ...) and SYSTEM$ functions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CONTEXT: dict[str, Callable[[Connection], str | None]] = {
 
 
 def substitute(session: Connection, expression: Expr) -> Expr:
-    """The expression with the calls of these functions replaced by their values."""
+    """Replace the calls of these functions by their values, in place."""
     return expression.transform(lambda node: _value(session, node), copy=False)
 
 

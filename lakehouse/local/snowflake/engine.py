@@ -1,8 +1,9 @@
-"""fakesnow with this package's statements, functions and rights, by subclassing its three classes.
+"""Subclasses of fakesnow's three classes, which add this package's statements, functions and access control.
 
-fakesnow has no plug-in point. What is used of its insides: `FakeSnow.duck_conn`, `FakeSnowflakeConnection._duck_conn`
-and `_schema`, `FakeSnowflakeCursor._execute` and `_transform`, and the name `transforms.numeric_agg_implicit_cast`.
-tests/stack/test_snowflake.py fails when another version of fakesnow changes them; 0.12.1 is locked.
+fakesnow has no extension point. These of its internals are used: `FakeSnow.duck_conn`,
+`FakeSnowflakeConnection._duck_conn` and `_schema`, `FakeSnowflakeCursor._execute` and `_transform`, and
+`transforms.numeric_agg_implicit_cast`. tests/integration/test_snowflake.py fails when a version of fakesnow changes
+them; 0.12.1 is locked.
 """
 
 from __future__ import annotations
@@ -31,18 +32,22 @@ from lakehouse.local.snowflake.statements import parse
 from lakehouse.local.snowflake.tokens import Name
 
 MEMORY_LIMIT = "128MB"
-"""Of DuckDB's buffers. The rows lie in files, so a table may be larger."""
+"""Limit of DuckDB's buffers. Rows are in files, so a table may be larger."""
 
 RESULTS_KEPT = 32
-"""fakesnow keeps each statement's rows for RESULT_SCAN and asynchronous queries, without an end."""
+"""Maximum number of results for RESULT_SCAN and asynchronous queries. fakesnow would never delete any."""
 
 
 class Instance(FakeSnow):
     """One account's data, in DuckDB files."""
 
     def __init__(self, account: Account, lake: Lake, folder: Path):
-        """
-        Parameters: `folder` is emptied. The account's objects do not outlive the process, so neither does its data.
+        """Create an empty database.
+
+        Args:
+            account: The account.
+            lake: Access to Glue and S3.
+            folder: Folder of the data. It is emptied, since the account's objects end with their process too.
         """
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, mode=0o700)
@@ -52,13 +57,13 @@ class Instance(FakeSnow):
         self.duck_conn.execute(f"SET GLOBAL memory_limit = '{MEMORY_LIMIT}'")
         self.duck_conn.execute(f"SET GLOBAL temp_directory = {DUCKDB.literal(str(folder / 'spill'))}")
         self.duck_conn.execute("SET GLOBAL preserve_insertion_order = false")
-        # DuckDB's own functions (read_csv, COPY, INSTALL ...) must not reach beyond the data.
+        # DuckDB's functions (read_csv, COPY, INSTALL ...) must not access anything but the data.
         self.duck_conn.execute(f"SET GLOBAL allowed_directories = [{DUCKDB.literal(str(folder))}]")
         self.duck_conn.execute("SET GLOBAL enable_external_access = false")
         fakesnow.transforms.numeric_agg_implicit_cast = keep_numbers
 
     def open(self, user: str, role: str, warehouse: str | None, database: str | None, schema: str | None) -> Connection:
-        """A session for a user who has proven to be one."""
+        """Open a session for an authenticated user."""
         return Connection(self, user, role, warehouse, database, schema)
 
 
@@ -88,11 +93,11 @@ class Connection(FakeSnowflakeConnection):
 
     @property
     def duckdb(self) -> DuckDBPyConnection:
-        """A new cursor on the same data, with a transaction of its own."""
+        """A new cursor on the same data, in a separate transaction."""
         return self._duck_conn.cursor()
 
     def cursor(self, cursor_class: type = object) -> Cursor:
-        """A cursor that knows all statements."""
+        """Return a cursor for all statements."""
         return Cursor(conn=self, duck_conn=self._duck_conn, use_dict_result=cursor_class is DictCursor)
 
     def run(self, sql: str) -> None:
@@ -100,7 +105,7 @@ class Connection(FakeSnowflakeConnection):
         FakeSnowflakeCursor(conn=self, duck_conn=self._duck_conn).execute(sql)
 
     def resolve(self, name: Name, parts: int) -> Name:
-        """The name with the session's database and schema in front, as far as it lacks them."""
+        """Return the full name: missing parts are those of the session's database and schema."""
         if len(name) > parts:
             raise errors.syntax_error(".".join(name), f"a name of at most {parts} part(s)")
         context = (self.database, self._schema)[: parts - 1]
@@ -113,7 +118,7 @@ class Connection(FakeSnowflakeConnection):
 
 
 class Cursor(FakeSnowflakeCursor):
-    """fakesnow's cursor: our statements run here, all others pass `_transform` on their way to DuckDB."""
+    """fakesnow's cursor, which runs this package's statements, and transforms all others for DuckDB."""
 
     _conn: Connection
 
@@ -135,7 +140,7 @@ class Cursor(FakeSnowflakeCursor):
         return super()._transform(context.substitute(self._conn, self._with_database(expression)), params)
 
     def _with_database(self, expression: Expr) -> Expr:
-        """`X.T` is table T in schema X; where a database is named X too, DuckDB cannot tell and refuses."""
+        """Qualify `X.T`, table T of schema X, by the database. DuckDB rejects it if a database is named X."""
         for table in expression.find_all(exp.Table):
             if table.db and not table.catalog and table.db.upper() == (self._conn.database or "").upper():
                 table.set("catalog", exp.to_identifier(self._conn.database, quoted=True))
@@ -143,7 +148,7 @@ class Cursor(FakeSnowflakeCursor):
 
 
 class RecentResults(OrderedDict[str, tuple]):
-    """The results of the last statements only."""
+    """The results of the last `RESULTS_KEPT` statements."""
 
     def __setitem__(self, key: str, value: tuple) -> None:
         super().__setitem__(key, value)
@@ -152,9 +157,10 @@ class RecentResults(OrderedDict[str, tuple]):
 
 
 def keep_numbers(aggregate: Expr) -> Expr:
-    """In place of fakesnow's cast of what SUM, AVG ... aggregate to DOUBLE, which serves text and loses digits.
+    """Name an aggregate's column as Snowflake does, and leave its argument unchanged.
 
-    sum(9007199254740993) must not be 9007199254740992. Only the column's name is set, as Snowflake spells it.
+    This replaces fakesnow's cast of the argument to DOUBLE, which supports text but loses digits: with it,
+    sum(9007199254740993) is 9007199254740992.
     """
     if isinstance(aggregate, (exp.Count, *_NUMERIC_ONLY_AGGS)) and isinstance(aggregate.parent, exp.Select):
         return exp.alias_(aggregate.copy(), aggregate.sql(dialect="snowflake").upper(), quoted=True)
@@ -162,7 +168,7 @@ def keep_numbers(aggregate: Expr) -> Expr:
 
 
 def _select(result: Result) -> Expr:
-    """A query that gives these rows, so that they leave by the way of all others."""
+    """Return a query with these rows as its result, so that they are returned like those of other statements."""
     rows = result.rows or [tuple("" for _ in result.columns)]
     selects = [
         exp.select(

@@ -1,7 +1,7 @@
-"""Snowflake's errors, by the numbers its clients know.
+"""Snowflake's errors, with their numbers.
 
-606, 1003, 2002, 2003, 3001 and 90105 are meant to be Snowflake's own. Where its number is not known, `UNKNOWN` is used,
-so that nobody comes to depend on an invented one.
+606, 1003, 2002, 2003, 3001 and 90105 are Snowflake's, as far as known. Errors whose number is not known have `UNKNOWN`,
+so that no client depends on an invented number.
 """
 
 from __future__ import annotations
@@ -11,31 +11,32 @@ from snowflake.connector.errors import ProgrammingError
 UNKNOWN = 9999
 
 
-def syntax_error(found: str, expected: str = "") -> ProgrammingError:
-    """The statement does not follow Snowflake's grammar."""
+def syntax_error(token: str, expected: str = "") -> ProgrammingError:
+    """Return the error of a statement that violates Snowflake's grammar."""
     hint = f" (expected {expected})" if expected else ""
-    return ProgrammingError(f"SQL compilation error:\nsyntax error unexpected '{found}'{hint}.", 1003, "42000")
+    return ProgrammingError(f"SQL compilation error:\nsyntax error unexpected '{token}'{hint}.", 1003, "42000")
 
 
 def invalid_option(message: str) -> ProgrammingError:
-    """An option is unknown, missing, repeated, or has a value of the wrong type."""
+    """Return the error of an option that is unknown, missing, repeated, or has a value of the wrong type."""
     return ProgrammingError(f"SQL compilation error:\n{message}", UNKNOWN, "22023")
 
 
 def missing(kind: str, name: str) -> ProgrammingError:
-    """An object is not there, or the role may not see it: Snowflake does not tell one from the other."""
+    """Return the error of an object that does not exist or is hidden from the role: Snowflake does not distinguish
+    these."""
     return ProgrammingError(
         f"SQL compilation error:\n{kind.capitalize()} '{name}' does not exist or not authorized.", 2003, "02000"
     )
 
 
 def exists(name: str) -> ProgrammingError:
-    """An object of that name is already there."""
+    """Return the error of a name that is in use."""
     return ProgrammingError(f"SQL compilation error:\nObject '{name}' already exists.", 2002, "42710")
 
 
 def forbidden(kind: str, name: str, privilege: str) -> ProgrammingError:
-    """The role sees the object and may not do this with it."""
+    """Return the error of an object that the role can see, but on which it lacks the privilege."""
     return ProgrammingError(
         f"SQL access control error:\nInsufficient privileges to operate on {kind.lower()} '{name}' ({privilege}).",
         3001,
@@ -44,7 +45,7 @@ def forbidden(kind: str, name: str, privilege: str) -> ProgrammingError:
 
 
 def no_warehouse() -> ProgrammingError:
-    """A query needs a warehouse that exists and that the role may use."""
+    """Return the error of a query without a warehouse that exists and that the role may use."""
     return ProgrammingError(
         "No active warehouse selected in the current session.  "
         "Select an active warehouse with the 'use warehouse' command.",
@@ -54,7 +55,7 @@ def no_warehouse() -> ProgrammingError:
 
 
 def no_schema() -> ProgrammingError:
-    """A name without database or schema, in a session that has none."""
+    """Return the error of a name without database or schema in a session without them."""
     return ProgrammingError(
         "Cannot perform operation. This session does not have a current database or schema. "
         "Call 'USE SCHEMA', or use a qualified name.",
@@ -64,10 +65,10 @@ def no_schema() -> ProgrammingError:
 
 
 def failed(message: str) -> ProgrammingError:
-    """The statement is right and could not be carried out."""
+    """Return the error of a valid statement whose execution failed."""
     return ProgrammingError(f"SQL execution error:\n{message}", UNKNOWN, "58000")
 
 
-def not_emulated(what: str) -> ProgrammingError:
-    """Valid in Snowflake perhaps, but this server does not know it."""
-    return ProgrammingError(f"{what} is not emulated by the local Snowflake server", UNKNOWN, "0A000")
+def not_emulated(feature: str) -> ProgrammingError:
+    """Return the error of a feature that Snowflake may have, but this server does not."""
+    return ProgrammingError(f"{feature} is not emulated by the local Snowflake server", UNKNOWN, "0A000")

@@ -1,4 +1,4 @@
-"""The statements about grants, parsed strictly."""
+"""Strict parsers of the statements about grants."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PRIVILEGES: dict[str, tuple[str, ...]] = {
     "INTEGRATION": ("USAGE",),
     "ICEBERG TABLE": ("SELECT",),
 }
-"""What can be granted on which kind of object: the part of Snowflake's Access control privileges that matters here."""
+"""Privileges by kind of object: the subset of Snowflake's access control privileges that this server emulates."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ GrantStatement = Grant | GrantRole | GrantOnTables | GrantOwnership | ShowGrants
 
 
 def read_grant(tokens: TokenReader) -> GrantStatement:
-    """What follows GRANT."""
+    """Parse the tokens after GRANT."""
     if tokens.take("OWNERSHIP", "ON"):
         kind = tokens.take_one_of(*OPTIONS)
         if not kind:
@@ -93,10 +93,10 @@ def read_grant(tokens: TokenReader) -> GrantStatement:
         schema = tokens.name()
         tokens.expect("TO", "ROLE")
         return GrantOnTables(which.endswith("FUTURE"), schema, tokens.identifier())
-    return _given(tokens, "TO")
+    return _read_privileges_or_role(tokens, "TO")
 
 
-def _given(tokens: TokenReader, direction: str) -> Grant | GrantRole:
+def _read_privileges_or_role(tokens: TokenReader, direction: str) -> Grant | GrantRole:
     revoke = direction == "FROM"
     if tokens.take("ROLE"):
         role = tokens.identifier()
@@ -105,9 +105,9 @@ def _given(tokens: TokenReader, direction: str) -> Grant | GrantRole:
         if not grantee_kind:
             raise tokens.error("USER or ROLE")
         return GrantRole(role, grantee_kind, tokens.identifier(), revoke)
-    every = {privilege for privileges in PRIVILEGES.values() for privilege in privileges}
-    # The longest first: CREATE ICEBERG TABLE before CREATE.
-    words = sorted(every, key=len, reverse=True)
+    unique = {privilege for privileges in PRIVILEGES.values() for privilege in privileges}
+    # The longest first, in case one privilege is the beginning of another.
+    words = sorted(unique, key=len, reverse=True)
     privileges = []
     while True:
         privilege = tokens.take_one_of(*words)
@@ -130,12 +130,12 @@ def _given(tokens: TokenReader, direction: str) -> Grant | GrantRole:
 
 
 def read_revoke(tokens: TokenReader) -> GrantStatement:
-    """What follows REVOKE."""
-    return _given(tokens, "FROM")
+    """Parse the tokens after REVOKE."""
+    return _read_privileges_or_role(tokens, "FROM")
 
 
 def read_show(tokens: TokenReader) -> ShowGrants | None:
-    """What follows SHOW, if it is about grants."""
+    """Parse the tokens after SHOW; return None if it is not about grants."""
     which = tokens.take_one_of("FUTURE GRANTS TO", "GRANTS TO", "GRANTS OF")
     if which is None:
         return None

@@ -1,4 +1,4 @@
-"""Grants: what roles may do, who has them, and how that is shown."""
+"""Execution of GRANT, REVOKE and SHOW GRANTS."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from lakehouse.local.snowflake.session import Result, Session, status
 from lakehouse.local.snowflake.tokens import Name
 
 PARTS = {"SCHEMA": 2, "ICEBERG TABLE": 3}
-"""How many parts the full name of an object has; one, if it is not here."""
+"""Number of parts in the full name of an object; one for the other kinds."""
 
 _SUCCESS = "Statement executed successfully."
 
 
 def run(session: Session, statement: GrantStatement) -> Result:
-    """Carry out the statement with the rights of the session's role.
+    """Run the statement with the privileges of the session's role.
 
-    Raises: ProgrammingError, as Snowflake would answer.
+    Raises:
+        ProgrammingError: The error that Snowflake would return.
     """
     match statement:
         case Grant():

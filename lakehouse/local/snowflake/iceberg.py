@@ -1,7 +1,7 @@
-"""Iceberg tables found through AWS Glue or a REST catalog, and their rows copied into DuckDB.
+"""Iceberg tables of AWS Glue or a REST catalog, copied to DuckDB.
 
-A copy is what makes a table stand still between two refreshes, as Snowflake's do. pyiceberg reads it, with its deletes
-applied: position deletes and deletion vectors; equality deletes it refuses, as Snowflake does.
+Copies do not change between two refreshes, like Snowflake's tables. pyiceberg reads the tables, and applies position
+deletes and deletion vectors; it rejects equality deletes, as Snowflake does.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Lake:
-    """Where Glue and S3 answer. It stands for the IAM role that Snowflake assumes, which nothing checks here."""
+    """Access to Glue and S3. It replaces the IAM role that Snowflake assumes, which is not enforced here."""
 
     glue_endpoint: str
     s3_endpoint: str
@@ -35,10 +35,14 @@ class Lake:
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> Lake:
-        """
-        Parameters: AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY; AWS_ENDPOINT_URL_S3 if S3
-        answers elsewhere.
-        Raises: KeyError with the name of the one that is missing.
+        """Read the access from environment variables.
+
+        Args:
+            env: AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, and AWS_ENDPOINT_URL_S3 if S3
+                has another endpoint.
+
+        Raises:
+            KeyError: The named variable is missing.
         """
         return cls(
             glue_endpoint=env["AWS_ENDPOINT_URL"],
@@ -49,10 +53,15 @@ class Lake:
         )
 
     def table(self, integration: Mapping[str, Any], namespace: str, name: str) -> Table:
-        """The table's current metadata.
+        """Load the current metadata of a table.
 
-        Parameters: the options of the catalog integration.
-        Raises: ProgrammingError when the catalog has no such Iceberg table, or it or S3 cannot be read.
+        Args:
+            integration: Options of the catalog integration.
+            namespace: Namespace in the catalog.
+            name: The table's name in it.
+
+        Raises:
+            ProgrammingError: The catalog has no such Iceberg table, or the catalog or S3 cannot be read.
         """
         from botocore.exceptions import BotoCoreError, ClientError
         from pyiceberg import exceptions
@@ -67,11 +76,11 @@ class Lake:
         ) as error:
             raise errors.failed(f"The catalog has no Iceberg table '{namespace}.{name}': {error}") from None
         except (BotoCoreError, ClientError, OSError, RequestException, exceptions.RESTError) as error:
-            said = f"Table '{namespace}.{name}' cannot be read from the catalog or S3: {error}"
-            raise errors.failed(said) from None
+            message = f"Table '{namespace}.{name}' cannot be read from the catalog or S3: {error}"
+            raise errors.failed(message) from None
 
-    def closed(self, integration: Mapping[str, Any]) -> str:
-        """Why a REST catalog does not let an integration with OAuth in; empty when it does."""
+    def login_refusal(self, integration: Mapping[str, Any]) -> str:
+        """Return why a REST catalog refuses the OAuth login of an integration; empty if it accepts it."""
         from pyiceberg.exceptions import RESTError
         from requests import RequestException
 
@@ -81,8 +90,8 @@ class Lake:
             return str(error)
         return ""
 
-    def refusal(self, role_arn: str, principal: str, external_id: str) -> str:
-        """Why the principal may not assume the IAM role with this external id; empty when it may."""
+    def role_refusal(self, role_arn: str, principal: str, external_id: str) -> str:
+        """Return why the principal may not assume the IAM role with this external id; empty if it may."""
         import boto3
         from botocore.exceptions import BotoCoreError, ClientError
 
@@ -112,19 +121,19 @@ class Lake:
         rest, login = integration.get("REST_CONFIG", {}), integration.get("REST_AUTHENTICATION", {})
         region = login.get("SIGV4_SIGNING_REGION") or integration.get("GLUE_REGION") or self.region
         if login.get("TYPE") == "OAUTH":
-            entrance = {
+            properties = {
                 "uri": rest["CATALOG_URI"],
                 "warehouse": rest["CATALOG_NAME"],
                 "credential": f"{login['OAUTH_CLIENT_ID']}:{login['OAUTH_CLIENT_SECRET']}",
                 "scope": " ".join(login["OAUTH_ALLOWED_SCOPES"]),
                 "oauth2-server-uri": login.get("OAUTH_TOKEN_URI") or f"{rest['CATALOG_URI']}/v1/oauth/tokens",
             }
-            return RestCatalog("rest", **entrance, **self.s3(region))
-        # Glue's REST endpoint is not emulated: Glue itself is asked, which has the same tables.
+            return RestCatalog("rest", **properties, **self.s3(region))
+        # Glue's REST endpoint is not emulated. Glue's API has the same tables.
         return _glue(self, rest["CATALOG_NAME"] if rest else integration["GLUE_CATALOG_ID"], region)
 
     def s3(self, region: str) -> dict[str, str]:
-        """Where files are read and by whom, as pyiceberg takes it."""
+        """Return pyiceberg's properties of S3: endpoint, region and credentials."""
         return {
             "s3.endpoint": self.s3_endpoint,
             "s3.region": region,
@@ -135,7 +144,7 @@ class Lake:
 
 @cache
 def _glue(lake: Lake, id_: str, region: str) -> Catalog:
-    """Kept: to make its client takes longer than to refresh a table."""
+    """Return the catalog, cached because the creation of its client takes longer than the refresh of a table."""
     from pyiceberg.catalog.glue import GlueCatalog
 
     glue = {
@@ -150,27 +159,33 @@ def _glue(lake: Lake, id_: str, region: str) -> Catalog:
 
 @dataclass(frozen=True)
 class Copied:
-    """What a DuckDB table holds of an Iceberg table."""
+    """The snapshot and schema of an Iceberg table that a DuckDB table contains."""
 
     snapshot_id: int | None
     schema_id: int
 
 
-def copy(table: Table, duckdb: DuckDBPyConnection, target: Name, held: Copied | None) -> Copied:
-    """Make the DuckDB table `target` hold the rows of the table's current snapshot, in one transaction.
+def copy(table: Table, duckdb: DuckDBPyConnection, target: Name, previous: Copied | None) -> Copied:
+    """Copy the rows of the table's current snapshot to a DuckDB table, in one transaction.
 
-    Parameters: `held` is what it holds so far. Where rows were only appended since, the new ones are added.
-    Raises: ProgrammingError when a type has no counterpart here, two columns differ in case only, the table has
-    equality deletes, or a file cannot be read.
+    Args:
+        table: The Iceberg table.
+        duckdb: Connection of the database.
+        target: Name of the DuckDB table.
+        previous: Content of the DuckDB table so far. If rows were only appended since, only those are copied.
+
+    Raises:
+        ProgrammingError: A type has no DuckDB equivalent, two columns differ in case only, the table has equality
+            deletes, or a file cannot be read.
     """
     fields = table.schema().fields
     names = [field.name.upper() for field in fields]
-    if twice := {name for name in names if names.count(name) > 1}:
-        raise errors.failed(f"Column names differ in case only, and Snowflake has one case: {sorted(twice)}")
+    if duplicates := {name for name in names if names.count(name) > 1}:
+        raise errors.failed(f"Column names differ in case only, and Snowflake has one case: {sorted(duplicates)}")
     columns = ", ".join(f"{_value(field)} AS {DUCKDB.identifier(field.name.upper())}" for field in fields)
-    if held and held.schema_id == table.schema().schema_id and _only_appended(table, held.snapshot_id):
+    if previous and previous.schema_id == table.schema().schema_id and _only_appended(table, previous.snapshot_id):
         statement = f"INSERT INTO {DUCKDB.identifier(*target)}"
-        rows = table.incremental_append_scan(from_snapshot_id_exclusive=held.snapshot_id).to_arrow_batch_reader()
+        rows = table.incremental_append_scan(from_snapshot_id_exclusive=previous.snapshot_id).to_arrow_batch_reader()
     else:
         statement = f"CREATE OR REPLACE TABLE {DUCKDB.identifier(*target)} AS"
         rows = table.scan().to_arrow_batch_reader()
@@ -184,7 +199,7 @@ def copy(table: Table, duckdb: DuckDBPyConnection, target: Name, held: Copied | 
 
 
 def _only_appended(table: Table, since: int | None) -> bool:
-    """Whether every snapshot after that one appended rows, or rewrote files without changing rows.
+    """Return whether every snapshot after `since` appended rows, or rewrote files without changing rows.
 
     Source: Iceberg specification, Snapshots, operation.
     """
@@ -199,9 +214,9 @@ def _only_appended(table: Table, since: int | None) -> bool:
 
 
 def _value(field: NestedField) -> str:
-    """The expression that gives a column the DuckDB type which fakesnow shows as Snowflake's for it.
+    """Return the expression that casts a column to the DuckDB type that fakesnow maps to Snowflake's type.
 
-    Source: Snowflake, Data types for Apache Iceberg tables. Nested values become JSON (docs/snowflake.md).
+    Source: Snowflake, Data types for Apache Iceberg tables. Nested values are converted to JSON (docs/snowflake.md).
     """
     from pyiceberg import types
 
@@ -216,7 +231,7 @@ def _value(field: NestedField) -> str:
         case types.FixedType() | types.BinaryType():
             return f"{name}::BLOB"
         case types.UUIDType():
-            # As text, Snowflake's form of it: DuckDB gives a UUID no binary form.
+            # The text form, because DuckDB cannot cast a UUID to binary.
             return f"{name}::VARCHAR"
         case (
             types.BooleanType()

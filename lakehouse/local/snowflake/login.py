@@ -1,4 +1,4 @@
-"""Who may log in: users with a key pair, and the administrator with a password.
+"""Authentication: of users by a key pair, and of the administrator by a password.
 
 Source of the token's rules: Snowflake, Key-pair authentication, and SQL API, Authenticating to the server.
 """
@@ -17,12 +17,12 @@ from lakehouse.local.snowflake.account import ADMIN_USER, Account
 from lakehouse.local.snowflake.commands import KEY_OPTIONS
 
 MAX_LIFE_SECONDS = 3600
-"""A token is good for an hour at most, whatever it says."""
+"""Maximum lifetime of a token; those with a longer one are refused."""
 
 
 @dataclass
 class Refused(Exception):
-    """Login refused. `reason` is for the server's log: Snowflake does not tell the client."""
+    """A refused login. `reason` is for the server's log only: Snowflake does not return it to the client."""
 
     code: str
     message: str
@@ -37,10 +37,16 @@ class Authenticator:
     admin_password: str = field(repr=False)
 
     def user(self, data: dict[str, Any]) -> str:
-        """The user whom the login request proves to be there.
+        """Authenticate a login request.
 
-        Parameters: `data` of the request: LOGIN_NAME, AUTHENTICATOR, and TOKEN or PASSWORD.
-        Raises: Refused.
+        Args:
+            data: `data` of the request: LOGIN_NAME, AUTHENTICATOR, and TOKEN or PASSWORD.
+
+        Returns:
+            The user's name.
+
+        Raises:
+            Refused: The credentials are wrong, or the user does not exist or is disabled.
         """
         if str(data.get("AUTHENTICATOR") or "SNOWFLAKE").upper() == "SNOWFLAKE_JWT":
             user = self._of_token(str(data.get("TOKEN") or ""))
@@ -55,14 +61,15 @@ class Authenticator:
                 raise Refused("390101", "User access disabled. Contact your local system administrator.", user)
         return user
 
-    def role(self, user: str, wanted: str | None) -> str:
-        """The role of the session: the one asked for, or the user's default, or PUBLIC.
+    def role(self, user: str, requested: str | None) -> str:
+        """Return the role of the session: the requested one, or the user's default, or PUBLIC.
 
-        Raises: Refused when the user was not granted the role.
+        Raises:
+            Refused: The role does not exist or is not granted to the user.
         """
         with self.account.lock:
             entity = self.account.find("USER", (user,))
-            role = (wanted or (entity and entity.options.get("DEFAULT_ROLE")) or "PUBLIC").upper()
+            role = (requested or (entity and entity.options.get("DEFAULT_ROLE")) or "PUBLIC").upper()
             if self.account.find("ROLE", (role,)) is None or not self.account.has_role(user, role):
                 raise Refused(
                     "390189",
@@ -78,7 +85,8 @@ class Authenticator:
             raise Refused("390144", "JWT token is invalid.", f"{type(error).__name__}: {error}") from None
 
     def _verified(self, token: str) -> str:
-        """The user of `iss` = account.user.fingerprint, if the key of that fingerprint is the user's and signed it."""
+        """Return the user in `iss` (account.user.fingerprint), after verifying the signature by the user's key with
+        that fingerprint."""
         claims = jwt.decode(token, options={"verify_signature": False})
         subject, _, fingerprint = str(claims.get("iss")).rpartition(".")
         account, _, user = subject.partition(".")
@@ -93,5 +101,5 @@ class Authenticator:
         public_key: Any = load_der_public_key(base64.b64decode(keys[0]))
         claims = jwt.decode(token, public_key, algorithms=["RS256"], options={"require": ["exp", "iat", "iss", "sub"]})
         if claims["exp"] - claims["iat"] > MAX_LIFE_SECONDS:
-            raise ValueError(f"lives longer than {MAX_LIFE_SECONDS} s")
+            raise ValueError(f"the lifetime exceeds {MAX_LIFE_SECONDS} s")
         return user

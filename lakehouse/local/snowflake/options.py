@@ -1,7 +1,7 @@
-"""Which options each kind of object takes, and of which type: what sqlglot does not check.
+"""Options of each kind of object, with their types, which sqlglot does not check.
 
-Source: Snowflake's SQL command reference, one page a statement (CREATE USER, CREATE EXTERNAL VOLUME, ...). Options that
-this server would have to ignore silently are left out, so using one is an error here.
+Source: Snowflake's SQL command reference, which has one page per statement (CREATE USER, CREATE EXTERNAL VOLUME, ...).
+Options that this server would silently ignore are left out, so their use is an error.
 """
 
 from __future__ import annotations
@@ -15,10 +15,15 @@ from lakehouse.local.snowflake.tokens import TokenReader
 
 @dataclass(frozen=True)
 class Option:
-    """
-    type: `text` is a string literal, `texts` some in parentheses; `name` an identifier or a string; `word` one of
-    `choices`, bare or as a string; `locations` a list of parenthesised storage locations; `group` options in
-    parentheses, which are `keys`.
+    """An option of a statement.
+
+    Attributes:
+        type: `text` is a string literal; `texts` a list of them in parentheses; `name` an identifier or a string;
+            `word` one of `choices`, with or without quotes; `locations` a list of storage locations in parentheses;
+            `group` the options `keys` in parentheses.
+        required: Whether CREATE needs it.
+        choices: Values of a `word`, in upper case.
+        keys: Options of a `group`.
     """
 
     type: Literal["text", "texts", "name", "word", "number", "boolean", "locations", "group"]
@@ -120,48 +125,54 @@ ONLY_WITH: dict[str, dict[str, dict[str, bool]]] = {
         },
     },
 }
-"""Of an option's value the options that go with it, and whether it needs them; another value refuses them."""
+"""For an option and its value, the options that are valid only with that value, and whether they are required."""
 
 
 def read_options(tokens: TokenReader, known: dict[str, Option], *, complete: bool, until: str = "") -> dict[str, Any]:
-    """Read `KEY = value` pairs, separated by spaces, up to the closing sign `until` or the end of the statement.
+    """Read `KEY = value` pairs, separated by spaces, up to `until` or the end of the statement.
 
-    Parameters: `complete` says whether the required options must be there (CREATE) or not (ALTER ... SET).
-    Raises: ProgrammingError for an option that is unknown, repeated, missing, or of another type.
+    Args:
+        tokens: The statement.
+        known: The valid options.
+        complete: Whether required options must be present (CREATE) or not (ALTER ... SET).
+        until: The sign after the last option, which is not read.
+
+    Raises:
+        ProgrammingError: An option is unknown, repeated, missing, or has a value of another type.
     """
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     while not tokens.at_end() and not (until and tokens.at(until)):
         key = tokens.identifier()
         if key not in known:
             raise invalid_option(f"invalid property '{key}'. Known here: {', '.join(known)}")
-        if key in found:
+        if key in options:
             raise invalid_option(f"duplicate property '{key}'")
         tokens.expect("=")
-        found[key] = _read_value(tokens, key, known[key], complete)
+        options[key] = _read_value(tokens, key, known[key], complete)
     needed = {key for key, option in known.items() if option.required}
     for chooser, values in ONLY_WITH.items():
-        if chooser in found and (own := values.get(found[chooser])) is not None:
-            needed |= {key for key, required in own.items() if required}
-            others = {key for keys in values.values() for key in keys} - own.keys()
-            if foreign := [key for key in found if key in others]:
-                raise invalid_option(f"invalid property '{foreign[0]}' for {chooser} {found[chooser]}")
-    lacking = [key for key in known if key in needed and key not in found]
-    if complete and lacking:
-        raise invalid_option(f"Missing option(s): {lacking}")
-    return found
+        if chooser in options and (specific := values.get(options[chooser])) is not None:
+            needed |= {key for key, required in specific.items() if required}
+            others = {key for keys in values.values() for key in keys} - specific.keys()
+            if invalid := [key for key in options if key in others]:
+                raise invalid_option(f"invalid property '{invalid[0]}' for {chooser} {options[chooser]}")
+    missing = [key for key in known if key in needed and key not in options]
+    if complete and missing:
+        raise invalid_option(f"Missing option(s): {missing}")
+    return options
 
 
 def read_keys(tokens: TokenReader, known: dict[str, Option]) -> dict[str, None]:
     """Read option names up to the end of the statement, separated by commas (ALTER ... UNSET)."""
-    found: dict[str, None] = {}
+    keys: dict[str, None] = {}
     while True:
         key = tokens.identifier()
         if key not in known:
             raise invalid_option(f"invalid property '{key}'")
-        found[key] = None
+        keys[key] = None
         if not tokens.take(","):
             tokens.expect_end()
-            return found
+            return keys
 
 
 def _read_value(tokens: TokenReader, key: str, option: Option, complete: bool) -> Any:
@@ -194,7 +205,7 @@ def _read_value(tokens: TokenReader, key: str, option: Option, complete: bool) -
 
 
 def _read_texts(tokens: TokenReader) -> list[str]:
-    """`('a', 'b')`."""
+    """Read `('a', 'b')`."""
     tokens.expect("(")
     texts = [tokens.string()]
     while tokens.take(","):
@@ -204,9 +215,10 @@ def _read_texts(tokens: TokenReader) -> list[str]:
 
 
 def _read_locations(tokens: TokenReader) -> list[dict[str, Any]]:
-    """`( (KEY = value ...), (...) )`: commas between locations; between the keys of one, spaces only.
+    """Read `( (KEY = value ...), (...) )`: commas between locations, and spaces between the keys of a location.
 
-    Snowflake takes commas between keys as well; its own SDK writes spaces, and sqlfluff refuses the commas.
+    Snowflake also accepts commas between keys. They are an error here: Snowflake's SDK writes spaces, and sqlfluff
+    rejects commas.
     """
     tokens.expect("(")
     locations = []

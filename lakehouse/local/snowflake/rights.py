@@ -1,6 +1,6 @@
-"""What a role may do with tables and views, checked before fakesnow runs a statement.
+"""Access control for tables and views, checked before fakesnow runs a statement.
 
-Rights are those of schemas and of Iceberg tables. Other tables and views belong to whoever may use their schema.
+Privileges exist for schemas and Iceberg tables. Every role that may use a schema may use its other tables and views.
 """
 
 from __future__ import annotations
@@ -15,18 +15,22 @@ from lakehouse.local.snowflake.tokens import Name
 if TYPE_CHECKING:
     from lakehouse.local.snowflake.engine import Connection
 
-# What sqlglot cannot parse it passes on as a command, and DuckDB would run its own statements.
-_DUCKDB_OWN = (exp.Command, exp.Pragma, exp.Attach, exp.Detach)
+# sqlglot turns what it cannot parse into a Command, which DuckDB would run if it is one of DuckDB's statements.
+_DUCKDB_STATEMENTS = (exp.Command, exp.Pragma, exp.Attach, exp.Detach)
 _WRITES = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.TruncateTable, exp.Alter, exp.Drop)
 
 
 def check(session: Connection, expression: Expr) -> list[Name]:
+    """Check that the session's role may run a statement.
+
+    Returns:
+        The Iceberg tables that the statement reads.
+
+    Raises:
+        ProgrammingError: The statement is unknown, needs a privilege that the role lacks, would change an Iceberg table
+            of an external catalog, or reads one without a warehouse.
     """
-    Returns: the Iceberg tables that the statement reads.
-    Raises: ProgrammingError when the statement is unknown, touches what the role may not touch, would change an Iceberg
-    table of an external catalog, or reads a table without a warehouse.
-    """
-    if isinstance(expression, _DUCKDB_OWN):
+    if isinstance(expression, _DUCKDB_STATEMENTS):
         raise errors.not_emulated(f"The statement '{expression.sql(dialect='snowflake')[:80]}'")
     if isinstance(expression, exp.Use):
         return []
@@ -41,11 +45,11 @@ def check(session: Connection, expression: Expr) -> list[Name]:
 
 
 def _check_table(session: Connection, expression: Expr, table: exp.Table) -> Name | None:
-    """The table's full name, if it is an Iceberg table."""
+    """Check one table of a statement, and return its full name if it is an Iceberg table."""
     account, role = session.account, session.role
     parts: Name = tuple(part.name if part.args.get("quoted") else part.name.upper() for part in table.parts)
     if len(parts) > 3 or (len(parts) < 3 and not session.database) or (len(parts) == 1 and not session.schema):
-        return None  # fakesnow says what is missing
+        return None  # fakesnow reports the missing part
     name = session.resolve(parts, 3)
     for kind, container in (("DATABASE", name[:1]), ("SCHEMA", name[:2])):
         if account.find(kind, container):

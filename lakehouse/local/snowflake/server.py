@@ -1,4 +1,4 @@
-"""The HTTP side: Snowflake's login and query protocol, by fakesnow's handlers behind our own door."""
+"""The HTTP server: Snowflake's login and query protocol, by fakesnow's handlers with this package's authentication."""
 
 from __future__ import annotations
 
@@ -37,16 +37,20 @@ Handler = Callable[[Request], Awaitable[Response]]
 def application(
     *, account: str, admin_password: str, lake: Lake, folder: Path, sessions: Sessions | None = None
 ) -> Starlette:
-    """The server of one account.
+    """Return the ASGI application of one account.
 
-    Parameters: the account's name; the password of its user ADMIN; where Glue and S3 are; a folder for the data, which
-    is emptied; its sessions, if they are not to be of Snowflake's usual length.
+    Args:
+        account: The account's name.
+        admin_password: The password of its user ADMIN.
+        lake: Access to Glue and S3.
+        folder: Folder of the data, which is emptied.
+        sessions: Its sessions; by default with Snowflake's lifetimes.
     """
     sessions = sessions or Sessions(fakesnow.server.sessions)
     state = Account(account)
     instance = Instance(state, lake, folder)
     authenticator = Authenticator(state, admin_password)
-    _teach_statements()
+    _extend_statement_types()
 
     async def login(request: Request) -> JSONResponse:
         data = (await request.json())["data"]
@@ -65,8 +69,8 @@ def application(
             database, schema = namespace[0] or None, schema or (namespace[1] if len(namespace) > 1 else None)
         connection = await run_in_threadpool(instance.open, user, role, warehouse, database, schema)
         session = sessions.open(connection)
-        answer = _login_answer(session, sessions.validity, user, role, warehouse, database, schema)
-        return JSONResponse({"success": True, "data": answer})
+        response = _login_answer(session, sessions.validity, user, role, warehouse, database, schema)
+        return JSONResponse({"success": True, "data": response})
 
     async def renew(request: Request) -> JSONResponse:
         session = sessions.renew(_token(request))
@@ -81,13 +85,14 @@ def application(
         return JSONResponse({"success": True, "data": data})
 
     async def session(request: Request) -> JSONResponse:
-        answer = await fakesnow.server.session(request)
+        response = await fakesnow.server.session(request)
         if request.query_params.get("delete"):
             sessions.close(_token(request))
-        return answer
+        return response
 
     def current(handler: Handler) -> Handler:
-        """The handler, for requests whose token has not expired: the client renews it and asks again."""
+        """Restrict a handler to tokens that have not expired. For others, the client renews it and repeats the
+        request."""
 
         async def handle(request: Request) -> Response:
             if sessions.has_expired(_token(request)):
@@ -97,29 +102,29 @@ def application(
         return handle
 
     async def query(request: Request) -> JSONResponse:
-        answer = await fakesnow.server.query_request(request)
-        if answer.status_code < 500:
-            return answer
-        # A client repeats what was answered with HTTP 500 for minutes. The statement has failed: say so.
-        return _failure("261000", "The local Snowflake server cannot run this statement: " + _message(answer))
+        response = await fakesnow.server.query_request(request)
+        if response.status_code < 500:
+            return response
+        # Clients retry a request with response 500 for minutes. Report a failed statement instead.
+        return _failure("261000", "The local Snowflake server cannot run this statement: " + _message(response))
 
-    own = {
+    handlers = {
         "/session/v1/login-request": login,
         "/session/token-request": renew,
         "/session": session,
         "/session/heartbeat": current(fakesnow.server.session),
         "/queries/v1/query-request": current(query),
     }
-    # Not fakesnow's upload of staged files: it would let anybody write them.
+    # fakesnow's upload of staged files is left out: it would let anyone write files.
     kept = ("/queries/v1/abort-request", "/monitoring/queries/{sfqid}")
-    routes = [Route(path, handler, methods=["POST"]) for path, handler in own.items()]
+    routes = [Route(path, handler, methods=["POST"]) for path, handler in handlers.items()]
     routes += [route for route in fakesnow.server.routes if route.path in kept]
     routes.append(Route("/healthz", lambda _: JSONResponse({"ok": True})))
     return Starlette(routes=routes, middleware=[Middleware(body.plain, limit=MAX_BODY_BYTES)])
 
 
-def _teach_statements() -> None:
-    """fakesnow.server parses each statement once more, only to tell the client its type."""
+def _extend_statement_types() -> None:
+    """Let fakesnow.server accept this package's statements: it parses each statement again to determine its type."""
     parse_one = fakesnow.server.parse_one
 
     def parse_type(sql: str) -> Expr:
@@ -129,7 +134,7 @@ def _teach_statements() -> None:
 
 
 def _token(request: Request) -> str:
-    """The token of `Authorization: Snowflake Token="..."`; empty where there is none, which is no session's."""
+    """Return the token of `Authorization: Snowflake Token="..."`; empty, which no session has, if there is none."""
     return request.headers.get("Authorization", "").removeprefix('Snowflake Token="').removesuffix('"')
 
 
@@ -153,7 +158,7 @@ def _login_answer(
         "parameters": [
             {"name": "AUTOCOMMIT", "value": True},
             {"name": "CLIENT_SESSION_KEEP_ALIVE_HEARTBEAT_FREQUENCY", "value": 3600},
-            # Batches are bound in the request itself: there is no stage to put them on.
+            # Clients must send the parameters of batches in the request, because there are no stages.
             {"name": "CLIENT_STAGE_ARRAY_BINDING_THRESHOLD", "value": 0},
         ],
         "sessionInfo": {
@@ -165,10 +170,10 @@ def _login_answer(
     }
 
 
-def _default(account: Account, user: str, what: str) -> str | None:
+def _default(account: Account, user: str, option: str) -> str | None:
     with account.lock:
         entity = account.find("USER", (user,))
-        return entity.options.get(f"DEFAULT_{what}") if entity else None
+        return entity.options.get(f"DEFAULT_{option}") if entity else None
 
 
 def _upper(name: str | None) -> str | None:
@@ -179,5 +184,5 @@ def _failure(code: str, message: str) -> JSONResponse:
     return JSONResponse({"success": False, "code": code, "message": message, "data": {}})
 
 
-def _message(answer: JSONResponse) -> str:
-    return str(json.loads(bytes(answer.body)).get("message", ""))
+def _message(response: JSONResponse) -> str:
+    return str(json.loads(bytes(response.body)).get("message", ""))

@@ -1,4 +1,4 @@
-"""What a command needs to know of the session it runs in, and what it gives back."""
+"""The interface of sessions for commands, and the results of commands."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ Value = str | int | bool | datetime | None
 
 @dataclass(frozen=True)
 class Result:
-    """The rows a statement answers with."""
+    """The result rows of a statement."""
 
     columns: Sequence[str]
     rows: Sequence[tuple[Value, ...]] = ()
 
 
 def status(message: str) -> Result:
-    """The one-row answer of a statement that returns no data."""
+    """Return the one-row result of a statement without data."""
     return Result(["status"], [(message,)])
 
 
 def like(pattern: str) -> re.Pattern[str]:
-    """SHOW ... LIKE: `%` any text, `_` any character, in any case."""
+    """Compile the pattern of SHOW ... LIKE: `%` is any text, `_` any character; case is ignored."""
     return re.compile(re.escape(pattern).replace("%", ".*").replace("_", "."), re.IGNORECASE | re.DOTALL)
 
 
 class Session(Protocol):
-    """A logged-in client: `engine.Connection`. `role` and `warehouse` are what it works as and with now."""
+    """A logged-in client, implemented by `engine.Connection`. `role` and `warehouse` are the current ones."""
 
     account: Account
     lake: Lake
@@ -46,13 +46,18 @@ class Session(Protocol):
 
     @property
     def duckdb(self) -> DuckDBPyConnection:
-        """A new cursor of the database that holds the data, with a transaction of its own. The caller closes it."""
+        """A new cursor of the database with the data, in a separate transaction. The caller closes it."""
 
     def resolve(self, name: Name, parts: int) -> Name:
-        """The name with the session's database and schema in front, as far as it lacks them.
+        """Return the full name: missing parts are those of the session's database and schema.
 
-        Raises: ProgrammingError when the session has none, or the name has more parts than the kind of object has.
+        Args:
+            name: A name, qualified or not.
+            parts: Number of parts of the full name.
+
+        Raises:
+            ProgrammingError: The session has no database or schema, or the name has more parts.
         """
 
     def run(self, sql: str) -> None:
-        """Run a statement that fakesnow knows."""
+        """Run a statement that fakesnow supports."""

@@ -1,7 +1,7 @@
-"""The sessions of logged-in clients: how long their tokens are good for, and how many there may be.
+"""The sessions of logged-in clients: their tokens, expiry and maximum number.
 
-As in Snowflake, a session has two tokens. The session token goes with each request. When it has expired, the client
-renews it with the master token, which makes new tokens for the same session.
+As in Snowflake, a session has two tokens. The session token is sent with each request. When it has expired, the client
+renews it with the master token, and receives new tokens for the same session.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from fakesnow.fakes import FakeSnowflakeConnection
 
 MAX_SESSIONS = 500
-"""Clients that end without a word leave sessions behind; above this number the one unused for longest is ended."""
+"""Maximum number of sessions, since clients may end without closing theirs. The least recently used one is ended."""
 
 
 @dataclass(frozen=True)
 class Validity:
-    """How long tokens are good for, in seconds. The defaults are Snowflake's."""
+    """Lifetimes of the tokens in seconds. The defaults are Snowflake's."""
 
     token_seconds: float = 3600
     master_seconds: float = 14400
@@ -28,7 +28,7 @@ class Validity:
 
 @dataclass
 class Session:
-    """A session's tokens, and when (by the clock of Sessions) they expire."""
+    """A session's tokens, with their expiry and last use by the clock of `Sessions`."""
 
     token: str = field(repr=False)
     master_token: str = field(repr=False)
@@ -38,7 +38,7 @@ class Session:
 
 
 class Sessions:
-    """All sessions. Their connections, by session token, are kept where fakesnow's handlers look for them."""
+    """All sessions. fakesnow's handlers look up connections by session token, so they stay in its dictionary."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Sessions:
         self._lock = threading.Lock()
 
     def open(self, connection: FakeSnowflakeConnection) -> Session:
-        """Begin a session."""
+        """Open a session; expired ones, and the least recently used one above the limit, are ended."""
         with self._lock:
             now = self._clock()
             for session in [session for session in self._sessions.values() if session.master_expires <= now]:
@@ -63,7 +63,7 @@ class Sessions:
             return self._begin(connection)
 
     def has_expired(self, token: str) -> bool:
-        """Return whether a token is a session's and is no longer good for requests. Notes that it was used."""
+        """Return whether a session's token has expired; False for an unknown one. Updates the session's last use."""
         with self._lock:
             session, now = self._sessions.get(token), self._clock()
             if session is None:
@@ -74,9 +74,9 @@ class Sessions:
     def renew(self, master_token: str) -> Session | None:
         """Return new tokens for a session, or None when its master token is unknown or has expired."""
         with self._lock:
-            wanted = master_token.encode()
+            requested = master_token.encode()
             sessions = self._sessions.values()
-            session = next((s for s in sessions if secrets.compare_digest(s.master_token.encode(), wanted)), None)
+            session = next((s for s in sessions if secrets.compare_digest(s.master_token.encode(), requested)), None)
             if session is None or session.master_expires <= self._clock():
                 return None
             connection = self._connections[session.token]
@@ -84,7 +84,7 @@ class Sessions:
             return self._begin(connection)
 
     def close(self, token: str) -> None:
-        """End a session, if there is one."""
+        """End the session of a token, if it exists."""
         with self._lock:
             if session := self._sessions.get(token):
                 self._end(session)

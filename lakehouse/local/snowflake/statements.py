@@ -1,4 +1,4 @@
-"""The statements that fakesnow does not know, parsed strictly: account objects, grants, and Iceberg tables."""
+"""Strict parsers of the statements that fakesnow lacks: account objects, grants, and Iceberg tables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Create:
 
 @dataclass(frozen=True)
 class Alter:
-    """ALTER kind [IF EXISTS] name SET options, or UNSET keys, which become options of value None."""
+    """ALTER kind [IF EXISTS] name SET options, or UNSET keys, which are options with value None."""
 
     kind: str
     name: Name
@@ -84,9 +84,10 @@ Statement = Create | Alter | Refresh | Drop | Describe | Show | Use | GrantState
 
 
 def parse(sql: str) -> Statement | None:
-    """The statement, or None when it is fakesnow's to run.
+    """Parse a statement; return None for one that fakesnow runs.
 
-    Raises: snowflake.connector ProgrammingError when it is one of these kinds and wrong.
+    Raises:
+        ProgrammingError: The statement is of one of these kinds and invalid.
     """
     try:
         tokens = TokenReader(sql)

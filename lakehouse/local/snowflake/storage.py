@@ -1,6 +1,6 @@
-"""External volumes and catalog integrations: what Snowflake reveals about them.
+"""External volumes and catalog integrations: their options, descriptions and verification.
 
-Column and property names were read in the acceptance tests of Snowflake's Terraform provider.
+Column and property names are from the acceptance tests of Snowflake's Terraform provider.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ from lakehouse.local.snowflake.session import Result, Session
 from lakehouse.local.snowflake.statements import Describe
 
 IAM_USER_ARN = "arn:aws:iam::999999999999:user/local-snowflake"
-"""Who assumes the role: in a real account, a user of Snowflake's AWS account."""
-
+"""The principal that assumes the role: in a real account, a user of Snowflake's AWS account."""
 
 REFRESH_SECONDS = 30
-"""How often Snowflake looks for new snapshots, where the integration does not say."""
+"""Snowflake's default interval between refreshes."""
 
 CLIENT_SECRET = "OAUTH_CLIENT_SECRET"  # noqa: S105 (an option's name)
 
 
 def with_external_ids(account: Account, volume: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The volume's options with an external id for each location that was given none."""
+    """Return the volume's options with a generated external id for each location without one."""
     locations = [
         {"STORAGE_AWS_EXTERNAL_ID": _external_id(account, volume), **location}
         for location in options["STORAGE_LOCATIONS"]
@@ -34,7 +33,7 @@ def with_external_ids(account: Account, volume: str, options: dict[str, Any]) ->
 
 
 def describe(session: Session, statement: Describe) -> Result:
-    """DESC EXTERNAL VOLUME and DESC CATALOG INTEGRATION, as a trust policy needs them."""
+    """Run DESC EXTERNAL VOLUME or DESC CATALOG INTEGRATION, whose results a trust policy needs."""
     entity = session.account.get(statement.kind, session.resolve(statement.name, 1), session.role)
     return _volume(entity) if statement.kind == "EXTERNAL VOLUME" else _integration(session.account, entity)
 
@@ -57,21 +56,23 @@ def _volume(volume: Entity) -> Result:
 
 
 def check(options: dict[str, Any]) -> None:
-    """What the options of an integration say of each other.
+    """Check that the options of an integration are compatible with each other.
 
-    Raises: ProgrammingError when a REST catalog's kind and login do not go together.
+    Raises:
+        ProgrammingError: A REST catalog's kind does not support the authentication.
     """
     rest, login = options.get("REST_CONFIG"), options.get("REST_AUTHENTICATION")
     if rest and login:
         is_glue, signs = rest.get("CATALOG_API_TYPE") == "AWS_GLUE", login["TYPE"] == "SIGV4"
         if is_glue != signs or (signs and options["CATALOG_SOURCE"] == "POLARIS"):
-            raise invalid_option(f"REST_AUTHENTICATION of TYPE {login['TYPE']} does not go with this catalog")
+            raise invalid_option(f"REST_AUTHENTICATION of TYPE {login['TYPE']} is not supported for this catalog")
 
 
 def altered(integration: Entity, options: dict[str, Any]) -> dict[str, Any]:
-    """The options of ALTER CATALOG INTEGRATION ... SET, with what it cannot set as it was.
+    """Return the options of ALTER CATALOG INTEGRATION ... SET, completed by the integration's authentication.
 
-    Raises: ProgrammingError for any but the refresh interval, the comment and a client's secret.
+    Raises:
+        ProgrammingError: An option is neither the refresh interval, the comment nor a client's secret.
     """
     login = options.get("REST_AUTHENTICATION", {})
     if options.keys() - {"REFRESH_INTERVAL_SECONDS", "COMMENT", "REST_AUTHENTICATION"} or login.keys() - {
@@ -90,10 +91,10 @@ def _integration(account: Account, integration: Entity) -> Result:
         "REFRESH_INTERVAL_SECONDS": REFRESH_SECONDS,
         **integration.options,
     }
-    if not _by_oauth(integration):
-        by = "API" if "REST_CONFIG" in integration.options else "GLUE"
-        properties[f"{by}_AWS_IAM_USER_ARN"] = IAM_USER_ARN
-        properties[f"{by}_AWS_EXTERNAL_ID"] = assumed(account, integration)[1]
+    if not _uses_oauth(integration):
+        prefix = "API" if "REST_CONFIG" in integration.options else "GLUE"
+        properties[f"{prefix}_AWS_IAM_USER_ARN"] = IAM_USER_ARN
+        properties[f"{prefix}_AWS_EXTERNAL_ID"] = _assumed_role(account, integration)[1]
     rows = [
         (key, "Boolean" if isinstance(value, bool) else "String", _shown(value), "")
         for key, value in properties.items()
@@ -101,46 +102,46 @@ def _integration(account: Account, integration: Entity) -> Result:
     return Result(["property", "property_type", "property_value", "property_default"], rows)
 
 
-def _by_oauth(integration: Entity) -> bool:
+def _uses_oauth(integration: Entity) -> bool:
     return integration.options.get("REST_AUTHENTICATION", {}).get("TYPE") == "OAUTH"
 
 
 def _shown(value: Any) -> str:
-    """A group as `{KEY=value, KEY=[a, b]}`, without what Snowflake keeps to itself."""
+    """Format a property's value; a group is `{KEY=value, KEY=[a, b]}`, without the options that Snowflake hides."""
     if isinstance(value, dict):
-        told = {key: each for key, each in value.items() if key not in (CLIENT_SECRET, "SIGV4_EXTERNAL_ID")}
-        return f"{{{', '.join(f'{key}={_shown(each)}' for key, each in told.items())}}}"
+        public = {key: each for key, each in value.items() if key not in (CLIENT_SECRET, "SIGV4_EXTERNAL_ID")}
+        return f"{{{', '.join(f'{key}={_shown(each)}' for key, each in public.items())}}}"
     return f"[{', '.join(value)}]" if isinstance(value, list) else _boolean(value)
 
 
-def assumed(account: Account, entity: Entity) -> tuple[str, str]:
-    """The IAM role that a volume or an integration assumes, and the external id that it shows."""
+def _assumed_role(account: Account, entity: Entity) -> tuple[str, str]:
+    """Return the ARN of the IAM role that a volume or an integration assumes, and its external id."""
     options = entity.options
     if entity.kind == "EXTERNAL VOLUME":
         [location, *_] = options["STORAGE_LOCATIONS"]
         return location["STORAGE_AWS_ROLE_ARN"], location["STORAGE_AWS_EXTERNAL_ID"]
     signing = options.get("REST_AUTHENTICATION", {})
-    own = _external_id(account, entity.name[0])
-    return signing.get("SIGV4_IAM_ROLE") or options["GLUE_AWS_ROLE_ARN"], signing.get("SIGV4_EXTERNAL_ID") or own
+    external_id = signing.get("SIGV4_EXTERNAL_ID") or _external_id(account, entity.name[0])
+    return signing.get("SIGV4_IAM_ROLE") or options["GLUE_AWS_ROLE_ARN"], external_id
 
 
 def verify(session: Session, kind: str, name: str) -> str:
-    """SYSTEM$VERIFY_EXTERNAL_VOLUME (the owner's) and SYSTEM$VERIFY_CATALOG_INTEGRATION: whether IAM lets it in, or a
-    REST catalog its client.
+    """Run SYSTEM$VERIFY_EXTERNAL_VOLUME (only for the owner) or SYSTEM$VERIFY_CATALOG_INTEGRATION.
 
-    Nothing is read: of a read-only volume Snowflake's own function verifies no more.
+    The access to the IAM role, or the login to the REST catalog, is verified. No file is read: Snowflake does not
+    verify more of a read-only volume either.
     """
     account = session.account
     with account.lock:
         entity = account.get(kind, (name,), session.role)
         if kind == "EXTERNAL VOLUME":
             account.require_ownership(entity, session.role)
-        by_oauth = _by_oauth(entity)
-        role_arn, external_id = ("", "") if by_oauth else assumed(account, entity)
-    if by_oauth:
-        refusal = session.lake.closed(entity.options)
+        uses_oauth = _uses_oauth(entity)
+        role_arn, external_id = ("", "") if uses_oauth else _assumed_role(account, entity)
+    if uses_oauth:
+        refusal = session.lake.login_refusal(entity.options)
     else:
-        refusal = session.lake.refusal(role_arn, IAM_USER_ARN, external_id)
+        refusal = session.lake.role_refusal(role_arn, IAM_USER_ARN, external_id)
     return json.dumps({"success": not refusal} | ({"errorCode": "0", "errorMessage": refusal} if refusal else {}))
 
 

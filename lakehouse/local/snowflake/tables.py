@@ -1,4 +1,4 @@
-"""Iceberg tables over AWS Glue or a REST catalog: made and refreshed to the snapshot that it shows then."""
+"""Iceberg tables of AWS Glue or a REST catalog. Creation and refresh copy the catalog's current snapshot."""
 
 from __future__ import annotations
 
@@ -35,20 +35,22 @@ _COLUMNS = (
 
 
 def create(session: Session, statement: Create) -> Result:
-    """CREATE ICEBERG TABLE ... CATALOG_TABLE_NAME: copies the current snapshot.
+    """Run CREATE ICEBERG TABLE ... CATALOG_TABLE_NAME, and copy the current snapshot.
 
     The role needs CREATE ICEBERG TABLE on the schema, and USAGE on volume and integration.
     """
     account, options = session.account, statement.options
     name = session.resolve(statement.name, 3)
-    # Loading can take seconds: other sessions go on meanwhile, other loads wait.
+    # Loading can take seconds, in which other sessions continue and other loads wait.
     with account.loading:
         with account.lock:
             account.require("CREATE ICEBERG TABLE", "SCHEMA", name[:2], session.role)
-            if existing := account.find("ICEBERG TABLE", name):
+            existing = account.find("ICEBERG TABLE", name)
+            # Tables of all kinds and views share their names (Snowflake, CREATE TABLE).
+            if existing or _is_native(session, name):
                 if statement.if_not_exists:
                     return status(f"{name[-1]} already exists, statement succeeded.")
-                if not statement.or_replace:
+                if existing is None or not statement.or_replace:
                     raise errors.exists(".".join(name))
                 account.require_ownership(existing, session.role)
             for kind in ("EXTERNAL VOLUME", "INTEGRATION"):
@@ -67,7 +69,7 @@ def create(session: Session, statement: Create) -> Result:
 
 
 def refresh(session: Session, statement: Refresh) -> Result:
-    """ALTER ICEBERG TABLE ... REFRESH. The role must own it; refused while the table refreshes by itself."""
+    """Run ALTER ICEBERG TABLE ... REFRESH. The role must own the table, and AUTO_REFRESH must be off."""
     account, name = session.account, session.resolve(statement.name, 3)
     with account.loading:
         with account.lock:
@@ -81,23 +83,23 @@ def refresh(session: Session, statement: Refresh) -> Result:
 
 
 def refresh_if_due(session: Session, name: Name) -> None:
-    """What Snowflake does meanwhile to a table with AUTO_REFRESH is done here when it is read."""
+    """Refresh a table with AUTO_REFRESH if its interval has passed. Called on reads, unlike Snowflake's refresh."""
     account = session.account
     with account.loading:
         with account.lock:
             table = account.find("ICEBERG TABLE", name)
             if not isinstance(table, IcebergTable) or not table.options.get("AUTO_REFRESH"):
                 return
-            every = _integration(account, table.options).options.get(
+            interval = _integration(account, table.options).options.get(
                 "REFRESH_INTERVAL_SECONDS", storage.REFRESH_SECONDS
             )
-            if time.monotonic() - table.looked_at < every:
+            if time.monotonic() - table.checked_at < interval:
                 return
         _load(session, table)
 
 
 def alter(session: Session, statement: Alter) -> Result:
-    """ALTER ICEBERG TABLE ... SET AUTO_REFRESH, COMMENT. The role must own it."""
+    """Run ALTER ICEBERG TABLE ... SET AUTO_REFRESH, COMMENT. The role must own the table."""
     if set(statement.options) - {"AUTO_REFRESH", "COMMENT"}:
         raise errors.not_emulated(f"ALTER ICEBERG TABLE ... {', '.join(statement.options)}")
     with session.account.lock:
@@ -106,7 +108,7 @@ def alter(session: Session, statement: Alter) -> Result:
 
 
 def drop(session: Session, statement: Drop) -> Result:
-    """DROP ICEBERG TABLE: Glue and the files stay as they are."""
+    """Run DROP ICEBERG TABLE. The catalog and the files are not changed."""
     account, name = session.account, session.resolve(statement.name, 3)
     with account.loading, account.lock:
         if statement.if_exists and account.find("ICEBERG TABLE", name) is None:
@@ -119,16 +121,16 @@ def drop(session: Session, statement: Drop) -> Result:
 
 
 def show(session: Session, statement: Show) -> Result:
-    """SHOW ICEBERG TABLES, of those the role may see."""
+    """Run SHOW ICEBERG TABLES, limited to the tables that the role may see."""
     pattern = like(statement.like)
-    # One name is a database, unless the session's database has a schema of that name.
+    # A single name is that of a database or, if there is none, of a schema in the session's database.
     within = statement.within
     with session.account.lock:
         if len(within) == 1 and session.account.find("DATABASE", within) is None:
             within = session.resolve(within, 2)
         rows = [
             _shown(table)
-            for table in session.account.seen("ICEBERG TABLE", session.role)
+            for table in session.account.all_visible("ICEBERG TABLE", session.role)
             if isinstance(table, IcebergTable)
             and table.name[: len(within)] == within
             and pattern.fullmatch(table.name[-1])
@@ -137,7 +139,7 @@ def show(session: Session, statement: Show) -> Result:
 
 
 def information(session: Session, name: Name) -> str:
-    """SYSTEM$GET_ICEBERG_TABLE_INFORMATION: where the metadata of the last refresh lies, as JSON.
+    """Return the result of SYSTEM$GET_ICEBERG_TABLE_INFORMATION: the metadata's location at the last refresh, as JSON.
 
     The role must own the table (Snowflake, SYSTEM$GET_ICEBERG_TABLE_INFORMATION, usage notes).
     """
@@ -147,7 +149,11 @@ def information(session: Session, name: Name) -> str:
 
 
 def require_unused(account: Account, entity: Entity) -> None:
-    """Raises: ProgrammingError when a table stands on this volume or integration (Snowflake refuses to drop it)."""
+    """Check that no table uses this volume or integration, without which Snowflake refuses to drop it.
+
+    Raises:
+        ProgrammingError: A table uses it.
+    """
     option = "EXTERNAL_VOLUME" if entity.kind == "EXTERNAL VOLUME" else "CATALOG"
     for table in account.all("ICEBERG TABLE"):
         if (table.options[option].upper(),) == entity.name:
@@ -161,21 +167,28 @@ def _owned(session: Session, name: Name) -> IcebergTable:
     return table
 
 
+def _is_native(session: Session, name: Name) -> bool:
+    """Return whether DuckDB has a table or view of this name."""
+    query = "SELECT 1 FROM information_schema.tables WHERE (table_catalog, table_schema, table_name) = (?, ?, ?)"
+    with session.duckdb as duckdb:
+        return duckdb.execute(query, list(name)).fetchone() is not None
+
+
 def _load(session: Session, table: IcebergTable) -> None:
-    """Copy the snapshot that the catalog shows now, if it is another than the table's."""
+    """Copy the current snapshot of the catalog, unless the table already has it."""
     account, options = session.account, table.options
     integration = _integration(account, options)
-    table.looked_at = time.monotonic()
-    found = session.lake.table(integration.options, table.namespace, options["CATALOG_TABLE_NAME"])
+    table.checked_at = time.monotonic()
+    current = session.lake.table(integration.options, table.namespace, options["CATALOG_TABLE_NAME"])
     volume = account.find("EXTERNAL VOLUME", _used(options, "EXTERNAL VOLUME"))
     bases = [location["STORAGE_BASE_URL"] for location in volume.options["STORAGE_LOCATIONS"]] if volume else []
-    if not any(found.metadata_location.startswith(base.rstrip("/") + "/") for base in bases):
-        where = f"external volume {options['EXTERNAL_VOLUME']} {bases}"
-        raise errors.failed(f"{found.metadata_location} is outside {where}")
-    if found.metadata_location != table.metadata_location:
+    if not any(current.metadata_location.startswith(base.rstrip("/") + "/") for base in bases):
+        location = f"external volume {options['EXTERNAL_VOLUME']} {bases}"
+        raise errors.failed(f"{current.metadata_location} is outside {location}")
+    if current.metadata_location != table.metadata_location:
         with session.duckdb as duckdb:
-            table.copied = iceberg.copy(found, duckdb, table.name, table.copied)
-        table.metadata_location = found.metadata_location
+            table.copied = iceberg.copy(current, duckdb, table.name, table.copied)
+        table.metadata_location = current.metadata_location
 
 
 def _integration(account: Account, options: dict[str, Any]) -> Entity:
@@ -188,7 +201,7 @@ def _integration(account: Account, options: dict[str, Any]) -> Entity:
 
 
 def _used(options: dict[str, Any], kind: str) -> Name:
-    """The name of the volume or integration that a table's options mention, in a string."""
+    """Return the name of the volume or integration in a table's options, where it is a string in any case."""
     return (options["EXTERNAL_VOLUME" if kind == "EXTERNAL VOLUME" else "CATALOG"].upper(),)
 
 

@@ -1,4 +1,4 @@
-"""A statement as a stream of tokens, read from left to right."""
+"""Reading of a statement's tokens from left to right."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ _STRINGS = {TokenType.STRING, TokenType.RAW_STRING}
 
 
 class TokenReader:
-    """Reads keywords, names and literals. Whatever does not fit raises Snowflake's syntax error."""
+    """A reader of keywords, names and literals. Unexpected tokens raise Snowflake's syntax error."""
 
     def __init__(self, sql: str):
-        """
-        Parameters: one statement, with or without a closing semicolon.
-        Raises: sqlglot.errors.TokenError when it cannot be split into tokens, such as an open quote.
+        """Tokenize a statement.
+
+        Args:
+            sql: One statement, with or without a closing semicolon.
+
+        Raises:
+            sqlglot.errors.TokenError: It cannot be split into tokens, for example because of an open quote.
         """
         self._tokens: list[Token] = list(sqlglot.tokenize(sql, read="snowflake"))
         while self._tokens and self._tokens[-1].token_type == TokenType.SEMICOLON:
@@ -28,36 +32,36 @@ class TokenReader:
         self._at = 0
 
     def at_end(self) -> bool:
-        """Whether everything has been read."""
+        """Return whether all tokens have been read."""
         return self._at >= len(self._tokens)
 
     def at(self, *words: str) -> bool:
-        """Whether these keywords or signs come next."""
+        """Return whether the next tokens are these keywords or signs."""
         return all(self._word(offset) == word for offset, word in enumerate(words))
 
     def take(self, *words: str) -> bool:
-        """Read these keywords if they come next."""
-        found = self.at(*words)
-        if found:
+        """Read these keywords if they are next, and return whether they were."""
+        matches = self.at(*words)
+        if matches:
             self._at += len(words)
-        return found
+        return matches
 
     def take_one_of(self, *choices: str) -> str | None:
-        """Read the first of these (each one keyword or more, separated by spaces) that comes next."""
+        """Read and return the first choice (keywords separated by spaces) that is next; None if none is."""
         return next((choice for choice in choices if self.take(*choice.split())), None)
 
     def expect(self, *words: str) -> None:
-        """Read these keywords, which must come next."""
+        """Read these keywords, which must be next."""
         if not self.take(*words):
             raise self.error(" ".join(words))
 
     def expect_end(self) -> None:
-        """Nothing may follow."""
+        """Check that all tokens have been read."""
         if not self.at_end():
             raise self.error("end of statement")
 
     def identifier(self) -> str:
-        """One identifier; unquoted ones are folded to upper case (Snowflake, Identifier requirements)."""
+        """Read an identifier; unquoted ones are converted to upper case (Snowflake, Identifier requirements)."""
         token = self._next("identifier")
         if token.token_type in _STRINGS or not (token.token_type in _QUOTED or _is_word(token.text)):
             self._at -= 1
@@ -65,14 +69,14 @@ class TokenReader:
         return token.text if token.token_type == TokenType.IDENTIFIER else token.text.upper()
 
     def name(self) -> Name:
-        """An identifier, qualified or not."""
+        """Read a name, qualified or not."""
         parts = [self.identifier()]
         while self.take("."):
             parts.append(self.identifier())
         return tuple(parts)
 
     def string(self) -> str:
-        """A string literal, without its quotes."""
+        """Read a string literal, and return it without its quotes."""
         token = self._next("string")
         if token.token_type not in _STRINGS:
             self._at -= 1
@@ -80,11 +84,11 @@ class TokenReader:
         return token.text
 
     def at_string(self) -> bool:
-        """Whether a string literal comes next."""
+        """Return whether a string literal is next."""
         return not self.at_end() and self._tokens[self._at].token_type in _STRINGS
 
     def number(self) -> int:
-        """An integer literal."""
+        """Read an integer literal."""
         token = self._next("number")
         if token.token_type != TokenType.NUMBER or not token.text.isdigit():
             self._at -= 1
@@ -92,7 +96,7 @@ class TokenReader:
         return int(token.text)
 
     def error(self, expected: str = ""):
-        """The syntax error at this place."""
+        """Return the syntax error at the current token."""
         return syntax_error("<EOF>" if self.at_end() else self._tokens[self._at].text, expected)
 
     def _word(self, offset: int) -> str | None:

@@ -1,0 +1,405 @@
+"""The resources of a deployment in Confluent Cloud."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from lakehouse.config.deployment import Deployment
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
+from lakehouse.core.polling import SYSTEM_CLOCK, Clock
+from lakehouse.deploy.confluent.access import AclsResource, RoleBindingsResource, RoleScopes, ServiceAccountResource
+from lakehouse.deploy.confluent.api_keys import (
+    ApiKeyResource,
+    FlinkKeyResource,
+    KafkaKeyResource,
+    ManagerKeyResource,
+    RegistryKeyResource,
+    TableflowKeyResource,
+)
+from lakehouse.deploy.confluent.declared_access import ASSIGNER, DeclaredAccess
+from lakehouse.deploy.confluent.declared_topics import DeclaredTopics, milliseconds, tableflow_config
+from lakehouse.deploy.confluent.existing import ExistingCluster, ExistingEnvironment
+from lakehouse.deploy.confluent.flink import ComputePoolResource, FlinkTopicResource, StatementResource
+from lakehouse.deploy.confluent.foundation import ClusterResource, EnvironmentResource, SchemaRegistryResource
+from lakehouse.deploy.confluent.permissions import PermissionsReport
+from lakehouse.deploy.confluent.tableflow import (
+    CatalogIntegrationResource,
+    ProviderIntegrationResource,
+    TableflowTopicResource,
+)
+from lakehouse.deploy.confluent.topics import DatagenResource, DeclaredTopicResource, TopicResource
+from lakehouse.deploy.names import ACCOUNTS, Names
+from lakehouse.deploy.resource import Resource
+from resources.confluent_cloud import ConfluentCloud
+from resources.secrets_manager import Secrets
+
+KAFKA_ACCOUNTS = ("app_manager", "app_consumer", "app_producer", "spark")
+"""Purposes of the accounts that have a key for the Kafka cluster."""
+
+
+@dataclass(frozen=True)
+class ConfluentResources:
+    """The resources in Confluent Cloud. Those that other clouds refer to, or that occur often, are properties."""
+
+    cloud: ConfluentCloud
+    secrets: Secrets
+    names: Names
+    config: Config
+    deployment: Deployment
+    clock: Clock = SYSTEM_CLOCK
+
+    def all(self, confluent_role: Resource[Any] | None, bucket: Resource[Any]) -> list[Resource[Any]]:
+        """List the resources, dependencies first, apart from those in AWS.
+
+        Args:
+            confluent_role: The IAM role that Tableflow assumes; None if Tableflow creates no table.
+            bucket: The bucket of Tableflow's tables.
+        """
+        return [
+            # The first to be created and the last to be deleted: they bear the mark of ownership.
+            *self.accounts.values(),
+            self.environment,
+            # Before the cluster: when it is deleted, after the cluster, nothing is left that could use it.
+            *([self.provider_integration] if self.has_tableflow else ()),
+            self.cluster,
+            self.registry,
+            *([self.compute_pool] if self.deployment.flink else ()),
+            *self.role_bindings.values(),
+            *self.keys,
+            *self.declared_topics.values(),
+            *self.acls.values(),
+            *self.connectors.values(),
+            *self.statements.values(),
+            *self.flink_topics.values(),
+            *(self._tableflow(confluent_role, bucket) if confluent_role else ()),
+            self._permissions,
+        ]
+
+    @property
+    def has_tableflow(self) -> bool:
+        """True if Tableflow creates any table."""
+        return bool(self._topics.tables)
+
+    @cached_property
+    def environment(self) -> EnvironmentResource | ExistingEnvironment:
+        """The environment."""
+        if existing := self.names.existing.confluent_environment:
+            return ExistingEnvironment(*self._common, environment_id=existing)
+        return EnvironmentResource(*self._common, holds_data=self._topics.are_shared)
+
+    @cached_property
+    def provider_integration(self) -> ProviderIntegrationResource:
+        """Tableflow's way into AWS, created only if Tableflow creates any table."""
+        return ProviderIntegrationResource(*self._common, environment=self.environment)
+
+    @cached_property
+    def cluster(self) -> ClusterResource | ExistingCluster:
+        """The Kafka cluster."""
+        if existing := self.names.existing.confluent_cluster:
+            return ExistingCluster(*self._common, environment=self.environment, cluster_id=existing)
+        return ClusterResource(*self._common, environment=self.environment, holds_data=self._topics.are_shared)
+
+    @cached_property
+    def registry(self) -> SchemaRegistryResource:
+        """The Schema Registry."""
+        return SchemaRegistryResource(*self._common, environment=self.environment, cluster=self.cluster)
+
+    @cached_property
+    def compute_pool(self) -> ComputePoolResource:
+        """Flink's compute pool, created only for statements."""
+        return ComputePoolResource(*self._common, environment=self.environment)
+
+    @cached_property
+    def accounts(self) -> dict[str, ServiceAccountResource]:
+        """The service accounts by purpose."""
+        return {
+            purpose: ServiceAccountResource(
+                *self._common,
+                secrets=self.secrets,
+                purpose=purpose,
+                secret_names=tuple(name for (owner, _), name in self.secret_names.items() if owner == purpose),
+            )
+            for purpose in ACCOUNTS
+            if purpose != "flink" or self.deployment.flink
+        }
+
+    @cached_property
+    def role_bindings(self) -> dict[str, RoleBindingsResource]:
+        """The role bindings by purpose of the account."""
+        return {
+            purpose: RoleBindingsResource(
+                *self._common,
+                roles=roles,
+                account=self.accounts[purpose],
+                scopes=RoleScopes(self.environment, self.cluster, self.registry),
+            )
+            for purpose, roles in self._access.roles.items()
+        }
+
+    @cached_property
+    def secret_names(self) -> dict[tuple[str, str], str]:
+        """The secret of each key, by purpose of the account and plane (the kickstarter's layout)."""
+        paths = {(purpose, "kafka"): f"kafka_cluster/{purpose}/python_client" for purpose in KAFKA_ACCOUNTS}
+        paths["schema_registry", "schema_registry"] = "schema_registry_cluster/python_client"
+        paths["spark", "schema_registry"] = "schema_registry_cluster/spark/python_client"
+        paths["app_manager", "tableflow"] = "tableflow"
+        paths["flink", "flink"] = "flink"
+        return {key: f"{self.names.confluent_secrets}/{path}" for key, path in paths.items() if self._is_needed(key[1])}
+
+    @cached_property
+    def keys(self) -> list[ApiKeyResource]:
+        """All API keys."""
+        return [
+            self.manager_key,
+            *(self._kafka_key(purpose) for purpose in KAFKA_ACCOUNTS if purpose != "app_manager"),
+            self.registry_key,
+            self._registry_key("spark"),
+            *([self.tableflow_key] if self.has_tableflow else ()),
+            *([self.flink_key] if self.deployment.flink else ()),
+        ]
+
+    @cached_property
+    def manager_key(self) -> KafkaKeyResource:
+        """The key with which topics and access control lists are created."""
+        return self._kafka_key("app_manager", ManagerKeyResource)
+
+    @cached_property
+    def registry_key(self) -> RegistryKeyResource:
+        """The key with which subjects are listed."""
+        return self._registry_key("schema_registry")
+
+    @cached_property
+    def tableflow_key(self) -> TableflowKeyResource:
+        """The key for Tableflow, created only if Tableflow creates any table."""
+        return TableflowKeyResource(
+            *self._common,
+            account=self.accounts["app_manager"],
+            secret=self.secret_names["app_manager", "tableflow"],
+            roles=self.role_bindings["app_manager"],
+            cluster=self.cluster,
+        )
+
+    @cached_property
+    def flink_key(self) -> FlinkKeyResource:
+        """The key for Flink, created only for statements."""
+        return FlinkKeyResource(
+            *self._common,
+            account=self.accounts["flink"],
+            secret=self.secret_names["flink", "flink"],
+            roles=self.role_bindings["flink"],
+            environment=self.environment,
+            compute_pool=self.compute_pool,
+        )
+
+    @cached_property
+    def declared_topics(self) -> dict[str, DeclaredTopicResource]:
+        """The topics that Flink does not create, and those that receive dead letters, by entry."""
+        declared = {
+            each.name: self._declared_topic(
+                each.name,
+                each.topic,
+                each.partitions,
+                holds_data=each.source.is_external,
+                retention_ms=milliseconds(each.retention.records) if each.retention.records else None,
+                compacted=each in self._topics.upserted,
+            )
+            for each in self._topics.all
+            if each.topic not in self._topics.statements
+        }
+        letters = {
+            f"{each.name}/dead_letters": self._declared_topic(f"{each.name}/dead_letters", topic, each.partitions)
+            for topic, each in self._topics.dead_letters.items()
+        }
+        return declared | letters
+
+    @cached_property
+    def acls(self) -> dict[str, AclsResource]:
+        """The access control lists by purpose of the account."""
+        return {
+            purpose: AclsResource(
+                *self._common,
+                allowed=allowed,
+                account=self.accounts[purpose],
+                cluster=self.cluster,
+                manager_key=self.manager_key,
+            )
+            for purpose, allowed in self._access.acls.items()
+        }
+
+    @cached_property
+    def connectors(self) -> dict[str, DatagenResource]:
+        """The Datagen connectors by entry."""
+        return {
+            each.name: DatagenResource(
+                *self._common,
+                entry=each.name,
+                connector=source.connector(each.name),
+                topic_name=each.topic,
+                settings=source.connector_settings(self.config, each),
+                subject=each.subject("value"),
+                cluster=self.cluster,
+                registry=self.registry,
+                account=self.accounts["app_connector"],
+                acls=self.acls["app_connector"],
+                topic=self.declared_topics[each.name],
+                registry_key=self.registry_key,
+            )
+            for each, source in self._topics.generated
+        }
+
+    @cached_property
+    def statements(self) -> dict[str, StatementResource]:
+        """The Flink statements by declared name."""
+        return {
+            name: StatementResource(
+                *self._common,
+                declared_name=name,
+                sql=sql,
+                environment=self.environment,
+                cluster=self.cluster,
+                account=self.accounts["flink"],
+                compute_pool=self.compute_pool,
+                flink_key=self.flink_key,
+                after=tuple(self.connectors.values()),
+            )
+            for name, sql in self.deployment.flink.items()
+        }
+
+    @cached_property
+    def flink_topics(self) -> dict[str, FlinkTopicResource]:
+        """The topics that Flink statements create, by entry."""
+        return {
+            each.name: FlinkTopicResource(
+                *self._common,
+                entry=each.name,
+                topic=each.topic,
+                cluster=self.cluster,
+                manager_key=self.manager_key,
+                is_in_existing_cluster=bool(self.names.existing.confluent_cluster),
+                statement=self.statements[self._topics.statements[each.topic]],
+            )
+            for each in self._topics.all
+            if each.topic in self._topics.statements
+        }
+
+    def _tableflow(self, confluent_role: Resource[Any], bucket: Resource[Any]) -> Iterator[Resource[Any]]:
+        # Tableflow acts with the permissions of its key's owner.
+        assigner = RoleBindingsResource(
+            *self._common,
+            roles=(ASSIGNER,),
+            account=self.accounts["app_manager"],
+            scopes=RoleScopes(self.environment, integration=self.provider_integration),
+            part="provider_integration",
+        )
+        catalog = CatalogIntegrationResource(
+            *self._common,
+            cluster=self.cluster,
+            tableflow_key=self.tableflow_key,
+            provider_integration=self.provider_integration,
+            after=(assigner, confluent_role, bucket),
+        )
+        yield assigner
+        yield catalog
+        topics: dict[str, TopicResource] = {**self.declared_topics, **self.flink_topics}
+        for each in self._topics.tables:
+            yield TableflowTopicResource(
+                *self._common,
+                entry=each.name,
+                topic_name=each.topic,
+                subject=each.subject("value"),
+                config=tableflow_config(each),
+                write_mode="UPSERT" if each in self._topics.upserted else "APPEND",
+                cluster=self.cluster,
+                registry=self.registry,
+                topic=topics[each.name],
+                catalog_integration=catalog,
+                provider_integration=self.provider_integration,
+                tableflow_key=self.tableflow_key,
+                registry_key=self.registry_key,
+                bucket=bucket,
+                filled_by=self._filled_by(each),
+            )
+
+    @property
+    def _permissions(self) -> PermissionsReport:
+        roles = self._access.roles
+        scopes = RoleScopes(self.environment, self.cluster, self.registry)
+        if self.has_tableflow:
+            roles = roles | {"app_manager": (*roles["app_manager"], ASSIGNER)}
+            scopes = scopes._replace(integration=self.provider_integration)
+        return PermissionsReport(
+            *self._common,
+            roles=roles,
+            allowed=self._access.acls,
+            scopes=scopes,
+            cluster=self.cluster,
+            accounts=tuple(self.accounts.values()),
+            manager_key=self.manager_key,
+        )
+
+    def _filled_by(self, topic: Topic) -> Resource[Any] | None:
+        """Return the resource that writes the records of a topic, or None if external producers do."""
+        if connector := self.connectors.get(topic.name):
+            return connector
+        name = self._topics.statements.get(topic.topic)
+        return self.statements[name] if name else None
+
+    def _declared_topic(
+        self,
+        entry: str,
+        topic: str,
+        partitions: int,
+        *,
+        holds_data: bool = False,
+        retention_ms: int | None = None,
+        compacted: bool = False,
+    ) -> DeclaredTopicResource:
+        return DeclaredTopicResource(
+            *self._common,
+            entry=entry,
+            topic=topic,
+            cluster=self.cluster,
+            manager_key=self.manager_key,
+            is_in_existing_cluster=bool(self.names.existing.confluent_cluster),
+            partitions=partitions,
+            holds_data=holds_data,
+            retention_ms=retention_ms,
+            compacted=compacted,
+        )
+
+    def _kafka_key(self, purpose: str, kind: type[KafkaKeyResource] = KafkaKeyResource) -> KafkaKeyResource:
+        return kind(
+            *self._common,
+            account=self.accounts[purpose],
+            secret=self.secret_names[purpose, "kafka"],
+            roles=self.role_bindings.get(purpose),
+            cluster=self.cluster,
+        )
+
+    def _registry_key(self, purpose: str) -> RegistryKeyResource:
+        return RegistryKeyResource(
+            *self._common,
+            account=self.accounts[purpose],
+            secret=self.secret_names[purpose, "schema_registry"],
+            roles=self.role_bindings.get(purpose),
+            registry=self.registry,
+        )
+
+    def _is_needed(self, plane: str) -> bool:
+        return {"tableflow": self.has_tableflow, "flink": bool(self.deployment.flink)}.get(plane, True)
+
+    @cached_property
+    def _topics(self) -> DeclaredTopics:
+        return DeclaredTopics(self.config, self.deployment)
+
+    @cached_property
+    def _access(self) -> DeclaredAccess:
+        return DeclaredAccess(self._topics, self.names)
+
+    @property
+    def _common(self) -> tuple[ConfluentCloud, Names, Clock]:
+        return self.cloud, self.names, self.clock

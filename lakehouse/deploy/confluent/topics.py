@@ -1,0 +1,223 @@
+"""Topics, and the Datagen connectors that fill some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lakehouse.core.errors import UnclearState
+from lakehouse.deploy.confluent.confluent_resource import GRANTED_SECONDS, ConfluentResource
+from lakehouse.deploy.resource import Outputs, Resource, Updatable
+from resources.confluent.clusters import Cluster, SchemaRegistryCluster
+from resources.confluent.connectors import READY, Connector
+from resources.confluent.kafka import Topic, Topics
+from resources.confluent.organization import ServiceAccount
+from resources.confluent.plane import Key
+from resources.confluent.waiting import wait, wait_gone, wait_visible, when_allowed
+
+TOPIC_SECONDS = 5 * 60
+TOPIC_GONE_SECONDS = 60 * 60
+CONNECTOR_SECONDS = 30 * 60
+SCHEMA_SECONDS = 10 * 60
+"""Until a running connector has registered its schema."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TopicResource(ConfluentResource[Topic]):
+    """A topic of the cluster, independently of its creator."""
+
+    entry: str
+    """Its name in lakehouse.yaml."""
+    topic: str
+    """Its name in Kafka."""
+    cluster: Resource[Cluster]
+    manager_key: Resource[Key]
+    is_in_existing_cluster: bool = False
+    """True if the cluster existed before the deployment. The creator of the topic is then unknown."""
+
+    @property
+    def address(self) -> str:
+        """The entry, below `confluent/topic/`."""
+        return f"confluent/topic/{self.entry}"
+
+    @property
+    def label(self) -> str:
+        """The topic with its name in Kafka."""
+        return f"topic '{self.topic}'"
+
+    @property
+    def read_depends_on(self) -> tuple[Resource[Any], ...]:
+        """The cluster and the key that opens it."""
+        return (self.cluster, self.manager_key)
+
+    def read(self, outputs: Outputs) -> Topic | None:
+        """Read it by name."""
+        return self.topics(outputs).find(self.topic)
+
+    def wait_until_ready(self, outputs: Outputs, current: Topic) -> Topic:
+        """Wait until it is listed."""
+        return self.wait_until_listed(outputs, TOPIC_SECONDS)
+
+    def delete(self, outputs: Outputs, current: Topic) -> None:
+        """Delete it with its records."""
+        self.topics(outputs).delete(self.topic)
+        wait_gone(self.label, lambda: self.read(outputs), deadline_seconds=TOPIC_GONE_SECONDS, clock=self.clock)
+
+    def retained(self, outputs: Outputs, current: Topic) -> str:
+        """Name the cluster, if it existed before the deployment."""
+        return "is in a cluster that existed before the deployment" if self.is_in_existing_cluster else ""
+
+    def topics(self, outputs: Outputs) -> Topics:
+        """Return the cluster's topics."""
+        return self.cloud.topics(outputs[self.cluster], outputs[self.manager_key])
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DeclaredTopicResource(TopicResource, Updatable[Topic]):
+    """A topic that lakehouse.yaml declares."""
+
+    partitions: int
+    holds_data: bool = False
+    """True if external producers fill the topic."""
+    retention_ms: int | None = None
+    """Retention of records in milliseconds, or None for the default of the cluster."""
+    compacted: bool = False
+    """True if Kafka keeps only the last record of each key."""
+
+    def create(self, outputs: Outputs) -> Topic:
+        """Create it, as soon as the key is allowed to."""
+
+        def create() -> Topic:
+            return self.topics(outputs).create(self.topic, self.partitions, self.retention_ms, compacted=self.compacted)
+
+        return when_allowed(self.label, create, deadline_seconds=GRANTED_SECONDS, clock=self.clock)
+
+    def diff(self, outputs: Outputs, current: Topic) -> list[str]:
+        """Compare the retention.
+
+        Raises:
+            UnclearState: It has fewer partitions than declared: more would move keys between them.
+        """
+        if current.partitions < self.partitions:
+            raise UnclearState(
+                f"Topic '{self.topic}' has {current.partitions} partitions and lakehouse.yaml declares "
+                f"{self.partitions}. Nothing was changed. Set 'partitions: {current.partitions}', or add partitions "
+                f"yourself (keys will move)"
+            )
+        if self.retention_ms is None:
+            return []
+        kept_ms = self.topics(outputs).retention_ms(self.topic)
+        return [] if kept_ms == self.retention_ms else [f"retention.ms is {kept_ms} instead of {self.retention_ms}"]
+
+    def update(self, outputs: Outputs, current: Topic) -> Topic:
+        """Set the retention."""
+        assert self.retention_ms is not None, "without a declared retention there is no difference"
+        self.topics(outputs).set_retention(self.topic, self.retention_ms)
+        return current
+
+    def warning(self, outputs: Outputs, current: Topic) -> str:
+        """Name additional partitions."""
+        if current.partitions <= self.partitions:
+            return ""
+        return f"has {current.partitions} partitions, not {self.partitions}: Kafka takes none away, and all are read"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DatagenResource(ConfluentResource[Connector], Updatable[Connector]):
+    """A managed connector that fills a topic with synthetic records."""
+
+    entry: str
+    connector: str
+    """Name of the connector in the cluster."""
+    topic_name: str
+    settings: Mapping[str, str]
+    """The settings that determine its records and their rate."""
+    subject: str
+    """The subject under which the connector registers its schema."""
+    cluster: Resource[Cluster]
+    registry: Resource[SchemaRegistryCluster]
+    account: Resource[ServiceAccount]
+    acls: Resource[Any]
+    topic: Resource[Any]
+    registry_key: Resource[Key]
+
+    @property
+    def address(self) -> str:
+        """The entry, below `confluent/connector/`."""
+        return f"confluent/connector/{self.entry}"
+
+    @property
+    def label(self) -> str:
+        """The connector with its name."""
+        return f"Datagen connector '{self.connector}'"
+
+    @property
+    def read_depends_on(self) -> tuple[Resource[Any], ...]:
+        """The cluster."""
+        return (self.cluster,)
+
+    def read(self, outputs: Outputs) -> Connector | None:
+        """Read it by name."""
+        connectors = self.cloud.connectors(outputs[self.cluster]).list()
+        return next((each for each in connectors if each.name == self.connector), None)
+
+    def create(self, outputs: Outputs) -> Connector:
+        """Validate its configuration, then create it."""
+        connectors, config = self.cloud.connectors(outputs[self.cluster]), self._config(outputs)
+        connectors.validate(config)
+        connectors.put(config)
+        return Connector(self.connector, "PROVISIONING", config=config)
+
+    def wait_until_ready(self, outputs: Outputs, current: Connector) -> Connector:
+        """Wait until it runs and has registered its schema."""
+        connectors = self.cloud.connectors(outputs[self.cluster])
+        subjects = self.cloud.subjects(outputs[self.registry], outputs[self.registry_key])
+        wait(
+            self.label,
+            lambda: connectors.find(self.connector),
+            READY,
+            deadline_seconds=CONNECTOR_SECONDS,
+            clock=self.clock,
+        )
+        wait_visible(
+            f"subject '{self.subject}' of {self.label}",
+            lambda: True if self.subject in subjects.list() else None,
+            deadline_seconds=SCHEMA_SECONDS,
+            clock=self.clock,
+        )
+        return current
+
+    def diff(self, outputs: Outputs, current: Connector) -> list[str]:
+        """Compare the configuration."""
+        return [
+            f"{setting} is {current.config.get(setting)!r} instead of {value!r}"
+            for setting, value in self._config(outputs).items()
+            if current.config.get(setting) != value
+        ]
+
+    def update(self, outputs: Outputs, current: Connector) -> Connector:
+        """Put the declared configuration."""
+        return self.create(outputs)
+
+    def delete(self, outputs: Outputs, current: Connector) -> None:
+        """Delete it."""
+        connectors = self.cloud.connectors(outputs[self.cluster])
+        connectors.delete(self.connector)
+        wait_gone(
+            self.label,
+            lambda: connectors.find(self.connector),
+            deadline_seconds=CONNECTOR_SECONDS,
+            clock=self.clock,
+        )
+
+    def _config(self, outputs: Outputs) -> dict[str, str]:
+        return {
+            "connector.class": "DatagenSource",
+            "name": self.connector,
+            "kafka.auth.mode": "SERVICE_ACCOUNT",
+            "kafka.service.account.id": outputs[self.account].id,
+            "kafka.topic": self.topic_name,
+            "output.data.format": "AVRO",
+            **self.settings,
+        }

@@ -1,0 +1,75 @@
+"""Verification that AWS and the REST catalog grant Snowflake access."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from lakehouse.core.polling import SYSTEM_CLOCK, Clock
+from lakehouse.deploy.resource import Outputs, Resource, Undeletable, Updatable
+from lakehouse.deploy.snowflake.snowflake_resource import SnowflakeResource
+from resources.confluent.waiting import wait
+
+VERIFIED_WITHIN_SECONDS = 120
+"""All servers of IAM mostly know a new role within seconds; AWS promises no time."""
+
+UNREMARKABLE = ("PASSED", "SKIPPED", "", None)
+"""Values in responses of the SYSTEM$VERIFY functions that are no reason for a refusal."""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Snowflake's response about its access, for `wait`."""
+
+    phase: str
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class AccessVerification(SnowflakeResource[Verification], Updatable[Verification], Undeletable[Verification]):
+    """Snowflake's access to AWS by the deployment's IAM role. A new role is effective after some delay."""
+
+    retained_because = "goes with what it is about"
+    label: str
+    question: str
+    """The statement that asks Snowflake."""
+    after: tuple[Resource[Any], ...]
+    """The resources that are verified."""
+    clock: Clock = SYSTEM_CLOCK
+
+    def read(self, outputs: Outputs) -> Verification:
+        """Ask Snowflake. Never None: dependents can be deleted also when access is broken."""
+        [row] = self.administrator.rows(self.question)
+        answer: dict[str, Any] = json.loads(next(iter(row.values())))
+        # The reasons are in fields of their own: errorMessage, or one for each thing that was tried.
+        reasons = [f"{key}: {value}" for key, value in answer.items() if key != "success" and value not in UNREMARKABLE]
+        return Verification("verified", "") if answer["success"] else Verification("refused", "; ".join(reasons))
+
+    def create(self, outputs: Outputs) -> Verification:
+        """Ask Snowflake: there is nothing to create."""
+        return self.read(outputs)
+
+    def wait_until_ready(self, outputs: Outputs, current: Verification) -> Verification:
+        """Ask until Snowflake has access.
+
+        Raises:
+            TimedOut: It does not; the message has Snowflake's last answer.
+        """
+        if current.phase == "verified":
+            return current
+        return wait(
+            self.label,
+            lambda: self.read(outputs),
+            ("verified",),
+            deadline_seconds=VERIFIED_WITHIN_SECONDS,
+            clock=self.clock,
+        )
+
+    def diff(self, outputs: Outputs, current: Verification) -> list[str]:
+        """Name a refusal."""
+        return [] if current.phase == "verified" else [f"is refused: {current.detail}"]
+
+    def update(self, outputs: Outputs, current: Verification) -> Verification:
+        """Change nothing: `wait_until_ready` waits."""
+        return current

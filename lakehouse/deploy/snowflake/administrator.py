@@ -1,0 +1,145 @@
+"""An administrator's session in a Snowflake account, and the comment that names the deployment of an object."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lakehouse.core.errors import LakehouseError, OutcomeUnknownError, UnclearState
+from resources import snowflake_sql as sql
+from resources.secrets_manager import TAG
+from resources.snowflake_connection import session_errors
+from resources.snowflake_integrations import redact
+
+if TYPE_CHECKING:
+    from snowflake.connector.cursor import SnowflakeCursor
+    from snowflake.connector.errors import Error
+
+Row = dict[str, Any]
+
+LOGGERS = ("connection", "cursor", "errors", "network")
+"""Loggers of the connector that quote statements; `network` at level ERROR when nothing answers."""
+
+
+class Session(Protocol):
+    """A session of the connector, or one that connects when it is first used."""
+
+    @property
+    def account(self) -> str:
+        """The account identifier."""
+
+    def cursor(self) -> SnowflakeCursor:
+        """Open a cursor, as PEP 249 has it."""
+
+
+@dataclass(frozen=True)
+class Administrator:
+    """A session whose role may create what a deployment needs: ACCOUNTADMIN, or one that was granted as much."""
+
+    session: Session = field(repr=False)
+    owner: str
+    """The mark of ownership: the deployment, and its AWS account and region."""
+
+    @property
+    def comment(self) -> str:
+        """The comment of every object of the deployment."""
+        return f"{TAG}={self.owner}"
+
+    @property
+    def account(self) -> str:
+        """The account identifier with which the session was opened."""
+        return self.session.account
+
+    def rows(self, statement: str) -> list[Row]:
+        """Return the rows of a statement that changes nothing, by column.
+
+        Raises:
+            LakehouseError: Snowflake refuses.
+            Unreachable: Snowflake does not answer.
+        """
+        with session_errors(self.account, lambda error: self._refusal(statement, error)):
+            return self._executed(statement)
+
+    def change(self, statement: str) -> None:
+        """Run a statement that changes something.
+
+        Raises:
+            LakehouseError: Snowflake refuses.
+            OutcomeUnknownError: The answer was lost.
+        """
+        from snowflake.connector.errors import Error, OperationalError
+
+        failure: Error | None = None
+        try:
+            self._executed(statement)
+        except Error as error:
+            failure = error
+        if failure is None:
+            return
+        # Raised here, where it has no context: the connector's error quotes the statement, which may hold a secret.
+        shown = redact(statement)
+        cause = failure if shown == statement else None
+        if isinstance(failure, OperationalError):
+            raise OutcomeUnknownError(
+                f"Snowflake at {self.account} gave no answer ({redact(failure.msg or '')}), so it may have carried "
+                f"this out or not: {shown} Run it again, which looks first"
+            ) from cause
+        raise self._refusal(statement, failure) from cause
+
+    def find(self, kind: str, *name: str) -> Row | None:
+        """Return the row of SHOW for the deployment's object of this name; None if it does not exist.
+
+        Raises:
+            UnclearState: It does not belong to the deployment.
+            LakehouseError: As `rows`.
+        """
+        row = next((row for row in self.rows(sql.show(kind, *name)) if row["name"] == name[-1]), None)
+        if row and row["comment"] != self.comment:
+            raise UnclearState(
+                f"The Snowflake account {self.account} has a {kind.lower()} {'.'.join(name)} that is not of this "
+                f"deployment: its comment is '{row['comment']}', not '{self.comment}'. It was "
+                f"left untouched. Rename or drop it, or choose another name of the deployment in lakehouse.yaml"
+            )
+        return row
+
+    @contextlib.contextmanager
+    def acting_as(self, role: str, warehouse: str) -> Iterator[None]:
+        """Let the role own what is created within. The administrator's role must have inherited it.
+
+        Args:
+            role: The owner.
+            warehouse: Of the session: Snowflake creates Iceberg tables only in a session that has one.
+        """
+        [before] = self.rows("SELECT CURRENT_ROLE() AS ROLE")
+        self.rows(sql.use_role(role))
+        try:
+            self.rows(sql.use_warehouse(warehouse))
+            yield
+        finally:
+            self.rows(sql.use_role(before["ROLE"]))
+
+    def _refusal(self, statement: str, error: Error) -> LakehouseError:
+        return LakehouseError(
+            f"Snowflake at {self.account} refused a statement of the administrator's session: "
+            f"{redact(error.msg or '')} The statement changed nothing. Check that the session's role is "
+            f"ACCOUNTADMIN, or was granted as much: {redact(statement)}"
+        )
+
+    def _executed(self, statement: str) -> list[Row]:
+        for name in LOGGERS:
+            logging.getLogger(f"snowflake.connector.{name}").addFilter(_without_secrets)
+        with self.session.cursor() as cursor:
+            cursor.execute(statement)
+            columns = [column.name for column in cursor.description]
+            return [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
+
+
+def _without_secrets(record: logging.LogRecord) -> bool:
+    """Let a record pass, without a client's secret."""
+    message = record.getMessage()
+    if (shown := redact(message)) != message:
+        record.msg, record.args = shown, ()
+    return True

@@ -1,0 +1,124 @@
+"""The Iceberg tables of a deployment in Snowflake, over those that a catalog has: Glue, or a REST catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from lakehouse.core.errors import UnclearState
+from lakehouse.deploy.resource import Outputs, Resource, Updatable
+from lakehouse.deploy.snowflake.snowflake_resource import SnowflakeResource
+from resources import snowflake_sql as sql
+from resources.confluent.clusters import Cluster
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table in the catalog, and its name in Snowflake."""
+
+    name: str
+    catalog_table: str
+
+
+TableNames = tuple[tuple[str, str, str], ...]
+"""Full names of the deployment's tables in Snowflake."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class IcebergTables(SnowflakeResource[TableNames], Updatable[TableNames]):
+    """A table for each declared topic that the catalog has by now. The others are created later, by `create` or by the
+    running lakehouse.
+
+    The deployment's tables are those on its external volume, also those that the lakehouse created: a volume cannot be
+    dropped while it has a table.
+    """
+
+    is_registered: Callable[[str, str], bool]
+    """Returns whether the catalog has a table, by its namespace and name."""
+    namespace: str | Resource[Cluster]
+    """The catalog's namespace: a name, or the Kafka cluster whose id Tableflow uses as the name."""
+    sources: tuple[Source, ...]
+    database: str
+    schema: str
+    role: str
+    """Owns the tables, as it must to refresh them (Snowflake, ALTER ICEBERG TABLE ... REFRESH)."""
+    warehouse: str
+    volume: str
+    integration: str
+    after: tuple[Resource[Any], ...]
+    """The schema, the volume and the integration."""
+
+    @property
+    def label(self) -> str:
+        """The tables with their schema."""
+        return f"Snowflake Iceberg tables in {self.database}.{self.schema}"
+
+    def read(self, outputs: Outputs) -> TableNames:
+        """List the tables. Never None: some alone are not all.
+
+        Raises:
+            UnclearState: A table of a topic's name is on another volume.
+        """
+        shown = self.administrator.rows(sql.show_iceberg_tables(self.database))
+        on_volume = {
+            (row["database_name"], row["schema_name"], row["name"]): row["external_volume_name"] == self.volume
+            for row in shown
+        }
+        for source in self.sources:
+            if on_volume.get((self.database, self.schema, source.name)) is False:
+                raise UnclearState(
+                    f"Snowflake has an Iceberg table {self.database}.{self.schema}.{source.name} that is not on the "
+                    f"external volume {self.volume}. It was left untouched. Rename or drop it"
+                )
+        return tuple(sorted(name for name, ours in on_volume.items() if ours))
+
+    def create(self, outputs: Outputs) -> TableNames:
+        """Create those that the catalog has."""
+        return self.update(outputs, self.read(outputs))
+
+    def diff(self, outputs: Outputs, current: TableNames) -> list[str]:
+        """List those that the catalog has and Snowflake lacks."""
+        return [f"{source.name} is missing" for source in self._missing(outputs, current)]
+
+    def update(self, outputs: Outputs, current: TableNames) -> TableNames:
+        """Create the missing tables."""
+        missing = self._missing(outputs, current)
+        with self.administrator.acting_as(self.role, self.warehouse):
+            for source in missing:
+                self.administrator.change(
+                    sql.create_iceberg_table(
+                        self.database,
+                        self.schema,
+                        source.name,
+                        volume=self.volume,
+                        integration=self.integration,
+                        namespace=self._namespace(outputs),
+                        catalog_table=source.catalog_table,
+                        auto_refresh=True,
+                        comment=self.administrator.comment,
+                    )
+                )
+        return self.read(outputs)
+
+    def delete(self, outputs: Outputs, current: TableNames) -> None:
+        """Drop all on the volume; the catalog and the files stay as they are."""
+        for name in current:
+            self.administrator.change(sql.drop("ICEBERG TABLE", *name))
+
+    def retained(self, outputs: Outputs, current: TableNames) -> str:
+        """Return that there are none, if so."""
+        return "" if current else "there are none"
+
+    def _missing(self, outputs: Outputs, current: TableNames) -> list[Source]:
+        # Not part of `read`: a catalog that does not answer must not keep a deletion from finding the tables.
+        namespace = self._namespace(outputs)
+        return [
+            source
+            for source in self.sources
+            if (self.database, self.schema, source.name) not in current
+            and self.is_registered(namespace, source.catalog_table)
+        ]
+
+    def _namespace(self, outputs: Outputs) -> str:
+        return self.namespace if isinstance(self.namespace, str) else outputs[self.namespace].id

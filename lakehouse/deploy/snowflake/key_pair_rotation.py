@@ -1,0 +1,264 @@
+"""The key pair of a Snowflake service user, kept in AWS Secrets Manager, and its rotation through Snowflake's slots.
+
+A rotation stores the new private key as the secret's pending version, sets its public key in the slot that is not in
+use, logs in with it, and makes the pending version the current one. The old key logs in until `retire` unsets its slot.
+
+An interruption anywhere is safe: the secret holds a private key before Snowflake knows its public key, the slot of the
+current key is never written, and a single call moves the label. The next call uses a pending key that was left behind,
+so the other slot never holds a key that nobody has. The slot in use is read from Snowflake every time. Run one rotation
+of a user at a time: two at once could overwrite each other's slot between the login and the move of the label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.core.errors import LakehouseError, UnclearState
+from lakehouse.deploy.snowflake.administrator import Session
+from lakehouse.deploy.snowflake.key_pair import KeyPair
+from resources import snowflake_sql as sql
+from resources.secrets_manager import CURRENT, PENDING, PREVIOUS, Secrets, Version
+from resources.snowflake_connection import connect, location, session_errors
+from resources.snowflake_sql import KeySlot
+
+if TYPE_CHECKING:
+    from snowflake.connector.errors import Error
+
+
+@dataclass(frozen=True)
+class ServiceUser:
+    """A Snowflake user with TYPE = SERVICE, the secret that holds its key, and the clients for both."""
+
+    account: str
+    """Account identifier, as `organization-account`."""
+    name: str
+    role: str
+    secret: str
+    """Name of the secret."""
+    secrets: Secrets
+    administrator: Session = field(repr=False)
+    """An open session of a role that owns the user (docs: sql-reference/sql/alter-user)."""
+    address: Mapping[str, Any] = field(default_factory=dict)
+    """Host, port and protocol, as far as they are not the account's own."""
+
+    def new_key(self, slot: KeySlot) -> KeyPair:
+        """Return a new pair for this user."""
+        return KeyPair.generate(account=self.account, user=self.name, role=self.role, slot=slot)
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The state of a user's keys."""
+
+    active: KeySlot
+    """The slot of the key that the secret holds."""
+    fingerprint: str
+    """Of the active key."""
+    old_key_until: datetime | None
+    """When `retire` may unset the other slot; None if it is empty."""
+
+
+def install(user: ServiceUser) -> Keys:
+    """Give a user without keys its first one; a user whose key is the secret's stays as it is.
+
+    Raises:
+        UnclearState: The user has keys and none of them is the secret's.
+        LakehouseError: A system refuses.
+        Unreachable: A system does not answer.
+    """
+    if keys := installed(user):
+        return keys
+    user.secrets.create(
+        user.secret,
+        user.new_key(KeySlot.FIRST).written(user.secret),
+        description=f"Key pair of Snowflake user {user.name} in {user.account}",
+    )
+    # The secret's, which may be from an interrupted call.
+    _, key = _current(user)
+    _run(user, sql.set_public_key(user.name, key.public_key, key.slot))
+    _log_in(user, key)
+    return _state(user, timedelta())
+
+
+def installed(user: ServiceUser) -> Keys | None:
+    """Return a user's keys; None if no slot has one.
+
+    Raises:
+        LakehouseError: As `install`.
+    """
+    return _state(user, timedelta()) if any(_slots(user).values()) else None
+
+
+def rotate(user: ServiceUser, grace_days: float, day_count: float = 0) -> Keys:
+    """Replace the key, or finish an interrupted rotation. Within the grace period of the last rotation, do nothing.
+
+    Args:
+        user: The user and its secret.
+        grace_days: How many days a replaced key keeps logging in.
+        day_count: The age in days at which a key is replaced.
+
+    Raises:
+        UnclearState: It is not clear which slot is in use, or the other slot holds a key that is not the secret's
+            previous or pending one.
+        LakehouseError: A system refuses.
+        Unreachable: A system does not answer.
+    """
+    grace = timedelta(days=grace_days)
+    current, key = _current(user)
+    slots = _slots(user)
+    target = _active(user, key, slots).other
+    left_behind = _pending(user)
+    if not left_behind and _now() < key.created_at + timedelta(days=day_count):
+        return _state(user, grace)
+    if slots[target] and _label(user, target, slots[target]) == PREVIOUS and _now() < key.created_at + grace:
+        return _state(user, grace)
+    # The grace period counts from now, whenever a pending key was created.
+    new = replace(left_behind or user.new_key(target), slot=target, created_at=_now())
+    pending = user.secrets.put_pending(user.secret, new.written(user.secret))
+    _run(user, sql.set_public_key(user.name, new.public_key, target))
+    _log_in(user, new)
+    user.secrets.promote(user.secret, pending, over=current)
+    return _state(user, grace)
+
+
+def retire(user: ServiceUser, grace_days: float) -> Keys:
+    """Unset the slot of the replaced key after its grace period. The key in use is proved to log in first.
+
+    Args:
+        user: The user and its secret.
+        grace_days: How many days after its replacement a key keeps logging in.
+
+    Raises:
+        UnclearState: A rotation was not finished, or as `rotate`.
+        LakehouseError: As `rotate`.
+    """
+    grace = timedelta(days=grace_days)
+    _, key = _current(user)
+    slots = _slots(user)
+    old = _active(user, key, slots).other
+    if slots[old] and _label(user, old, slots[old]) == PENDING:
+        raise UnclearState(
+            f"{old} of Snowflake user {user.name} has the pending key of the secret '{user.secret}': a rotation was "
+            f"not finished. Nothing was changed. Rotate again, which finishes it"
+        )
+    if slots[old] and _now() >= key.created_at + grace:
+        _log_in(user, key)
+        _run(user, sql.unset_public_key(user.name, old))
+    return _state(user, grace)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _state(user: ServiceUser, grace: timedelta) -> Keys:
+    _, key = _current(user)
+    slots = _slots(user)
+    active = _active(user, key, slots)
+    return Keys(active, key.fingerprint, key.created_at + grace if slots[active.other] else None)
+
+
+def _current(user: ServiceUser) -> tuple[Version, KeyPair]:
+    version = user.secrets.read(user.secret, CURRENT)
+    if version is None:
+        raise UnclearState(
+            f"There is no secret '{user.secret}' in region {user.secrets.region}, so nobody has the key of Snowflake "
+            f"user {user.name}. Nothing was changed. If it was deleted, restore it: aws secretsmanager restore-secret "
+            f"--region {user.secrets.region} --secret-id {user.secret}; for a new key, empty both slots as an "
+            f"administrator and install the first key again: {sql.unset_public_key(user.name, KeySlot.FIRST)}; "
+            f"{sql.unset_public_key(user.name, KeySlot.SECOND)}"
+        )
+    return version, _key(user, version)
+
+
+def _pending(user: ServiceUser) -> KeyPair | None:
+    """Return the key of an unfinished rotation."""
+    version = user.secrets.read(user.secret, PENDING)
+    # The label stays on a version that was promoted.
+    return None if version is None or version.stages & {CURRENT, PREVIOUS} else _key(user, version)
+
+
+def _key(user: ServiceUser, version: Version) -> KeyPair:
+    try:
+        key = KeyPair.read(version.value)
+    except ValueError as error:
+        raise UnclearState(
+            f"Version {version.version_id} of the secret '{user.secret}' cannot be used: {error}. Nothing was changed. "
+            f"Put a version of that layout, or choose another name"
+        ) from None
+    if (key.account, key.user) != (user.account, user.name):
+        raise UnclearState(
+            f"Version {version.version_id} of the secret '{user.secret}' is of user {key.user} in account "
+            f"{key.account}, not of {user.name} in {user.account}. Nothing was changed. Choose that user's own secret"
+        )
+    return key
+
+
+def _slots(user: ServiceUser) -> dict[KeySlot, str | None]:
+    """Return the fingerprint of each slot's key, as Snowflake shows it."""
+    shown = {str(row[0]).upper(): str(row[1]) for row in _run(user, sql.describe_user(user.name))}
+    fingerprints = {slot: shown.get(f"{slot}_FP", "") for slot in KeySlot}
+    # DESC USER writes `null` for a slot that is empty.
+    return {slot: value if value.startswith("SHA256:") else None for slot, value in fingerprints.items()}
+
+
+def _active(user: ServiceUser, key: KeyPair, slots: Mapping[KeySlot, str | None]) -> KeySlot:
+    for slot, fingerprint in slots.items():
+        if fingerprint == key.fingerprint:
+            return slot
+    listed = ", ".join(f"{slot} has {fingerprint or 'none'}" for slot, fingerprint in slots.items())
+    spare = next((slot for slot in KeySlot if slots[slot] is None), KeySlot.SECOND)
+    raise UnclearState(
+        f"No slot of Snowflake user {user.name} has the key of the secret '{user.secret}' ({key.fingerprint}): "
+        f"{listed}. Nothing was changed. If the secret is right, set its key as an administrator, in a slot that "
+        f"nobody needs: {sql.set_public_key(user.name, key.public_key, spare)}"
+    )
+
+
+def _label(user: ServiceUser, slot: KeySlot, fingerprint: str | None) -> str:
+    """Return the label of the version whose key is in the slot that is not in use: AWSPREVIOUS or AWSPENDING."""
+    for label in (PREVIOUS, PENDING):
+        version = user.secrets.read(user.secret, label)
+        if version and _key(user, version).fingerprint == fingerprint:
+            return label
+    raise UnclearState(
+        f"{slot} of Snowflake user {user.name} has a key ({fingerprint}) that is neither the previous nor the pending "
+        f"one of the secret '{user.secret}': somebody else may use it. Nothing was changed. If nobody does, unset it "
+        f"as an administrator: {sql.unset_public_key(user.name, slot)}"
+    )
+
+
+def _log_in(user: ServiceUser, key: KeyPair) -> None:
+    """Prove that the key opens a session, with its role."""
+
+    def refused(error: Error) -> LakehouseError:
+        return LakehouseError(
+            f"Snowflake refused user {user.name} with role {user.role} and the key {key.fingerprint} in {key.slot}: "
+            f"{error.msg} The secret and the key in use stayed as they were. Check that the role is granted to the "
+            f"user, that the user is not disabled, and this machine's clock; then run it again"
+        )
+
+    connect(
+        account=user.account,
+        user=user.name,
+        address=user.address,
+        refused=refused,
+        private_key=key.der,
+        role=user.role,
+    ).close()
+
+
+def _run(user: ServiceUser, statement: str) -> list[tuple[Any, ...]]:
+    def refused(error: Error) -> LakehouseError:
+        return LakehouseError(
+            f"Snowflake refused a statement of the administrator's session: {error.msg} The statement changed nothing; "
+            f"its role must own user {user.name}: {statement}"
+        )
+
+    with session_errors(location(user.account, user.address), refused), user.administrator.cursor() as cursor:
+        cursor.execute(statement)
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows

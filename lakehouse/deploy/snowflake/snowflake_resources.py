@@ -1,0 +1,356 @@
+"""The resources of a deployment in Snowflake: what it needs to show the tables of Glue or more, and who may use it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
+from lakehouse.core import naming
+from lakehouse.core.polling import SYSTEM_CLOCK, Clock
+from lakehouse.deploy.names import Names
+from lakehouse.deploy.resource import Resource
+from lakehouse.deploy.snowflake.access_verification import AccessVerification
+from lakehouse.deploy.snowflake.administrator import Administrator, Session
+from lakehouse.deploy.snowflake.grants import Grant, Grants, membership, ownership, privilege, reading
+from lakehouse.deploy.snowflake.iceberg_tables import IcebergTables, Source
+from lakehouse.deploy.snowflake.integrations import REFRESH, GlueIntegration, RestAccessVerification, RestIntegration
+from lakehouse.deploy.snowflake.key_pair_rotation import ServiceUser
+from lakehouse.deploy.snowflake.objects import AccountObject, Container, ExistingObject, ExternalVolume
+from lakehouse.deploy.snowflake.service_user_key import ServiceUserKey
+from resources import snowflake_integrations as integrations
+from resources import snowflake_sql as sql
+from resources.confluent.clusters import Cluster
+from resources.glue import Glue
+from resources.rest_catalog import RestCatalog
+from resources.secrets_manager import Secrets
+
+ADDRESS = {"host": "host", "port": "port", "protocol": "_protocol"}
+"""Attributes of the connector's sessions; there is no public one for the protocol."""
+
+
+@dataclass(frozen=True)
+class SnowflakeResources:
+    """The resources in Snowflake. Those that other clouds refer to, or that occur often, are properties."""
+
+    session: Session
+    """Of an administrator."""
+    secrets: Secrets
+    """Hold the service user's key."""
+    names: Names
+    config: Config
+    clock: Clock = SYSTEM_CLOCK
+    rest_catalog: Callable[[], RestCatalog] | None = None
+    """Returns the environment's REST catalog; None if it has none."""
+
+    def all(self, snowflake_role: Resource[Any], tableflow_cluster: Resource[Cluster] | None) -> list[Resource[Any]]:
+        """List the resources, dependencies first, apart from those in AWS and Confluent Cloud.
+
+        Args:
+            snowflake_role: The IAM role that Snowflake assumes.
+            tableflow_cluster: The Kafka cluster; None if Tableflow creates no table.
+        """
+        objects = [
+            self._role("security", self._security_role_name),
+            self._role("system", self._role_name),
+            self.user,
+            self.warehouse,
+            self.database,
+            self.schema,
+            self.volume,
+            self.integration,
+            *([self.rest_schema, self.rest_integration] if self.rest_catalog else ()),
+        ]
+        grants = Grants("snowflake/grants", self._administrator, declared=tuple(self._grants()), after=tuple(objects))
+        key = ServiceUserKey(name=self._user_name, user=self._service_user, after=(self.user, grants))
+        return [
+            *objects,
+            grants,
+            key,
+            *self._verifications(snowflake_role),
+            *self._tables(tableflow_cluster),
+        ]
+
+    @cached_property
+    def user(self) -> AccountObject:
+        """The service user."""
+        creation = sql.create_service_user(
+            self._user_name,
+            role=self._role_name,
+            warehouse=self._warehouse_name,
+            namespace=f"{self._database_name}.{self._schema_name}",
+            comment=self._administrator.comment,
+        )
+        return AccountObject(
+            "snowflake/user", self._administrator, kind="USER", identifier=(self._user_name,), creation=creation
+        )
+
+    @cached_property
+    def warehouse(self) -> AccountObject | ExistingObject:
+        """The warehouse in which queries run."""
+        address, name = "snowflake/warehouse", self._warehouse_name
+        if self.names.existing.snowflake_warehouse:
+            return ExistingObject(address, self._administrator, kind="WAREHOUSE", name=name)
+        creation = sql.create_warehouse(name, comment=self._administrator.comment)
+        return AccountObject(address, self._administrator, kind="WAREHOUSE", identifier=(name,), creation=creation)
+
+    @cached_property
+    def database(self) -> Container | ExistingObject:
+        """The database."""
+        if self.names.existing.snowflake_database:
+            return ExistingObject("snowflake/database", self._administrator, kind="DATABASE", name=self._database_name)
+        creation = sql.create_database(self._database_name, comment=self._administrator.comment)
+        return Container(
+            "snowflake/database",
+            self._administrator,
+            kind="DATABASE",
+            identifier=(self._database_name,),
+            creation=creation,
+        )
+
+    @cached_property
+    def schema(self) -> Container:
+        """The schema of tables over Glue."""
+        return self._schema("snowflake/schema", self._schema_name)
+
+    @cached_property
+    def rest_schema(self) -> Container:
+        """The schema of tables over the REST catalog."""
+        return self._schema("snowflake/rest_schema", self._rest_schema_name)
+
+    @cached_property
+    def volume(self) -> ExternalVolume:
+        """The external volume over the bucket."""
+        location, role_arn = f"s3://{self.names.bucket}/", self.names.role_arn("snowflake")
+        external_id = self.names.external_id("volume")
+        creation = sql.create_external_volume(
+            self._volume_name,
+            location=location,
+            role_arn=role_arn,
+            external_id=external_id,
+            comment=self._administrator.comment,
+        )
+        return ExternalVolume(
+            "snowflake/volume",
+            self._administrator,
+            kind="EXTERNAL VOLUME",
+            identifier=(self._volume_name,),
+            creation=creation,
+            declared={
+                "STORAGE_BASE_URL": location,
+                "STORAGE_AWS_ROLE_ARN": role_arn,
+                "STORAGE_AWS_EXTERNAL_ID": external_id,
+            },
+        )
+
+    @cached_property
+    def integration(self) -> GlueIntegration:
+        """The catalog integration with Glue."""
+        names, role_arn = self.names, self.names.role_arn("snowflake")
+        external_id = names.external_id("catalog")
+        creation = integrations.create_glue_rest_integration(
+            self._integration_name,
+            role_arn=role_arn,
+            external_id=external_id,
+            catalog_id=names.account,
+            region=names.region,
+            namespace=self.config.namespace,
+            comment=self._administrator.comment,
+        )
+        return GlueIntegration(
+            "snowflake/integration",
+            self._administrator,
+            kind="CATALOG INTEGRATION",
+            identifier=(self._integration_name,),
+            creation=creation,
+            declared={
+                "CATALOG_NAMESPACE": self.config.namespace,
+                "API_AWS_EXTERNAL_ID": external_id,
+                "SIGV4_IAM_ROLE": role_arn,
+                "SIGV4_SIGNING_REGION": names.region,
+                REFRESH: str(integrations.REFRESH_SECONDS),
+            },
+        )
+
+    @cached_property
+    def rest_integration(self) -> RestIntegration:
+        """The catalog integration with the REST catalog, created only if there is one."""
+        assert self.rest_catalog is not None, "created only if there is one"
+        return RestIntegration(
+            "snowflake/rest_integration",
+            self._administrator,
+            integration=self._rest_integration_name,
+            rest_catalog=self.rest_catalog,
+            namespace=self.config.namespace,
+        )
+
+    def _grants(self) -> Iterator[Grant]:
+        role, security, database, schema = (
+            self._role_name,
+            self._security_role_name,
+            self._database_name,
+            self._schema_name,
+        )
+        yield membership(security, "ROLE", "SYSADMIN")
+        yield membership(role, "ROLE", "SYSADMIN")
+        yield membership(role, "USER", self._user_name)
+        yield ownership(self._user_name, security)
+        yield privilege("USAGE", "WAREHOUSE", (self._warehouse_name,), role)
+        yield privilege("USAGE", "DATABASE", (database,), role)
+        yield privilege("USAGE", "SCHEMA", (database, schema), role)
+        yield privilege("CREATE ICEBERG TABLE", "SCHEMA", (database, schema), role)
+        yield privilege("USAGE", "EXTERNAL VOLUME", (self._volume_name,), role)
+        yield privilege("USAGE", "INTEGRATION", (self._integration_name,), role)
+        yield reading(database, schema, role)
+        if self.rest_catalog:
+            yield privilege("USAGE", "SCHEMA", (database, self._rest_schema_name), role)
+            yield privilege("CREATE ICEBERG TABLE", "SCHEMA", (database, self._rest_schema_name), role)
+            yield privilege("USAGE", "INTEGRATION", (self._rest_integration_name,), role)
+            yield reading(database, self._rest_schema_name, role)
+
+    def _verifications(self, snowflake_role: Resource[Any]) -> Iterator[AccessVerification]:
+        yield AccessVerification(
+            "snowflake/volume_verified",
+            self._administrator,
+            label=f"Snowflake's access to {self.names.bucket}",
+            question=sql.verify_external_volume(self._volume_name),
+            after=(self.volume, snowflake_role),
+            clock=self.clock,
+        )
+        yield AccessVerification(
+            "snowflake/integration_verified",
+            self._administrator,
+            label=f"Snowflake's access to Glue in {self.names.region}",
+            question=integrations.verify_catalog_integration(self._integration_name),
+            after=(self.integration, snowflake_role),
+            clock=self.clock,
+        )
+        if self.rest_catalog:
+            yield RestAccessVerification(
+                "snowflake/rest_verified",
+                self._administrator,
+                label="Snowflake's access to the REST catalog",
+                question=integrations.verify_catalog_integration(self._rest_integration_name),
+                after=(self.rest_integration,),
+                clock=self.clock,
+                integration=self._rest_integration_name,
+                rest_catalog=self.rest_catalog,
+            )
+
+    def _tables(self, tableflow_cluster: Resource[Cluster] | None) -> Iterator[IcebergTables]:
+        """Yield the tables of Spark's topics; of Tableflow's, whose Glue database is named by the Kafka cluster's id;
+        and of Spark's once more, over the REST catalog."""
+        glue, topics = Glue(region=self.names.region, catalog_id=self.names.account), self.config.topics.values()
+        spark = tuple(_source(each, each.table) for each in topics if each.engine == "spark")
+        tables = partial(
+            IcebergTables,
+            administrator=self._administrator,
+            database=self._database_name,
+            role=self._role_name,
+            warehouse=self._warehouse_name,
+            volume=self._volume_name,
+        )
+        # Not after the verifications: the tables can be deleted also when access is broken.
+        glue_tables = partial(
+            tables,
+            schema=self._schema_name,
+            integration=self._integration_name,
+            is_registered=lambda database, table: glue.registration(database, table) is not None,
+            after=(self.schema, self.volume, self.integration),
+        )
+        yield glue_tables("snowflake/tables", sources=spark, namespace=self.config.namespace)
+        if tableflow_cluster:
+            yield glue_tables(
+                "snowflake/tableflow_tables",
+                sources=tuple(_source(each, each.topic) for each in topics if each.engine == "tableflow"),
+                namespace=tableflow_cluster,
+            )
+        if rest_catalog := self.rest_catalog:
+            yield tables(
+                "snowflake/rest_tables",
+                sources=spark,
+                namespace=self.config.namespace,
+                schema=self._rest_schema_name,
+                integration=self._rest_integration_name,
+                is_registered=lambda namespace, table: rest_catalog().registration(namespace, table) is not None,
+                after=(self.rest_schema, self.volume, self.rest_integration),
+            )
+
+    def _service_user(self) -> ServiceUser:
+        return ServiceUser(
+            account=self._administrator.account,
+            name=self._user_name,
+            role=self._role_name,
+            secret=self.names.snowflake_secret,
+            secrets=self.secrets,
+            administrator=self.session,
+            address={name: getattr(self.session, attribute) for name, attribute in ADDRESS.items()},
+        )
+
+    def _role(self, part: str, name: str) -> AccountObject:
+        creation = sql.create_role(name, comment=self._administrator.comment)
+        return AccountObject(
+            f"snowflake/role/{part}", self._administrator, kind="ROLE", identifier=(name,), creation=creation
+        )
+
+    def _schema(self, address: str, name: str) -> Container:
+        creation = sql.create_schema(self._database_name, name, comment=self._administrator.comment)
+        return Container(
+            address,
+            self._administrator,
+            kind="SCHEMA",
+            identifier=(self._database_name, name),
+            creation=creation,
+            after=(self.database,),
+        )
+
+    @cached_property
+    def _administrator(self) -> Administrator:
+        return Administrator(self.session, self.names.owner)
+
+    @property
+    def _user_name(self) -> str:
+        return self.names.snowflake("USER")
+
+    @property
+    def _role_name(self) -> str:
+        return self.names.snowflake("ROLE")
+
+    @property
+    def _security_role_name(self) -> str:
+        return self.names.snowflake("SECURITY_ROLE")
+
+    @property
+    def _warehouse_name(self) -> str:
+        return self.names.snowflake("WAREHOUSE")
+
+    @property
+    def _database_name(self) -> str:
+        return self.names.snowflake("DATABASE")
+
+    @property
+    def _schema_name(self) -> str:
+        return naming.snowflake_name(self.config.namespace)
+
+    @property
+    def _rest_schema_name(self) -> str:
+        return f"{self._schema_name}_REST"
+
+    @property
+    def _volume_name(self) -> str:
+        return self.names.snowflake("VOLUME")
+
+    @property
+    def _integration_name(self) -> str:
+        return self.names.snowflake("GLUE")
+
+    @property
+    def _rest_integration_name(self) -> str:
+        return self.names.snowflake("REST")
+
+
+def _source(topic: Topic, catalog_table: str) -> Source:
+    return Source(naming.snowflake_name(topic.table), catalog_table)

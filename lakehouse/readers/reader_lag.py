@@ -1,0 +1,138 @@
+"""Measure the lag of each stage of a topic's pipeline; lakehouse/readers/freshness.py decides whether it is fresh."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import Any
+
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
+from lakehouse.core.batch import next_batch
+from lakehouse.core.errors import LakehouseError, reason, trace
+from lakehouse.core.lag import Lag, SnapshotLag, lag, pending, snapshots_behind
+from lakehouse.pipeline.ingestion import current_position, read_log
+from lakehouse.readers import configured, reader_of
+from lakehouse.readers.freshness import StageLag
+from lakehouse.readers.reader import Reader
+from lakehouse.readers.table_location import table_of
+from resources import bookmarks
+from resources.pauses import pauses
+from resources.readable_offsets import leaderless_error
+from resources.snapshots import commits
+
+_LOG = logging.getLogger(__name__)
+
+
+def required_resources(stage: str) -> frozenset[str]:
+    """Return the keys of the resources that are needed to measure a stage."""
+    reader = reader_of(stage)
+    return frozenset({"catalog", reader.resource} if reader else {"catalog", "kafka"})
+
+
+def stages_of(config: Config, topic: Topic) -> list[str]:
+    """Return the stages of a topic in order, by the first part of their assets' keys.
+
+    Topics that are not derived have no stage `kafka`. Topics that Tableflow materializes have only those of readers:
+    Confluent reports whether Tableflow follows the topic.
+    """
+    readers = [reader.name for reader in configured(config)]
+    if topic.engine == "tableflow":
+        return readers
+    derived = ["kafka"] if topic.source.upstream else []
+    return [*derived, "iceberg", *readers]
+
+
+def measure_lag(stage: str, config: Config, topic: Topic, clients: Any) -> StageLag:
+    """Measure one stage of one topic. A failure is part of the result, so one broken topic does not hide the others.
+
+    Args:
+        stage: The stage.
+        config: The configuration.
+        topic: The topic.
+        clients: Has the required resources as attributes.
+    """
+    reader = reader_of(stage)
+    stage_lag = StageLag(topic.name, stage, topic.max_lag_seconds)
+    try:
+        # A pause stops ingestion only; readers still expose what is published.
+        if reader is None and (topic_pause := pauses(clients.catalog, config.namespace).get(topic.name)):
+            stage_lag = replace(stage_lag, paused=topic_pause.describe())
+        now_ms = int(time.time() * 1000)
+        behind: Lag | SnapshotLag | None
+        if reader:
+            behind, shows = _in_reader(reader, config, topic, clients, now_ms)
+        elif stage == "kafka":
+            behind, shows = _derived(config, topic, clients, now_ms)
+        else:
+            behind, shows = _iceberg(config, topic, clients, now_ms)
+    except Exception as error:
+        if stack_trace := trace(error):
+            _LOG.error("%s/%s could not be measured. %s", stage, topic.name, stack_trace)
+        return replace(stage_lag, failure=reason(error))
+    return replace(stage_lag, behind=behind, shows=shows)
+
+
+def _derived(config: Config, topic: Topic, clients: Any, now_ms: int) -> tuple[Lag, None]:
+    """Return the lag of a derived topic behind the table of its source.
+
+    Raises:
+        LakehouseError: The time since when rows have waited is unknown.
+    """
+    from lakehouse.pipeline.bookmarks import derived_bookmark_name
+
+    source = config.topic(topic.source.upstream)
+    _, _, last = current_position(clients.catalog, source.table_in(config.namespace))
+    if last is None:
+        return Lag(0, 0.0), None
+    log = read_log(clients.kafka, source.topic)
+    target = clients.kafka.describe([topic.topic]).get(topic.topic)
+    bookmark = bookmarks.read(clients.kafka, derived_bookmark_name(topic), settled=False) if target else None
+    is_current = (
+        bookmark and target and bookmark.is_of(last.cluster_id, last.topic_id) and bookmark.target_id == target.topic_id
+    )
+    since = bookmark.offsets if bookmark and is_current else {}
+    pending_offsets = pending({p: since.get(p, 0) for p in last.end}, last.end)
+    for partition, position in pending_offsets.items():
+        if position < log.start.get(partition, 0):
+            raise LakehouseError(
+                f"'{topic.name}' is not yet derived from rows of '{source.name}' (partition {partition}, from offset "
+                f"{position}) whose records Kafka no longer has. How long they have waited is unknown. "
+                f"Materialize kafka/{topic.name}"
+            )
+    oldest = clients.kafka.oldest_timestamp(source.topic, pending_offsets, last.end) if pending_offsets else {}
+    return lag(pending_offsets, last.end, oldest, now_ms), None
+
+
+def _iceberg(config: Config, topic: Topic, clients: Any, now_ms: int) -> tuple[Lag, int | None]:
+    """Return the lag of a table behind its topic, by the same rule as ingestion, and the table's snapshot.
+
+    Raises:
+        LakehouseError: The topic does not exist, unless this project creates it and has not done so yet.
+        UnclearState: Ingestion would stop.
+    """
+    ref, table, last = current_position(clients.catalog, topic.table_in(config.namespace))
+    snapshot_id = table.metadata.current_snapshot_id if table else None
+    topic_state = clients.kafka.describe([topic.topic]).get(topic.topic)
+    if topic_state is None:
+        if last is None and not topic.source.is_external:
+            return Lag(0, 0.0, nothing=True), snapshot_id
+        raise clients.kafka.missing_topic_error(topic.topic)
+    if topic_state.leaderless:
+        raise leaderless_error(clients.kafka, topic.topic, topic_state.leaderless)
+    # Count records of open transactions as well, so that a hanging transaction shows up as lag.
+    remaining = next_batch(last, read_log(clients.kafka, topic.topic, committed=False), ref.name)
+    pending_offsets = pending(remaining.start, remaining.end)
+    oldest = clients.kafka.oldest_timestamp(topic.topic, pending_offsets, remaining.end) if pending_offsets else {}
+    return lag(pending_offsets, remaining.end, oldest, now_ms), snapshot_id
+
+
+def _in_reader(
+    reader: Reader, config: Config, topic: Topic, clients: Any, now_ms: int
+) -> tuple[SnapshotLag | None, int | None]:
+    ref, _ = clients.catalog.resolve_table(table_of(config, topic, clients))
+    registration = reader.current(ref, clients)
+    snapshot_id = registration.snapshot_id if registration else None
+    table = clients.catalog.load(ref)
+    return snapshots_behind(commits(table) if table else [], snapshot_id, now_ms), snapshot_id

@@ -1,0 +1,197 @@
+"""Threads that publish a stream's commits to the readers, soon after each commit and without delaying batches."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
+from lakehouse.core.errors import is_transient
+from lakehouse.core.pacing import RoundRobin, backoff_seconds
+from lakehouse.core.table_ref import TableRef
+from lakehouse.readers import configured
+from lakehouse.readers.reader import Publish, Reader, Registration
+from resources.build import with_own_connections
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+
+@dataclass(frozen=True)
+class TablePublished:
+    """A reader exposes a table as it was published.
+
+    Attributes:
+        stage: The name of the reader.
+        topic: The topic of the table.
+        snapshot_id: The snapshot.
+        registration: The state that the reader exposes.
+        seconds: Duration of the publication.
+    """
+
+    stage: str
+    topic: Topic
+    snapshot_id: int
+    registration: Registration
+    seconds: float
+
+
+@dataclass(frozen=True)
+class PublicationFailed:
+    """A reader could not expose a topic's table.
+
+    Attributes:
+        stage: The name of the reader.
+        topic: The name of the topic.
+        error: The error.
+        seconds: Time until the next attempt.
+    """
+
+    stage: str
+    topic: str
+    error: Exception
+    seconds: float
+
+
+@dataclass(frozen=True)
+class PublicationRequest:
+    """A topic whose table has a new snapshot.
+
+    Attributes:
+        topic: The topic.
+        snapshot_id: The snapshot.
+        loaded: The table of the topic as another publisher loaded it; None if it must be loaded.
+    """
+
+    topic: Topic
+    snapshot_id: int
+    loaded: tuple[TableRef, Table] | None = None
+
+
+class ReaderPublisher:
+    """A reader, and the queue of tables to publish through it.
+
+    Args:
+        reader: The reader.
+        namespace: The namespace of the tables.
+        clients: Has the catalog and the reader's resource as attributes, whose connections are copied.
+        on_event: Called with each result, from this publisher's thread.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        namespace: str,
+        clients: Any,
+        on_event: Callable[[TablePublished | PublicationFailed], None],
+    ) -> None:
+        self.reader, self.followers = reader, list[ReaderPublisher]()
+        copies = {name: with_own_connections(getattr(clients, name)) for name in {"catalog", reader.resource}}
+        self._namespace, self._clients, self._on_event = namespace, SimpleNamespace(**copies), on_event
+        self._session = ExitStack()
+        self._publish: Publish | None = None
+        self._requests: dict[str, PublicationRequest] = {}
+        self._failures: dict[str, int] = {}
+        self._turns = RoundRobin([])
+        self._changed = threading.Condition()
+        self._ending = False
+        self._thread = threading.Thread(target=self._work, daemon=True)
+
+    def start(self) -> None:
+        """Start the publisher's thread."""
+        self._thread.start()
+
+    def enqueue(self, request: PublicationRequest) -> None:
+        """Request publication of this snapshot or a newer one."""
+        name = request.topic.name
+        with self._changed:
+            if name not in self._failures:
+                self._failures[name] = 0
+                self._turns.release(name, 0.0)
+            self._requests[name] = request
+            self._changed.notify()
+
+    def finish(self, seconds: float | None) -> None:
+        """Publish the queued tables, with one attempt each, and end the thread.
+
+        Args:
+            seconds: The maximum time to wait; unlimited if None.
+        """
+        with self._changed:
+            self._ending = True
+            self._changed.notify()
+        self._thread.join(seconds)
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                if self._ending:
+                    self._turns.not_before.clear()
+                name = self._turns.acquire(time.monotonic(), self._requests.__contains__)
+                if name is None:
+                    if self._ending:
+                        return
+                    self._changed.wait(0.2)
+                    continue
+                request = self._requests.pop(name)
+            self._serve(request)
+
+    def _serve(self, request: PublicationRequest) -> None:
+        began, topic = time.monotonic(), request.topic
+        try:
+            loaded = request.loaded or self._clients.catalog.published(topic.table_in(self._namespace))
+            registration = self._published(topic, *loaded)
+        except Exception as error:
+            with self._changed:
+                self._failures[topic.name] += 1
+                seconds = backoff_seconds(self._failures[topic.name], is_transient(error))
+                self._turns.release(topic.name, time.monotonic() + seconds)
+                if not self._ending:
+                    self._requests.setdefault(topic.name, request)
+            self._on_event(PublicationFailed(self.reader.name, topic.name, error, seconds))
+            return
+        with self._changed:
+            self._failures[topic.name] = 0
+            self._turns.release(topic.name, began + self.reader.min_interval_seconds)
+        # A reader can only expose what its upstream exposes, so its request is enqueued after the upstream's success.
+        # The loaded table is passed on, because loading takes longer the more snapshots the table has.
+        for publisher in self.followers:
+            publisher.enqueue(PublicationRequest(topic, request.snapshot_id, loaded))
+        self._on_event(
+            TablePublished(self.reader.name, topic, request.snapshot_id, registration, time.monotonic() - began)
+        )
+
+    def _published(self, topic: Topic, ref: TableRef, table: Table) -> Registration:
+        try:
+            if self._publish is None:
+                self._publish = self._session.enter_context(self.reader.session(self._clients))
+            return self._publish(topic, ref, table)
+        except Exception:
+            # The session may be lost, or its credentials may have been rotated.
+            self._publish = None
+            self._session.close()
+            raise
+
+
+def reader_publishers(
+    config: Config, clients: Any, on_event: Callable[[TablePublished | PublicationFailed], None]
+) -> list[ReaderPublisher]:
+    """Return a publisher with its own connections for each reader of the current environment, linked to its upstream's.
+
+    Args:
+        config: The configuration.
+        clients: Has the catalog and the readers' resources as attributes.
+        on_event: Called with each result, from the publishers' threads.
+    """
+    publishers: dict[str, ReaderPublisher] = {}
+    for reader in configured(config):
+        publishers[reader.name] = ReaderPublisher(reader, config.namespace, clients, on_event)
+        if upstream := publishers.get(reader.upstream):
+            upstream.followers.append(publishers[reader.name])
+    return list(publishers.values())

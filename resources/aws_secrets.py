@@ -1,0 +1,49 @@
+"""Credentials of systems in AWS Secrets Manager, in the layout that `lakehouse deploy` writes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+
+from lakehouse.core.errors import ConfigError
+from resources.secrets_manager import Secrets
+
+MAX_AGE_SECONDS = 300
+"""Secrets are read again after this time, so that long-lived processes use a rotated key. The old one remains valid for
+days."""
+
+_cache: dict[tuple[str, str, str], tuple[float, Mapping[str, str]]] = {}
+
+
+def read_secret_fields(name: str, *fields: str, role_arn: str = "") -> Mapping[str, str]:
+    """Return the fields of a secret in the region AWS_REGION.
+
+    Args:
+        name: Name of the secret.
+        fields: Fields that are required.
+        role_arn: IAM role to assume; if empty, the credentials of the environment apply.
+
+    Raises:
+        ConfigError: The secret does not exist, or lacks one of the fields.
+        LakehouseError: AWS refuses the request.
+        Unreachable: AWS does not respond.
+    """
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or ""
+    read_at, values = _cache.get((region, name, role_arn), (0.0, {}))
+    if not values or time.monotonic() - read_at > MAX_AGE_SECONDS:
+        version = Secrets(region, role_arn=role_arn).read(name)
+        if version is None:
+            raise ConfigError(
+                f"There is no secret '{name}' in region {region}. Nothing was changed. Correct `secret` in "
+                f"lakehouse.yaml, or AWS_REGION; if it was deleted, restore it: aws secretsmanager restore-secret "
+                f"--region {region} --secret-id {name}"
+            )
+        values = version.value.reveal()
+        _cache[region, name, role_arn] = (time.monotonic(), values)
+    if missing := [field for field in fields if field not in values]:
+        raise ConfigError(
+            f"The secret '{name}' in region {region} has no {', '.join(missing)}. Nothing was changed. Use the secret "
+            f"that `lakehouse deploy create` created for this system"
+        )
+    return values

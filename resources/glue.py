@@ -1,0 +1,242 @@
+"""The AWS Glue Data Catalog: registrations of Iceberg tables, with optimistic locking.
+
+Format: Apache Iceberg, AWS integrations, "Glue Catalog": a Glue table with the parameters `table_type=ICEBERG`,
+`metadata_location` and `previous_metadata_location`. boto3 determines endpoints and credentials (AWS_ENDPOINT_URL,
+AWS_ACCESS_KEY_ID …).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from pydantic import Field, PrivateAttr
+
+from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState, Unreachable, translate
+from lakehouse.formats.columns import glue_comment
+from resources import glue_errors
+from resources.assumed_role import boto3_session
+
+if TYPE_CHECKING:
+    from mypy_boto3_glue import GlueClient
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import IcebergType
+
+TIMEOUT_SECONDS = 10
+DESCRIPTION_CHARACTERS = 2048 // 4
+"""Glue accepts 2,048 bytes (AWS Glue API, TableInput), and a character has up to four."""
+STALE = ("ConcurrentModificationException", "VersionMismatchException", "AlreadyExistsException")
+"""Error codes of an update based on an outdated registration."""
+
+
+@dataclass(frozen=True)
+class Registration:
+    """The registration of a table. `version_id` is Glue's version, which every update changes."""
+
+    metadata_location: str
+    previous_metadata_location: str | None
+    table_uuid: str | None
+    version_id: str | None
+
+
+class Glue(dg.ConfigurableResource):
+    """The Glue Data Catalog of one AWS account and region."""
+
+    region: str
+    catalog_id: str
+    """The AWS account that owns the catalog."""
+    tableflow_database: str = ""
+    """Glue database in which Confluent's Tableflow publishes; by default the one named by the Kafka cluster's id."""
+    role_arn: str = Field(
+        default="", description="IAM role to assume; if empty, the credentials of the environment apply."
+    )
+
+    _client: tuple[Sequence[str | None], GlueClient] | None = PrivateAttr(default=None)
+
+    def client(self) -> GlueClient:
+        """Return boto3's client, with time-outs and without retries: an update may have been applied.
+
+        Creating a client takes longer than a request, so it is cached until the environment variables that determine
+        its endpoint and account change.
+        """
+        from botocore.config import Config
+
+        variables = "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_GLUE", "AWS_ACCESS_KEY_ID"
+        environment = [os.environ.get(name) for name in variables]
+        if self._client is None or self._client[0] != environment:
+            config = Config(
+                connect_timeout=TIMEOUT_SECONDS, read_timeout=TIMEOUT_SECONDS, retries={"total_max_attempts": 1}
+            )
+            self._client = environment, boto3_session(self.role_arn, self.region).client("glue", config=config)
+        return self._client[1]
+
+    def ensure_database(self, database: str, location: str) -> None:
+        """Create the database if it does not exist.
+
+        Raises:
+            Unreachable: Glue does not respond.
+        """
+        glue = self.client()
+        with self._translate_errors():
+            try:
+                glue.create_database(
+                    CatalogId=self.catalog_id, DatabaseInput={"Name": database, "LocationUri": location}
+                )
+            except glue.exceptions.AlreadyExistsException:
+                return
+
+    def registration(self, database: str, table: str) -> Registration | None:
+        """Return the registration of a table, or None if there is none.
+
+        Raises:
+            UnclearState: Glue has a table of that name that is not an Iceberg table.
+            Unreachable: Glue does not respond.
+        """
+        glue = self.client()
+        with self._translate_errors():
+            try:
+                entry = glue.get_table(CatalogId=self.catalog_id, DatabaseName=database, Name=table)["Table"]
+            except glue.exceptions.EntityNotFoundException:
+                return None
+        parameters = entry.get("Parameters", {})
+        if parameters.get("table_type", "").upper() != "ICEBERG" or "metadata_location" not in parameters:
+            raise UnclearState(
+                f"Glue has a table {database}.{table} that is not an Iceberg table. It was left untouched. "
+                f"Drop or rename it, or choose another namespace in lakehouse.yaml"
+            )
+        return Registration(
+            metadata_location=parameters["metadata_location"],
+            previous_metadata_location=parameters.get("previous_metadata_location"),
+            table_uuid=parameters.get("uuid"),
+            version_id=entry.get("VersionId"),
+        )
+
+    def register(
+        self,
+        database: str,
+        table: str,
+        *,
+        metadata_location: str,
+        table_uuid: str,
+        schema: Schema,
+        location: str,
+        comment: str,
+        expected: Registration | None,
+    ) -> Registration:
+        """Point the table at a metadata file: create it, or update it if it is still as `expected`.
+
+        Args:
+            database: Glue database.
+            table: Glue table.
+            metadata_location: The metadata file.
+            table_uuid: UUID of the Iceberg table.
+            schema: Columns for readers of Glue's own columns.
+            location: Location of the table, for the same readers.
+            comment: Description of the table.
+            expected: The last known registration; None if there was none.
+
+        Raises:
+            CommitConflict: The registration has changed since.
+            UnclearState: Another Iceberg table is registered under the name.
+            Unreachable: Glue does not respond.
+        """
+        if expected and expected.table_uuid not in (None, table_uuid):
+            raise UnclearState(
+                f"Glue registers another Iceberg table as {database}.{table} (uuid {expected.table_uuid}, not "
+                f"{table_uuid}). It was left untouched. Drop it from Glue to register the new one"
+            )
+        if expected and expected.metadata_location == metadata_location:
+            return expected
+        parameters = {"table_type": "ICEBERG", "metadata_location": metadata_location, "uuid": table_uuid}
+        if expected:
+            parameters["previous_metadata_location"] = expected.metadata_location
+        table_input: dict[str, Any] = {
+            "Name": table,
+            "Description": comment[:DESCRIPTION_CHARACTERS],
+            "TableType": "EXTERNAL_TABLE",
+            "Parameters": parameters,
+            "StorageDescriptor": {"Location": location, "Columns": glue_columns(schema)},
+        }
+        # Glue rejects the update if another writer has changed the version since. The archive of old versions is
+        # skipped because Iceberg keeps its own history (Iceberg, AWS integrations: skip archive).
+        glue = self.client()
+        target: dict[str, Any] = {"CatalogId": self.catalog_id, "DatabaseName": database, "TableInput": table_input}
+        if expected and expected.version_id:
+            target["VersionId"] = expected.version_id
+        try:
+            with self._translate_errors(database, table):
+                glue.update_table(**target, SkipArchive=True) if expected else glue.create_table(**target)
+        except Unreachable:
+            # The response was lost, but the update may have been applied: read it back.
+            current = self.registration(database, table)
+            if current is None or current.metadata_location != metadata_location:
+                raise
+            return current
+        current = self.registration(database, table)
+        if current is None or current.metadata_location != metadata_location:
+            raise CommitConflict(f"Another writer changed {database}.{table} in Glue at the same time. Run it again")
+        return current
+
+    def _translate_errors(self, *table: str) -> AbstractContextManager[None]:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        def rejected(error: ClientError) -> LakehouseError | None:
+            code = error.response["Error"]["Code"]
+            if table and code in STALE:
+                return CommitConflict(
+                    f"Another writer changed {'.'.join(table)} in Glue since it was read ({code}). Nothing was "
+                    f"changed; run it again"
+                )
+            if code in ("AlreadyExistsException", "EntityNotFoundException"):
+                return None
+            return glue_errors.to_error(error, self.region)
+
+        unreachable = partial(glue_errors.to_error, region=self.region)
+        return translate({ClientError: rejected, BotoCoreError: unreachable})
+
+
+def glue_columns(schema: Schema) -> list[dict[str, Any]]:
+    """Return Iceberg columns as Glue columns: name, Hive type, comment and field id, as Iceberg's own Glue catalog
+    writes them (org.apache.iceberg.aws.glue.IcebergToGlueConverter)."""
+    return [
+        {
+            "Name": field.name,
+            "Type": hive_type(field.field_type),
+            "Comment": glue_comment(field.doc) or "",
+            "Parameters": {
+                "iceberg.field.id": str(field.field_id),
+                "iceberg.field.optional": str(not field.required).lower(),
+                "iceberg.field.current": "true",
+            },
+        }
+        for field in schema.fields
+    ]
+
+
+def hive_type(type_: IcebergType) -> str:
+    """Return an Iceberg type in the notation of Hive and Athena."""
+    from pyiceberg import types as t
+
+    match type_:
+        case t.StructType(fields=fields):
+            return f"struct<{','.join(f'{f.name}:{hive_type(f.field_type)}' for f in fields)}>"
+        case t.ListType(element_type=element):
+            return f"array<{hive_type(element)}>"
+        case t.MapType(key_type=key, value_type=value):
+            return f"map<{hive_type(key)},{hive_type(value)}>"
+        case t.DecimalType(precision=precision, scale=scale):
+            return f"decimal({precision},{scale})"
+        case t.LongType():
+            return "bigint"
+        case t.TimestampType() | t.TimestamptzType():
+            return "timestamp"
+        case t.FixedType() | t.BinaryType():
+            return "binary"
+        case t.UUIDType() | t.TimeType():
+            return "string"
+    return str(type_)

@@ -1,0 +1,97 @@
+"""Sessions of the Snowflake connector, with keys, time-outs and the translation of errors."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.core.errors import LakehouseError, Unreachable, translate
+
+if TYPE_CHECKING:
+    from snowflake.connector import SnowflakeConnection
+    from snowflake.connector.errors import Error
+
+LOGIN_TIMEOUT_SECONDS = 10
+NETWORK_TIMEOUT_SECONDS = 60
+"""Limit for one request. Without these two limits the connector repeats a request for minutes."""
+
+
+def connect(
+    *,
+    account: str,
+    user: str,
+    address: Mapping[str, Any],
+    refused: Callable[[Error], LakehouseError],
+    login_timeout: int = LOGIN_TIMEOUT_SECONDS,
+    network_timeout: int = NETWORK_TIMEOUT_SECONDS,
+    **arguments: Any,
+) -> SnowflakeConnection:
+    """Open a session.
+
+    Args:
+        account: Account identifier.
+        user: Login name.
+        address: Host, port and protocol, where they differ from the account's own.
+        refused: Returns the error for a rejected login.
+        login_timeout: Seconds for the login.
+        network_timeout: Seconds for one request.
+        arguments: Further arguments of the connector, such as the credential and the role.
+
+    Raises:
+        LakehouseError: Snowflake rejects the login.
+        Unreachable: Snowflake does not respond.
+    """
+    # The import takes seconds.
+    import snowflake.connector
+
+    with session_errors(location(account, address), refused):
+        return snowflake.connector.connect(
+            account=account,
+            user=user,
+            login_timeout=login_timeout,
+            network_timeout=network_timeout,
+            # Otherwise the connector queries the metadata services of three clouds for its location.
+            platform_detection_timeout_seconds=0,
+            **{name: value for name, value in address.items() if value},
+            **arguments,
+        )
+
+
+def session_errors(where: str, refused: Callable[[Error], LakehouseError]) -> AbstractContextManager[None]:
+    """Translate errors of the connector.
+
+    Args:
+        where: Address of the server.
+        refused: Returns the error for a rejected statement or login.
+    """
+    from snowflake.connector.errors import Error, OperationalError
+
+    def unreachable(error: Error) -> LakehouseError:
+        return Unreachable("Snowflake", where, "account, host, port and network", error.msg)
+
+    return translate({OperationalError: unreachable, Error: refused})
+
+
+def location(account: str, address: Mapping[str, Any]) -> str:
+    """Return the address of an account's server, for messages."""
+    host = address.get("host") or f"{account}.snowflakecomputing.com"
+    return f"{host}:{address['port']}" if address.get("port") else host
+
+
+def private_key(pem: bytes) -> bytes:
+    """Return a private key in the connector's format (DER).
+
+    Args:
+        pem: An unencrypted PEM, or its base64.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    from cryptography.hazmat.primitives import serialization
+
+    text = pem if pem.lstrip().startswith(b"-----BEGIN") else base64.b64decode(pem)
+    return serialization.load_pem_private_key(text, password=None).private_bytes(
+        serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

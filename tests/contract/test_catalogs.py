@@ -1,0 +1,156 @@
+"""Behaviour that every type of Iceberg catalog has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import load_catalog
+
+from lakehouse.core.errors import Unreachable
+from lakehouse.core.table_ref import TableRef
+from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.dry_run import dry_run
+from lakehouse.pipeline.ingestion import ingest
+from lakehouse.pipeline.maintenance import maintain
+from lakehouse.pipeline.replay import replay
+from resources.catalog import Catalog
+from resources.catalogs import registered
+from tests.integration.test_ingestion import WITH_VENUE
+from tests.support.processes.cluster import free_ports
+from tests.support.servers.postgresql import postgresql
+from tests.support.topics import Stream, framed, in_order, once, trade
+
+DATABASES = {"sqlite": "sql", "postgresql": "sql", "glue": "glue"}
+"""The type of the catalog in lakehouse.yaml by the database that contains it."""
+
+
+@dataclass
+class Lake:
+    """The clients of the environment, with another catalog."""
+
+    clients: Clients
+
+    def ingest(self, stream: Stream, **arguments: Any) -> list[Any]:
+        """Ingest a topic."""
+        return list(ingest(stream.namespace, stream.topic, self.clients, **arguments))
+
+    def rows(self, stream: Stream) -> list[dict[str, Any]]:
+        """Return a table's rows as pyiceberg reads them with a catalog of its own, in the order of the log."""
+        catalog = self.clients.catalog
+        uri = {"uri": catalog.uri} if catalog.uri else {}
+        elsewhere = load_catalog("lake", type=catalog.type, **uri, **catalog.file_io())
+        return in_order(elsewhere.load_table((stream.namespace, stream.topic.table)).scan().to_arrow().to_pylist())
+
+
+@pytest.fixture(scope="module", params=DATABASES)
+def lake(request: Any, resources: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    environment = resources.catalog
+    catalog = Catalog(
+        type=DATABASES[request.param],
+        warehouse=environment.warehouse,
+        s3_endpoint=environment.s3_endpoint,
+        region=environment.region,
+    )
+    uris = {
+        "sqlite": lambda: nullcontext(f"sqlite:///{tmp_path_factory.mktemp('sqlite') / 'catalog.db'}"),
+        "postgresql": postgresql,
+        "glue": lambda: nullcontext(None),
+    }
+    # A Spark session keeps the catalog that it used first.
+    with uris[request.param]() as uri, closing(resources.spark.with_own_session()) as spark:
+        yield Lake(replace(Clients.of(resources), spark=spark, catalog=_with_uri(catalog, uri)))
+
+
+def _with_uri(catalog: Catalog, uri: str | None) -> Catalog:
+    return Catalog(**{**{name: getattr(catalog, name) for name in Catalog.model_fields}, "uri": uri})
+
+
+@pytest.fixture
+def stream(resources: Any) -> Stream:
+    stream = Stream(resources)
+    stream.produce_trades(range(100))
+    return stream
+
+
+def test_each_type_of_catalog_is_tested() -> None:
+    assert set(DATABASES.values()) == set(registered())
+
+
+def test_ingest_appends_each_record_once(lake: Lake, stream: Stream) -> None:
+    lake.ingest(stream)
+    stream.produce_trades(range(100, 150))
+    [published] = lake.ingest(stream)
+    assert lake.ingest(stream) == []
+    assert published.counts.rows == 50
+    assert lake.rows(stream) == stream.expected_rows()
+
+
+def test_ingest_added_field_becomes_a_column(lake: Lake, stream: Stream) -> None:
+    lake.ingest(stream)
+    schema = stream.schema(WITH_VENUE)
+    stream.produce([{"value": framed(schema, WITH_VENUE, trade(n, venue="X"))} for n in range(20)])
+    lake.ingest(stream)
+    assert lake.rows(stream) == [{"venue": None} | row for row in stream.expected_rows()]
+    assert [row["venue"] for row in lake.rows(stream)].count("X") == 20
+
+
+def test_upsert_keeps_the_newest_row_of_each_key(lake: Lake, resources: Any) -> None:
+    stream = Stream(resources, settings={"mode": "upsert"})
+    for numbers in (range(100), range(100, 120)):
+        stream.produce_trades(numbers)
+        lake.ingest(stream)
+    newest: dict[str, dict[str, Any]] = {}
+    for row in sorted(stream.expected_rows(), key=lambda row: row["kafka_offset"]):
+        newest[row["userid"]] = row
+    assert lake.rows(stream) == in_order(list(newest.values()))
+
+
+def test_ingest_of_two_writers_publishes_each_record_once(lake: Lake, stream: Stream) -> None:
+    lake.ingest(stream)
+    stream.produce_trades(range(100, 150))
+    catalog = lake.clients.catalog
+
+    with closing(lake.clients.spark.with_own_session()) as spark:
+        other = Lake(replace(lake.clients, spark=spark, catalog=_with_uri(catalog, catalog.uri)))
+        on_phase, published = once("publish", lambda: other.ingest(stream))
+        lake.ingest(stream, on_phase=on_phase)
+
+    [[batch]] = published
+    assert batch.counts.rows == 50
+    assert lake.rows(stream) == stream.expected_rows()
+    assert lake.ingest(stream) == []
+
+
+def test_maintenance_keeps_all_rows(lake: Lake, stream: Stream) -> None:
+    for first in range(100, 160, 10):
+        lake.ingest(stream)
+        stream.produce_trades(range(first, first + 10))
+    lake.ingest(stream)
+    [maintained] = maintain(stream.namespace, stream.topic, lake.clients.catalog, lake.clients.spark)
+    assert maintained.after.data_files < maintained.before.data_files
+    assert lake.rows(stream) == stream.expected_rows()
+
+
+def test_replay_of_ingested_offsets_adds_nothing(lake: Lake, stream: Stream) -> None:
+    lake.ingest(stream)
+    replay(stream.namespace, stream.topic, lake.clients, "earliest")
+    assert lake.rows(stream) == stream.expected_rows()
+
+
+def test_dry_run_publishes_nothing(lake: Lake, stream: Stream) -> None:
+    dry_run(stream.namespace, stream.topic, lake.clients, 100)
+    assert lake.clients.catalog.load(TableRef(stream.namespace, stream.topic.table)) is None
+
+
+def test_unreachable_database_error_names_no_password(tmp_path: Path) -> None:
+    [port] = free_ports(1)
+    uri = f"postgresql+psycopg2://lakehouse:hunter2@127.0.0.1:{port}/catalog"
+    catalog = Catalog(type="sql", warehouse="s3://lakehouse/tables", uri=uri)
+    with pytest.raises(Unreachable, match=f"127.0.0.1:{port}/catalog") as refusal:
+        catalog.load(TableRef("trading", "trades"))
+    assert "hunter2" not in str(refusal.value)

@@ -1,0 +1,232 @@
+"""External changes in AWS, which plan reports and create repairs."""
+
+import json
+
+import pytest
+
+from lakehouse.config.deployment import Existing
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
+from lakehouse.core.errors import LakehouseError
+from lakehouse.deploy.aws import policies
+from lakehouse.deploy.planner import apply, destroy, plan
+from tests.support.clouds.aws.world import VENDOR
+
+pytestmark = pytest.mark.stack
+
+KEY = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+
+
+def config():
+    return Config(namespace="trading", topics={"trades": Topic(name="trades")}, environments={})
+
+
+def quiet(change):
+    """Ignore a reported change."""
+
+
+def actions(changes):
+    return {change.resource.address: change.action for change in changes if change.resource.address.startswith("aws/")}
+
+
+def undo_versioning(direct, bucket):
+    direct("s3").put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Suspended"})
+
+
+def undo_encryption(direct, bucket):
+    direct("s3").delete_bucket_encryption(Bucket=bucket)
+
+
+def undo_lifecycle(direct, bucket):
+    direct("s3").delete_bucket_lifecycle(Bucket=bucket)
+
+
+def undo_block(direct, bucket):
+    direct("s3").delete_public_access_block(Bucket=bucket)
+
+
+def undo_ownership(direct, bucket):
+    rules = {"Rules": [{"ObjectOwnership": "ObjectWriter"}]}
+    direct("s3").put_bucket_ownership_controls(Bucket=bucket, OwnershipControls=rules)
+
+
+@pytest.mark.parametrize(
+    ("undo", "difference"),
+    [
+        (undo_versioning, "versioning is off"),
+        (undo_encryption, "objects are not encrypted"),
+        (undo_lifecycle, "old versions, incomplete uploads or query results are kept for ever"),
+        (undo_block, "public access is not blocked"),
+        (undo_ownership, "objects may belong to others than the bucket's owner"),
+    ],
+)
+def test_apply_changed_bucket_is_reported_and_repaired(aws, direct, undo, difference):
+    resources = [resource for resource in aws.resources(config()) if resource.address == "aws/bucket"]
+    apply(resources, quiet)
+    before = aws.state()
+    undo(direct, aws.names().bucket)
+    [change] = plan(resources)
+    assert (change.action, change.reason) == ("update", difference)
+    apply(resources, quiet)
+    assert actions(plan(resources)) == {"aws/bucket": "no-op"}
+    assert aws.state() == before
+
+
+def test_apply_missing_bucket_policy_is_restored(aws):
+    resources = [resource for resource in aws.resources(config()) if resource.address == "aws/bucket"]
+    apply(resources, quiet)
+    before = aws.state()
+    aws.gaps.policies[aws.names().bucket] = '{"Version": "2012-10-17", "Statement": []}'
+    [change] = plan(resources)
+    assert (change.action, change.reason) == ("update", "its policy does not demand TLS")
+    apply(resources, quiet)
+    assert aws.state() == before
+
+
+def test_create_bucket_with_stricter_settings_keeps_them(aws, direct):
+    resources = [resource for resource in aws.resources(config()) if resource.address == "aws/bucket"]
+    apply(resources, quiet)
+    s3, bucket = direct("s3"), aws.names().bucket
+    rules = [{"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": KEY}}]
+    s3.put_bucket_encryption(Bucket=bucket, ServerSideEncryptionConfiguration={"Rules": rules})
+    lifecycle = s3.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]
+    versions = next(rule for rule in lifecycle if "NoncurrentVersionExpiration" in rule)
+    versions |= {"ID": "theirs", "NoncurrentVersionExpiration": {"NoncurrentDays": 3650}}
+    s3.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": lifecycle})
+    policy = json.loads(aws.gaps.policies[bucket])
+    deny = {
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": "s3:DeleteObjectVersion",
+        "Resource": f"arn:aws:s3:::{bucket}/*",
+    }
+    aws.gaps.policies[bucket] = json.dumps({**policy, "Statement": [deny]})
+    [change] = plan(resources)
+    assert (change.action, change.reason) == ("update", "its policy does not demand TLS")
+
+    apply(resources, quiet)
+
+    kept = json.loads(aws.gaps.policies[bucket])["Statement"]
+    assert deny in kept and [each for each in policy["Statement"] if each in kept]
+    assert s3.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"] == lifecycle
+    encryption = s3.get_bucket_encryption(Bucket=bucket)["ServerSideEncryptionConfiguration"]["Rules"][0]
+    assert encryption["ApplyServerSideEncryptionByDefault"]["KMSMasterKeyID"] == KEY
+    assert actions(plan(resources)) == {"aws/bucket": "no-op"}
+
+
+def test_create_kms_key_and_vpc_endpoint_are_declared(aws, direct):
+    resources = aws.resources(config(), kms_key=KEY, vpc_endpoint="vpce-0a1b")
+    apply(resources, quiet)
+    names = aws.names()
+    [rule] = direct("s3").get_bucket_encryption(Bucket=names.bucket)["ServerSideEncryptionConfiguration"]["Rules"]
+    assert rule["ApplyServerSideEncryptionByDefault"]["KMSMasterKeyID"] == KEY
+    access = aws.state()["roles"][names.role("writer")][1][0]["Statement"]
+    assert [each["Action"] for each in access if each["Resource"] == [KEY]] == [["kms:Decrypt", "kms:GenerateDataKey"]]
+    conditions = [each["Condition"] for each in access if each["Action"][0].startswith("s3:")]
+    assert conditions and all(each["StringEquals"] == {"aws:SourceVpce": "vpce-0a1b"} for each in conditions)
+    assert set(actions(plan(resources)).values()) == {"no-op"}
+
+
+def test_delete_existing_bucket_and_database_stay(aws, direct):
+    existing = Existing(bucket="theirs", glue_database="trading")
+    place = {"LocationConstraint": aws.names().region}
+    direct("s3").create_bucket(Bucket="theirs", CreateBucketConfiguration=place)
+    database = {"Name": "trading", "LocationUri": "s3://theirs/warehouse/trading"}
+    direct("glue").create_database(DatabaseInput=database)
+    before = aws.state()
+    resources = aws.resources(config(), existing=existing)
+    apply(resources, quiet)
+    access = json.dumps(aws.state()["roles"][aws.names().role("writer")])
+    assert "arn:aws:s3:::theirs/warehouse/trading/*" in access
+    destroy(resources, quiet, delete_data=True)
+    assert aws.state() == before
+    direct("glue").update_database(Name="trading", DatabaseInput={"Name": "trading", "LocationUri": "s3://other/"})
+    with pytest.raises(LakehouseError, match="'s3://other/', where the deployment's roles may not write. Nothing was"):
+        list(plan(resources))
+
+
+def test_apply_changed_role_is_reported_and_repaired(aws, direct):
+    resources = aws.resources(config())
+    apply(resources, quiet)
+    before, role = aws.state(), aws.names().role("writer")
+    trust = json.dumps(policies.own_trust(f"arn:aws:iam::{VENDOR}:user/confluent"))
+    direct("iam").update_assume_role_policy(RoleName=role, PolicyDocument=trust)
+    direct("iam").put_role_policy(
+        RoleName=role,
+        PolicyName="lakehouse",
+        PolicyDocument=json.dumps(
+            {"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "s3:*", "Resource": "*"}}
+        ),
+    )
+    [change] = [change for change in plan(resources) if change.action == "update"]
+    assert change.resource.address == "aws/role/writer"
+    assert change.reason == "it trusts others than it should; its rights are others than they should be"
+    apply(resources, quiet)
+    assert aws.state() == before
+
+
+def test_plan_policy_normalized_by_aws_is_unchanged(aws, direct):
+    resources = aws.resources(config())
+    apply(resources, quiet)
+    role = aws.names().role("writer")
+    [trust], [access] = ([each] if isinstance(each, dict) else each for each in aws.state()["roles"][role])
+    trust["Statement"][0]["Principal"]["AWS"] = trust["Statement"][0]["Principal"]["AWS"][0]
+    for statement in access["Statement"]:
+        statement["Action"] = statement["Action"][::-1]
+    direct("iam").update_assume_role_policy(RoleName=role, PolicyDocument=json.dumps(trust))
+    direct("iam").put_role_policy(RoleName=role, PolicyName="lakehouse", PolicyDocument=json.dumps(access))
+    assert set(actions(plan(resources)).values()) == {"no-op"}
+
+
+def test_apply_changed_database_and_workgroup_are_repaired(aws, direct):
+    resources = aws.resources(config())
+    apply(resources, quiet)
+    before, names = aws.state(), aws.names()
+    database = {"Name": "trading", "LocationUri": "s3://elsewhere", "Description": "ours"}
+    direct("glue").update_database(Name="trading", DatabaseInput=database)
+    aws.session.client("athena").update_work_group(
+        WorkGroup=names.workgroup,
+        State="DISABLED",
+        ConfigurationUpdates={
+            "EnforceWorkGroupConfiguration": False,
+            "ResultConfigurationUpdates": {"OutputLocation": "s3://elsewhere/"},
+        },
+    )
+    reasons = {change.resource.address: change.reason for change in plan(resources) if change.action == "update"}
+    location = f"s3://{names.bucket}/warehouse/trading"
+    assert reasons == {
+        "aws/glue_database": f"its location is 's3://elsewhere', not {location}",
+        "aws/workgroup": "results go to 's3://elsewhere/'; queries may choose settings of their own; it is disabled",
+    }
+    apply(resources, quiet)
+    assert aws.state() == before
+    assert set(actions(plan(resources)).values()) == {"no-op"}
+    assert direct("glue").get_database(Name="trading")["Database"]["Description"] == "ours"
+    configuration = direct("athena").get_work_group(WorkGroup=names.workgroup)["WorkGroup"]["Configuration"]
+    results = configuration["ResultConfiguration"]
+    assert results["OutputLocation"] == f"s3://{names.bucket}/athena/"
+    assert results["EncryptionConfiguration"] == {"EncryptionOption": "SSE_S3"}
+
+
+def test_plan_foreign_role_policies_are_reported_and_kept(aws, direct):
+    resources = [each for each in aws.resources(config()) if each.address in ("aws/bucket", "aws/role/writer")]
+    apply(resources, quiet)
+    role, iam = aws.names().role("writer"), direct("iam")
+    document = json.dumps({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}})
+    iam.put_role_policy(RoleName=role, PolicyName="mine", PolicyDocument=document)
+    arn = iam.create_policy(PolicyName="wide", PolicyDocument=document)["Policy"]["Arn"]
+    iam.attach_role_policy(RoleName=role, PolicyArn=arn)
+    apply(resources, quiet)
+
+    [change] = [change for change in plan(resources) if change.resource.address == "aws/role/writer"]
+
+    assert change.action == "no-op"
+    assert f"`aws iam delete-role-policy --role-name {role} --policy-name mine`" in change.reason
+    assert f"`aws iam detach-role-policy --role-name {role} --policy-arn {arn}`" in change.reason
+    iam.put_role_policy(RoleName=role, PolicyName="lakehouse", PolicyDocument=document)
+    [change] = [change for change in plan(resources) if change.resource.address == "aws/role/writer"]
+    assert change.action == "update" and "--policy-name mine" in change.reason
+    assert iam.list_role_policies(RoleName=role)["PolicyNames"] == ["lakehouse", "mine"]
+    iam.delete_role_policy(RoleName=role, PolicyName="mine")
+    iam.detach_role_policy(RoleName=role, PolicyArn=arn)
+    iam.delete_policy(PolicyArn=arn)

@@ -1,0 +1,174 @@
+"""Findings before a deployment, on a strict moto, the simulated Confluent Cloud and a local Snowflake."""
+
+import base64
+import json
+import logging
+import threading
+import time
+
+import boto3
+import pytest
+import snowflake.connector
+import uvicorn
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from lakehouse.config.deployment import Deployment
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
+from lakehouse.deploy.aws.actions import actions, needed
+from lakehouse.deploy.credentials import Access
+from lakehouse.deploy.doctor import examine
+from lakehouse.deploy.planner import apply, destroy
+from lakehouse.local.snowflake.iceberg import Lake
+from lakehouse.local.snowflake.server import application
+from tests.support.clouds.aws.world import ACCOUNT, REGION
+from tests.support.clouds.confluent.server import ADMIN
+
+pytestmark = pytest.mark.stack
+
+CONFIG = Config(namespace="trading", topics={"trades": Topic(name="trades", engine="tableflow")}, environments={})
+SECRET = "/snowflake_admin_credentials"
+EVERYTHING = {"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}
+
+
+@pytest.fixture
+def aws(shared, monkeypatch):
+    """AWS with the credentials of a user of the account."""
+    shared.reset()
+    iam = shared.strict.client("iam")
+    iam.create_user(UserName="administrator")
+    key = iam.create_access_key(UserName="administrator")["AccessKey"]
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", key["AccessKeyId"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", key["SecretAccessKey"])
+    shared.gaps.rights = [EVERYTHING]
+    return shared
+
+
+@pytest.fixture
+def access(aws, vendor):
+    deployment = Deployment(name="prod", account=ACCOUNT, region=REGION)
+    return Access(deployment, confluent_key=ADMIN, confluent_secret=vendor.admin_secret, confluent_url=vendor.url)
+
+
+def findings_of(access):
+    return {finding.subject: finding for finding in examine(access, CONFIG)}
+
+
+def test_examine_valid_credentials_pass(access):
+    findings = findings_of(access)
+    assert findings["AWS region"].observation == REGION
+    assert findings["AWS credentials"].observation == f"arn:aws:iam::{ACCOUNT}:user/administrator"
+    assert findings["AWS permissions"].observation == "all that a deployment needs"
+    assert findings["Confluent Cloud"].observation == f"the key {ADMIN} sees 0 environments"
+    assert [finding.subject for finding in findings.values() if not finding.ok] == ["Snowflake"]
+
+
+def test_examine_missing_permission_is_reported(access, aws):
+    no_roles = {"Effect": "Deny", "Action": ["iam:CreateRole", "iam:TagRole"], "Resource": "*"}
+    aws.gaps.rights = [EVERYTHING, {"Version": "2012-10-17", "Statement": no_roles}]
+    finding = findings_of(access)["AWS permissions"]
+    assert not finding.ok
+    assert (
+        "iam:CreateRole, iam:TagRole on arn:aws:iam::123456789012:role/lakehouse-prod-confluent" in finding.observation
+    )
+    assert finding.remedy == f"Allow these to arn:aws:iam::{ACCOUNT}:user/administrator"
+
+
+def test_examine_permissions_not_simulated_pass(access, aws, monkeypatch):
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    aws.gaps.rights = None
+    finding = findings_of(access)["AWS permissions"]
+    assert finding.ok
+    assert finding.observation.startswith("could not be simulated: AWS iam does not answer")
+
+
+def test_required_permissions_cover_all_calls(aws):
+    resources = aws.resources(CONFIG)
+    apply(resources, lambda change: None)
+    aws.write(aws.names(), "trading")
+    aws.called.clear()
+    destroy(resources, lambda change: None, delete_data=True)
+    apply(resources, lambda change: None)
+    wanted = {action for allowed in needed(aws.names(), "trading").values() for action in allowed}
+    prefixes = {"secrets-manager": "secretsmanager"}
+    called = {(prefixes.get(service, service), operation) for service, operation in aws.called}
+    assert {action for service, operation in called for action in actions(service, operation)} <= wanted
+
+
+def test_examine_other_account_region_and_no_keys_fail(access, aws):
+    deployment = Deployment(name="prod", account="999999999999", region="xx-nowhere-1")
+    findings = findings_of(Access(deployment))
+    assert [finding.subject for finding in findings.values() if finding.ok] == []
+    assert findings["AWS region"].observation == "xx-nowhere-1 has no s3, glue, athena, secretsmanager"
+    assert "the deployment is of account 999999999999" in findings["AWS credentials"].observation
+    assert findings["Confluent Cloud"].observation == "no Cloud API key was given"
+
+
+def test_examine_wrong_confluent_key_hides_secret(access):
+    wrong = Access(
+        access.deployment, confluent_key=ADMIN, confluent_secret="hunter2", confluent_url=access.confluent_url
+    )
+    finding = findings_of(wrong)["Confluent Cloud"]
+    assert not finding.ok
+    assert ADMIN in finding.observation
+    assert "hunter2" not in repr(finding)
+
+
+def test_examine_without_aws_credentials_fails(access, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    findings = findings_of(access)
+    assert "AWS sts does not answer" in findings["AWS credentials"].observation
+
+
+@pytest.fixture
+def account(tmp_path, aws, monkeypatch):
+    """A local Snowflake account, with the administrator's key in the secret."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    lake = Lake.from_environment(
+        dict(AWS_ENDPOINT_URL="http://127.0.0.1:1", AWS_REGION=REGION, AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="b")
+    )
+    app = application(account="LOCAL", admin_password="hunter2", lake=lake, folder=tmp_path / "data")
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 30
+    while not server.started and time.monotonic() < deadline:
+        time.sleep(0.05)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    for variable, value in {"HOST": "127.0.0.1", "PORT": str(port), "PROTOCOL": "http"}.items():
+        monkeypatch.setenv(f"SNOWFLAKE_{variable}", value)
+    with snowflake.connector.connect(
+        account="LOCAL",
+        host="127.0.0.1",
+        port=port,
+        protocol="http",
+        user="ADMIN",
+        password="hunter2",
+        platform_detection_timeout_seconds=0,
+    ) as session:
+        public = key.public_key().public_bytes(
+            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        session.cursor().execute(f"ALTER USER ADMIN SET RSA_PUBLIC_KEY = '{base64.b64encode(public).decode()}'")
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    value = {
+        "snowflake_account_identifier": "LOCAL",
+        "admin_service_user": "ADMIN",
+        "active_key_number": "1",
+        "snowflake_rsa_private_key_1_pem": base64.b64encode(pem).decode(),
+    }
+    boto3.client("secretsmanager", region_name=REGION).create_secret(Name=SECRET, SecretString=json.dumps(value))
+    yield pem.decode()
+    server.should_exit = True
+    thread.join(10)
+
+
+def test_examine_snowflake_logs_in_as_administrator(access, account, caplog):
+    caplog.set_level(logging.DEBUG)
+    finding = findings_of(access)["Snowflake"]
+    access.administrator.close()
+    assert finding.ok, finding
+    assert finding.observation == "administrator ADMIN with role ACCOUNTADMIN in account LOCAL"
+    assert account.splitlines()[1] not in caplog.text

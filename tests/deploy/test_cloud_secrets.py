@@ -1,0 +1,185 @@
+"""Secrets and their version labels on moto, and key pairs in secrets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from lakehouse.core.errors import CommitConflict, UnclearState, Unreachable
+from lakehouse.deploy.snowflake.key_pair import KeyPair
+from resources.secrets_manager import PENDING, PREVIOUS, TAG, SecretJson, Secrets
+from resources.snowflake_connection import private_key
+from resources.snowflake_sql import KeySlot
+
+NAME = "/lakehouse/test"
+ONE, TWO, THREE = (SecretJson({"key": f"hidden {number}"}) for number in (1, 2, 3))
+
+
+@pytest.fixture
+def secrets(monkeypatch: pytest.MonkeyPatch) -> Iterator[Secrets]:
+    for variable in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_SECRETS_MANAGER", "AWS_PROFILE"):
+        monkeypatch.delenv(variable, raising=False)
+    with mock_aws():
+        yield Secrets("eu-west-1", "test")
+
+
+def plain() -> Any:
+    return boto3.client("secretsmanager", region_name="eu-west-1")
+
+
+def test_read_missing_secret_is_none(secrets: Secrets):
+    assert secrets.read(NAME) is None
+    secrets.create(NAME, ONE, description="")
+    assert secrets.read(NAME, PENDING) is None
+
+
+def test_create_existing_secret_is_not_replaced(secrets: Secrets):
+    secrets.create(NAME, ONE, description="first")
+    secrets.create(NAME, TWO, description="second")
+    assert secrets.read(NAME).value == ONE
+    described = plain().describe_secret(SecretId=NAME)
+    assert (described["Description"], described["Tags"]) == ("first", [{"Key": TAG, "Value": "test"}])
+
+
+def test_put_pending_is_not_current_before_promotion(secrets: Secrets):
+    secrets.create(NAME, ONE, description="")
+    current = secrets.read(NAME)
+    pending = secrets.put_pending(NAME, TWO)
+    assert secrets.read(NAME) == current
+    assert secrets.read(NAME, PENDING).value == TWO
+    secrets.promote(NAME, pending, over=current)
+    assert (secrets.read(NAME).value, secrets.read(NAME, PREVIOUS).value) == (TWO, ONE)
+    secrets.promote(NAME, pending, over=current)
+    assert secrets.read(NAME).value == TWO, "as when the answer was lost and the call repeated"
+
+
+def test_put_pending_replaces_older_pending_version(secrets: Secrets):
+    secrets.create(NAME, ONE, description="")
+    secrets.put_pending(NAME, TWO)
+    secrets.put_pending(NAME, THREE)
+    assert secrets.read(NAME, PENDING).value == THREE
+
+
+def test_promote_concurrently_raises_conflict(secrets: Secrets):
+    secrets.create(NAME, ONE, description="")
+    current = secrets.read(NAME)
+    mine, others = secrets.put_pending(NAME, TWO), secrets.put_pending(NAME, THREE)
+    secrets.promote(NAME, others, over=current)
+    with pytest.raises(CommitConflict, match="changed the secret '/lakehouse/test'"):
+        secrets.promote(NAME, mine, over=current)
+    assert secrets.read(NAME).value == THREE
+
+
+@pytest.mark.parametrize("text", ["hidden", '["hidden"]', '{"key": {"hidden": 1}}', ""])
+def test_read_secret_of_other_layout_is_refused(secrets: Secrets, text: str):
+    plain().create_secret(Name=NAME, SecretString=text or " ")
+    with pytest.raises(UnclearState, match="not a JSON object of texts. It was left untouched") as refused:
+        secrets.read(NAME)
+    assert "hidden" not in str(refused.value)
+
+
+def test_read_deleted_secret_is_none_and_restorable(secrets: Secrets):
+    secrets.create(NAME, ONE, description="")
+    secrets.delete(NAME)
+    secrets.delete(NAME)
+    assert (secrets.read(NAME), secrets.read(NAME, PENDING)) == (None, None)
+    window = plain().describe_secret(SecretId=NAME)["DeletedDate"] - datetime.now(UTC)
+    assert timedelta(days=6) < window < timedelta(days=8)
+    plain().restore_secret(SecretId=NAME)
+    assert secrets.read(NAME).value == ONE
+
+
+def test_create_after_deletion_reuses_the_name(secrets: Secrets):
+    secrets.create(NAME, ONE, description="")
+    secrets.delete(NAME)
+    secrets.create(NAME, TWO, description="")
+    assert (secrets.read(NAME).value, secrets.read(NAME, PREVIOUS).value) == (TWO, ONE)
+
+
+@pytest.mark.parametrize("tags", [[], [{"Key": TAG, "Value": "another"}]], ids=["untagged", "of another deployment"])
+def test_create_deleted_foreign_secret_is_refused(secrets: Secrets, tags: list[dict[str, str]]):
+    plain().create_secret(Name=NAME, SecretString=json.dumps(ONE.reveal()), Tags=tags)
+    plain().delete_secret(SecretId=NAME)
+    with pytest.raises(UnclearState, match="not of deployment 'test'.*left untouched"):
+        secrets.create(NAME, TWO, description="")
+    assert "DeletedDate" in plain().describe_secret(SecretId=NAME)
+
+
+def test_delete_missing_secret_succeeds(secrets: Secrets):
+    secrets.delete(NAME)
+    assert secrets.read(NAME) is None
+
+
+def test_read_unreachable_service_raises(monkeypatch: pytest.MonkeyPatch):
+    for variable, value in {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "hidden",
+        "AWS_MAX_ATTEMPTS": "1",
+    }.items():
+        monkeypatch.setenv(variable, value)
+    with pytest.raises(Unreachable, match="AWS Secrets Manager does not answer at region eu-west-1"):
+        Secrets("eu-west-1", "test").put_pending(NAME, ONE)
+
+
+def test_repr_of_secret_hides_values(secrets: Secrets):
+    secrets.create(NAME, ONE, description="")
+    for shown in (ONE, secrets.read(NAME), {"in": [ONE]}):
+        assert "hidden" not in f"{shown} {shown!r}"
+
+
+def test_key_pair_secret_round_trip():
+    pair = KeyPair.generate(account="A", user="U", role="R", slot=KeySlot.SECOND)
+    written = pair.written(NAME)
+    again = KeyPair.read(written)
+    assert (again.account, again.user, again.role, again.slot, again.created_at) == (
+        ("A", "U", "R", KeySlot.SECOND, pair.created_at)
+    )
+    assert again.fingerprint == pair.fingerprint
+    assert again.der == pair.der
+    assert "PRIVATE" not in f"{pair!r} {written!r}"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"private_key": "hidden"},
+        {"slot": "RSA_PUBLIC_KEY_3"},
+        {"created_at": "hidden"},
+        {"created_at": "2026-01-01T00:00:00"},
+        {"role": None},
+    ],
+    ids=str,
+)
+def test_key_pair_invalid_secret_is_refused(change: dict[str, str | None]):
+    values = KeyPair.generate(account="A", user="U", role="R", slot=KeySlot.FIRST).written(NAME).reveal() | change
+    values = {name: value for name, value in values.items() if value is not None}
+    with pytest.raises(ValueError, match="not account, user, role") as refused:
+        KeyPair.read(SecretJson(json.loads(json.dumps(values))))
+    assert "hidden" not in str(refused.value)
+
+
+def test_versions_include_those_without_label(secrets: Secrets):
+    secrets.create(NAME, ONE, description="")
+    for value in (TWO, THREE):
+        secrets.promote(NAME, secrets.put_pending(NAME, value), over=secrets.read(NAME))
+    versions = secrets.versions(NAME)
+    assert sorted(str(each.value.reveal()) for each in versions) == [str(v.reveal()) for v in (ONE, TWO, THREE)]
+    assert all(each.created_at for each in versions)
+
+
+def test_key_pair_secret_has_kickstarter_fields():
+    pair = KeyPair.generate(account="ORG-ACCOUNT", user="U", role="R", slot=KeySlot.SECOND)
+    secret = pair.written("/snowflake_resource/prod").reveal()
+    assert secret["snowflake_account_identifier"] == "ORG-ACCOUNT" and secret["snowflake_service_user"] == "U"
+    assert secret["secrets_path"] == "/snowflake_resource/prod"
+    for slot in (1, 2):
+        assert private_key(secret[f"snowflake_rsa_private_key_{slot}_pem"].encode()) == pair.der
+        assert secret[f"snowflake_rsa_public_key_{slot}_pem"] == pair.public_key
+        assert "".join(secret[f"rsa_public_key_{slot}_pem"].splitlines()[1:-1]) == pair.public_key

@@ -1,0 +1,245 @@
+"""Repair of a Confluent deployment after external changes, failures and deletions."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import datetime as dt
+import json
+
+import boto3
+import pytest
+
+from lakehouse.core.errors import LakehouseError, UnclearState
+from lakehouse.deploy.planner import plan
+from resources.confluent.api_keys import Scope
+from resources.confluent.waiting import Failed
+from tests.support.clouds.confluent.deployment import (
+    LARGE,
+    REGION,
+    SMALL,
+    Lake,
+    account,
+    actions,
+    inventory,
+    left,
+)
+
+pytestmark = pytest.mark.stack
+
+PATH = "/confluent_cloud_resource/lake"
+
+
+def test_create_changed_statement_is_replaced(lake: Lake):
+    lake.create()
+    [before] = lake.vendor.state.statements
+    lake.flink = {"totals": lake.flink["totals"] + " WHERE quantity > 1"}
+    assert list(actions(lake)) == ["confluent/statement/totals"]
+    lake.create()
+    [after] = lake.vendor.state.statements
+    assert after != before and actions(lake) == {}
+
+
+def test_create_failed_statement_is_replaced(lake: Lake):
+    lake.create()
+    [statement] = lake.vendor.state.statements.values()
+    statement["status"] |= {"phase": "FAILED", "detail": "out of luck"}
+    assert actions(lake) == {"confluent/statement/totals": "it has failed: out of luck"}
+    lake.create()
+    assert actions(lake) == {}
+
+
+def test_create_deleted_resources_are_restored(lake: Lake):
+    for _ in range(2):
+        lake.create()
+    before, state = inventory(lake.vendor), lake.vendor.state
+    state.acls.popitem()
+    state.bindings.popitem()
+    state.connectors.clear()
+    state.tableflow_topics.popitem()
+    assert len(actions(lake)) > 3
+    for _ in range(2):
+        lake.create()
+    assert actions(lake) == {} and inventory(lake.vendor) == before
+
+
+def test_delete_after_removed_environment_leaves_no_secrets(lake: Lake):
+    lake.create()
+    state = lake.vendor.state
+    state.remove_environment(next(iter(state.environments)))
+    lake.delete()
+    assert left(lake.vendor) == [] and lake.secrets() == {}
+
+
+def test_create_after_removed_environment_makes_new_keys(lake: Lake):
+    lake.create()
+    state = lake.vendor.state
+    state.remove_environment(next(iter(state.environments)))
+    lake.create()
+    assert actions(lake) == {}
+    [cluster] = state.clusters
+    written = json.loads(lake.secrets()[f"{PATH}/kafka_cluster/spark/python_client"])
+    assert state.keys[written["sasl.username"]]["spec"]["resource"]["id"] == cluster
+    lake.delete()
+    assert left(lake.vendor) == [] and lake.secrets() == {}
+
+
+def test_create_key_in_no_secret_is_deleted(lake: Lake):
+    lake.create()
+    keys, state, owner = lake.confluent.api_keys(), lake.vendor.state, account(lake, "spark")
+    [cluster] = state.clusters
+    [stored] = keys.list(owner, Scope.cluster(cluster))
+    name, description = stored.name, stored.description
+    stray = keys.create(name, description, owner, Scope.cluster(cluster))
+    others = keys.create(name, description.replace("us-east-1", "eu-west-1"), owner, Scope.cluster(cluster))
+    theirs = keys.create("by hand", "", owner, Scope.cluster(cluster))
+    assert actions(lake) == {"confluent/key/spark/kafka": f"API key {stray.id} is in no secret and will be deleted"}
+    lake.create()
+    assert stray.id not in state.keys
+    assert {theirs.id, others.id, stored.id} <= state.keys.keys()
+
+
+def test_create_missing_secret_with_live_keys_is_unclear(lake: Lake):
+    lake.create()
+    name, state = f"{PATH}/kafka_cluster/spark/python_client", lake.vendor.state
+    before = set(state.keys)
+    boto3.client("secretsmanager", REGION).delete_secret(SecretId=name, ForceDeleteWithoutRecovery=True)
+    for key in state.keys.values():
+        created = dt.datetime.now(dt.UTC) - dt.timedelta(hours=2)
+        key["metadata"]["created_at"] = created.isoformat().replace("+00:00", "Z")
+    for do in (lambda: actions(lake), lake.create):
+        with pytest.raises(UnclearState, match=f"no secret '{name}'.* programs may use them. Nothing was changed"):
+            do()
+    assert set(state.keys) == before and name not in lake.secrets()
+    lake.delete()
+    assert left(lake.vendor) == []
+
+
+def test_plan_key_without_secret_lists_its_deletion(lake: Lake):
+    lake.create()
+    name = f"{PATH}/kafka_cluster/spark/python_client"
+    key_id = json.loads(lake.secrets()[name])["sasl.username"]
+    boto3.client("secretsmanager", REGION).delete_secret(SecretId=name, ForceDeleteWithoutRecovery=True)
+    reason = f"is not there; API key {key_id} is in no secret and will be deleted"
+    assert actions(lake) == {"confluent/key/spark/kafka": reason}
+    lake.create()
+    assert key_id not in lake.vendor.state.keys and actions(lake) == {}
+
+
+@pytest.mark.parametrize("elsewhere", [{"account": "999999999999"}, {"region": "eu-west-1"}])
+def test_create_same_name_from_elsewhere_is_refused(lake: Lake, elsewhere):
+    lake.create()
+    before, secrets, calls = inventory(lake.vendor), lake.secrets(), len(lake.vendor.calls)
+    other = dataclasses.replace(lake, reported=[], things=set(), **elsewhere)
+    for do in (other.create, other.delete, lambda: actions(other)):
+        with pytest.raises(UnclearState, match="'lakehouse-lake-app-manager' .* of another deployment"):
+            do()
+    assert inventory(lake.vendor) == before and lake.secrets() == secrets
+    assert {method for method, _ in lake.vendor.calls[calls:]} == {"GET"}
+
+
+def test_create_deleted_key_is_replaced_and_stored(lake: Lake):
+    lake.create()
+    name, state = f"{PATH}/kafka_cluster/app_manager/python_client", lake.vendor.state
+    before = json.loads(lake.secrets()[name])["sasl.username"]
+    del state.keys[before], state.secrets[before]
+    lake.create()
+    after = json.loads(lake.secrets()[name])
+    assert state.secrets[after["sasl.username"]] == after["sasl.password"]
+    assert actions(lake) == {}
+
+
+def test_create_secret_of_other_layout_is_refused(lake: Lake):
+    lake.create()
+    name = f"{PATH}/flink"
+    boto3.client("secretsmanager", REGION).put_secret_value(SecretId=name, SecretString='{"hidden": "hidden"}')
+    with pytest.raises(UnclearState, match=f"'{name}' has no field 'api.key'.*Nothing was changed"):
+        lake.create()
+    assert lake.secrets()[name] == '{"hidden": "hidden"}'
+
+
+def test_create_fields_beside_key_are_updated(lake: Lake):
+    lake.create()
+    state = lake.vendor.state
+    before = json.loads(lake.secrets()[f"{PATH}/flink"])
+    state.pools.clear()
+    state.statements.clear()
+    lake.create()
+    after = json.loads(lake.secrets()[f"{PATH}/flink"])
+    assert after["api.key"] == before["api.key"]
+    assert [after["compute.pool.id"]] == list(state.pools) != [before["compute.pool.id"]]
+
+
+def test_create_connector_of_deleted_account_is_repaired(lake: Lake):
+    lake.create()
+    lake.confluent.service_accounts().delete(account(lake, "app_connector"))
+    lake.create()
+    [connector] = lake.vendor.state.connectors.values()
+    assert connector["config"]["kafka.service.account.id"] == account(lake, "app_connector")
+    assert actions(lake) == {}
+
+
+def test_plan_topic_with_too_few_partitions_stops(lake: Lake):
+    lake.create()
+    lake.topics = LARGE | {"orders": LARGE["orders"] | {"partitions": 12}}
+    with pytest.raises(UnclearState, match="'orders' has 6 partitions and lakehouse.yaml declares 12"):
+        actions(lake)
+
+
+def test_create_topic_retention_is_applied_partitions_kept(lake: Lake):
+    lake.topics, lake.flink = SMALL | {"orders": {"retention": {"records": "30d"}}}, {}
+    lake.create()
+    [cluster] = lake.vendor.state.clusters
+    configs = lake.vendor.state.topic_configs
+    month, week = str(30 * 86_400_000), str(7 * 86_400_000)
+    assert configs[f"{cluster}/orders"] == {"retention.ms": month}
+    configs[f"{cluster}/orders"]["retention.ms"] = week
+    configs[f"{cluster}/stock_trades"]["retention.ms"] = "1"
+    assert actions(lake) == {"confluent/topic/orders": f"retention.ms is {week} instead of {month}"}
+    lake.topics["orders"]["partitions"] = 3
+    lake.create()
+    assert configs[f"{cluster}/orders"] == {"retention.ms": month}
+    assert configs[f"{cluster}/stock_trades"] == {"retention.ms": "1"}, "nothing is declared of it"
+    reasons = {change.resource.address: change.reason for change in plan(lake.resources)}
+    assert reasons["confluent/topic/orders"] == "has 6 partitions, not 3: Kafka takes none away, and all are read"
+
+
+def test_create_tableflow_settings_are_updated_or_refused(lake: Lake):
+    lake.topics, lake.flink, days = SMALL, {}, 86_400_000
+    lake.create()
+    table = SMALL["stock_trades"] | {"retention": {"snapshots": "3d", "rows": "60d"}, "errors": "skip"}
+    lake.topics = {"stock_trades": table}
+    assert actions(lake) == {
+        "confluent/tableflow/stock_trades": f"retention_ms is '{7 * days}' instead of '{3 * days}'; "
+        "error_handling is {'mode': 'SUSPEND'} instead of {'mode': 'SKIP'}; "
+        f"data_retention_ms is None instead of '{60 * days}'"
+    }
+    lake.create()
+    assert actions(lake) == {}
+    [kept] = lake.vendor.state.tableflow_topics.values()
+    assert kept["spec"]["config"]["error_handling"] == {"mode": "SKIP"}
+
+    before, naming = copy.deepcopy(kept), "metadata_column_naming_scheme"
+    lake.topics = {"stock_trades": table | {"metadata": {"naming": "confluent"}, "errors": "suspend"}}
+    assert f"{naming} is 'PORTABLE' instead of 'DEFAULT'" in actions(lake)["confluent/tableflow/stock_trades"]
+    with pytest.raises(LakehouseError, match=f"differs in {naming}, .*left as it is.*turn Tableflow off"):
+        lake.create()
+    assert kept == before
+
+
+def test_create_tableflow_topic_without_schema_fails(lake: Lake):
+    lake.topics = SMALL | {"orders": {"engine": "tableflow"}}
+    with pytest.raises(LakehouseError, match="'orders' has no schema yet .*'orders-value'.*write a first record"):
+        lake.create()
+    [environment] = lake.vendor.state.environments
+    lake.vendor.state.write_schema(environment, "orders")
+    lake.create()
+    assert actions(lake) == {}
+
+
+def test_create_failed_connector_has_its_reason(lake: Lake):
+    lake.create()
+    [connector] = lake.vendor.state.connectors.values()
+    connector["status"]["connector"] |= {"state": "FAILED", "trace": "no such quickstart"}
+    with pytest.raises(Failed, match="no such quickstart"):
+        lake.create()

@@ -1,0 +1,269 @@
+"""Rotation of a service user's key pair with boto3 and the real connector, killed at every request."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakehouse.core.errors import LakehouseError, UnclearState
+from lakehouse.deploy.snowflake.key_pair_rotation import install, retire, rotate
+from resources.snowflake_sql import KeySlot
+from tests.support.clouds.snowflake.rotated_users import Case, Killed, Wire, secrets_manager
+from tests.support.clouds.snowflake.server import key_pair
+
+pytestmark = pytest.mark.stack
+
+
+@pytest.fixture
+def case(new_case: Callable[[], Case]) -> Case:
+    """A user with its first key pair."""
+    case = new_case()
+    install(case.user)
+    return case
+
+
+def test_install_first_key(new_case: Callable[[], Case]):
+    case = new_case()
+    keys = install(case.user)
+    [(label, values)] = case.versions().items()
+    assert label == "AWSCURRENT"
+    assert {name: values[name] for name in ("account", "user", "role", "slot")} == {
+        "account": "LOCAL",
+        "user": case.user.name,
+        "role": "LOADER_ROLE",
+        "slot": "RSA_PUBLIC_KEY",
+    }
+    assert (keys.active, keys.old_key_until) == (KeySlot.FIRST, None)
+    assert case.slots() == {"RSA_PUBLIC_KEY": "AWSCURRENT", "RSA_PUBLIC_KEY_2": None}
+    assert case.logs_in(case.key())
+    assert install(case.user) == keys, "again it does nothing"
+
+
+def test_rotate_uses_other_slot_and_keeps_old_key(case: Case):
+    old = case.key()
+    keys = rotate(case.user, grace_days=7)
+    assert keys.active == KeySlot.SECOND
+    assert case.slots() == {"RSA_PUBLIC_KEY": "AWSPREVIOUS", "RSA_PUBLIC_KEY_2": "AWSCURRENT"}
+    assert case.key("AWSPREVIOUS") == old != case.key()
+    assert case.logs_in(case.key())
+    assert case.logs_in(old)
+
+
+def test_rotate_and_retire_within_grace_change_nothing(case: Case):
+    keys = rotate(case.user, grace_days=7)
+    before = case.versions()
+    assert rotate(case.user, grace_days=7) == keys
+    assert retire(case.user, grace_days=7) == keys
+    assert case.versions() == before
+    assert case.slots() == {"RSA_PUBLIC_KEY": "AWSPREVIOUS", "RSA_PUBLIC_KEY_2": "AWSCURRENT"}
+
+
+def test_rotate_twice_returns_to_first_slot(case: Case):
+    first = case.key()
+    rotate(case.user, grace_days=0)
+    second = case.key()
+    assert retire(case.user, grace_days=0).old_key_until is None
+    assert case.slots() == {"RSA_PUBLIC_KEY": None, "RSA_PUBLIC_KEY_2": "AWSCURRENT"}
+    assert rotate(case.user, grace_days=0).active == KeySlot.FIRST
+    assert case.slots() == {"RSA_PUBLIC_KEY": "AWSCURRENT", "RSA_PUBLIC_KEY_2": "AWSPREVIOUS"}
+    assert len({first, second, case.key()}) == 3
+    assert [case.logs_in(key) for key in (first, second, case.key())] == [False, True, True]
+
+
+def test_rotate_after_grace_reuses_slot_of_expired_key(case: Case):
+    first = case.key()
+    rotate(case.user, grace_days=0)
+    rotate(case.user, grace_days=0)
+    assert case.slots() == {"RSA_PUBLIC_KEY": "AWSCURRENT", "RSA_PUBLIC_KEY_2": "AWSPREVIOUS"}
+    assert not case.logs_in(first)
+
+
+def test_session_with_old_key_works_until_retirement(case: Case):
+    old = case.key()
+    session = case.log_in(old)
+    rotate(case.user, grace_days=7)
+    assert session.cursor().execute("select current_user()").fetchone() == (case.user.name,)
+    assert case.logs_in(old)
+    retire(case.user, grace_days=0)
+    assert not case.logs_in(old)
+    assert case.logs_in(case.key())
+
+
+ARRIVES = pytest.mark.parametrize("arrives", [False, True], ids=["before it arrives", "after it is carried out"])
+
+
+def killed_at_each_request(
+    new: Callable[[], Case], wire: Wire, command: Callable[[Case], None], *, arrives: bool
+) -> Iterator[Case]:
+    """Yield a case for each request of a command, which was killed twice at this request."""
+    for at in itertools.count(1):
+        case = new()
+        survived = True
+        for _ in range(2):
+            try:
+                with wire.fault(at, arrives=arrives):
+                    command(case)
+            except Killed:
+                survived = False
+        if survived:
+            assert at > 5, "the wire sees the requests"
+            return
+        yield case
+
+
+@ARRIVES
+def test_install_killed_at_each_request_resumes(new_case: Callable[[], Case], wire: Wire, arrives: bool):
+    for case in killed_at_each_request(new_case, wire, lambda case: install(case.user), arrives=arrives):
+        assert install(case.user).active == KeySlot.FIRST
+        assert case.slots() == {"RSA_PUBLIC_KEY": "AWSCURRENT", "RSA_PUBLIC_KEY_2": None}
+        assert case.logs_in(case.key())
+
+
+@ARRIVES
+def test_rotate_killed_at_each_request_resumes(new_case: Callable[[], Case], wire: Wire, arrives: bool):
+    def installed() -> Case:
+        case = new_case()
+        install(case.user)
+        firsts[case.user.name] = case.key()
+        return case
+
+    firsts: dict[str, str] = {}
+    for case in killed_at_each_request(installed, wire, lambda case: rotate(case.user, 7), arrives=arrives):
+        first = firsts[case.user.name]
+        assert case.logs_in(case.key()), "whatever the secret says now"
+        assert case.logs_in(first)
+        assert rotate(case.user, 7).active == KeySlot.SECOND
+        assert case.slots() == {"RSA_PUBLIC_KEY": "AWSPREVIOUS", "RSA_PUBLIC_KEY_2": "AWSCURRENT"}
+        assert case.key("AWSPREVIOUS") == first != case.key()
+        assert case.logs_in(case.key())
+        assert case.logs_in(first)
+
+
+@ARRIVES
+def test_retire_killed_at_each_request_resumes(new_case: Callable[[], Case], wire: Wire, arrives: bool):
+    def rotated() -> Case:
+        case = new_case()
+        install(case.user)
+        rotate(case.user, 7)
+        return case
+
+    for case in killed_at_each_request(rotated, wire, lambda case: retire(case.user, 0), arrives=arrives):
+        assert case.logs_in(case.key())
+        assert retire(case.user, 0).old_key_until is None
+        assert case.slots() == {"RSA_PUBLIC_KEY": None, "RSA_PUBLIC_KEY_2": "AWSCURRENT"}
+        assert case.logs_in(case.key())
+
+
+def test_rotate_lost_response_is_repeated(new_case: Callable[[], Case], wire: Wire):
+    for at in itertools.count(1):
+        case = new_case()
+        install(case.user)
+        first = case.key()
+        with wire.fault(at, kills=False):
+            assert rotate(case.user, 7).active == KeySlot.SECOND
+        nothing_was_lost = wire.sent < at
+        assert case.slots() == {"RSA_PUBLIC_KEY": "AWSPREVIOUS", "RSA_PUBLIC_KEY_2": "AWSCURRENT"}
+        assert case.key("AWSPREVIOUS") == first
+        assert case.logs_in(case.key())
+        if nothing_was_lost:
+            break
+    assert at > 5, "the wire sees the requests"
+
+
+def test_rotate_key_that_cannot_log_in_is_not_promoted(case: Case):
+    before = case.key()
+    name = case.user.name
+    case.server.admin(f"create role ROLE_{name}")
+    user = replace(case.user, role=f"ROLE_{name}")
+    with pytest.raises(LakehouseError, match="refused user .* stayed as they were"):
+        rotate(user, grace_days=7)
+    assert case.key() == before
+    assert case.logs_in(before)
+    with pytest.raises(UnclearState, match="a rotation was not finished.*Rotate again"):
+        retire(case.user, grace_days=0)
+    case.server.admin(f"grant role ROLE_{name} to user {name}")
+    tried = case.key("AWSPENDING")
+    assert rotate(user, grace_days=7).active == KeySlot.SECOND
+    assert case.key() == tried
+
+
+def test_rotate_grace_begins_at_end_of_rotation(new_case: Callable[[], Case], wire: Wire):
+    case = new_case()
+    install(case.user)
+    with pytest.raises(Killed), wire.fault(5):
+        rotate(case.user, grace_days=7)
+    pending = case.versions()["AWSPENDING"] | {"created_at": "2020-01-01T00:00:00+00:00"}
+    secrets_manager().put_secret_value(
+        SecretId=case.user.secret, SecretString=json.dumps(pending), VersionStages=["AWSPENDING"]
+    )
+    until = rotate(case.user, grace_days=7).old_key_until
+    assert timedelta(days=6.9) < until - datetime.now(UTC) <= timedelta(days=7)
+    assert case.key() == pending["private_key"]
+    assert retire(case.user, grace_days=7).old_key_until == until
+
+
+def test_rotate_foreign_key_in_slot_stops(case: Case, tmp_path: Path):
+    _, foreign = key_pair(tmp_path, "foreign.p8")
+    name = case.user.name
+    case.server.admin(f"alter user {name} set rsa_public_key_2 = '{foreign}'")
+    for command in (rotate, retire):
+        with pytest.raises(UnclearState, match=f'RSA_PUBLIC_KEY_2 .* ALTER USER "{name}" UNSET RSA_PUBLIC_KEY_2'):
+            command(case.user, grace_days=0)
+    case.server.admin(f"alter user {name} set rsa_public_key = '{foreign}'")
+    for command in (lambda: rotate(case.user, 0), lambda: retire(case.user, 0), lambda: install(case.user)):
+        with pytest.raises(UnclearState, match="No slot of Snowflake user") as refused:
+            command()
+    assert list(case.versions()) == ["AWSCURRENT"], "nothing was written"
+    case.server.admin(str(refused.value).rpartition(": ")[2])
+    case.server.admin(f"alter user {name} unset rsa_public_key")
+    assert case.logs_in(case.key()), "the statement that the error names brought it back"
+    assert rotate(case.user, 0).active == KeySlot.FIRST
+
+
+def test_rotate_missing_or_foreign_secret_stops(case: Case, new_case: Callable[[], Case]):
+    with pytest.raises(UnclearState, match="There is no secret '/nowhere'"):
+        rotate(replace(case.user, secret="/nowhere"), grace_days=0)
+    other = new_case()
+    with pytest.raises(UnclearState, match=f"is of user {case.user.name} .*not of {other.user.name}"):
+        rotate(replace(other.user, secret=case.user.secret), grace_days=0)
+
+
+def test_rotate_output_contains_no_private_key(
+    new_case: Callable[[], Case],
+    wire: Wire,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+):
+    case = new_case()
+    outputs: list[str] = []
+    lines: set[str] = set()
+
+    def attempt(command: Callable[[], Any], dies_at: int = 1000) -> None:
+        try:
+            with caplog.at_level(logging.DEBUG), wire.fault(dies_at):
+                outputs.append(repr(command()))
+        except (Killed, LakehouseError) as error:
+            outputs.extend(traceback.format_exception(error))
+        for version in case.versions().values():
+            lines.update(version["private_key"].splitlines()[1:-2])
+
+    attempt(lambda: install(case.user))
+    for request in range(1, 20):
+        attempt(lambda: rotate(case.user, 0), dies_at=request)
+    attempt(lambda: rotate(replace(case.user, role="NOBODYS"), 0))
+    attempt(lambda: case.user.secrets.read(case.user.secret))
+    outputs += [repr(case.user), caplog.text, *capfd.readouterr()]
+    text = "\n".join(outputs)
+    for what in ("SecretJson", "Killed", "NOBODYS", "Making request for OperationModel(name=GetSecretValue)"):
+        assert what in text
+    assert len(lines) > 50
+    assert [line for line in lines if line in text] == []

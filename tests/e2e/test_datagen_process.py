@@ -1,0 +1,69 @@
+"""The producer that emulates Datagen: the initial records, then a constant rate, until a signal stops it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+
+import yaml
+
+from lakehouse.config.loader import PROJECT
+from tests.support.topics import TRADES, consume
+
+DEADLINE_SECONDS = 60
+
+
+def wait_for(resources, topic, count):
+    """Wait until the topic has `count` offsets, and return their number."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < deadline:
+        if topic in resources.kafka.describe([topic]):
+            offset_count = sum(o.end - o.start for o in resources.kafka.offsets([topic])[topic].values())
+            if offset_count >= count:
+                return offset_count
+        time.sleep(0.1)
+    raise AssertionError(f"{topic} held fewer than {count} records after {DEADLINE_SECONDS} s")
+
+
+def test_datagen_produces_initial_records_then_constant_rate(resources, tmp_path):
+    topic = f"made-{uuid.uuid4().hex[:8]}"
+    source = {
+        "type": "datagen",
+        "quickstart": "STOCK_TRADES",
+        "schema_file": "trades.avsc",
+        "initial_records": 2_000,
+        "records_per_second": 100,
+    }
+    (tmp_path / "trades.avsc").write_text(TRADES)
+    environments = yaml.safe_load((PROJECT / "lakehouse.yaml").read_text())["environments"]
+    declared = {topic: {"partitions": 2, "source": source}}
+    file = tmp_path / "lakehouse.yaml"
+    file.write_text(yaml.safe_dump({"namespace": "made", "topics": declared, "environments": environments}))
+
+    def run(count):
+        command = [sys.executable, "-m", "lakehouse.local.datagen"]
+        process = subprocess.Popen(command, env=os.environ | {"LAKEHOUSE_CONFIG": str(file)}, cwd=PROJECT)
+        try:
+            offset_count = wait_for(resources, topic, count)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+        return offset_count
+
+    # More than the initial records: the constant rate has started.
+    run(2_050)
+    messages = consume(topic, 2)
+    assert len(messages) >= 2_050
+    options = {f["name"]: f["type"].get("arg.properties", {}).get("options") for f in json.loads(TRADES)["fields"]}
+    assert {message.key.decode() for message in messages} == set(options["symbol"])
+    assert {dict(message.headers)["task.generation"] for message in messages} == {b"0"}
+    iterations = {int(dict(message.headers)["current.iteration"]) for message in messages}
+    assert iterations == set(range(len(messages)))
+
+    # A second start finds the initial records, and continues at the rate instead of producing 2,000 more at once.
+    second_count = run(len(messages) + 10)
+    assert second_count < len(messages) + 1_000

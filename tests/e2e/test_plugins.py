@@ -1,0 +1,130 @@
+"""A distribution that implements each extension point; lakehouse.yaml alone selects its entry points."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import yaml
+from pyiceberg.catalog import load_catalog
+
+from lakehouse.config.loader import PROJECT
+from tests.support.topics import Stream
+
+PLUGIN = PROJECT / "tests/support/plugins"
+MATERIALIZE = """
+import json, sys
+import dagster as dg
+from lakehouse.definitions import defs
+keys = [dg.AssetKey([stage, sys.argv[1]]) for stage in sys.argv[2:]]
+selected = dg.AssetSelection.assets(*keys) | dg.AssetSelection.checks_for_assets(*keys)
+job = dg.Definitions.merge(defs(), dg.Definitions(jobs=[dg.define_asset_job("one", selected)])).resolve_job_def("one")
+with dg.DagsterInstance.ephemeral() as instance:
+    result = job.execute_in_process(instance=instance, raise_on_error=False)
+    evaluations = {"/".join([e.asset_key.path[0], e.check_name]): e for e in result.get_asset_check_evaluations()}
+    print(json.dumps({name: [e.passed, e.description] for name, e in evaluations.items()}))
+"""
+
+
+@pytest.fixture
+def stream(resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(20))
+    stream.ingest()
+    return stream
+
+
+@pytest.fixture
+def run(stream, tmp_path):
+    """Return a function that runs Python with the distribution installed and its system in the environment."""
+    declared = stream.declare(tmp_path)
+    content = yaml.safe_load(declared.read_text())
+    content["environments"]["local"]["shelf"] = {"folder": str(tmp_path)}
+    declared.write_text(yaml.safe_dump(content))
+    path = os.pathsep.join([str(PLUGIN), str(PROJECT)])
+    environment = {**os.environ, "LAKEHOUSE_CONFIG": str(declared), "PYTHONPATH": path, "COLUMNS": "200"}
+
+    def run(*arguments):
+        program = [sys.executable, *arguments]
+        result = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=120)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
+
+    return run
+
+
+def test_plugin_reader_is_published_checked_and_shown(stream, run, tmp_path):
+    run("-m", "lakehouse.cli.main", "validate")
+
+    reported = json.loads(run("-c", MATERIALIZE, stream.name, "shelf").splitlines()[-1])
+    checks = {name.removeprefix("shelf/"): outcome for name, outcome in reported.items()}
+
+    location, _ = json.loads((tmp_path / f"{stream.namespace}.{stream.topic.table}.json").read_text())
+    assert location == stream.table().metadata_location
+    assert checks.keys() == {"fresh", "registration_current"}
+    assert all(passed and "newest published snapshot" in description for passed, description in checks.values()), checks
+    assert "Iceberg → Shelf" in run("-m", "lakehouse.cli.main", "status")
+
+    stream.produce_trades(range(20, 30))
+    stream.ingest()
+    assert "1 snapshot behind" in run("-m", "lakehouse.cli.main", "status").replace("\n", " ")
+
+
+def test_unknown_system_is_a_configuration_error(run, monkeypatch, tmp_path):
+    file = tmp_path / "lakehouse.yaml"
+    file.write_text(file.read_text().replace("shelf:", "shelv:"))
+    with pytest.raises(AssertionError, match="or 'shelf', but is 'shelv'"):
+        run("-m", "lakehouse.cli.main", "validate")
+
+
+def test_plugins_of_all_other_kinds_are_used(stream, run, tmp_path):
+    file = tmp_path / "lakehouse.yaml"
+    content = yaml.safe_load(file.read_text())
+    name = f"{stream.name}_lines"
+    content["topics"] = {
+        name: {
+            "source": {"type": "lines", "lines": ["2;two", "4;four; or more", "5;five"]},
+            "partitions": 1,
+            "value_format": "pair",
+            "metadata": {"columns": ["size"]},
+            "checks": {"even": {"type": "multiple_of", "column": "left", "number": 2, "severity": "warn"}},
+        }
+    }
+    # The file is in the stack's folder, because Spark's server keeps it open.
+    database = f"{os.environ['LAKEHOUSE_HOME']}/plugged.db"
+    content["environments"]["local"]["catalog"] |= {"type": "sqlite_file", "uri": database}
+    file.write_text(yaml.safe_dump(content))
+    run("-m", "lakehouse.cli.main", "validate")
+
+    checks = json.loads(run("-c", MATERIALIZE, name, "kafka", "iceberg", "shelf").splitlines()[-1])
+
+    assert checks.pop("iceberg/even") == [False, "1 of 3 rows fail"]
+    assert all(passed for passed, _ in checks.values()) and {"iceberg/fresh", "shelf/fresh"} <= checks.keys(), checks
+    s3 = {"s3.endpoint": os.environ["AWS_ENDPOINT_URL_S3"], "s3.region": os.environ["AWS_REGION"]}
+    catalog = load_catalog("lake", type="sql", uri=f"sqlite:///{database}", **s3)
+    [table] = catalog.list_tables(stream.namespace)
+    rows = catalog.load_table(table).scan().to_arrow().sort_by("kafka_offset").to_pylist()
+    assert [(row["left"], row["right"], row["kafka_size"]) for row in rows] == [
+        ("2", "two", 5), ("4", "four; or more", 15), ("5", "five", 6),
+    ]  # fmt: skip
+    assert "Iceberg → Shelf" in run("-m", "lakehouse.cli.main", "status")
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ({"value_format": "pear"}, "value_format: input should be 'avro', .* or 'pair'"),
+        ({"source": {"type": "line"}}, "source.type: unknown type 'line'. Did you mean 'lines'\\?"),
+        (
+            {"checks": {"even": {"type": "multiple"}}},
+            "checks.even.type: unknown type 'multiple'. Did you mean 'mul",
+        ),
+        ({"metadata": {"columns": ["sise"]}}, "metadata.columns.0: input should be 'topic', .* or 'size'"),
+    ],
+)
+def test_unknown_plugin_name_is_a_configuration_error(run, tmp_path, setting, problem):
+    file = tmp_path / "lakehouse.yaml"
+    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"topics": {"orders": setting}}))
+    with pytest.raises(AssertionError, match=problem):
+        run("-m", "lakehouse.cli.main", "validate")

@@ -1,0 +1,65 @@
+"""Data of the stack's processes that other users of the machine might see: arguments, environments and files."""
+
+import stat
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from lakehouse.local import jars, process
+from lakehouse.local import stack as local_stack
+from tests.conftest import CANARIES
+from tests.e2e.test_stack import secrets_of
+
+
+@pytest.fixture(scope="module")
+def members(stack):
+    """Yield the processes of each server of a stack with a part of Dagster, which `up` started with canaries."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {
+            **CANARIES,
+            "LAKEHOUSE_ALERT_WEBHOOK": "canary-webhook",
+            "LAKEHOUSE_PASS_ENV": "MINE",
+        }.items():
+            patch.setenv(name, value)
+        patch.setenv("MINE", "canary-mine")
+        try:
+            local_stack.up(stack, ["dagster-code"])
+            yield {name: running.processes for name, running in process.running(stack).items()}
+        finally:
+            process.stop("dagster-code", stack)
+
+
+def test_no_secret_is_in_an_argument(stack, members):
+    running = process.running(stack)
+    hidden = [*secrets_of(stack), running["snowflake"].env["SNOWFLAKE_ADMIN_PASSWORD"]]
+    for name, processes in members.items():
+        arguments = " ".join(argument for member in processes for argument in member.cmdline())
+        assert not [secret for secret in hidden if secret in arguments], name
+
+
+def test_server_has_only_variables_that_it_needs(members):
+    assert len(members["dagster-code"]) > 1, "children are looked at, too"
+    for name, processes in members.items():
+        for member in processes:
+            values = {value for value in member.environ().values() if "canary" in value}
+            assert values == ({"canary-webhook", "canary-mine"} if name == "dagster-code" else set()), name
+
+
+def test_servers_use_no_files_in_shared_temporary_folder(stack, members):
+    shared = Path(tempfile.gettempdir())
+    own_folders = (stack.path, jars.cache())
+    for name, processes in members.items():
+        for member in processes:
+            open_files = {Path(file.path) for file in [*member.memory_maps(), *member.open_files()]}
+            shared_files = [file for file in open_files if file.is_relative_to(shared)]
+            assert not [file for file in shared_files if not any(map(file.is_relative_to, own_folders))], name
+            assert not list(shared.glob(f"hsperfdata_*/{member.pid}")), name
+
+
+def test_files_are_accessible_to_owner_only(stack, members):
+    # Tests write into Dagster's folder too, with other modes.
+    files = [file for file in stack.path.rglob("*") if file.parent.name and "dagster" not in file.parts]
+    assert len(files) > 50
+    open_to_others = {str(file): oct(mode) for file in files if (mode := stat.S_IMODE(file.lstat().st_mode)) & 0o077}
+    assert not open_to_others

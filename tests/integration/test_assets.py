@@ -1,0 +1,115 @@
+"""The chain of assets of a topic as Dagster runs it."""
+
+import dagster as dg
+import pytest
+
+from assets.sensors.topic_offsets import topic_offsets_sensor
+from assets.topic import topic_definitions
+from lakehouse.config.loader import PROJECT, load
+from lakehouse.pipeline import audit
+from resources.build import build_resources
+from tests.support.topics import Stream
+
+
+def materialize(stream, instance, **kwargs):
+    """Run every asset and check of the stream's topic in this process."""
+    defs = dg.Definitions.merge(
+        topic_definitions(stream.config, stream.topic),
+        dg.Definitions(
+            resources=build_resources(load(PROJECT / "lakehouse.yaml"), "local"),
+            jobs=[dg.define_asset_job("all", dg.AssetSelection.all())],
+        ),
+    )
+    return defs.resolve_job_def("all").execute_in_process(instance=instance, raise_on_error=False, **kwargs)
+
+
+def evaluations(result):
+    return {
+        (e.asset_key.to_user_string(), e.check_name): (e.passed, e.blocking)
+        for e in result.get_asset_check_evaluations()
+    }
+
+
+@pytest.fixture
+def stream(resources):
+    """Return a topic with trades; its table has a unique name, since tests share Snowflake and Glue."""
+    stream = Stream(resources)
+    stream.produce_trades(range(300))
+    return stream
+
+
+def test_materialize_chain_passes_all_checks(resources, stream):
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = materialize(stream, instance)
+
+    assert result.success
+    name = stream.name
+    assert evaluations(result) == {
+        (f"iceberg/{name}", "record_count"): (True, True),
+        (f"iceberg/{name}", "key_not_null"): (True, True),
+        (f"iceberg/{name}", "fresh"): (True, False),
+        (f"iceberg/{name}", "ledger"): (True, False),
+        (f"ledger/{name}", "reconciled"): (True, False),
+        (f"glue/{name}", "registration_current"): (True, True),
+        (f"glue/{name}", "fresh"): (True, False),
+        (f"snowflake/{name}", "fresh"): (True, False),
+        (f"snowflake/{name}", "engines_agree"): (True, False),
+        (f"snowflake/{name}", "matches_iceberg"): (True, False),
+    }
+    [event] = [
+        e.step_materialization_data.materialization
+        for e in result.all_events
+        if e.is_step_materialization and e.asset_key.path[0] == "iceberg"
+    ]
+    assert event.metadata["dagster/row_count"].value == 300
+    sql = f'SELECT COUNT(*), SUM(PRICE * QUANTITY) FROM {stream.namespace}."{stream.topic.table.upper()}"'
+    _, [(count, total)] = resources.snowflake.query(sql)
+    assert (count, total) == (300, sum(row["price"] * row["quantity"] for row in stream.expected_rows()))
+
+
+def test_materialize_failed_audit_publishes_nothing(resources, stream, monkeypatch):
+    committed = audit.committed_rows
+    monkeypatch.setattr(audit, "committed_rows", lambda snapshot: committed(snapshot) - 1)
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = materialize(stream, instance)
+
+    assert not result.success
+    assert evaluations(result) == {
+        (f"iceberg/{stream.name}", "record_count"): (False, True),
+        (f"iceberg/{stream.name}", "key_not_null"): (True, True),
+    }
+    materialized = {e.asset_key.path[0] for e in result.all_events if e.is_step_materialization}
+    assert not materialized
+    table = stream.table()
+    assert table.current_snapshot() is None
+    [branch] = [ref for ref in table.metadata.refs if ref.startswith("ingest_")]
+    assert len(table.scan(snapshot_id=table.metadata.refs[branch].snapshot_id).to_arrow()) == 300
+
+    monkeypatch.undo()
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert materialize(stream, instance).success
+    assert stream.rows() == stream.expected_rows()
+
+
+def test_materialize_missing_topic_fails_with_its_name(resources, stream):
+    from tests.support.topics import admin
+
+    for deleted in admin().delete_topics([stream.name]).values():
+        deleted.result()
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = materialize(stream, instance)
+
+    [failure] = [e for e in result.all_events if e.is_step_failure]
+    assert f"Topic '{stream.name}' does not exist" in str(failure.step_failure_data.user_failure_data.description)
+
+
+def test_sensor_reports_only_topics_with_new_offsets(resources, stream):
+    sensor, cursor, reported = topic_offsets_sensor(stream.config), None, []
+    for count in (0, 5, 0, 3):
+        stream.produce_trades(range(count))
+        tick = sensor(dg.build_sensor_context(cursor=cursor), kafka=resources.kafka, catalog=resources.catalog)
+        cursor = tick.cursor
+        reported.append([(event.asset_key.path, event.metadata["offsets"].value) for event in tick.asset_events])
+
+    key = ["kafka", stream.name]
+    assert reported == [[(key, 300)], [(key, 305)], [], [(key, 308)]]

@@ -1,0 +1,198 @@
+"""Incompatible schemas, records that fail Spark tasks or cannot be read, and topics of dead letters."""
+
+import json
+
+import dagster as dg
+import pytest
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+
+from assets.iceberg import table_asset
+from lakehouse.config.loader import PROJECT, load
+from lakehouse.core.errors import BadRecords, IncompatibleSchema, UnclearState
+from lakehouse.pipeline import decoding
+from lakehouse.pipeline.dead_letter_topic import publish_dead_letters
+from lakehouse.pipeline.offsets import resume
+from resources.build import build_resources
+from spark.avro import AvroCodec
+from tests.support.topics import TRADES, Stream, admin, consume, framed, register, registry, trade
+
+
+def with_types(schema, **types):
+    """Return the trades' schema with other types for some fields."""
+    parsed = json.loads(schema)
+    for field in parsed["fields"]:
+        field["type"] = types.get(field["name"], field["type"])
+    return json.dumps(parsed)
+
+
+def incompatible(stream):
+    """Return a version of the schema in which `quantity` is a string, and allow its registration."""
+    registry().set_compatibility(subject_name=f"{stream.name}-value", level="NONE")
+    return with_types(TRADES, quantity="string")
+
+
+def test_ingest_incompatible_schema_stops_and_keeps_table(resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(10))
+    stream.ingest()
+    before = stream.rows(), stream.table().schema()
+    schema = incompatible(stream)
+    schema_id = stream.schema(schema)
+    stream.produce([{"value": framed(schema_id, schema, trade(1, quantity="many"))}])
+
+    with pytest.raises(IncompatibleSchema, match="quantity"):
+        stream.ingest()
+    assert (stream.rows(), stream.table().schema()) == before
+
+
+def test_ingest_incompatible_schema_continues_in_new_table(resources):
+    stream = Stream(resources, partitions=1, settings={"on_incompatible": "new_table"})
+    stream.produce_trades(range(10))
+    stream.ingest()
+    schema = incompatible(stream)
+    schema_id = stream.schema(schema)
+    stream.produce([{"value": framed(schema_id, schema, trade(n, quantity=f"n{n}"))} for n in range(10, 15)])
+
+    [published] = stream.ingest()
+    stream.produce([{"value": framed(schema_id, schema, trade(15, quantity="n15"))}])
+    stream.ingest()
+
+    assert published.counts.rows == 5
+    assert [row["kafka_offset"] for row in stream.rows()] == list(range(10))
+    successor = stream.table(f"{stream.topic.table}__v2").scan().to_arrow().sort_by("kafka_offset")
+    assert successor["kafka_offset"].to_pylist() == list(range(10, 16))
+    assert successor["quantity"].to_pylist() == [f"n{n}" for n in range(10, 16)]
+    assert stream.ingest() == []
+
+
+@pytest.mark.parametrize("subject", ["{}-value", "elsewhere-{}"], ids=["its subject", "another subject"])
+def test_ingest_record_that_fails_task_is_dead_letter(resources, monkeypatch, subject):
+    from pyspark.sql import functions as F
+
+    class Fragile(AvroCodec):
+        """A codec that fails the Spark task at some records, as a defect in a decoder would."""
+
+        def decode(self, data):
+            poison = F.substring(data, 6, 4) == F.lit(b"kill")
+            return F.when(poison, F.raise_error(F.lit("killed")).cast("void")).otherwise(super().decode(data))
+
+    stream = Stream(resources, partitions=2)
+    stream.schema()
+    schema_id = register(subject.format(stream.name), TRADES.replace('"fields"', f'"doc": "{subject}", "fields"', 1))
+    values = [framed(schema_id, TRADES, trade(n)) for n in range(24)]
+    for n in (5, 6, 17):
+        values[n] = values[n][:5] + b"kill" + values[n][9:]
+    stream.produce([{"value": value, "partition": n % 2} for n, value in enumerate(values)])
+    original = decoding.side_schema
+
+    def fragile(*args):
+        side = original(*args)
+        return decoding.replace(side, codec=Fragile(side.codec.writers, side.codec.reader))
+
+    monkeypatch.setattr(decoding, "side_schema", fragile)
+    stream.ingest()
+
+    assert len(stream.rows()) == 21
+    letters = stream.dead_letters()
+    assert {letter["error_reason"] for letter in letters} == {"poison"}
+    assert sorted(letter["value"] for letter in letters) == sorted(values[n] for n in (5, 6, 17))
+    offsets = {(row["kafka_partition"], row["kafka_offset"]) for row in (*stream.rows(), *letters)}
+    assert offsets == {(n % 2, n // 2) for n in range(24)}
+
+
+def test_publish_dead_letters_twice_adds_each_once(resources):
+    stream = Stream(resources, partitions=1)
+    letters = f"{stream.name}.letters"
+    stream.topic = stream.topic.model_copy(update={"dead_letter_topic": letters})
+    stream.produce_trades(range(3))
+    stream.produce([{"key": b"k", "value": b"bad 1", "headers": [("h", b"\xff"), ("n", None)]}, {"value": b"bad 2"}])
+    for mirrored in (2, 0):
+        stream.ingest()
+        assert publish_dead_letters(stream.namespace, stream.topic, stream.systems) == mirrored
+    stream.produce([{"key": None, "value": b"bad 3"}])
+    for mirrored in (1, 0):
+        stream.ingest()
+        assert publish_dead_letters(stream.namespace, stream.topic, stream.systems) == mirrored
+
+    messages = consume(letters, stream.topic.partitions)
+    assert sorted((m.key, m.value) for m in messages if m.key) == [(b"k", b"bad 1")]
+    assert sorted(m.value for m in messages) == [b"bad 1", b"bad 2", b"bad 3"]
+    headers = next(dict(m.headers) for m in messages if m.value == b"bad 1")
+    assert (headers["h"], headers["n"]) == (b"\xff", None)
+    assert headers["lakehouse.error_reason"] == b"not_framed"
+    assert (headers["lakehouse.partition"], headers["lakehouse.offset"]) == (b"0", b"3")
+
+
+def test_publish_dead_letters_too_large_omits_value(resources):
+    stream = Stream(resources, partitions=1)
+    letters = f"{stream.name}.letters"
+    stream.topic = stream.topic.model_copy(update={"dead_letter_topic": letters})
+    admin().create_topics([NewTopic(letters, 1, config={"max.message.bytes": "5000"})])[letters].result()
+    stream.schema()
+    stream.produce(
+        [{"value": b"bad 1"}, {"key": b"k", "value": b"x" * 6_000}, {"key": b"y" * 6_000, "value": b"bad 3"}]
+    )
+    stream.ingest()
+
+    assert publish_dead_letters(stream.namespace, stream.topic, stream.systems) == 3
+
+    messages = consume(letters, 1)
+    assert [(m.key, m.value) for m in messages] == [(None, b"bad 1"), (b"k", None), (None, None)]
+    omitted = [dict(m.headers).get("lakehouse.value_left_out") for m in messages]
+    assert omitted == [None, b"6000", b"5"]
+    assert [len(letter["value"]) for letter in stream.dead_letters()] == [5, 6_000, 5]
+
+
+def test_dead_letter_topic_invalid_fails_check_not_run(resources):
+    stream = Stream(resources, partitions=1)
+    stream.topic = stream.topic.model_copy(update={"dead_letter_topic": "no name of a topic"})
+    stream.schema()
+    stream.produce([{"value": b"bad 1"}])
+    asset = table_asset(stream.config, stream.topic)
+
+    result = dg.materialize([asset], resources=build_resources(load(PROJECT / "lakehouse.yaml"), "local"))
+
+    assert result.success
+    checks = {check.check_name: check.passed for check in result.get_asset_check_evaluations()}
+    assert checks == {"record_count": True, "key_not_null": True, "dead_letter_topic": False}
+    assert len(stream.dead_letters()) == 1
+
+
+def test_ingest_unreadable_record_stops_and_resume_continues(resources):
+    stream = Stream(resources, partitions=2)
+    entry = ConfigEntry("message.timestamp.after.max.ms", str(2**63 - 1), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource("TOPIC", stream.name, incremental_configs=[entry])
+    [altered] = admin().incremental_alter_configs([resource]).values()
+    altered.result(20)
+    value = framed(stream.schema(), TRADES, trade(1))
+    nanoseconds = {"timestamp": 1_790_000_000_000_000_000}
+    stream.produce(
+        [{"value": value, "partition": p} | more for p, more in ((0, {}), (1, {}), (1, nanoseconds), (1, {}))]
+    )
+
+    with pytest.raises(UnclearState, match=f"partition 1 at offset 1.*resume {stream.name} --at 0:1,1:2 "):
+        stream.ingest()
+    assert len(stream.rows()) == 2
+    resume(stream.systems, stream.namespace, stream.topic, "0:1,1:2", "nanoseconds")
+    stream.ingest()
+
+    assert [(row["kafka_partition"], row["kafka_offset"]) for row in stream.rows()] == [(0, 0), (1, 0), (1, 2)]
+
+
+@pytest.mark.parametrize("sensitive", [[], ["userid"]])
+def test_ingest_undecodable_record_names_field_and_byte(resources, sensitive):
+    stream = Stream(resources, partitions=1, settings={"errors": "suspend", "sensitive": sensitive})
+    value = framed(stream.schema(), TRADES, trade(1))
+    cut = value[: value.index(b"User_")]
+    stream.produce([{"key": b"User_7", "value": cut}])
+
+    with pytest.raises(BadRecords) as raised:
+        stream.ingest()
+    logged = Stream(resources, partitions=1, settings={"sensitive": sensitive})
+    logged.produce([{"key": b"User_7", "value": framed(logged.schema(), TRADES, trade(1))[: len(cut)]}])
+    logged.ingest()
+
+    [letter] = logged.dead_letters()
+    for text in (str(raised.value), letter["error_message"]):
+        assert "userid" in text and f"byte {len(cut)}" in text
+    assert ("(key 'User_7')" in str(raised.value)) is not bool(sensitive)

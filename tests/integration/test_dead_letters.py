@@ -1,0 +1,227 @@
+"""Dead letters: undecodable records keep their bytes, and ingestion continues with the others."""
+
+from dataclasses import replace
+
+import pytest
+
+from lakehouse.core.errors import UnclearState
+from lakehouse.pipeline.ingestion import ingest
+from lakehouse.pipeline.letters import may_hold
+from lakehouse.pipeline.replay import Redriven, redrive
+from resources.catalog import Catalog
+from tests.support.topics import CHEAP, TRADES, Stream, framed, recreate, trade, with_checks
+
+
+def as_letters(messages):
+    """Return messages as rows of the dead-letter table."""
+    return [
+        {
+            "kafka_partition": m.partition,
+            "kafka_offset": m.offset,
+            "kafka_timestamp": m.timestamp_ms,
+            "key": m.key,
+            "value": m.value,
+            "headers": [{"key": key, "value": value} for key, value in m.headers],
+        }
+        for m in sorted(messages, key=lambda m: (m.partition, m.offset))
+    ]
+
+
+def records_in(letters):
+    """Return the records that dead letters contain."""
+    fields = ("kafka_partition", "kafka_offset", "kafka_timestamp", "key", "value", "headers")
+    return [{field: letter[field] for field in fields} for letter in letters]
+
+
+def bad(schema_id, good):
+    """Return values that are not trades, by the reason for which each is a dead letter."""
+    return {
+        "not_framed": [b"hello", b"", b"\x00", b"\x00\x00\x00", b"\x01" + good[1:]],
+        "undecodable": [good[:9], good[:5] + b"\xff" * 12],
+        "unknown_schema": [b"\x00" + (999_999).to_bytes(4, "big") + good[5:]],
+        "null_value": [None],
+    }
+
+
+def test_ingest_bad_record_is_dead_letter_with_all_parts(resources):
+    stream = Stream(resources)
+    schema_id = stream.schema()
+    good = framed(schema_id, TRADES, trade(1))
+    broken = bad(schema_id, good)
+    values = [value for values in broken.values() for value in values]
+    for value in values:
+        stream.produce([{"key": b"\x00k", "value": value, "headers": [("h", b"\x01\xff"), ("h", b""), ("n", None)]}])
+        stream.produce([{"key": b"ok", "value": good}])
+
+    [published] = stream.ingest()
+
+    assert published.counts.dead_letters == len(values)
+    assert published.counts.rows == len(values) == len(stream.rows())
+    letters = stream.dead_letters()
+    assert records_in(letters) == as_letters([m for m in stream.messages() if m.value != good])
+    by_reason = {reason: [x["value"] for x in letters if x["error_reason"] == reason] for reason in broken}
+    assert {reason: sorted(v or b"" for v in actual) for reason, actual in by_reason.items()} == {
+        reason: sorted(v or b"" for v in expected) for reason, expected in broken.items()
+    }
+    assert {letter["topic"] for letter in letters} == {stream.name}
+    assert all(letter["error_message"] for letter in letters)
+
+
+def test_upsert_record_without_usable_key_is_dead_letter(resources):
+    stream = Stream(resources, settings={"mode": "upsert"})
+    schema_id = stream.schema()
+    stream.produce(
+        [
+            {"key": b"User_1", "value": framed(schema_id, TRADES, trade(0, userid="User_1"))},
+            {"key": b"\xff\xfe", "value": None},
+            {"key": None, "value": None},
+        ]
+    )
+
+    [published] = stream.ingest()
+
+    assert published.counts.dead_letters == 2
+    assert [row["userid"] for row in stream.rows()] == ["User_1"]
+    assert {(x["error_reason"], x["key"]) for x in stream.dead_letters()} == {
+        ("bad_key", b"\xff\xfe"),
+        ("bad_key", None),
+    }
+
+
+def test_ingest_after_crash_adds_each_dead_letter_once(resources, tmp_path):
+    stream = Stream(resources)
+    stream.produce_trades(range(20))
+    stream.produce([{"value": b"bad 1"}, {"value": b"bad 2"}])
+
+    stream.die("after dead letters", tmp_path)
+    assert stream.rows() == []
+    stream.produce([{"value": b"bad 3"}])
+    stream.ingest()
+
+    assert sorted(x["value"] for x in stream.dead_letters()) == [b"bad 1", b"bad 2", b"bad 3"]
+    assert len(stream.rows()) == 20
+
+
+def test_ingest_after_crash_failing_new_check_is_dead_letter(resources, tmp_path):
+    stream = Stream(resources)
+    stream.produce_trades(range(40, 60))
+    stream.produce([{"value": b"bad 1"}])
+    stream.die("after dead letters", tmp_path)
+    stream.topic = with_checks(stream.topic, CHEAP)
+
+    [published] = stream.ingest()
+
+    rows, letters = (
+        [(x["kafka_partition"], x["kafka_offset"]) for x in records]
+        for records in (stream.rows(), stream.dead_letters())
+    )
+    assert published.counts.rows == len(rows) == len([n for n in range(40, 60) if trade(n)["price"] <= 50])
+    assert sorted(rows + letters) == sorted((m.partition, m.offset) for m in stream.messages())
+
+
+def test_ingest_after_crash_passing_new_checks_is_row(resources, tmp_path):
+    stream = Stream(resources, partitions=1)
+    as_declared = stream.topic
+    stream.produce_trades(range(3))
+    stream.ingest()
+    stream.produce_trades(range(40, 60))
+    stream.produce([{"value": b"bad 1"}])
+    stream.settings |= {"checks": CHEAP}
+    stream.die("after dead letters", tmp_path)
+    before = len(stream.dead_letters())
+    stream.topic = as_declared
+    assert redrive(stream.namespace, stream.topic, stream.systems) == Redriven(0, 0)
+
+    [published] = stream.ingest()
+
+    assert before > published.counts.dead_letters == 1
+    assert [letter["value"] for letter in stream.dead_letters()] == [b"bad 1"]
+    assert [row["kafka_offset"] for row in stream.rows()] == list(range(23))
+
+
+def test_ingest_into_new_table_restores_dead_letters(resources):
+    stream = Stream(resources, partitions=1, settings={"errors": "skip"})
+    stream.produce_trades(range(40, 60))
+    stream.produce([{"value": b"bad 1"}])
+    as_declared = stream.topic
+    stream.topic = with_checks(as_declared, CHEAP)
+    stream.ingest()
+    quarantined = [letter["kafka_offset"] for letter in stream.dead_letters()]
+    stream.topic = as_declared
+    landed = redrive(stream.namespace, stream.topic, stream.systems).recovered
+    assert landed == len(quarantined) > 0
+    resources.catalog.iceberg().drop_table((stream.namespace, stream.topic.table))
+
+    stream.topic = with_checks(as_declared, CHEAP).model_copy(update={"errors": "log"})
+    stream.ingest()
+
+    letters = stream.dead_letters()
+    assert [letter["kafka_offset"] for letter in letters] == [*quarantined, 20]
+    assert {letter["redriven_timestamp"] for letter in letters} == {None}
+    assert len(stream.rows()) == 20 - landed
+
+
+def test_ingest_random_check_stops_batch(resources):
+    stream = Stream(resources, partitions=1)
+    stream.produce_trades(range(3))
+    stream.ingest()
+    by_chance = {"chance": {"type": "expression", "sql": "rand() < 0.5", "severity": "quarantine"}}
+    stream.topic = with_checks(stream.topic, by_chance)
+    stream.produce_trades(range(3, 103))
+
+    with pytest.raises(UnclearState, match="The batch was not published"):
+        stream.ingest()
+
+    assert (len(stream.rows()), stream.dead_letters()) == (3, [])
+
+
+def test_ingest_adopts_dead_letters_of_concurrent_writer(resources):
+    stream = Stream(resources)
+    stream.schema()
+    stream.produce([{"value": b"bad"}] * 3)
+    others = [stream.ingest]
+
+    class Overtaken(Catalog):
+        """A catalog in which another writer ingests just before the branch for dead letters is created."""
+
+        def drop_staging(self, table):
+            if others and table.name()[-1].endswith("__dead_letters"):
+                others.pop()()
+            super().drop_staging(table)
+
+    original = resources.catalog
+    catalog = Overtaken(**{name: getattr(original, name) for name in type(original).model_fields})
+    # It is a conflict: ingestion restarts after the other writer's last offset and reports no unclear state.
+    assert list(ingest(stream.namespace, stream.topic, replace(stream.systems, catalog=catalog))) == []
+    assert not others and len(stream.dead_letters()) == 3
+
+
+def test_ingest_retry_in_smaller_batches_adds_letters_once(resources, tmp_path):
+    stream = Stream(resources, partitions=1)
+    stream.schema()
+    stream.produce([{"value": b"bad %d" % n} for n in range(10)])
+    stream.die("after dead letters", tmp_path)
+    stream.topic = stream.topic.model_copy(update={"max_records_per_batch": 4})
+
+    batches = [published.batch for published in stream.ingest()]
+
+    assert [batch.offsets for batch in batches] == [4, 4, 2]
+    assert [letter["kafka_offset"] for letter in stream.dead_letters()] == list(range(10))
+    # The table is not even read for a batch after all dead letters.
+    behind = replace(batches[-1], start={0: 10}, end={0: 20})
+    table = stream.table(f"{stream.topic.table}__dead_letters")
+    assert (may_hold(table, batches[0]), may_hold(table, behind)) == (True, False)
+
+
+def test_ingest_recreated_topic_adds_its_dead_letters(resources):
+    stream = Stream(resources, partitions=1)
+    stream.schema()
+    stream.produce([{"value": b"old 1"}, {"value": b"old 2"}])
+    stream.ingest()
+    recreate(stream)
+    resources.catalog.iceberg().drop_table((stream.namespace, stream.topic.table))
+    stream.produce([{"value": b"new 1"}])
+
+    stream.ingest()
+
+    assert sorted(letter["value"] for letter in stream.dead_letters()) == [b"new 1", b"old 1", b"old 2"]

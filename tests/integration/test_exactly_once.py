@@ -1,0 +1,291 @@
+"""Each record is in the table exactly once, or the run stops with a reason, after kills, races and lost records."""
+
+import json
+import os
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+
+from lakehouse.core.batch import TOKEN
+from lakehouse.core.errors import CommitConflict, UnclearState, Unreachable
+from lakehouse.core.table_ref import TableRef
+from resources.kafka import Kafka
+from resources.schema_registry import SchemaRegistry
+from resources.spark import Spark
+from resources.transactions import wait_until_visible
+from tests.support.topics import TRADES, Stream, admin, framed, recreate, trade
+
+POINTS = ["before stage", "during stage", "after stage", "before publish", "after publish"]
+KILLS = [*(("append", point) for point in POINTS), ("upsert", "during stage"), ("upsert", "after publish")]
+
+
+@pytest.mark.parametrize(
+    ("mode", "point"),
+    [*(("append", point) for point in POINTS), ("upsert", "during stage"), ("upsert", "after publish")],
+)
+def test_ingest_after_kill_completes_table(resources, tmp_path, mode, point):
+    stream = Stream(resources, settings={"mode": mode})
+    stream.produce_trades(range(200))
+    stream.ingest()
+    published = stream.rows()
+    stream.produce_trades(range(200, 500))
+
+    stream.die(point, tmp_path)
+    if point != "after publish":
+        assert stream.rows() == published
+
+    stream.ingest()
+    if mode == "append":
+        assert stream.rows() == stream.expected_rows()
+    else:
+        last = {row["userid"]: row for row in stream.expected_rows()}
+        assert {row["userid"]: row for row in stream.rows()} == last
+        assert len(stream.rows()) == len(last)
+
+
+def test_publish_after_concurrent_commit_is_refused(resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(10))
+    stream.ingest()
+    catalog, table = resources.catalog, stream.table()
+    base = table.current_snapshot().snapshot_id
+    with table.manage_snapshots() as manage:
+        manage.create_branch(base, "ingest_loser")
+    table.refresh().append(table.scan(limit=1).to_arrow(), branch="ingest_loser")
+    stale = catalog.load(TableRef(stream.namespace, stream.topic.table))
+    table.refresh().append(table.scan(limit=2).to_arrow())
+    moved = stream.table().current_snapshot().snapshot_id
+
+    with pytest.raises(CommitConflict, match="changed"):
+        catalog.publish(stale, "ingest_loser", base)
+
+    assert stream.table().current_snapshot().snapshot_id == moved != base
+
+
+def test_ingest_lost_commit_response_publishes_once(resources, monkeypatch):
+    stream = Stream(resources)
+    stream.produce_trades(range(25))
+    iceberg = resources.catalog.iceberg()
+    commit, calls = iceberg.commit_table, []
+
+    def lose_response(table, requirements, updates):
+        response = commit(table, requirements, updates)
+        if any(getattr(update, "ref_name", "") == "lakehouse-offsets" for update in updates):
+            calls.append(updates)
+            raise TimeoutError("the response was lost")
+        return response
+
+    monkeypatch.setattr(iceberg, "commit_table", lose_response)
+    [published] = stream.ingest()
+
+    assert len(calls) == 1
+    assert published.counts.rows == 25
+    assert stream.rows() == stream.expected_rows()
+
+
+def test_ingest_foreign_snapshots_keep_position(resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(50))
+    stream.ingest()
+    spark = resources.spark.session(resources.catalog.spark_settings())
+    spark.sql(f"DELETE FROM lake.{stream.namespace}.{stream.topic.table} WHERE userid = 'User_1'")
+    spark.sql(f"CALL lake.system.rewrite_data_files(table => '{stream.namespace}.{stream.topic.table}')").collect()
+    stream.produce_trades(range(50, 60))
+
+    [published] = stream.ingest()
+
+    assert published.counts.consumed == 10
+    kept = [row for row in stream.expected_rows() if row["userid"] != "User_1"]
+    assert [r for r in stream.rows() if r["userid"] != "User_1"] == kept
+
+
+def test_ingest_expired_snapshots_keep_position(resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(50))
+    stream.ingest()
+    spark = resources.spark.session(resources.catalog.spark_settings())
+    table = f"{stream.namespace}.`{stream.topic.table}`"
+    for user in ("User_1", "User_2", "User_3"):
+        spark.sql(f"DELETE FROM lake.{table} WHERE userid = '{user}'")
+    expire(resources, stream)
+    stream.produce_trades(range(50, 60))
+
+    [published] = stream.ingest()
+
+    assert published.counts.consumed == 10
+
+
+def test_ingest_after_rollback_restores_rows(resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(20))
+    stream.ingest()
+    first = stream.table().current_snapshot().snapshot_id
+    stream.produce_trades(range(20, 50))
+    stream.ingest()
+    with stream.table().manage_snapshots() as manage:
+        manage.rollback_to_snapshot(first)
+    assert len(stream.rows()) == 20
+
+    [published] = stream.ingest()
+
+    assert published.counts.consumed == 30
+    assert stream.rows() == stream.expected_rows()
+
+
+def expire(resources, stream):
+    """Remove every snapshot except the newest of main, as another tool would."""
+    spark = resources.spark.session(resources.catalog.spark_settings())
+    spark.sql(
+        f"CALL lake.system.expire_snapshots(table => '{stream.namespace}.{stream.topic.table}', "
+        "older_than => TIMESTAMP '2099-01-01 00:00:00', retain_last => 1)"
+    ).collect()
+
+
+@pytest.fixture
+def rolled_back(resources):
+    """Return a table whose second batch was rolled back, in which another writer deleted rows, and that was expired."""
+    stream = Stream(resources, settings={"key": []})
+    stream.produce_trades(range(20))
+    stream.ingest()
+    first = stream.table().current_snapshot().snapshot_id
+    stream.produce_trades(range(20, 50))
+    stream.ingest()
+    with stream.table().manage_snapshots() as manage:
+        manage.rollback_to_snapshot(first)
+    spark = resources.spark.session(resources.catalog.spark_settings())
+    spark.sql(f"DELETE FROM lake.{stream.namespace}.`{stream.topic.table}` WHERE userid = 'User_1'")
+    expire(resources, stream)
+    return stream
+
+
+def test_ingest_after_rollback_and_expiry_restores_rows(rolled_back):
+    [published] = rolled_back.ingest()
+
+    assert published.counts.consumed == 30
+    expected = rolled_back.expected_rows()
+    batch = published.batch
+    expected = [row for row in expected if row["kafka_offset"] >= batch.start[row["kafka_partition"]]]
+    actual = [row for row in rolled_back.rows() if row["kafka_offset"] >= batch.start[row["kafka_partition"]]]
+    assert actual == expected and len(expected) == 30
+
+
+def test_ingest_without_metadata_of_position_stops(rolled_back):
+    table = rolled_back.table()
+    for entry in table.metadata.metadata_log:
+        table.io.delete(entry.metadata_file)
+
+    with pytest.raises(UnclearState, match="which was expired"):
+        rolled_back.ingest()
+
+
+def test_ingest_recreated_topic_stops(resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(20))
+    stream.ingest()
+    before = stream.rows()
+    recreate(stream)
+    stream.produce_trades(range(40))
+
+    with pytest.raises(UnclearState, match="not the one table"):
+        stream.ingest()
+    assert stream.rows() == before
+
+
+def test_ingest_lost_records_stops_with_their_offsets(resources):
+    stream = Stream(resources, partitions=1)
+    stream.produce_trades(range(20))
+    stream.ingest()
+    stream.produce_trades(range(20, 60))
+    for deleted in admin().delete_records([TopicPartition(stream.name, 0, 45)]).values():
+        deleted.result()
+
+    with pytest.raises(UnclearState, match="partition 0 lost offsets 20 to 44"):
+        stream.ingest()
+    assert len(stream.rows()) == 20
+
+
+def test_ingest_table_without_token_stops(resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(5))
+    spark = resources.spark.session(resources.catalog.spark_settings())
+    spark.sql(f"CREATE NAMESPACE lake.{stream.namespace}")
+    spark.sql(f"CREATE TABLE lake.{stream.namespace}.{stream.topic.table} AS SELECT 'mine' AS userid")
+
+    with pytest.raises(UnclearState, match="1 rows and no snapshot"):
+        stream.ingest()
+    assert stream.table().scan().to_arrow().to_pylist() == [{"userid": "mine"}]
+
+
+def test_ingest_aborted_are_skipped_and_open_transactions_wait(resources):
+    stream = Stream(resources, partitions=1)
+    schema_id = stream.schema()
+
+    def message(number):
+        return framed(schema_id, TRADES, trade(number))
+
+    def producer(name):
+        transactional = Producer(
+            {"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"], "transactional.id": name + stream.name}
+        )
+        transactional.init_transactions()
+        transactional.begin_transaction()
+        return transactional
+
+    aborted = producer("aborted")
+    aborted.produce(stream.name, message(1))
+    aborted.flush()
+    aborted.abort_transaction()
+    stream.produce([{"value": message(2)}])
+    still_open = producer("open")
+    still_open.produce(stream.name, message(3))
+    still_open.flush()
+    stream.produce([{"value": message(4)}])
+
+    stream.ingest()
+    assert [row["quantity"] for row in stream.rows()] == [trade(2)["quantity"]]
+
+    still_open.commit_transaction()
+    wait_until_visible(resources.kafka, stream.name)
+    stream.ingest()
+    assert [row["quantity"] for row in stream.rows()] == [trade(n)["quantity"] for n in (2, 3, 4)]
+    assert stream.rows() == stream.expected_rows()
+
+
+def test_ingest_snapshot_contains_its_offsets(resources):
+    stream = Stream(resources, partitions=2)
+    stream.produce_trades(range(50))
+    stream.ingest()
+
+    summary = stream.table().current_snapshot().summary.additional_properties
+    token = json.loads(summary[TOKEN])
+    counted = {str(p): sum(m.partition == p for m in stream.messages()) for p in range(2)}
+    assert token["start"] == {"0": 0, "1": 0}
+    assert token["end"] == counted
+    assert token["topic"] == stream.name and token["cluster_id"] and token["topic_id"]
+
+
+@pytest.mark.parametrize(
+    ("system", "unreachable", "message"),
+    [
+        ("kafka", Kafka(bootstrap_servers="127.0.0.1:1"), "Kafka does not answer at 127.0.0.1:1"),
+        ("schema_registry", SchemaRegistry(url="http://127.0.0.1:1"), "registry does not answer at http://127.0.0.1:1"),
+        ("spark", Spark(remote="sc://localhost:1"), "Spark Connect does not answer at localhost:1"),
+    ],
+)
+def test_ingest_system_down_is_named_and_changes_nothing(resources, system, unreachable, message):
+    from dataclasses import replace
+
+    from lakehouse.pipeline.ingestion import ingest
+
+    stream = Stream(resources)
+    stream.produce_trades(range(5))
+    stream.ingest()
+    before = stream.rows()
+    stream.produce_trades(range(5, 9))
+    # A process has one Spark session, which would otherwise be used instead of the unreachable one.
+    resources.spark.close()
+
+    with pytest.raises(Unreachable, match=message):
+        list(ingest(stream.namespace, stream.topic, replace(stream.systems, **{system: unreachable})))
+    assert stream.rows() == before
+    assert stream.dead_letters() == []

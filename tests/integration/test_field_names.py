@@ -1,0 +1,133 @@
+"""Fields with any name that their format allows, in every mode, through ingestion, replay and redrive."""
+
+import json
+
+import pytest
+from confluent_kafka.schema_registry import Schema
+
+from lakehouse.pipeline.reconciliation import reconcile
+from lakehouse.pipeline.replay import Redriven, redrive, replay
+from tests.support.topics import Stream, framed, registry, with_checks
+
+WORDS = [
+    "__check", "__op", "__deleted", "__v", "__value", "__key", "__end", "__decoded", "__reason", "__tombstone",
+    "__filtered", "__timestamp_type", "__headers", "v", "k", "row", "good", "value", "key", "topic", "partition",
+    "offset", "timestamp", "timestampType", "headers", "schema_id", "reason", "check", "filtered", "tombstone",
+    "chosen", "kept", "n", "rows", "source", "table", "branch_staged", "newest", "partitions", "row_partition",
+    "row_offset", "p", "o", "place", "count", "touched_v", "after", "before", "op", "element", "member0", "missing",
+    "found", "snapshot", "range", "bin",
+]  # fmt: skip
+"""Names that this project, Spark's Kafka source or a derived query might use itself."""
+
+MARKS = ["a`b", "`", "a.b", ".", "a b", " ", "'", '"', "\n", "ü", "🦆", "$$offset", "a,b", "x:y", "(", "{}", "1"]
+"""Names that JSON allows and other formats do not."""
+
+
+def fields(key, version, names, **others):
+    """Return a record in which the value of every field is unique."""
+    return {"id": key} | {name: f"{key} {version} {name}" for name in names} | others
+
+
+def avro(names):
+    return {
+        "type": "record",
+        "name": "Row",
+        "fields": [{"name": "id", "type": "string"}] + [{"name": name, "type": ["null", "string"]} for name in names],
+    }
+
+
+ENVELOPE = json.dumps(
+    {
+        "type": "record",
+        "name": "Envelope",
+        "fields": [
+            {"name": "before", "type": ["null", avro(WORDS)]},
+            {"name": "after", "type": ["null", "Row"]},
+            {"name": "op", "type": "string"},
+        ],
+    }
+)
+
+
+def register_json(stream, properties):
+    """Register the schema of an object, and return the bytes before each message."""
+    text = json.dumps({"type": "object", "properties": properties})
+    return b"\x00" + registry().register_schema(f"{stream.name}-value", Schema(text, "JSON")).to_bytes(4, "big")
+
+
+def rows_by_key(stream):
+    """Return the rows by key, without metadata columns."""
+    rows = [{k: v for k, v in row.items() if not k.startswith("kafka_")} for row in stream.rows()]
+    assert len({row["id"] for row in rows}) == len(rows)
+    return {row["id"]: row for row in rows}
+
+
+def assert_names_keep_values(stream, names, message):
+    """Ingest, replay and redrive records in which every field has another value, and compare the rows each time.
+
+    Args:
+        stream: the topic, with the key `id`.
+        names: the other fields.
+        message: the function that converts a record to a message.
+    """
+    topic = stream.topic
+    replaces, checked = topic.mode in ("upsert", "debezium"), names[-1]
+    quarantine = {"given": {"type": "not_null", "column": checked, "severity": "quarantine"}}
+    records = [fields(key, "first", names) for key in "abc"]
+    stream.produce([message(record) for record in records])
+    stream.ingest()
+    again = [fields("b", "second", names)] if topic.mode != "append" else []
+    late = fields("e", "first", names, **{checked: None})
+    stream.produce([message(record) for record in (*again, fields("d", "first", names), late)])
+    stream.topic = with_checks(topic, quarantine)
+    stream.ingest()
+    expected = {record["id"]: record for record in records + again * replaces} | {"d": fields("d", "first", names)}
+
+    assert rows_by_key(stream) == expected
+    assert [letter["error_reason"] for letter in stream.dead_letters()] == ["check"]
+    replay(stream.namespace, stream.topic, stream.systems, "earliest")
+    assert rows_by_key(stream) == expected
+    stream.topic = topic
+    assert redrive(stream.namespace, topic, stream.systems) == Redriven(1, 1)
+    assert rows_by_key(stream) == expected | {"e": late}
+    assert reconcile(stream.namespace, topic, stream.systems, whole_log=True).findings == []
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert", "dedup", "debezium"])
+def test_avro_fields_with_any_name_keep_values(resources, mode):
+    stream = Stream(resources, partitions=1, settings={"mode": mode, "key": "id"})
+    text = ENVELOPE if mode == "debezium" else json.dumps(avro(WORDS))
+    schema_id = stream.schema(text)
+
+    def message(record):
+        value = {"before": None, "after": record, "op": "u"} if mode == "debezium" else record
+        return {"key": record["id"].encode(), "value": framed(schema_id, text, value)}
+
+    assert_names_keep_values(stream, WORDS, message)
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert", "dedup"])
+def test_json_fields_with_any_name_keep_values(resources, mode):
+    stream = Stream(resources, partitions=1, settings={"mode": mode, "key": "id", "value_format": "json_schema"})
+    names = WORDS + MARKS
+    properties = {name: {"type": ["string", "null"]} for name in names} | {"id": {"type": "string"}}
+    frame = register_json(stream, properties)
+
+    assert_names_keep_values(
+        stream, names, lambda record: {"key": record["id"].encode(), "value": frame + json.dumps(record).encode()}
+    )
+
+
+def test_key_with_any_name_identifies_rows(resources):
+    stream = Stream(resources, partitions=1, settings={"mode": "upsert", "key": "a`b.c", "value_format": "json_schema"})
+    properties = {name: {"type": "string"} for name in ("a`b.c", "n", "chosen")}
+    frame = register_json(stream, properties)
+    for batch in (["1", "2"], ["2", "3"]):
+        for key in batch:
+            record = {"a`b.c": key, "n": f"n {batch}", "chosen": key}
+            stream.produce([{"key": key.encode(), "value": frame + json.dumps(record).encode()}])
+        stream.ingest()
+
+    rows = {row["a`b.c"]: (row["n"], row["chosen"]) for row in stream.rows()}
+    assert rows == {"1": ("n ['1', '2']", "1"), "2": ("n ['2', '3']", "2"), "3": ("n ['2', '3']", "3")}
+    assert reconcile(stream.namespace, stream.topic, stream.systems, whole_log=True).findings == []

@@ -1,0 +1,215 @@
+"""Ingestion: the rows of a table equal the records that an independent consumer reads, each once."""
+
+import json
+
+import pytest
+
+from lakehouse.core.errors import SchemaError
+from tests.support.topics import METADATA, TRADES, Stream, framed, in_order, register, trade
+
+
+def batches(stream):
+    """Return the batches in the history of main, oldest first."""
+    table = stream.table()
+    snapshot, batches_read = table.current_snapshot(), []
+    while snapshot:
+        if token := snapshot.summary.additional_properties.get("lakehouse.batch"):
+            batches_read.append(json.loads(token))
+        snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id else None
+    return batches_read[::-1]
+
+
+def test_ingest_rows_have_values_and_positions_of_records(resources):
+    stream = Stream(resources, partitions=6)
+    stream.produce_trades(range(20_000))
+
+    [published] = stream.ingest()
+
+    assert published.counts.consumed == published.counts.rows == 20_000
+    assert stream.rows() == stream.expected_rows()
+    assert len(stream.rows()) == 20_000
+
+
+@pytest.mark.parametrize("most, files", [(100, 1), (2, 3)])
+def test_ingest_small_batch_writes_one_file_per_task(resources, monkeypatch, most, files):
+    monkeypatch.setattr("spark.records.PARTITIONS_A_TASK", most)
+    stream = Stream(resources, partitions=6)
+    stream.produce_trades(range(600))
+
+    [published] = stream.ingest()
+
+    assert published.data_files == files
+    assert stream.rows() == stream.expected_rows() and len(stream.rows()) == 600
+
+
+def test_ingest_into_glue_catalog_writes_same_rows(resources):
+    from dataclasses import replace
+
+    from pyiceberg.catalog import load_catalog
+
+    from lakehouse.pipeline.ingestion import ingest
+    from resources.catalog import Catalog
+
+    glue = Catalog(
+        type="glue",
+        warehouse=resources.catalog.warehouse,
+        s3_endpoint=resources.catalog.s3_endpoint,
+        region=resources.catalog.region,
+    )
+    stream = Stream(resources)
+    systems = replace(stream.systems, catalog=glue)
+    # A Spark session keeps the catalog that it used first.
+    resources.spark.close()
+    for numbers in range(300), range(300, 350):
+        stream.produce_trades(numbers)
+        list(ingest(stream.namespace, stream.topic, systems))
+    resources.spark.close()
+
+    elsewhere = load_catalog("elsewhere", type="glue", **glue.file_io())
+    table = elsewhere.load_table((stream.namespace, stream.topic.table))
+    assert in_order(table.scan().to_arrow().to_pylist()) == stream.expected_rows()
+
+
+def test_ingest_again_adds_only_new_records(resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(100))
+    stream.ingest()
+    before = stream.table().current_snapshot().snapshot_id
+
+    assert stream.ingest() == []
+    assert stream.table().current_snapshot().snapshot_id == before
+
+    stream.produce_trades(range(100, 130))
+    [published] = stream.ingest()
+
+    assert published.counts.rows == 30
+    assert stream.rows() == stream.expected_rows()
+
+
+def test_ingest_large_range_uses_contiguous_bounded_batches(resources):
+    stream = Stream(resources, settings={"max_records_per_batch": 400})
+    stream.produce_trades(range(1_000))
+
+    published = stream.ingest()
+
+    assert all(batch.counts.consumed <= 400 for batch in published)
+    assert stream.rows() == stream.expected_rows()
+    history = batches(stream)
+    assert len(history) == len(published) >= 3
+    assert all(set(token["start"].values()) == {0} for token in history[:1])
+    assert all(earlier["end"] == later["start"] for earlier, later in zip(history, history[1:], strict=False))
+    refs = stream.table().metadata.refs
+    assert set(refs) == {"main", "lakehouse-offsets"}
+    assert refs["lakehouse-offsets"].snapshot_id == refs["main"].snapshot_id
+
+
+def test_ingest_new_partitions_starts_at_their_beginning(resources):
+    from confluent_kafka.admin import NewPartitions
+
+    from tests.support.topics import admin
+
+    stream = Stream(resources, partitions=2)
+    stream.produce_trades(range(100))
+    stream.ingest()
+    for creation in admin().create_partitions([NewPartitions(stream.name, 4)]).values():
+        creation.result()
+    stream.partitions = 4
+    stream.produce_trades(range(100, 300))
+
+    stream.ingest()
+
+    assert {row["kafka_partition"] for row in stream.rows()} > {0, 1}
+    assert stream.rows() == stream.expected_rows()
+
+
+WITH_VENUE = json.dumps(
+    {
+        **json.loads(TRADES),
+        "fields": [
+            *json.loads(TRADES)["fields"],
+            {"name": "venue", "type": ["null", "string"], "default": None, "doc": "Where"},
+        ],
+    }
+)
+
+
+def test_ingest_two_schemas_in_one_batch_decodes_each(resources):
+    stream = Stream(resources)
+    old, new = stream.schema(), stream.schema(WITH_VENUE)
+    stream.produce(
+        [
+            {"value": framed(new, WITH_VENUE, trade(n, venue="X")) if n % 2 else framed(old, TRADES, trade(n))}
+            for n in range(200)
+        ]
+    )
+
+    stream.ingest()
+
+    assert stream.rows() == [{"venue": None} | row for row in stream.expected_rows()]
+    assert {row["venue"] for row in stream.rows()} == {"X", None}
+
+
+def test_ingest_compatible_schema_adds_column(resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(10))
+    stream.ingest()
+    new = stream.schema(WITH_VENUE)
+    stream.produce([{"value": framed(new, WITH_VENUE, trade(n, venue="Y"))} for n in range(10, 20)])
+
+    stream.ingest()
+
+    assert [row.get("venue") for row in stream.rows()].count("Y") == 10
+    assert stream.table().schema().find_field("venue").doc == "Where"
+    assert stream.table().schema().find_field("price").doc == "A simulated random trade price in pennies"
+
+
+def test_ingest_schema_of_other_subject_is_found_by_id(resources):
+    stream = Stream(resources)
+    stream.schema()
+    foreign = json.dumps({**json.loads(TRADES), "doc": "The same, registered elsewhere"})
+    schema_id = register(f"elsewhere-{stream.name}", foreign)
+    stream.produce([{"value": framed(schema_id, foreign, trade(n))} for n in range(50)])
+
+    [published] = stream.ingest()
+
+    assert published.counts.dead_letters == 0
+    assert stream.rows() == stream.expected_rows()
+    assert {row["kafka_schema_id"] for row in stream.rows()} == {schema_id}
+
+
+def test_ingest_incompatible_type_stops_and_keeps_table(resources):
+    from tests.support.topics import registry
+
+    stream = Stream(resources)
+    stream.produce_trades(range(10))
+    stream.ingest()
+    before = stream.rows(), stream.table().schema()
+    subject = f"{stream.name}-value"
+    registry().set_compatibility(subject_name=subject, level="NONE")
+    text = json.loads(TRADES)
+    text["fields"] = [{**f, "type": "string"} if f["name"] == "price" else f for f in text["fields"]]
+    changed = json.dumps(text)
+    stream.produce([{"value": framed(register(subject, changed), changed, trade(1, price="dear"))}])
+
+    with pytest.raises(SchemaError, match="price"):
+        stream.ingest()
+
+    assert (stream.rows(), stream.table().schema()) == before
+
+
+def test_ingest_topic_without_schema_is_schema_error(resources):
+    stream = Stream(resources)
+    stream.produce([{"value": b"anything"}])
+
+    with pytest.raises(SchemaError, match=f"no subject '{stream.name}-value'"):
+        stream.ingest()
+    assert stream.table() is None
+
+
+def test_ingest_appends_metadata_columns(resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(1))
+    stream.ingest()
+
+    names = [field.name for field in stream.table().schema().fields]
+    assert names == [field["name"] for field in json.loads(TRADES)["fields"]] + list(METADATA)

@@ -1,0 +1,209 @@
+"""A broker that requires a password, and the absence of the password from everything that Spark writes."""
+
+import json
+import os
+import re
+import threading
+import urllib.request
+from contextlib import suppress
+
+import dagster as dg
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from pyspark.errors import PySparkException
+
+from lakehouse.config.loader import PROJECT, load
+from lakehouse.config.topic import Topic
+from lakehouse.core.errors import LakehouseError
+from lakehouse.core.table_ref import TableRef
+from lakehouse.local import environment, ports, process, spark
+from lakehouse.local import stack as local_stack
+from lakehouse.local.home import Home
+from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.ingestion import ingest
+from resources.build import build_resources
+from resources.kafka import Kafka
+from tests.support.processes.cluster import free_ports
+from tests.support.servers import strangers
+from tests.support.topics import TRADES, framed, trade
+
+SPECIAL_PASSWORD = "canary-7f3a \"'\\;$#{},=\\"
+"""A password with every character that is special in JAAS, in a properties file or in Spark."""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """Start a stack with a password, to which os.environ refers."""
+    home = Home(tmp_path_factory.mktemp("sasl") / "home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m")
+        try:
+            local_stack.up(home, ("kafka", "registry", "s3"), kafka_sasl=True)
+            for name, value in environment.environment(home).items():
+                patch.setenv(name, value)
+            yield home
+        finally:
+            local_stack.down(home)
+
+
+@pytest.fixture(scope="module")
+def ui(home):
+    """Return the address of the UI of a Spark server that also writes an event log."""
+    [port] = free_ports(1)
+    settings = {
+        "spark.ui.enabled": "true",
+        "spark.ui.port": str(port),
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": home.folder("events").as_uri(),
+    }
+    server = spark.server(environment.context(home, ports.recorded(home)), settings)
+    running = process.start(server, home)
+    process.wait_until_ready(server, running.leader, home, threading.Event())
+    return f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture(scope="module")
+def systems(home, ui):
+    """Return the systems of the environment `local`, with a Spark session that no other test uses."""
+    with dg.build_resources(build_resources(load(PROJECT / "lakehouse.yaml"), "local")) as resolved:
+        own_spark = resolved.spark.with_own_session()
+        yield Clients(resolved.kafka, resolved.schema_registry, own_spark, resolved.catalog)
+        own_spark.close()
+
+
+@pytest.fixture(scope="module")
+def special_user(systems):
+    """Return the broker as a user whose password contains special characters."""
+    credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+    user = UserScramCredentialUpsertion("odd", credential, SPECIAL_PASSWORD.encode())
+    admin = AdminClient(systems.kafka.client_config())
+    admin.alter_user_scram_credentials([user])["odd"].result()
+    return Kafka(
+        bootstrap_servers=os.environ["KAFKA_BOOTSTRAP_SERVERS"],
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="SCRAM-SHA-512",
+        api_key="odd",
+        api_secret=SPECIAL_PASSWORD,
+    )
+
+
+def produce_trades(systems, kafka, name):
+    """Produce ten trades to a topic, and return the topic."""
+    topic = Topic.model_validate({"name": name, "key": "userid", "errors": "log"})
+    kafka.ensure_topic(name, 1)
+    schema_id = systems.schema_registry.register(f"{name}-value", TRADES)
+    producer = kafka.producer()
+    for number in range(10):
+        Kafka.enqueue(producer, name, b"k", framed(schema_id, TRADES, trade(number)))
+    assert producer.flush(30) == 0
+    return topic
+
+
+def count_ingested(systems, kafka, name):
+    """Ingest a topic, and return the number of its table's rows."""
+    topic = produce_trades(systems, kafka, name)
+    list(ingest("sasl", topic, Clients(kafka, systems.schema_registry, systems.spark, systems.catalog)))
+    return systems.catalog.load(TableRef("sasl", topic.table)).scan().to_arrow().num_rows
+
+
+def test_connect_without_password_is_refused(home):
+    recorded = ports.recorded(home)
+    assert not strangers.kafka(recorded["kafka"])
+    assert not strangers.kafka_controller(recorded["kafka-controller"])
+    address = {"bootstrap.servers": f"127.0.0.1:{recorded['kafka']}", "log_level": 0}
+    guessed = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "lakehouse",
+        "sasl.password": "guessed",
+    }
+    for settings in ({}, guessed):
+        with pytest.raises(KafkaException):
+            AdminClient(address | settings).list_topics(timeout=5)
+
+
+def test_password_is_in_no_command_line(home):
+    password = os.environ["KAFKA_SASL_PASSWORD"]
+    assert len(password) > 20
+    for running in process.running(home).values():
+        assert password not in " ".join(running.leader.cmdline())
+
+
+def test_up_again_keeps_broker_with_password(home):
+    before = process.running(home)["kafka"].leader.pid
+    local_stack.up(home, ("kafka",))
+    assert process.running(home)["kafka"].leader.pid == before
+    states = {state.name: state.state for state in local_stack.status(home)}
+    assert states["kafka"] == "ready"
+
+
+def test_ingest_with_password_adds_rows(systems):
+    assert count_ingested(systems, systems.kafka, "usual") == 10
+
+
+def test_ingest_with_special_characters_in_password_adds_rows(systems, special_user):
+    assert count_ingested(systems, special_user, "odd_password") == 10
+
+
+def test_spark_output_contains_no_password(home, ui, systems, special_user):
+    session = systems.spark.session(systems.catalog.spark_settings())
+    # Spark does not redact settings of a session in its events: none is secret, and the environment has the keys of S3.
+    assert not [name for name in systems.catalog.spark_settings() if re.search("secret|password|token|key", name)]
+    options = special_user.spark_options() | {"subscribe": "odd_password"}
+    texts = []
+    assert session.read.format("kafka").options(**options).load().count() == 10
+    texts.append(session.read.format("kafka").options(**options).load()._explain_string(extended=True))
+    for wrong in (
+        {"startingOffsets": "wrong"},
+        {"kafka.sasl.jaas.config": options["kafka.sasl.jaas.config"].rstrip(";")},
+        {"kafka.sasl.jaas.config": options["kafka.sasl.jaas.config"].replace("Scram", "None")},
+    ):
+        with pytest.raises(PySparkException) as failed:
+            session.read.format("kafka").options(**options | wrong).load().collect()
+        texts.append(str(failed.value))
+    with suppress(LakehouseError):
+        list(ingest("sasl", produce_trades(systems, special_user, "gone"), systems))
+
+    pages, event_log = crawl(ui), events(home)
+    assert {"/connect/", "/environment/", "/SQL/"} <= set(pages) and any(path.startswith("/api/") for path in pages)
+    assert "SparkListenerConnectOperationStarted" in event_log and "kafka.sasl.jaas.config" in event_log
+    texts += [*pages.values(), event_log, home.log("spark").read_text(errors="replace")]
+    secrets = ("canary-7f3a", os.environ["KAFKA_SASL_PASSWORD"], os.environ["AWS_SECRET_ACCESS_KEY"])
+    for text in texts:
+        for secret in secrets:
+            position = text.find(secret)
+            assert position < 0, text[max(0, position - 300) : position + 100]
+
+
+def events(home):
+    """Return the event log as one text."""
+    files = [path for path in home.folder("events").rglob("*") if path.is_file()]
+    return "\n".join(path.read_text(errors="replace") for path in files)
+
+
+def crawl(ui):
+    """Return the pages and REST resources of Spark's UI by path, collected by following links."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    contents, waiting = {}, ["/connect/", "/environment/", "/SQL/", "/jobs/", "/stages/", "/executors/"]
+    with opener.open(f"{ui}/api/v1/applications", timeout=10) as response:
+        [application] = json.load(response)
+    api = f"/api/v1/applications/{application['id']}"
+    waiting += [
+        f"{api}/{part}" for part in ("environment", "jobs", "stages", "sql?details=true&length=100", "allexecutors")
+    ]
+    while waiting:
+        path = waiting.pop()
+        if path in contents:
+            continue
+        with opener.open(ui + path, timeout=10) as response:
+            contents[path] = response.read().decode(errors="replace")
+        links = re.findall(r'href="(/(?:connect|SQL|jobs|stages)/[^" ]*)"', contents[path])
+        waiting += [link.replace("&amp;", "&") for link in links if not re.search("kill|sort", link)]
+    return contents

@@ -1,0 +1,93 @@
+"""Maintenance: compaction, applied deletes and expiry, which keep the rows and the position."""
+
+from datetime import timedelta
+
+import pytest
+
+from lakehouse.core.errors import ConfigError
+from lakehouse.pipeline.maintenance import maintain, size
+from resources.snapshots import live_rows
+from tests.support.topics import Stream, once
+
+
+def run_maintenance(stream, **changes):
+    topic = stream.topic.model_copy(update=changes)
+    return list(maintain(stream.namespace, topic, stream.resources.catalog, stream.resources.spark))
+
+
+def shortest_retention(stream, **changes):
+    """Return the shortest possible retention."""
+    return stream.topic.retention.model_copy(update={"snapshots": timedelta(0), "min_snapshots": 1} | changes)
+
+
+def filled(resources, batches=6, **settings):
+    stream = Stream(resources, settings=settings)
+    for n in range(batches):
+        stream.produce_trades(range(n * 30, n * 30 + 30))
+        stream.ingest()
+    return stream
+
+
+def test_maintain_small_files_are_compacted_with_equal_rows(resources):
+    stream = filled(resources)
+    before = stream.rows()
+    stream.produce([{"value": b"bad"}])
+    stream.ingest()
+
+    table, letters = run_maintenance(stream, retention=shortest_retention(stream))
+
+    assert table.before.data_files >= 6 and table.after.data_files == 1
+    assert table.after.snapshots < table.before.snapshots and letters.table.endswith("__dead_letters")
+    assert stream.rows() == before and len(stream.dead_letters()) == 1
+    stream.produce_trades(range(500, 510))
+    [published] = stream.ingest()
+    assert published.counts.consumed == 10
+    assert run_maintenance(stream)[1].done == ()
+
+
+def test_maintain_applies_delete_files(resources):
+    stream = filled(resources, mode="upsert")
+    before = stream.rows()
+    assert size(stream.table()).delete_files > 1
+
+    [table] = run_maintenance(stream)
+
+    assert table.after.delete_files <= 1 and table.after.data_files < table.before.data_files
+    assert stream.rows() == before
+    assert live_rows(stream.table()) == len(before)
+
+
+def test_ingest_during_compaction_retries_and_loses_nothing(resources):
+    stream = filled(resources, mode="upsert")
+    stream.produce_trades(range(180, 240))
+    on_phase, compactions = once("audit", lambda: run_maintenance(stream))
+    stream.ingest(on_phase)
+
+    assert compactions and compactions[0][0].after.data_files < compactions[0][0].before.data_files
+    last = {row["userid"]: row for row in stream.expected_rows()}
+    assert {row["userid"]: row for row in stream.rows()} == last and len(stream.rows()) == len(last)
+
+
+def test_maintain_expired_rows_keep_position(resources):
+    stream = filled(resources, batches=2)
+
+    run_maintenance(stream, retention=shortest_retention(stream, rows=timedelta(0)))
+
+    assert stream.rows() == []
+    stream.produce_trades(range(100, 105))
+    [published] = stream.ingest()
+    assert published.counts.consumed == 5 == len(stream.rows())
+
+
+def test_maintain_recent_orphan_is_kept(resources):
+    stream = filled(resources, batches=1)
+    table = stream.table()
+    with table.io.new_output(f"{table.location()}/data/orphan.parquet").create() as file:
+        file.write(b"may be a batch's")
+    with pytest.raises(ConfigError, match="may belong to a batch"):
+        list(maintain(stream.namespace, stream.topic, resources.catalog, resources.spark, timedelta(hours=1)))
+
+    run_maintenance(stream)
+
+    assert table.io.new_input(f"{table.location()}/data/orphan.parquet").exists()
+    assert stream.rows() == stream.expected_rows()

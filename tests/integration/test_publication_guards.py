@@ -1,0 +1,220 @@
+"""Checks before every publication: batches, replays, redriven letters, dead letters and recorded decisions."""
+
+import json
+from contextlib import nullcontext
+
+import pytest
+
+from lakehouse.core.errors import CommitConflict, UnclearState
+from lakehouse.pipeline import audit
+from lakehouse.pipeline.audit import AuditFailed
+from lakehouse.pipeline.dry_run import dry_run
+from lakehouse.pipeline.ingestion import ingest
+from lakehouse.pipeline.offsets import resume
+from lakehouse.pipeline.replay import Redriven, redrive, replay
+from resources.schema_registry import SchemaRegistry
+from spark import dead_letters, write
+from tests.support.faults.moments import once_before
+from tests.support.topics import CHEAP, TRADES, Stream, framed, recreate, registry, trade, with_checks
+
+FIELDS = [field | ({"type": "string"} if field["name"] == "quantity" else {}) for field in json.loads(TRADES)["fields"]]
+QUANTITY_AS_TEXT = json.dumps(json.loads(TRADES) | {"fields": FIELDS})
+
+
+def create_stream(resources, **settings):
+    stream = Stream(resources, partitions=1, settings=settings)
+    stream.produce_trades(range(10))
+    stream.ingest()
+    return stream
+
+
+def register_quantity_as_text(stream):
+    registry().set_compatibility(subject_name=f"{stream.name}-value", level="NONE")
+    return stream.schema(QUANTITY_AS_TEXT)
+
+
+def produce_quantity(stream, quantity):
+    value = framed(stream.schema(), TRADES, trade(0, userid="a", quantity=quantity))
+    stream.produce([{"key": b"a", "value": value}])
+
+
+def test_resume_without_position_is_not_published(resources, monkeypatch):
+    stream = create_stream(resources)
+    before = stream.table().current_snapshot()
+    monkeypatch.setattr(write, "with_properties", lambda *_: nullcontext())
+
+    with pytest.raises(AuditFailed, match="no snapshot has this batch's offsets"):
+        resume(stream.systems, stream.namespace, stream.topic, "0:10", "as it is")
+
+    assert stream.table().current_snapshot() == before
+
+
+def test_resume_concurrently_recreated_topic_is_not_published(resources, monkeypatch):
+    stream = create_stream(resources)
+    before = stream.table().current_snapshot()
+    once_before(monkeypatch, write, "nothing", lambda: recreate(stream))
+
+    with pytest.raises(UnclearState, match="deleted or recreated"):
+        resume(stream.systems, stream.namespace, stream.topic, "0:10", "as it is")
+
+    assert stream.table().current_snapshot() == before
+
+
+def test_resume_concurrent_batch_is_conflict(resources, monkeypatch):
+    stream = create_stream(resources)
+    stream.produce_trades(range(10, 20))
+    once_before(monkeypatch, SchemaRegistry, "versions", stream.ingest)
+
+    with pytest.raises(CommitConflict):
+        resume(stream.systems, stream.namespace, stream.topic, "0:15", "leave some out")
+
+    stream.ingest()
+    assert stream.rows() == stream.expected_rows()
+
+
+def test_ingest_concurrent_first_batch_keeps_its_position(resources, monkeypatch):
+    stream = Stream(resources, partitions=1, settings={"start": "latest"})
+    stream.produce_trades(range(10))
+
+    def ingest_twice():
+        stream.ingest()
+        stream.produce_trades(range(10, 15))
+        stream.ingest()
+
+    once_before(monkeypatch, SchemaRegistry, "versions", ingest_twice)
+    stream.ingest()
+    stream.ingest()
+
+    assert [row["kafka_offset"] for row in stream.rows()] == list(range(10, 15))
+
+
+def test_new_table_continues_after_concurrent_batch(resources, monkeypatch):
+    stream = create_stream(resources, on_incompatible="new_table")
+    stream.produce_trades(range(10, 13))
+    schema_id = register_quantity_as_text(stream)
+    dead_letter_topic = stream.topic.model_copy(update={"on_incompatible": "dead_letter"})
+    once_before(
+        monkeypatch,
+        SchemaRegistry,
+        "versions",
+        lambda: list(ingest(stream.namespace, dead_letter_topic, stream.systems)),
+    )
+    stream.ingest()
+    stream.produce([{"value": framed(schema_id, QUANTITY_AS_TEXT, trade(13, quantity="n13"))}])
+    stream.ingest()
+
+    assert [row["kafka_offset"] for row in stream.rows()] == list(range(13))
+    successor = stream.table(f"{stream.topic.table}__v2").scan().to_arrow()
+    assert successor["kafka_offset"].to_pylist() == [13]
+    assert stream.table(f"{stream.topic.table}__v2__dead_letters") is None
+
+
+def test_replay_concurrent_newer_row_is_conflict(resources, monkeypatch):
+    stream = Stream(resources, partitions=1, settings={"mode": "upsert"})
+    produce_quantity(stream, 1)
+    stream.ingest()
+    produce_quantity(stream, 2)
+    once_before(monkeypatch, SchemaRegistry, "versions", stream.ingest)
+
+    with pytest.raises(CommitConflict):
+        replay(stream.namespace, stream.topic, stream.systems, "earliest")
+
+    assert [row["quantity"] for row in stream.rows()] == [2]
+
+
+def test_redrive_concurrently_recreated_topic_is_not_published(resources, monkeypatch):
+    stream = Stream(resources, partitions=1)
+    unchecked, stream.topic = stream.topic, with_checks(stream.topic, CHEAP)
+    stream.produce_trades(range(40, 60))
+    stream.ingest()
+    before, stream.topic = stream.rows(), unchecked
+    assert len(stream.dead_letters()) + len(before) == 20 and len(before) < 20
+    once_before(monkeypatch, write, "upsert", lambda: recreate(stream))
+
+    with pytest.raises(UnclearState, match="deleted or recreated"):
+        redrive(stream.namespace, stream.topic, stream.systems)
+
+    assert stream.rows() == before
+
+
+def test_redrive_concurrent_marks_are_conflict(resources, monkeypatch):
+    stream = Stream(resources, partitions=1)
+    unchecked, stream.topic = stream.topic, with_checks(stream.topic, CHEAP)
+    stream.produce([{"value": b"never"}])
+    stream.produce_trades(range(40, 60))
+    stream.ingest()
+    stream.topic = unchecked
+    once_before(monkeypatch, dead_letters, "mark", lambda: redrive(stream.namespace, stream.topic, stream.systems))
+
+    with pytest.raises(CommitConflict):
+        redrive(stream.namespace, stream.topic, stream.systems)
+
+    assert {letter["attempts"] for letter in stream.dead_letters()} == {2}
+    assert [row["kafka_offset"] for row in stream.rows()] == list(range(1, 21))
+    assert redrive(stream.namespace, stream.topic, stream.systems) == Redriven(attempted=1, recovered=0)
+
+
+def test_redrive_concurrently_recovered_letters_are_conflict(resources, monkeypatch):
+    stream = Stream(resources, partitions=1)
+    unchecked, checked = stream.topic, with_checks(stream.topic, CHEAP)
+    stream.topic = checked
+    stream.produce_trades(range(40, 60))
+    stream.ingest()
+    once_before(monkeypatch, dead_letters, "attempt", lambda: redrive(stream.namespace, unchecked, stream.systems))
+
+    with pytest.raises(CommitConflict, match="changed by another writer while they were decoded again"):
+        redrive(stream.namespace, checked, stream.systems)
+
+    assert {(x["attempts"], x["redriven_timestamp"] is None) for x in stream.dead_letters()} == {(2, False)}
+
+
+def test_redrive_marks_with_missing_file_are_not_published(resources, monkeypatch):
+    stream = Stream(resources, partitions=1)
+    unchecked, stream.topic = stream.topic, with_checks(stream.topic, CHEAP)
+    stream.produce_trades(range(40, 60))
+    stream.ingest()
+    stream.topic, mark = unchecked, dead_letters.mark
+
+    def mark_and_delete_files(tried, target, topic_id):
+        mark(tried, target, topic_id)
+        table = stream.table(target.ref.name)
+        snapshot = table.snapshot_by_name(target.branch)
+        for file in audit.added_files(table, snapshot):
+            table.io.delete(file.file_path)
+
+    monkeypatch.setattr(dead_letters, "mark", mark_and_delete_files)
+    with pytest.raises(AuditFailed, match="missing or incomplete"):
+        redrive(stream.namespace, stream.topic, stream.systems)
+
+    assert {letter["attempts"] for letter in stream.dead_letters()} == {1}
+
+
+def test_ingest_letters_of_other_writer_in_branch_fail_audit(resources, monkeypatch):
+    stream = create_stream(resources)
+    stream.produce([{"value": b"bad 1"}])
+    stream.ingest()
+    stream.produce([{"value": b"bad 2"}])
+    append = dead_letters.append
+
+    def append_twice(letters, target):
+        append(letters, target)
+        table = stream.table(target.ref.name)
+        table.append(table.scan().to_arrow(), branch=target.branch)
+
+    monkeypatch.setattr(dead_letters, "append", append_twice)
+    with pytest.raises(AuditFailed, match="2 commits belong to this batch, expected 1"):
+        stream.ingest()
+
+    monkeypatch.undo()
+    stream.ingest()
+    assert [letter["value"] for letter in stream.dead_letters()] == [b"bad 1", b"bad 2"]
+
+
+def test_dry_run_reads_with_schema_of_ingestion(resources):
+    stream = create_stream(resources, on_incompatible="dead_letter")
+    schema_id = register_quantity_as_text(stream)
+    stream.produce([{"value": framed(schema_id, QUANTITY_AS_TEXT, trade(10, quantity="n10"))}])
+
+    result = dry_run(stream.namespace, stream.topic, stream.systems, 5)
+
+    assert (result.counts.rows, result.counts.dead_letters) == (4, 1)

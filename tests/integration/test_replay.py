@@ -1,0 +1,309 @@
+"""Replays of ranges and redrives of dead letters: afterwards, the table has each record of the topic once."""
+
+import json
+from contextlib import nullcontext
+
+import pytest
+from confluent_kafka import TopicPartition
+
+from lakehouse.core import naming
+from lakehouse.core.errors import BadRecords, LakehouseError, UnclearState
+from lakehouse.pipeline.audit import AuditFailed
+from lakehouse.pipeline.ingestion import ingest
+from lakehouse.pipeline.offsets import resume
+from lakehouse.pipeline.replay import redrive, replay
+from spark import write
+from tests.support.topics import TRADES, Stream, admin, framed, recreate, register, trade
+
+
+@pytest.fixture(scope="module")
+def replayed(resources):
+    """Return a table of three partitions, whose rows the tests keep."""
+    stream = Stream(resources)
+    stream.produce_trades(range(30))
+    stream.ingest()
+    return stream
+
+
+def sql(resources, statement):
+    spark = resources.spark.session(resources.catalog.spark_settings())
+    return spark.sql(statement).collect()
+
+
+def replay_since(stream, since, branch=None):
+    return replay(stream.namespace, stream.topic, stream.systems, since, branch)
+
+
+@pytest.mark.parametrize("mode", ["append", "dedup", "upsert"])
+def test_replay_restores_deleted_rows_without_duplicates(resources, mode):
+    stream = Stream(resources, settings={"mode": mode})
+    stream.produce_trades(range(60))
+    stream.ingest()
+    before = stream.rows()
+    sql(resources, f"DELETE FROM lake.{stream.namespace}.`{stream.topic.table}` WHERE userid < 'User_5'")
+    assert len(stream.rows()) < len(before)
+
+    for _ in range(2):
+        replay_since(stream, "earliest")
+        assert stream.rows() == before
+
+    stream.produce_trades(range(60, 70))
+    [published] = stream.ingest()
+    assert published.counts.consumed == 10
+
+
+def test_replay_keeps_newest_record_with_foreign_schema(resources):
+    stream = Stream(resources, partitions=1, settings={"mode": "upsert"})
+    own_id, other = stream.schema(), TRADES.replace('"fields"', '"doc": "elsewhere", "fields"', 1)
+    foreign_id = register(f"elsewhere-{stream.name}", other)
+    assert own_id != foreign_id
+    for schema_id, schema, quantity in ((own_id, TRADES, 1), (foreign_id, other, 2)):
+        value = framed(schema_id, schema, trade(0, userid="a", quantity=quantity))
+        stream.produce([{"key": b"a", "value": value}])
+    stream.ingest()
+
+    replay_since(stream, "earliest")
+
+    assert [(row["userid"], row["quantity"]) for row in stream.rows()] == [("a", 2)]
+
+
+def test_replay_into_branch_leaves_main_unchanged(resources):
+    stream = Stream(resources, partitions=1)
+    stream.produce_trades(range(40))
+    stream.ingest()
+    sql(resources, f"DELETE FROM lake.{stream.namespace}.`{stream.topic.table}` WHERE kafka_offset >= 10")
+
+    result = replay_since(stream, "0:20", "look")
+
+    assert result.counts.consumed == 20
+    assert [row["kafka_offset"] for row in stream.rows()] == list(range(10))
+    table = stream.table()
+    on_branch = table.scan(snapshot_id=table.metadata.refs["look"].snapshot_id).to_arrow()["kafka_offset"].to_pylist()
+    assert sorted(on_branch) == [*range(10), *range(20, 40)]
+
+
+@pytest.mark.parametrize("branch", ["main", naming.OFFSETS_TAG, f"{naming.STAGING_PREFIX}1", "release"])
+def test_replay_into_reserved_branch_is_refused(resources, branch):
+    stream = Stream(resources)
+    stream.produce_trades(range(20))
+    stream.ingest()
+    before = stream.table()
+    before.manage_snapshots().create_tag(before.metadata.current_snapshot_id, "release").commit()
+    before = stream.table()
+
+    with pytest.raises(LakehouseError, match="cannot be the branch of a replay"):
+        replay_since(stream, "earliest", branch)
+
+    assert stream.table().metadata == before.metadata
+
+
+@pytest.mark.parametrize(
+    ("since", "message"),
+    [
+        ("0:5,7:0", "has nothing of partition 7"),
+        ("0:500", "has partition 0 up to offset"),
+        ("0:1,0:2", "names a partition twice"),
+    ],
+)
+def test_replay_from_unknown_offsets_is_refused(replayed, since, message):
+    before = replayed.table().metadata
+
+    with pytest.raises(LakehouseError, match=message):
+        replay_since(replayed, since)
+
+    assert replayed.table().metadata == before
+
+
+def test_replay_reads_only_named_partitions(replayed):
+    [last] = [row["kafka_offset"] for row in replayed.rows() if row["kafka_partition"] == 1][-1:]
+
+    result = replay_since(replayed, "1:0")
+
+    assert result.counts.consumed == last + 1
+    assert result.batch.start == {**result.batch.end, 1: 0}
+
+
+def test_resume_keeps_position_of_other_partitions(replayed):
+    before = replayed.rows()
+    end = max(row["kafka_offset"] for row in before if row["kafka_partition"] == 1) + 1
+    with pytest.raises(LakehouseError, match="names partitions 9, which topic"):
+        resume(replayed.systems, replayed.namespace, replayed.topic, "9:1", "no such partition")
+
+    position = resume(replayed.systems, replayed.namespace, replayed.topic, f"1:{end}", "as it is")
+
+    assert position.start == position.end
+    assert replayed.ingest() == [] and replayed.rows() == before
+
+
+def test_replay_without_position_fails_audit(replayed, monkeypatch):
+    before = replayed.rows()
+    monkeypatch.setattr(write, "with_properties", lambda *_: nullcontext())
+
+    with pytest.raises(AuditFailed, match="no snapshot has this batch's offsets"):
+        replay_since(replayed, "earliest")
+    assert replayed.rows() == before
+
+
+def test_replay_concurrently_recreated_topic_is_not_published(resources, monkeypatch):
+    stream = Stream(resources, partitions=1)
+    stream.produce_trades(range(20))
+    stream.ingest()
+    before, original, recreations = stream.rows(), write.upsert, []
+
+    def upsert_and_recreate(*args, **kwargs):
+        written = original(*args, **kwargs)
+        if not recreations:
+            recreations.append(recreate(stream))
+        return written
+
+    monkeypatch.setattr(write, "upsert", upsert_and_recreate)
+    with pytest.raises(UnclearState, match="deleted or recreated"):
+        replay_since(stream, "earliest")
+    assert stream.rows() == before
+
+
+def test_replay_offsets_with_other_records_now_stops(resources):
+    stream = Stream(resources, partitions=1)
+    stream.produce_trades(range(20))
+    stream.ingest()
+    # After an unclean election, the brokers have fewer records than the table.
+    token = json.loads(stream.table().current_snapshot().summary.additional_properties["lakehouse.batch"])
+    token |= {"start": {"0": 20}, "end": {"0": 25}}
+    spark = resources.spark.session(resources.catalog.spark_settings())
+    table = f"lake.{stream.namespace}.`{stream.topic.table}`"
+    lost = spark.table(table).filter("kafka_offset < 5").selectExpr("* EXCEPT (kafka_offset)", "kafka_offset + 20 AS o")
+    lost = lost.withColumnRenamed("o", "kafka_offset").select(spark.table(table).columns)
+    lost.writeTo(table).option("snapshot-property.lakehouse.batch", json.dumps(token)).append()
+    with pytest.raises(UnclearState, match="ends at 20"):
+        stream.ingest()
+
+    resume(stream.systems, stream.namespace, stream.topic, "0:20", "unclean election")
+    stream.produce_trades(range(100, 110))
+    stream.ingest()
+    before = stream.rows()
+    with pytest.raises(UnclearState, match="lost records"):
+        replay_since(stream, "earliest")
+
+    assert stream.rows() == before and len(before) == 35
+
+
+def test_replay_expired_offsets_stops(resources):
+    stream = Stream(resources, partitions=1)
+    stream.produce_trades(range(40))
+    stream.ingest()
+    for deleted in admin().delete_records([TopicPartition(stream.name, 0, 15)]).values():
+        deleted.result()
+
+    with pytest.raises(UnclearState, match="no longer has offsets 5 to 14"):
+        replay_since(stream, "0:5")
+    with pytest.raises(LakehouseError, match="is not a valid position"):
+        replay_since(stream, "yesterday")
+    assert len(stream.rows()) == 40
+
+
+def test_redrive_repaired_letter_becomes_row_once(resources):
+    stream = Stream(resources, partitions=1)
+    schema_id = stream.schema()
+    stream.produce([{"value": framed(schema_id, TRADES, trade(n))} for n in range(5)])
+    stream.produce([{"value": b"never"}, {"key": b"k", "value": framed(schema_id, TRADES, trade(9))[:-1]}])
+    stream.ingest()
+    assert len(stream.dead_letters()) == 2
+
+    # The repair restores the missing byte of the value in the dead letter.
+    whole = framed(schema_id, TRADES, trade(9)).hex()
+    letters = f"lake.{stream.namespace}.`{stream.topic.table}__dead_letters`"
+    sql(
+        resources,
+        f"UPDATE {letters} SET source_record = named_struct('topic', source_record.topic, 'partition', "
+        f"source_record.partition, 'offset', source_record.offset, 'timestamp', source_record.timestamp, "
+        f"'timestamp_type', source_record.timestamp_type, 'headers', source_record.headers, 'key', source_record.key, "
+        f"'value', X'{whole}') WHERE source_record.offset = 6",
+    )
+    first = redrive(stream.namespace, stream.topic, stream.systems)
+    second = redrive(stream.namespace, stream.topic, stream.systems)
+
+    assert (first.attempted, first.recovered) == (2, 1)
+    assert (second.attempted, second.recovered) == (1, 0)
+    assert [row["kafka_offset"] for row in stream.rows()] == [0, 1, 2, 3, 4, 6]
+    assert stream.rows()[-1]["quantity"] == trade(9)["quantity"]
+    attempts = {x["kafka_offset"]: (x["attempts"], x["redriven_timestamp"] is None) for x in stream.dead_letters()}
+    assert attempts == {5: (3, True), 6: (2, False)}
+
+
+def test_ingest_suspend_stops_at_bad_record_and_skip_continues(resources):
+    stream = Stream(resources, partitions=1, settings={"errors": "suspend"})
+    stream.produce_trades(range(5))
+    stream.ingest()
+    stream.produce([{"value": b"bad"}])
+    stream.produce_trades(range(5, 8))
+
+    with pytest.raises(BadRecords, match="1 record .*partition 0 offset 5: The value is not in"):
+        stream.ingest()
+    assert len(stream.rows()) == 5 and stream.dead_letters() == []
+
+    stream.topic = stream.topic.model_copy(update={"errors": "skip"})
+    [published] = stream.ingest()
+    assert (published.counts.skipped, published.counts.dead_letters, published.counts.rows) == (1, 0, 3)
+    assert len(stream.rows()) == 8 and stream.dead_letters() == []
+
+
+def test_resume_after_lost_range_records_decision(resources):
+    stream = Stream(resources, partitions=1)
+    stream.produce_trades(range(20))
+    stream.ingest()
+    stream.produce_trades(range(20, 60))
+    for deleted in admin().delete_records([TopicPartition(stream.name, 0, 45)]).values():
+        deleted.result()
+    with pytest.raises(UnclearState, match="lakehouse resume"):
+        stream.ingest()
+
+    with pytest.raises(LakehouseError, match="would duplicate rows|has offsets"):
+        resume(stream.systems, stream.namespace, stream.topic, "0:10", "no")
+    resume(stream.systems, stream.namespace, stream.topic, "earliest", "retention was too short")
+    message = stream.table().current_snapshot().summary.additional_properties["lakehouse.decision"]
+    stream.ingest()
+
+    assert "retention was too short" in message
+    assert [row["kafka_offset"] for row in stream.rows()] == [*range(20), *range(45, 60)]
+
+
+def test_resume_recreated_topic_continues(resources):
+    stream = Stream(resources, partitions=1)
+    stream.produce_trades(range(20))
+    stream.ingest()
+    recreate(stream)
+    stream.produce_trades(range(100, 130))
+    with pytest.raises(UnclearState, match="not the one table"):
+        stream.ingest()
+
+    resume(stream.systems, stream.namespace, stream.topic, "earliest", "recreated on purpose")
+    [published] = stream.ingest()
+
+    assert published.counts.rows == 30 and len(stream.rows()) == 50
+    with pytest.raises(UnclearState, match="recreated or lost records"):
+        replay_since(stream, "earliest")
+
+
+def test_ingest_prefetched_records_of_old_topic_are_not_read(resources):
+    stream = Stream(resources, partitions=1, settings={"max_records_per_batch": 10})
+    stream.produce_trades(range(30))
+    next(ingest(stream.namespace, stream.topic, stream.systems))
+    recreate(stream)
+    stream.produce_trades(range(100, 130))
+    resume(stream.systems, stream.namespace, stream.topic, "0:10", "recreated on purpose")
+
+    stream.ingest()
+
+    quantities = [row["quantity"] for row in stream.rows()][10:]
+    assert quantities == [trade(number)["quantity"] for number in range(110, 130)]
+
+
+@pytest.mark.parametrize("start, first", [("latest", 10), ("earliest", 0), ("2099-01-01T00:00:00Z", 10)])
+def test_first_batch_starts_at_configured_position(resources, start, first):
+    stream = Stream(resources, partitions=1, settings={"start": start})
+    stream.produce_trades(range(10))
+    stream.ingest()
+    stream.produce_trades(range(10, 15))
+    stream.ingest()
+
+    assert [row["kafka_offset"] for row in stream.rows()] == list(range(first, 15))

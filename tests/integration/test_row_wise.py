@@ -1,0 +1,270 @@
+"""Topics derived row by row: each source row once, also after kills, and configured in at most ten lines."""
+
+import os
+import sys
+from textwrap import dedent
+
+import pytest
+import yaml
+from confluent_kafka import Producer
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
+from lakehouse.config.loader import PROJECT, load
+from lakehouse.core.bookmark import TOPIC
+from lakehouse.core.errors import LakehouseError, UnclearState
+from lakehouse.pipeline.bookmarks import set_bookmark
+from lakehouse.pipeline.derivation import derive
+from lakehouse.pipeline.ingestion import ingest
+from lakehouse.pipeline.offsets import resume
+from lakehouse.pipeline.replay import redrive, replay
+from spark.flags import flagged
+from tests.support.topics import CHEAP, TRADES, Stream, admin, consume, framed, recreate, trade, with_checks
+
+FLAGS = {"type": "derived", "transform": "spark.flags:flagged"}
+
+
+def flag(price, quantity):
+    """Return the expected flag, by an independent implementation of the rule."""
+    if price is not None and price < 0:
+        return "NEGATIVE_PRICE"
+    if quantity is not None and quantity > 4000:
+        return "LARGE_TRADE"
+    return "UNUSUAL_PRICE" if price is not None and price > 900 else "NORMAL"
+
+
+def test_flagged_first_matching_rule_wins(resources):
+    spark = resources.spark.session(resources.catalog.spark_settings())
+    edges = [(p, q) for p in (None, -1, 0, 900, 901) for q in (None, 1, 4000, 4001)]
+    rows = flagged(spark.createDataFrame(edges, "price int, quantity int")).collect()
+    assert [row["anomaly_flag"] for row in rows] == [flag(*edge) for edge in edges]
+
+
+class Flags:
+    """A topic of trades, and the topic that is derived from it by flags."""
+
+    def __init__(self, resources, **settings):
+        self.trades = Stream(resources, partitions=3)
+        self.settings = {"key": [], "source": FLAGS | {"from": self.trades.name}} | settings
+        self.flags = Stream(resources, partitions=3, settings=self.settings)
+        self.flags.namespace = self.trades.namespace
+        topics = {self.trades.name: self.trades.topic, self.flags.name: self.flags.topic}
+        self.config = self.trades.config.model_copy(update={"topics": topics})
+
+    def run(self):
+        self.trades.ingest()
+        produced = derive(self.config, self.flags.topic, self.flags.systems)
+        self.flags.ingest()
+        return produced.messages
+
+    def check(self):
+        """Assert that each trade is one row with its flag and one committed message, and return the rows."""
+        columns = ("side", "quantity", "symbol", "price", "account", "userid")
+        expected = sorted(
+            (*(row[c] for c in columns), flag(row["price"], row["quantity"])) for row in self.trades.expected_rows()
+        )
+        rows = self.flags.rows()
+        assert sorted((*(row[c] for c in columns), row["anomaly_flag"]) for row in rows) == expected
+        assert len(consume(self.flags.name, 3)) == len(expected)
+        return rows
+
+
+def test_derive_bounded_batches_produce_each_row_once(resources):
+    flags = Flags(resources, max_records_per_batch=70)
+    flags.trades.produce_trades(range(200))
+    assert flags.run() == 200
+    assert flags.run() == 0
+    flags.trades.produce_trades(range(200, 250))
+    assert flags.run() == 50
+    rows = flags.check()
+    assert {row["kafka_partition"] for row in rows} <= {0, 1, 2}
+
+
+@pytest.mark.parametrize("point", ["before transaction", "before commit", "after commit"])
+def test_derive_after_kill_loses_and_duplicates_nothing(resources, tmp_path, point):
+    flags = Flags(resources)
+    flags.trades.produce_trades(range(100))
+    flags.run()
+    flags.trades.produce_trades(range(100, 300))
+    flags.trades.ingest()
+
+    flags.trades.die(point, tmp_path, extra={flags.flags.name: flags.settings}, topic=flags.flags.name)
+    flags.run()
+
+    flags.check()
+
+
+def test_derive_redriven_rows_are_derived_once(resources):
+    flags = Flags(resources)
+    flags.trades.topic = with_checks(flags.trades.topic, CHEAP)
+    flags.trades.produce_trades(range(100))
+    flags.run()
+    kept = len(flags.trades.rows())
+    assert 0 < kept < 100
+
+    flags.trades.topic = with_checks(flags.trades.topic, {})
+    assert redrive(flags.trades.namespace, flags.trades.topic, flags.trades.systems).recovered == 100 - kept
+    flags.trades.produce_trades(range(100, 110))
+    assert flags.run() == 110 - kept
+    assert flags.run() == 0
+    flags.check()
+
+    replay(flags.trades.namespace, flags.trades.topic, flags.trades.systems, "earliest")
+    assert flags.run() == 0
+
+
+def test_derive_with_expired_snapshot_stops(resources):
+    flags = Flags(resources)
+    flags.trades.produce_trades(range(10))
+    flags.run()
+    table = flags.trades.table()
+    derived_from = table.current_snapshot().snapshot_id
+    replay(flags.trades.namespace, flags.trades.topic, flags.trades.systems, "earliest")
+    flags.trades.produce_trades(range(10, 20))
+    flags.trades.ingest()
+    table.refresh().maintenance.expire_snapshots().by_id(derived_from).commit()
+
+    with pytest.raises(UnclearState, match=f"snapshot {derived_from}, which is needed .* is expired. Nothing was"):
+        flags.run()
+
+
+def delete_groups(*topics):
+    """Delete consumer groups without members, as Kafka does after their retention."""
+    groups = [group.group_id for group in admin().list_consumer_groups().result().valid]
+    groups = [group for group in groups if any(topic in group for topic in topics)]
+    for deleted in admin().delete_consumer_groups(groups).values() if groups else ():
+        deleted.result()
+
+
+def delete_bookmark(topic):
+    """Delete the bookmark of a derived topic from each partition of the topic of bookmarks."""
+    producer = Producer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"]})
+    for partition in admin().list_topics(TOPIC).topics[TOPIC].partitions:
+        producer.produce(TOPIC, key=f"lakehouse.{topic}", value=None, partition=partition)
+    assert producer.flush(30) == 0
+
+
+def test_derive_without_groups_after_rollback_repeats_nothing(resources):
+    flags = Flags(resources)
+    flags.trades.produce_trades(range(100))
+    flags.run()
+    first = flags.trades.table().current_snapshot().snapshot_id
+    flags.trades.produce_trades(range(100, 150))
+    flags.run()
+
+    delete_groups(flags.trades.name, flags.flags.name)
+    flags.trades.produce_trades(range(150, 160))
+    assert flags.run() == 10
+
+    flags.trades.table().manage_snapshots().rollback_to_snapshot(first).commit()
+    assert derive(flags.config, flags.flags.topic, flags.flags.systems).messages == 0
+    flags.trades.produce_trades(range(160, 165))
+    assert flags.run() == 5
+    flags.check()
+
+
+def test_derive_without_bookmark_stops_until_it_is_set(resources):
+    flags = Flags(resources)
+    flags.trades.produce_trades(range(10))
+    flags.run()
+    delete_bookmark(flags.flags.name)
+    flags.trades.produce_trades(range(10, 12))
+
+    with pytest.raises(UnclearState, match=f"`lakehouse bookmark {flags.flags.name} --at"):
+        flags.run()
+    assert len(consume(flags.flags.name, 3)) == 10
+
+    ends = flags.trades.resources.kafka.offsets([flags.trades.name])[flags.trades.name]
+    position = ",".join(f"{p}:{watermarks.end}" for p, watermarks in ends.items())
+    set_bookmark(flags.config, flags.flags.topic, flags.flags.systems, position, "they are derived", letters=False)
+    assert flags.run() == 0
+    flags.trades.produce_trades(range(12, 15))
+    assert flags.run() == 3
+
+
+def test_derive_recreated_source_starts_at_its_beginning(resources):
+    flags = Flags(resources)
+    flags.trades.produce_trades(range(20))
+    flags.run()
+    recreate(flags.trades)
+    flags.trades.produce_trades(range(5))
+    with pytest.raises(UnclearState, match="is not the one table"):
+        flags.run()
+    resources.catalog.iceberg().drop_table((flags.trades.namespace, flags.trades.topic.table))
+
+    assert flags.run() == 5
+    assert flags.run() == 0
+    assert len(consume(flags.flags.name, 3)) == 25
+
+
+def test_derive_from_rows_of_two_topics_stops(resources):
+    flags = Flags(resources)
+    flags.trades.produce_trades(range(20))
+    flags.run()
+    recreate(flags.trades)
+    flags.trades.produce_trades(range(5))
+    resume(flags.trades.systems, flags.trades.namespace, flags.trades.topic, "earliest", "recreated")
+
+    with pytest.raises(UnclearState, match="was recreated, and its table has rows of both"):
+        flags.run()
+    assert len(consume(flags.flags.name, 3)) == 20
+
+
+def test_derive_message_above_topic_limit_is_refused(resources):
+    flags = Flags(resources)
+    flags.trades.produce_trades(range(3))
+    flags.trades.ingest()
+    for setting, value in (("520", None), ("1000000", 3)):
+        entry = ConfigEntry("max.message.bytes", setting, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, flags.flags.name, incremental_configs=[entry])
+        for change in admin().incremental_alter_configs([resource]).values():
+            change.result()
+        if value is None:
+            with pytest.raises(LakehouseError, match="max.message.bytes"):
+                flags.run()
+            assert consume(flags.flags.name, 3) == []
+        else:
+            assert flags.run() == value
+
+
+def test_derived_topic_needs_ten_lines_of_user_code(resources, tmp_path, monkeypatch):
+    stream = Stream(resources, partitions=1)
+    schema_id = stream.schema()
+    stream.produce([{"value": framed(schema_id, TRADES, trade(n, price=100 * n))} for n in range(1, 6)])
+    stream.ingest()
+    declared = yaml.safe_load(stream.declare(tmp_path).read_text())
+
+    code = dedent("""\
+        def big(trades):
+            return trades.filter("price >= 300").selectExpr("userid", "price / 100D AS dollars")
+    """)
+    entry = dedent(f"""\
+        big_trades_{stream.namespace}:
+          source: {{type: derived, from: {stream.name}, transform: "mine:big"}}
+    """)
+    assert len((code + entry).splitlines()) <= 10
+
+    (tmp_path / "mine.py").write_text(code)
+    declared["topics"] |= yaml.safe_load(entry)
+    (tmp_path / "lakehouse.yaml").write_text(yaml.safe_dump(declared))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sys.modules.pop("mine", None)
+    config = load(tmp_path / "lakehouse.yaml")
+    topic = config.topic(f"big_trades_{stream.namespace}")
+    resources.kafka.ensure_topic(topic.topic, topic.partitions)
+
+    assert derive(config, topic, stream.systems).messages == 3
+    (published,) = ingest(config.namespace, topic, stream.systems)
+    assert published.counts.rows == 3
+    rows = stream.table(topic.table).scan().to_arrow().to_pylist()
+    assert sorted(row["dollars"] for row in rows) == [3.0, 4.0, 5.0]
+    assert PROJECT not in tmp_path.parents
+
+
+def test_derive_into_upsert_table_keeps_one_row_per_key(resources):
+    flags = Flags(resources, mode="upsert", key=["userid"], key_format="avro")
+    flags.trades.produce_trades(range(100))
+    flags.run()
+    last = {}
+    for row in sorted(flags.trades.expected_rows(), key=lambda r: (r["kafka_partition"], r["kafka_offset"])):
+        last[row["userid"]] = row
+    assert {row["userid"] for row in flags.flags.rows()} == set(last)

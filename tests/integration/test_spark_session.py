@@ -1,0 +1,70 @@
+"""Sessions of Spark: redaction of secrets, quoting, the clock check and isolation."""
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from lakehouse.core.errors import ClockSkew
+from lakehouse.core.sql import SPARK
+from lakehouse.pipeline.replay import redrive
+from resources.kafka import Kafka
+from tests.support.hostile import HOSTILE
+from tests.support.topics import CHEAP, Stream, with_checks
+
+pytestmark = pytest.mark.stack
+CANARY = "canary-7f3a"
+
+
+def test_explain_contains_no_kafka_password(resources):
+    kafka = Kafka(
+        bootstrap_servers="127.0.0.1:1",
+        security_protocol="SASL_SSL",
+        sasl_mechanism="PLAIN",
+        api_key="KEY",
+        api_secret=CANARY,
+    )
+    line = kafka.spark_options()["kafka.sasl.jaas.config"]
+    assert CANARY in line
+    session = resources.spark.session({})
+    [(plan,)] = session.sql("EXPLAIN EXTENDED SELECT {line} AS jaas", line=line).collect()
+    assert 'username="KEY"' in plan and CANARY not in plan
+
+
+def test_quoted_names_and_literals_are_read_back(resources):
+    columns = ", ".join(f"{SPARK.literal(text)} AS {SPARK.identifier(text)}" for text in HOSTILE)
+    frame = resources.spark.session({}).sql(f"SELECT {columns}")
+    assert frame.columns == HOSTILE
+    assert list(frame.select(*map(SPARK.identifier, HOSTILE)).first()) == HOSTILE
+
+
+@pytest.mark.parametrize(("seconds", "message"), [(90, "ahead of Spark's"), (-90, "behind Spark's")])
+def test_session_with_clock_skew_is_refused(resources, monkeypatch, seconds, message):
+    spark, now = resources.spark.with_own_session(), time.time_ns
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time_ns", lambda: now() + seconds * 1_000_000_000)
+        with pytest.raises(ClockSkew, match=message):
+            spark.session({})
+
+    assert spark.session({}).range(1).count() == 1
+    spark.close()
+
+
+@pytest.mark.parametrize("other_closes", [False, True])
+def test_redrive_uses_own_session_next_to_another(resources, other_closes):
+    stream = Stream(resources, partitions=1, settings={"checks": CHEAP})
+    stream.produce_trades(range(40, 60))
+    stream.ingest()
+    letters = stream.dead_letters()
+    resources.spark.close()
+    other_spark, own_spark = resources.spark.with_own_session(), resources.spark.with_own_session()
+    other_spark.session({})
+    own_spark.session({})
+    if other_closes:
+        other_spark.close()
+
+    result = redrive(stream.namespace, with_checks(stream.topic, {}), replace(stream.systems, spark=own_spark))
+
+    own_spark.close()
+    other_spark.close()
+    assert result.attempted == result.recovered == len(letters) > 0

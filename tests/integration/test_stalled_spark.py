@@ -1,0 +1,92 @@
+"""Cancellation of Spark operations without progress, and streams that continue once the server responds again."""
+
+import os
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from lakehouse.core.errors import Stalled, Unreachable
+from lakehouse.local import process
+from lakehouse.streaming import stream as streams
+from lakehouse.streaming.stream_events import Commit, TopicBackedOff
+from resources.spark import Spark
+from tests.integration.test_stream import running, until
+from tests.support.topics import Stream
+
+pytestmark = pytest.mark.stack
+STALL_SECONDS = 6
+SLEEP = "SELECT reflect('java.lang.Thread', 'sleep', CAST({ms} AS BIGINT) + id - id) FROM range(0, {tasks}, 1, {tasks})"
+
+
+@pytest.fixture
+def spark(resources):
+    """Return an own session with a short time limit. The server has run a query, since the first takes seconds."""
+    resources.spark.session({}).sql(SLEEP.format(ms=1, tasks=4)).collect()
+    own_spark = Spark(remote=resources.spark.remote, stall_seconds=STALL_SECONDS).with_own_session()
+    yield own_spark
+    own_spark.close()
+
+
+@contextmanager
+def suspended(home):
+    """Suspend Spark's server, which then keeps its sockets open and answers nothing."""
+    processes = process.running(home)["spark"].processes
+    for running_process in processes:
+        running_process.suspend()
+    try:
+        yield
+    finally:
+        for running_process in processes:
+            running_process.resume()
+
+
+def test_stage_without_progress_is_cancelled_and_frees_cores(spark):
+    session = spark.session({})
+    began = time.monotonic()
+    with pytest.raises(Stalled, match="0 of 64 tasks done"):
+        session.sql(SLEEP.format(ms=3_600_000, tasks=64)).collect()
+    # These tasks would wait if the cancelled tasks still occupied the cores.
+    assert session.range(0, 64, 1, 64).count() == 64
+    assert time.monotonic() - began < 10 * STALL_SECONDS
+
+
+def test_stage_with_progress_may_exceed_the_limit(spark):
+    session = spark.session({})
+    began = time.monotonic()
+    assert len(session.sql(SLEEP.format(ms=1000, tasks=8 * os.cpu_count())).collect()) == 8 * os.cpu_count()
+    assert time.monotonic() - began > STALL_SECONDS
+
+
+def test_suspended_server_stalls_each_call_in_bounded_time(stack, spark):
+    session = spark.session({})
+    for work in (
+        lambda: session.range(10).count(),
+        lambda: session.sql("SELECT 1 AS one").schema,
+        lambda: session.conf.set("spark.sql.shuffle.partitions", "4"),
+    ):
+        with suspended(stack), pytest.raises(Stalled, match=f"{STALL_SECONDS} s"):
+            began = time.monotonic()
+            work()
+        assert time.monotonic() - began < 3 * STALL_SECONDS
+    with suspended(stack), pytest.raises(Unreachable, match="Spark Connect does not answer"):
+        Spark(remote=spark.remote, stall_seconds=1).with_own_session().session({})
+    assert session.range(10).count() == 10
+
+
+def test_stream_backs_off_while_spark_is_suspended_and_continues(stack, resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(20))
+    # The first batch may take longer than STALL_SECONDS on a busy machine.
+    systems = replace(stream.systems, spark=Spark(remote=resources.spark.remote, stall_seconds=15))
+    with running(streams.Stream(stream.config, [stream.topic], systems)) as events:
+        until(lambda: any(isinstance(event, Commit) for event in events))
+        with suspended(stack):
+            before = len(events)
+            stream.produce_trades(range(20, 40))
+            until(lambda: any(isinstance(event, TopicBackedOff) for event in events[before:]))
+        until(lambda: len(stream.rows()) == 40)
+    [backed_off, *_] = [event for event in events[before:] if isinstance(event, TopicBackedOff)]
+    assert isinstance(backed_off.error, (Stalled, Unreachable))
+    assert stream.rows() == stream.expected_rows()

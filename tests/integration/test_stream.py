@@ -1,0 +1,397 @@
+"""Streams of many topics: fairness, exactly-once publication despite failures and kills, and events in Dagster."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+from confluent_kafka import ConsumerGroupState, KafkaException
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
+
+from assets.streaming.service import Streaming, select_topics
+from assets.topic import topic_definitions
+from lakehouse.config.loader import PROJECT, Config, load
+from lakehouse.config.topic import Route, Topic
+from lakehouse.core import naming
+from lakehouse.core.errors import BadRecords, TransientError, UnexpectedError, is_transient
+from lakehouse.pipeline.maintenance import compact_incrementally
+from lakehouse.pipeline.offsets import resume
+from lakehouse.streaming import stream as streams
+from lakehouse.streaming.stream_events import Commit, Event, TableCompacted, TopicBackedOff, TopicRecovered
+from resources.build import build_resources
+from tests.support.faults import oracle
+from tests.support.faults.proxied import ProxiedStream, proxied
+from tests.support.servers.proxy import REGISTRY_ERROR, S3_SLOW_DOWN, Fault
+from tests.support.topics import Stream, admin, consume
+
+STAGES = ("iceberg", "glue", "snowflake")
+SECONDS = 300
+"""The longest that a condition may take on a busy machine."""
+
+
+def config_of(*of: Stream) -> Config:
+    topics = {stream.name: stream.topic for stream in of}
+    return Config(namespace=of[0].namespace, topics=topics, environments={})
+
+
+def create_streams(resources, *settings) -> list[Stream]:
+    """Return streams with these settings, in one namespace."""
+    first = Stream(resources, settings=settings[0])
+    rest = [Stream(resources, settings=created) for created in settings[1:]]
+    for number, created in enumerate(rest):
+        created.namespace = first.namespace
+        assert created.name != first.name, number
+    return [first, *rest]
+
+
+def until(condition) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {SECONDS} s"
+        time.sleep(0.1)
+
+
+@contextmanager
+def running(stream: streams.Stream):
+    """Run a stream in another thread, and yield its events."""
+    events: list[Event] = []
+    thread = threading.Thread(target=lambda: events.extend(_append_all(stream.run(), events)))
+    thread.start()
+    try:
+        yield events
+    finally:
+        stream.stop()
+        thread.join(SECONDS)
+    assert not thread.is_alive()
+
+
+def snapshots(stream: Stream) -> set[int]:
+    """Return the ids of all snapshots of the table, whether published or not."""
+    table = stream.table()
+    return {snapshot.snapshot_id for snapshot in table.metadata.snapshots} if table else set()
+
+
+def _append_all(produced, events):
+    for event in produced:
+        events.append(event)
+    return []
+
+
+def test_stream_alternates_topics_and_bad_record_stops_one(resources):
+    busy, calm, bad = create_streams(resources, {"max_records_per_batch": 100}, {}, {"errors": "suspend"})
+    busy.produce_trades(range(600))
+    calm.produce_trades(range(20))
+    bad.produce_trades(range(5))
+    bad.produce([{"value": b"no Avro"}])
+    stream = streams.Stream(config_of(busy, calm, bad), [s.topic for s in (busy, calm, bad)], busy.systems, once=True)
+
+    events = list(stream.run())
+
+    commits = [event.topic.name for event in events if isinstance(event, Commit)]
+    assert commits.count(busy.name) >= 6 and commits.count(calm.name) == 1
+    # One of the two workers may have started the second batch of the busy topic.
+    assert commits.index(calm.name) <= 2
+    assert [type(error).__name__ for error in stream.errors.values()] == ["BadRecords"] and bad.name in stream.errors
+    backed_off = [event for event in events if isinstance(event, TopicBackedOff)]
+    assert [event.topic for event in backed_off if isinstance(event.error, BadRecords)] == [bad.name]
+    # Otherwise, only temporary failures of systems make a topic back off.
+    assert all(isinstance(event.error, BadRecords | TransientError | UnexpectedError) for event in backed_off), (
+        backed_off
+    )
+    for one in (busy, calm):
+        assert one.rows() == one.expected_rows()
+        oracle.judge(one)
+    assert bad.rows() == []
+
+
+def test_stream_ingests_new_records_and_recovers_from_faults(resources):
+    with proxied(ProxiedStream(resources)) as stream:
+        stream.produce_trades(range(50))
+        with running(streams.Stream(stream.config, [stream.topic], stream.systems)) as events:
+            until(lambda: len(stream.rows()) == 50)
+            faults = [
+                stream.registry.inject(Fault("answer", times=10_000, status=500, body=REGISTRY_ERROR)),
+                stream.s3.inject(Fault("answer", times=10_000, status=503, body=S3_SLOW_DOWN)),
+            ]
+            stream.produce_trades(range(50, 90))
+            until(lambda: any(isinstance(event, TopicBackedOff) for event in events))
+            stream.s3.heal()
+            stream.registry.heal()
+            until(lambda: any(isinstance(event, TopicRecovered) for event in events))
+            until(lambda: sum(e.published.counts.rows for e in events if isinstance(e, Commit)) == 90)
+        assert any(fault.fired for fault in faults)
+        oracle.judge(stream)
+
+
+@pytest.mark.parametrize("signal_", [signal.SIGTERM, signal.SIGKILL])
+def test_stream_after_termination_completes_table(resources, tmp_path, signal_):
+    stream = Stream(resources, settings={"max_records_per_batch": 50})
+    stream.produce_trades(range(2_000))
+    command = [str(Path(sys.executable).with_name("lakehouse")), "stream"]
+    file = stream.declare(tmp_path)
+    process = subprocess.Popen(command, cwd=PROJECT, env={**os.environ, "LAKEHOUSE_CONFIG": str(file)})
+
+    def is_in_batch():
+        table = stream.table()
+        return table and len(stream.rows()) > 0 and any(ref.startswith("ingest_") for ref in table.metadata.refs)
+
+    try:
+        until(is_in_batch)
+        process.send_signal(signal_)
+        assert process.wait(SECONDS) == (0 if signal_ == signal.SIGTERM else -signal.SIGKILL)
+    finally:
+        process.kill()
+        process.wait()
+    assert 0 < len(stream.rows()) < 2_000
+
+    stream.topic = stream.topic.model_copy(update={"max_records_per_batch": 5_000})
+    # Kafka assigns the topics of a killed stream to this one after ten seconds without a heartbeat.
+    with running(streams.Stream(stream.config, [stream.topic], stream.systems)):
+        until(lambda: len(stream.rows()) == 2_000)
+    oracle.judge(stream)
+
+
+def group_is_stable(count: int, stream: Stream) -> bool:
+    """Return true if the consumer group of the namespace is stable with `count` streams."""
+    group = f"lakehouse.stream.{stream.namespace}"
+    try:
+        description = admin().describe_consumer_groups([group])[group].result(20)
+    except KafkaException:  # a new consumer group has no coordinator yet
+        return False
+    return description.state == ConsumerGroupState.STABLE and len(description.members) == count
+
+
+def test_two_streams_and_a_run_publish_each_record_once(resources, tmp_path):
+    both = create_streams(resources, {"max_records_per_batch": 100}, {"max_records_per_batch": 100})
+    config, topics, systems = config_of(*both), [s.topic for s in both], both[0].systems
+    with (
+        running(streams.Stream(config, topics, systems, workers=1)) as first,
+        running(streams.Stream(config, topics, systems, workers=1)) as second,
+    ):
+        until(lambda: group_is_stable(2, both[0]))
+        for one in both:
+            one.produce_trades(range(300))
+        # A run may lose so often that it gives up; then the streams ingest the remaining records.
+        both[0].start("nowhere", tmp_path).wait(120)
+        until(lambda: all(len(one.rows()) == 300 for one in both))
+    for one in both:
+        oracle.judge(one)
+    # A stream loses a batch only to the run, since two streams never ingest the same topic.
+    backed_off = {event.topic for event in (*first, *second) if isinstance(event, TopicBackedOff)}
+    assert backed_off <= {both[0].name}
+    assert all(is_transient(event.error) for event in (*first, *second) if isinstance(event, TopicBackedOff))
+    by_stream = [{event.topic.name for event in events if isinstance(event, Commit)} for events in (first, second)]
+    assert not by_stream[0] & by_stream[1]
+
+
+def test_stream_commit_is_in_dagster_glue_and_snowflake(resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(70))
+    lines: list[str] = []
+    with dg.instance_for_test() as instance:
+        errors = Streaming(stream.config, [stream.topic], resources, lines.append, instance, once=True).run()
+        events = {
+            stage: instance.get_latest_materialization_event(dg.AssetKey([stage, stream.name])) for stage in STAGES
+        }
+
+    assert errors == {} and any("70 records → 70 rows" in line for line in lines)
+    assert lines[0].startswith(f"Ingesting {stream.name};")
+    snapshot = stream.table().current_snapshot()
+    materializations = {stage: event.asset_materialization for stage, event in events.items()}
+    assert {m.tags["dagster/data_version"] for m in materializations.values()} == {str(snapshot.snapshot_id)}
+    numbers = {name: value.value for name, value in materializations["iceberg"].metadata.items()}
+    assert (numbers["rows"], numbers["records_behind"]) == (70, 0)
+    assert numbers["bytes"] == int(snapshot.summary["added-files-size"])
+    assert resources.glue.registration(stream.namespace, stream.topic.table).metadata_location == (
+        stream.table().metadata_location
+    )
+    assert resources.snowflake.table_state(stream.namespace, stream.topic.table).row_count == 70
+
+
+def test_stream_commit_requests_derived_topic(resources):
+    source = Stream(resources, settings={"continuous": True})
+    source.produce_trades(range(3))
+    flagged = {"source": {"type": "derived", "from": source.name, "transform": "spark.flags:flagged"}}
+    derived = Topic.model_validate({**flagged, "name": f"{source.name}-flagged"})
+    config = config_of(source).model_copy(update={"topics": {one.name: one for one in (source.topic, derived)}})
+    built = build_resources(load(PROJECT / "lakehouse.yaml"), "local")
+    chains = (topic_definitions(config, topic) for topic in config.topics.values())
+    definitions = dg.Definitions.merge(*chains, dg.Definitions(resources=built))
+    with dg.instance_for_test() as instance:
+        before = dg.evaluate_automation_conditions(definitions, instance)
+        Streaming(config, [source.topic], resources, [].append, instance, once=True).run()
+        after = dg.evaluate_automation_conditions(definitions, instance, cursor=before.cursor)
+
+    key = dg.AssetKey(["kafka", derived.name])
+    assert (before.get_num_requested(key), after.get_num_requested(key)) == (0, 1)
+    checks = {
+        result.key for result in after.results if isinstance(result.key, dg.AssetCheckKey) and result.true_subset.size
+    }
+    assert not [check for check in checks if check.asset_key == dg.AssetKey(["iceberg", source.name])]
+
+
+def test_stream_route_topics_are_partitions_in_dagster(resources):
+    one, other = create_streams(resources, {}, {})
+    one.produce_trades(range(3))
+    other.produce_trades(range(4))
+    names = {stream.name: stream for stream in (one, other)}
+    settings = {"name": "both", "pattern": f"(?P<of>{'|'.join(names)})", "table": "of_{of}", "key": "userid"}
+    config = Config(
+        namespace=one.namespace, topics={}, routes={"both": Route.model_validate(settings)}, environments={}
+    )
+    with dg.instance_for_test() as instance:
+        existing = [*names, "of_somebody_else"]
+        Streaming(config, select_topics(config, [], existing), resources, [].append, instance, once=True).run()
+        partitions = {stage: instance.get_materialized_partitions(dg.AssetKey([stage, "both"])) for stage in STAGES}
+
+    assert partitions == dict.fromkeys(STAGES, set(names))
+    tables = {name: one.table(f"of_{naming.table_name(name)}").scan().to_arrow() for name in names}
+    assert {name: len(table) for name, table in tables.items()} == {one.name: 3, other.name: 4}
+
+
+def test_stream_publishes_dead_letters_to_their_topic(resources):
+    stream = Stream(resources)
+    letters = f"{stream.name}-letters"
+    stream.topic = stream.topic.model_copy(update={"dead_letter_topic": letters})
+    stream.produce_trades(range(3))
+    stream.produce([{"value": b"no Avro"}, {"value": b"neither"}])
+
+    list(streams.Stream(stream.config, [stream.topic], stream.systems, once=True).run())
+
+    partitions = len(admin().list_topics(letters).topics[letters].partitions)
+    assert sorted(message.value for message in consume(letters, partitions)) == [b"neither", b"no Avro"]
+    assert len(stream.rows()) == 3
+
+
+def test_stream_blocking_check_is_reported_failed_and_passed(resources):
+    users, stream = create_streams(resources, {"mode": "upsert"}, {})
+    known = {"type": "references", "column": "userid", "table": users.topic.table}
+    stream.topic = Topic.model_validate({**stream.settings, "name": stream.name, "checks": {"known": known}})
+    users.produce_trades(range(3))
+    users.ingest()
+    stream.produce_trades(range(9))
+    check = dg.AssetCheckKey(dg.AssetKey(["iceberg", stream.name]), "known")
+    with dg.instance_for_test() as instance:
+
+        def verdicts():
+            records = instance.event_log_storage.get_asset_check_execution_history(check, limit=100)
+            return [record.status == AssetCheckExecutionRecordStatus.SUCCEEDED for record in reversed(records)]
+
+        lines: list[str] = []
+        streaming = Streaming(stream.config, [stream.topic], resources, lines.append, instance)
+        thread = threading.Thread(target=streaming.run)
+        thread.start()
+        try:
+            until(lambda: False in verdicts())
+            written = snapshots(stream)
+            line_count = len(lines)
+            until(lambda: len(lines) >= line_count + 2)
+            # The batch is not written again while nothing changes that affects the check.
+            assert snapshots(stream) == written and stream.rows() == []
+            users.produce_trades(range(9))
+            users.ingest()
+            until(lambda: True in verdicts())
+        finally:
+            streaming.stream.stop()
+            thread.join(SECONDS)
+        assert not thread.is_alive()
+        assert verdicts() == [False, True]
+        # Checks that passed in the failed audit are reported too, since automation of later assets depends on them.
+        record = instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(check.asset_key, "record_count"))
+        assert record and record.status == AssetCheckExecutionRecordStatus.SUCCEEDED
+    oracle.judge(stream)
+
+
+def test_stream_bad_record_is_not_written_until_it_can_pass(resources):
+    stream = Stream(resources, partitions=1, settings={"errors": "suspend"})
+    stream.produce_trades(range(5))
+    stream.produce([{"value": b"no Avro"}])
+    with running(streams.Stream(stream.config, [stream.topic], stream.systems)) as events:
+        until(lambda: len(events) == 1)
+        written = snapshots(stream)
+        until(lambda: len(events) == 3)
+        assert snapshots(stream) == written
+        resume(stream.systems, stream.namespace, stream.topic, "0:6", "the producer is corrected")
+        stream.produce_trades(range(5, 9))
+        until(lambda: len(stream.rows()) == 4)
+    assert {type(event.error) for event in events if isinstance(event, TopicBackedOff)} == {BadRecords}
+
+
+def test_stream_compacts_small_files(resources, monkeypatch):
+    monkeypatch.setattr("lakehouse.streaming.scheduler.MANY_FILES", 5)
+    stream = Stream(resources, settings={"max_records_per_batch": 50})
+    stream.produce_trades(range(250))
+
+    events = list(streams.Stream(stream.config, [stream.topic], stream.systems, once=True).run())
+
+    [compacted] = [event for event in events if isinstance(event, TableCompacted)]
+    assert compacted.maintained.done[0].endswith(" data files into 1")
+    assert compacted.maintained.before.data_files >= 5 > compacted.maintained.after.data_files
+    oracle.judge(stream)
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_stream_compacting_ingests_unless_rows_are_replaced(resources, monkeypatch, mode):
+    one, other = create_streams(resources, {"mode": mode}, {})
+    stream = streams.Stream(config_of(one, other), [one.topic, other.topic], one.systems, workers=1)
+    served, events = threading.Event(), []
+
+    def compact_once_served(*arguments):
+        if not served.wait(SECONDS):
+            stream.stop()
+        return compact_incrementally(*arguments)
+
+    monkeypatch.setattr("lakehouse.streaming.scheduler.MANY_FILES", 1)
+    monkeypatch.setattr("lakehouse.streaming.compactor.compact_incrementally", compact_once_served)
+    commit, compacted = ("commit", one.name), ("compacted", one.name)
+    one.produce_trades(range(10))
+    for event in stream.run():
+        match event:
+            case Commit(topic):
+                events.append(("commit", topic.name))
+                if events == [commit]:
+                    one.produce_trades(range(10, 20))
+                    other.produce_trades(range(5))
+            case TableCompacted(name):
+                events.append(("compacted", name))
+            case TopicBackedOff(_, error):
+                raise error
+        if ("commit", other.name) in events and events.count(commit) >= (2 if mode == "append" else 1):
+            served.set()
+        if compacted in events and events.count(commit) >= 2:
+            stream.stop()
+    list(streams.Stream(config_of(one, other), [one.topic, other.topic], one.systems, once=True).run())
+
+    both = [event for event in events if event in (commit, compacted)]
+    assert both[:3] == ([commit, commit, compacted] if mode == "append" else [commit, compacted, commit])
+    oracle.judge(one)
+    oracle.judge(other)
+
+
+def test_stream_ingests_derived_topic_after_source(resources, tmp_path):
+    source = Stream(resources)
+    source.produce_trades(range(30))
+    flagged = {"source": {"type": "derived", "from": source.name, "transform": "spark.flags:flagged"}}
+    file = source.declare(tmp_path, {f"{source.name}-flagged": flagged})
+    declared = yaml.safe_load(file.read_text())
+    config = Config.model_validate(
+        {
+            **declared,
+            "environments": {},
+            "topics": {name: {**topic, "name": name} for name, topic in declared["topics"].items()},
+        }
+    )
+
+    list(streams.Stream(config, config.topics.values(), source.systems, once=True).run())
+
+    table = source.table(f"{source.topic.table}_flagged")
+    assert table.scan().to_arrow().num_rows == 30

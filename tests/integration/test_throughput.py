@@ -1,0 +1,56 @@
+"""The throughput of ingestion relative to reading the same topic with Spark, which is independent of the machine."""
+
+import time
+from functools import partial
+from itertools import cycle, islice
+
+from lakehouse.core.batch import next_batch
+from lakehouse.pipeline.ingestion import ingest, read_log
+from spark.records import read_range
+from tests.support.topics import TRADES, Stream, framed, trade
+
+RECORDS = 200_000
+MINIMUM = 0.1
+"""The minimum share of the rate of reading. A quiet machine with two cores reaches 0.26 (docs/performance.md)."""
+
+
+def create_stream(resources, records):
+    stream = Stream(resources, partitions=6)
+    schema_id = stream.schema()
+    values = [framed(schema_id, TRADES, trade(number)) for number in range(2_000)]
+    stream.produce([{"value": value} for value in islice(cycle(values), records)], **{"linger.ms": 50})
+    return stream
+
+
+def seconds(work):
+    start = time.monotonic()
+    work()
+    return time.monotonic() - start
+
+
+def read(stream, systems):
+    session = systems.spark.session(systems.catalog.spark_settings())
+    everything = next_batch(None, read_log(systems.kafka, stream.name), stream.topic.table)
+    records = read_range(session, systems.kafka.spark_options(), everything)
+    records.write.format("noop").mode("overwrite").save()
+
+
+def ingest_into(stream, topic):
+    for _ in ingest(stream.namespace, topic, stream.systems):
+        pass
+
+
+def test_append_avro_reaches_minimum_share_of_reading(resources):
+    stream = create_stream(resources, RECORDS)
+    systems = stream.systems
+    create_stream(resources, 20_000).ingest()
+    read(stream, systems)
+
+    reading = min(seconds(lambda: read(stream, systems)) for _ in range(2))
+    tables = [stream.topic.model_copy(update={"table_name": f"t{number}"}) for number in range(2)]
+    ingesting = min(seconds(partial(ingest_into, stream, table)) for table in tables)
+
+    assert stream.table("t1").scan().to_arrow().num_rows == RECORDS
+    assert reading / ingesting >= MINIMUM, (
+        f"{RECORDS:,} records: read in {reading:.2f} s, ingested in {ingesting:.2f} s"
+    )

@@ -1,0 +1,98 @@
+"""Concurrent writers: each record is published once, and the writer that loses restarts its batch."""
+
+from contextlib import nullcontext
+
+import pytest
+
+from lakehouse.core.errors import UnclearState
+from lakehouse.pipeline.audit import AuditFailed
+from spark import write
+from tests.support.topics import TRADES, Stream, framed, once, trade
+
+
+@pytest.mark.parametrize("phase", ["schema", "branch", "write", "audit", "dead_letters", "publish"])
+def test_ingest_concurrent_run_publishes_each_record_once(resources, phase):
+    stream = Stream(resources, partitions=1)
+    stream.produce_trades(range(50))
+    stream.ingest()
+    stream.produce_trades(range(50, 80))
+    stream.produce([{"value": b"bad"}])
+    on_phase, others = once(phase, stream.ingest)
+
+    assert stream.ingest(on_phase) == []
+    assert [published.counts.consumed for published in others[0]] == [31]
+    assert [letter["value"] for letter in stream.dead_letters()] == [b"bad"]
+    assert [row["kafka_offset"] for row in stream.rows()] == list(range(80))
+
+
+@pytest.mark.parametrize("phase", ["schema", "branch"])
+def test_ingest_concurrent_run_with_newer_records_loses_none(resources, phase):
+    stream = Stream(resources, partitions=1)
+    stream.produce_trades(range(50))
+
+    def ingest_newer_records():
+        stream.produce_trades(range(50, 80))
+        return stream.ingest()
+
+    on_phase, others = once(phase, ingest_newer_records)
+
+    assert stream.ingest(on_phase) == []
+    assert [published.counts.consumed for published in others[0]] == [80]
+    assert stream.rows() == stream.expected_rows()
+
+
+def test_two_processes_publish_each_record_once(resources, tmp_path):
+    stream = Stream(resources, settings={"max_records_per_batch": 1_000})
+    stream.produce_trades(range(4_000))
+
+    writers = [stream.start("nowhere", tmp_path) for _ in range(2)]
+    ended = [writer.wait(120) for writer in writers]
+
+    # One process may lose so often that it gives up with an error. The next run ingests the remaining records.
+    assert 0 in ended
+    stream.ingest()
+    assert stream.rows() == stream.expected_rows()
+
+
+def test_ingest_snapshot_without_position_is_not_published(resources, monkeypatch):
+    stream = Stream(resources)
+    stream.produce_trades(range(10))
+    monkeypatch.setattr(write, "with_properties", lambda *_: nullcontext())
+
+    with pytest.raises(AuditFailed, match="no snapshot has this batch's offsets in its summary"):
+        stream.ingest()
+    assert stream.rows() == []
+
+    monkeypatch.undo()
+    stream.ingest()
+    assert stream.rows() == stream.expected_rows()
+
+
+def test_ingest_replaced_table_without_position_stops(resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(10))
+    stream.ingest()
+    spark = resources.spark.session(resources.catalog.spark_settings())
+    table = f"lake.{stream.namespace}.{stream.topic.table}"
+    spark.sql(f"CREATE OR REPLACE TABLE {table} USING iceberg AS SELECT 'mine' AS userid")
+
+    with pytest.raises(UnclearState, match="1 rows and no snapshot"):
+        stream.ingest()
+    assert stream.table().scan().to_arrow().to_pylist() == [{"userid": "mine"}]
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_ingest_batch_without_row_changes_moves_position(resources, mode):
+    stream = Stream(resources, partitions=1, settings={"mode": mode})
+    schema_id = stream.schema()
+    bad = [{"key": b"nobody", "value": None}, {"key": b"User_1", "value": b"bad"}]
+    stream.produce(bad)
+    assert [published.counts.consumed for published in stream.ingest()] == [2]
+    assert stream.ingest() == []
+
+    stream.produce([{"key": b"User_1", "value": framed(schema_id, TRADES, trade(0))}])
+    stream.ingest()
+    stream.produce(bad)
+    assert [published.counts.consumed for published in stream.ingest()] == [2]
+    assert stream.ingest() == []
+    assert len(stream.rows()) == 1

@@ -1,0 +1,102 @@
+"""Upserts: one row for each key, with the values at the last offset, unless that is a null."""
+
+import random
+
+from lakehouse.config.loader import PROJECT
+from resources.snapshots import commits, live_rows
+from tests.support.topics import TRADES, Stream, framed, trade
+
+
+def newest(stream):
+    """Return the newest position by user, computed record by record from the topic."""
+    state = {}
+    for message in sorted(stream.messages(), key=lambda m: (m.partition, m.offset)):
+        if message.value is None:
+            state.pop(message.key.decode(), None)
+        else:
+            state[message.key.decode()] = (message.partition, message.offset)
+    return state
+
+
+def test_upsert_batches_give_newest_row_of_each_key(resources):
+    stream = Stream(resources, partitions=4, settings={"mode": "upsert"})
+    schema_id = stream.schema()
+    generator = random.Random(7)
+    users = [f"User_{n}" for n in range(40)]
+    number = 0
+    for _ in range(4):
+        messages = []
+        for _ in range(300):
+            user, number = generator.choice(users), number + 1
+            deleted = generator.random() < 0.3
+            value = None if deleted else framed(schema_id, TRADES, trade(number, userid=user, quantity=number))
+            messages.append({"key": user.encode(), "value": value})
+        stream.produce(messages)
+
+        [published] = stream.ingest()
+
+        expected = newest(stream)
+        rows = stream.rows()
+        assert {row["userid"]: (row["kafka_partition"], row["kafka_offset"]) for row in rows} == expected
+        assert len(rows) == len(expected) == live_rows(stream.table())
+        counts = published.counts
+        assert counts.consumed == 300 == counts.rows + counts.tombstones + counts.superseded
+    # Besides the four batches, there is the empty commit at which the first branch starts.
+    assert len(commits(stream.table())) == 4 + 1
+
+
+def test_live_rows_after_rewrite_with_deletes_is_exact(resources):
+    stream = Stream(resources, settings={"mode": "upsert"})
+    for numbers in (range(50), range(50, 60)):
+        stream.produce_trades(numbers)
+        stream.ingest()
+    spark = resources.spark.session(resources.catalog.spark_settings())
+    name = f"{stream.namespace}.`{stream.topic.table}`"
+    spark.sql(f"DELETE FROM lake.{name} WHERE userid = 'User_1'")
+    options = "map('rewrite-all', 'true')"
+    spark.sql(f"CALL lake.system.rewrite_data_files(table => '{name}', options => {options})").collect()
+    summary = stream.table().current_snapshot().summary.additional_properties
+
+    assert int(summary["total-position-deletes"]) > 0
+    assert live_rows(stream.table()) == len(stream.rows()) == 8
+
+
+def test_upsert_deletes_and_inserts_in_one_batch_apply_in_order(resources):
+    stream = Stream(resources, partitions=1, settings={"mode": "upsert"})
+    schema_id = stream.schema()
+
+    def message(user, quantity):
+        return {"key": user, "value": framed(schema_id, TRADES, trade(0, userid=user.decode(), quantity=quantity))}
+
+    stream.produce([message(b"a", 1), message(b"b", 1), message(b"c", 1)])
+    stream.ingest()
+    stream.produce([{"key": b"a", "value": None}, message(b"a", 2), message(b"b", 3), {"key": b"b", "value": None}])
+    stream.produce([{"key": b"never there", "value": None}])
+    stream.ingest()
+
+    assert {row["userid"]: row["quantity"] for row in stream.rows()} == {"a": 2, "c": 1}
+
+
+def test_upsert_avro_key_identifies_by_all_columns(resources):
+    key_schema = (PROJECT / "schemas/stock_trades_with_totals-key.avsc").read_text()
+    value_schema = (PROJECT / "schemas/stock_trades_with_totals-value.avsc").read_text()
+    settings = {"mode": "upsert", "key_format": "avro", "key": ["trade_timestamp", "userid", "side", "symbol"]}
+    stream = Stream(resources, settings=settings)
+    from decimal import Decimal
+
+    from tests.support.topics import register
+
+    key_id, value_id = register(f"{stream.name}-key", key_schema), stream.schema(value_schema)
+
+    def message(side, count):
+        key = {"trade_timestamp": 1_700_000_000_123, "userid": "u", "side": side, "symbol": "S"}
+        value = key | {"trade_count": count, "quantity": 1, "price": Decimal("1.2345"), "total_price": 2**60}
+        body = None if count is None else framed(value_id, value_schema, value)
+        return {"key": framed(key_id, key_schema, key), "value": body}
+
+    stream.produce([message("BUY", 1), message("SELL", 1), message("BUY", 2), message("SELL", None)])
+    stream.ingest()
+
+    [row] = stream.rows()
+    assert (row["side"], row["trade_count"], row["price"], row["total_price"]) == ("BUY", 2, Decimal("1.2345"), 2**60)
+    assert round(row["trade_timestamp"].timestamp() * 1000) == 1_700_000_000_123

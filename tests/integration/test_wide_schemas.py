@@ -1,0 +1,223 @@
+"""Tables with many columns and deeply nested types, which are large expressions in Spark."""
+
+import itertools
+import json
+import struct
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pytest
+from confluent_kafka.schema_registry import Schema
+
+from lakehouse.formats import format_of
+from lakehouse.formats.schema import RegisteredSchema
+from lakehouse.pipeline.decoding import side_schema
+from spark.decode import Decoding, decode
+from spark.decoded import own, record
+from tests.support.protobuf_messages import message_class
+from tests.support.topics import Stream, framed, registry
+
+# Twenty more columns than a chain of conditions could once contain.
+WIDE = [f"c{i}" for i in range(60)]
+DEEP = 12
+"""Levels of nesting. Code that evaluates a list twice at each level takes 4,096 times as long."""
+
+
+AVRO = {
+    "string": "ä",
+    "int": -1,
+    "long": 2**62,
+    "double": 0.5,
+    "bytes": b"\x00\xff",
+    "boolean": True,
+    '{"type": "int", "logicalType": "date"}': date(2026, 1, 31),
+    '{"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}': Decimal("-1.25"),
+    '{"type": "long", "logicalType": "timestamp-micros"}': datetime(2026, 1, 31, 1, 2, 3, 4, tzinfo=UTC),
+    '{"type": "array", "items": "string"}': ["a", ""],
+    '["null", "string", "int"]': None,
+    '{"type": "array", "items": {"type": "bytes", "logicalType": "decimal", "precision": 3}}': [Decimal(999)],
+}
+JSON = {
+    '{"type": "string"}': "ä",
+    '{"type": "integer"}': 2**62,
+    '{"type": "number"}': 0.5,
+    '{"type": "boolean"}': False,
+    '{"type": "string", "format": "date"}': "2026-01-31",
+    '{"type": "string", "format": "date-time"}': "2026-01-31T01:02:03.000004Z",
+    '{"type": "array", "items": {"type": "string", "format": "date"}}': ["2026-01-31"],
+    '{"type": "object", "additionalProperties": {"type": "number"}}': {"a": 1.5},
+}
+PROTOBUF = {
+    "string": "ä",
+    "int32": -1,
+    "uint64": 2**64 - 1,
+    "double": 0.5,
+    "bytes": b"\x00\xff",
+    "bool": True,
+    "repeated string": ["a", ""],
+    "optional string": "",
+    "google.protobuf.Timestamp": datetime(2026, 1, 31, 1, 2, 3, 4, tzinfo=UTC),
+}
+"""Types as schemas spell them, each with a value."""
+
+
+def values_of(types, count, within=None):
+    """Return a record with `count` fields whose types repeat; with `within`, in one field of that name."""
+    values = {f"c{i}": value for i, value in zip(range(count), itertools.cycle(types.values()))}
+    return {within: values} if within else values
+
+
+def avro_schema(count, within=None):
+    types = itertools.cycle(map(avro_type, AVRO))
+    fields = [{"name": f"c{i}", "type": type_} for i, type_ in zip(range(count), types, strict=False)]
+    inner = {"type": "record", "name": "R", "fields": fields}
+    outer = {"type": "record", "name": "Outer", "fields": [{"name": within, "type": inner}]}
+    return json.dumps(outer if within else inner)
+
+
+def avro_type(text):
+    return json.loads(text) if text[0] in "[{" else text
+
+
+def json_schema(count, within=None):
+    properties = {f"c{i}": json.loads(text) for i, text in zip(range(count), itertools.cycle(JSON))}
+    inner = {"type": "object", "properties": properties}
+    return json.dumps({"type": "object", "properties": {within: inner}} if within else inner)
+
+
+def protobuf_schema(count, within=None):
+    fields = "".join(f"{text} c{i} = {i + 1};" for i, text in zip(range(count), itertools.cycle(PROTOBUF)))
+    outer = f"message Outer {{ R {within} = 1; }}" if within else ""
+    start = 'syntax = "proto3"; import "google/protobuf/timestamp.proto"; '
+    return f"{start}{outer} message R {{ {fields} }}"
+
+
+SCHEMAS = {"avro": avro_schema, "json_schema": json_schema, "protobuf": protobuf_schema}
+
+
+@pytest.mark.parametrize("format_", SCHEMAS)
+@pytest.mark.parametrize(("count", "within"), [(1, None), (41, None), (42, None), (1_500, None), (1_499, "deep")])
+def test_decode_any_number_of_columns_is_planned(resources, format_, count, within):
+    schema = RegisteredSchema(1, SCHEMAS[format_](count, within), format_of(format_).schema_type)
+    codec = side_schema(format_, [schema], "").codec
+    names = {"key": "binary", "value": "binary", "topic": "string", "partition": "int", "offset": "long"}
+    names |= {"timestamp": "timestamp", "timestampType": "int"}
+    ddl = ", ".join(f"{name} {type_}" for name, type_ in names.items())
+    message = (None, b"\x00\x00\x00\x00\x01\xff", "t", 0, 0, datetime.now(UTC), 0)
+    records = resources.spark.session({}).createDataFrame([message], ddl)
+
+    decoded = decode(records, Decoding(codec, None, tuple(codec.columns), (), "append"))
+
+    [row] = decoded.select("*", record("reason").alias("why")).collect()
+    assert row["why"] == "undecodable"
+    assert len(own(decoded.columns)) == (1 if within else count)
+
+
+@pytest.mark.parametrize("within", [None, "deep"])
+def test_ingest_wide_avro_rows_keep_values(resources, within):
+    expected = values_of(AVRO, 300, within)
+    stream = avro_stream(resources, json.loads(avro_schema(300, within)), [expected])
+
+    stream.ingest()
+
+    [row] = stream.rows()
+    assert {name: row[name] for name in expected} == expected
+
+
+def test_ingest_wide_json_rows_keep_values(resources):
+    sent = values_of(JSON, 300)
+    stream = json_stream(resources, json.loads(json_schema(300)), [sent])
+
+    stream.ingest()
+
+    as_columns = {
+        "2026-01-31": date(2026, 1, 31),
+        "2026-01-31T01:02:03.000004Z": datetime(2026, 1, 31, 1, 2, 3, 4, tzinfo=UTC),
+    }
+    [row] = stream.rows()
+    for name, value in sent.items():
+        expected = [date(2026, 1, 31)] if value == ["2026-01-31"] else [("a", 1.5)] if value == {"a": 1.5} else value
+        assert row[name] == (as_columns.get(value, value) if isinstance(value, str) else expected), name
+
+
+def test_ingest_wide_protobuf_rows_keep_values(resources):
+    sent = values_of(PROTOBUF, 300)
+    stream = Stream(resources, partitions=1, settings={"key": [], "value_format": "protobuf"})
+    schema = protobuf_schema(300)
+    schema_id = registry().register_schema(f"{stream.name}-value", Schema(schema, "PROTOBUF"))
+    message = message_class(schema, "R")(**sent)
+    stream.produce([{"value": struct.pack(">bI", 0, schema_id) + b"\x00" + message.SerializeToString()}])
+
+    stream.ingest()
+
+    [row] = stream.rows()
+    assert {name: row[name] for name in sent} == sent
+
+
+def json_stream(resources, schema, records):
+    stream = Stream(resources, partitions=1, settings={"key": [], "value_format": "json_schema"})
+    schema_id = registry().register_schema(f"{stream.name}-value", Schema(json.dumps(schema), "JSON"))
+    stream.produce([{"value": struct.pack(">bI", 0, schema_id) + json.dumps(record).encode()} for record in records])
+    return stream
+
+
+def avro_stream(resources, schema, records):
+    stream = Stream(resources, partitions=1, settings={"key": []})
+    schema_id = stream.schema(json.dumps(schema))
+    stream.produce([{"value": framed(schema_id, json.dumps(schema), record)} for record in records])
+    return stream
+
+
+def test_ingest_wide_json_table_checks_each_column(resources):
+    schema = {
+        "type": "object",
+        "properties": dict.fromkeys(WIDE, {"type": "string", "format": "date"}),
+        "required": WIDE,
+    }
+    good = dict.fromkeys(WIDE, "2026-01-31")
+    stream = json_stream(resources, schema, [good, good | {WIDE[-1]: "2026-02-31"}, good | {WIDE[5]: None}])
+
+    [published] = stream.ingest()
+
+    assert (published.counts.rows, published.counts.dead_letters) == (1, 2)
+    assert [[row[name] for name in WIDE] for row in stream.rows()] == [[date(2026, 1, 31)] * len(WIDE)]
+
+
+def test_ingest_wide_avro_table_keeps_each_column(resources):
+    schema = {"type": "record", "name": "R", "fields": [{"name": name, "type": "string"} for name in WIDE]}
+    stream = avro_stream(resources, schema, [dict.fromkeys(WIDE, "ä")])
+
+    stream.ingest()
+
+    assert [[row[name] for name in WIDE] for row in stream.rows()] == [["ä"] * len(WIDE)]
+
+
+def nested(value, wrap):
+    for _ in range(DEEP):
+        value = wrap(value)
+    return value
+
+
+def test_ingest_deep_lists_and_structs_keep_values(resources):
+    day = {"type": "string", "format": "date"}
+    lists = nested(day, lambda items: {"type": "array", "items": items})
+    structs = nested(day, lambda inner: {"type": "object", "properties": {"x": inner}, "required": ["x"]})
+    schema = {"type": "object", "properties": {"lists": lists, "structs": structs}}
+
+    def record(text):
+        return {"lists": nested(text, lambda x: [x]), "structs": nested(text, lambda x: {"x": x})}
+
+    missing = nested({}, lambda x: {"x": x})["x"]
+    stream = json_stream(resources, schema, [record("2026-01-31"), record("never"), {"structs": missing}])
+    [published] = stream.ingest()
+    assert (published.counts.rows, published.counts.dead_letters) == (1, 2)
+    expected = date(2026, 1, 31)
+    [row] = stream.rows()
+    assert row["lists"] == nested(expected, lambda x: [x])
+    assert row["structs"] == nested(expected, lambda x: {"x": x})
+
+    avro = {"type": "record", "name": "R", "fields": []}
+    avro["fields"].append({"name": "lists", "type": nested("string", lambda items: {"type": "array", "items": items})})
+    stream = avro_stream(resources, avro, [{"lists": nested("ä", lambda x: [x])}])
+    stream.ingest()
+    assert [row["lists"] for row in stream.rows()] == [nested("ä", lambda x: [x])]

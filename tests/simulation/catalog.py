@@ -1,0 +1,157 @@
+"""An Iceberg catalog in memory, on pyiceberg's own metadata code: metadata files by name, with compare-and-swap."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from pyiceberg.catalog import Catalog as IcebergCatalog
+from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.exceptions import (
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.update import RemoveSnapshotsUpdate
+
+from resources.catalog import Catalog
+from resources.clock_checked import require_clock
+from tests.simulation.memory_files import MemoryFileIO, write_metadata
+from tests.simulation.world import World
+
+T = TypeVar("T")
+FILE_IO = {"py-io-impl": "tests.simulation.memory_files.MemoryFileIO"}
+
+_numbers = itertools.count()
+
+
+class MemoryIcebergCatalog(MetastoreCatalog):
+    """A catalog that performs every request through `World.call`, so each may fail before or after its effect."""
+
+    def __init__(self, world: World):
+        # pyiceberg caches manifests by path, so no two worlds share one.
+        super().__init__("memory", warehouse=f"memory://warehouse{next(_numbers)}", **FILE_IO)
+        self._world, self._io = world, MemoryFileIO()
+        self._locations: dict[tuple[str, ...], str] = {}
+        self._metadata: dict[str, TableMetadata] = {}
+        self._namespaces: dict[str, dict[str, str]] = {}
+        self.on_commit: Callable[[str, TableMetadata | None, TableMetadata], None] = lambda *_: None
+
+    def load_table(self, identifier: Any) -> Table:
+        """Load a table."""
+        return self._call("load", lambda: self._load(self.identifier_to_tuple(identifier)))
+
+    def _load(self, identifier: tuple[str, ...]) -> Table:
+        if identifier not in self._locations:
+            raise NoSuchTableError(f"Table does not exist: {identifier}")
+        location = self._locations[identifier]
+        return Table(identifier, self._metadata[location], location, self._io, self)
+
+    def create_table(
+        self,
+        identifier: Any,
+        schema: Any,
+        location: str | None = None,
+        partition_spec: Any = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: Any = UNSORTED_SORT_ORDER,
+        properties: Any = None,
+    ) -> Table:
+        """Create a table."""
+        name = self.identifier_to_tuple(identifier)
+
+        def create() -> Table:
+            if name[0] not in self._namespaces:
+                raise NoSuchNamespaceError(name[0])
+            if name in self._locations:
+                raise TableAlreadyExistsError(str(name))
+            base = f"{self.properties['warehouse']}/{'/'.join(name)}-{next(_numbers)}"
+            metadata = new_table_metadata(schema, partition_spec, sort_order, base, properties or {})
+            self._keep(name, metadata, f"{base}/metadata/00000-first.metadata.json")
+            return self._load(name)
+
+        return self._call("create_table", create)
+
+    def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
+        """Commit, if the requirements are met by the table as it is now."""
+        return self._call("commit", lambda: self.commit_now(table, requirements, updates))
+
+    def commit_now(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
+        """Commit without a fault."""
+        require_clock(table)
+        name = table.name()
+        current = self._load(name)
+        staged = self._update_and_stage_table(current, name, requirements, updates)
+        if staged.metadata != current.metadata:
+            self._keep(name, staged.metadata, staged.metadata_location)
+        location = self._locations[name]
+        return CommitTableResponse(metadata=self._metadata[location], metadata_location=location)
+
+    def expire(self, table: Table, snapshot_ids: set[int]) -> None:
+        """Remove snapshots. As in Iceberg's Java library, those that remain keep the ids of their parents."""
+        self.commit_now(table, (), (RemoveSnapshotsUpdate(snapshot_ids=sorted(snapshot_ids)),))
+        location = self._locations[table.name()]
+        kept = [snapshot for snapshot in table.metadata.snapshots if snapshot.snapshot_id not in snapshot_ids]
+        self._keep(table.name(), self._metadata[location].model_copy(update={"snapshots": kept}), location)
+
+    def _keep(self, name: tuple[str, ...], metadata: TableMetadata, location: str) -> None:
+        write_metadata(location, metadata)
+        before = self._metadata.get(self._locations.get(name, ""))
+        self._metadata[location], self._locations[name] = metadata, location
+        self.on_commit(name[-1], before, metadata)
+
+    def loaded(self, name: str) -> Table:
+        """Load a table without a fault."""
+        return self._load(("lake", name))
+
+    def drop_table(self, identifier: Any) -> None:
+        """Drop a table, and keep its files."""
+        name = self.identifier_to_tuple(identifier)
+        self._call("drop_table", lambda: self._locations.pop(name))
+
+    def create_namespace(self, namespace: Any, properties: Any = None) -> None:
+        """Create a namespace."""
+
+        def create() -> None:
+            if namespace in self._namespaces:
+                raise NamespaceAlreadyExistsError(namespace)
+            self._namespaces[namespace] = dict(properties or {})
+
+        self._call("create_namespace", create)
+
+    def load_namespace_properties(self, namespace: Any) -> dict[str, str]:
+        """Return the properties of a namespace."""
+
+        def properties() -> dict[str, str]:
+            if namespace not in self._namespaces:
+                raise NoSuchNamespaceError(namespace)
+            return dict(self._namespaces[namespace])
+
+        return self._call("namespace_properties", properties)
+
+    def _call(self, operation: str, effect: Callable[[], T]) -> T:
+        return self._world.call(f"catalog.{operation}", effect, OSError)
+
+
+# Nothing else of pyiceberg's catalogs is used.
+MemoryIcebergCatalog.__abstractmethods__ = frozenset()
+
+
+class SimulatedCatalog(Catalog):
+    """The production catalog on the one in memory."""
+
+    @classmethod
+    def on(cls, iceberg: IcebergCatalog) -> SimulatedCatalog:
+        """Return the production catalog on one of pyiceberg."""
+        catalog = cls(type="sql", uri="sqlite://", warehouse=iceberg.properties["warehouse"])
+        catalog._catalog = iceberg
+        return catalog
+
+    def file_io(self) -> dict[str, str]:
+        """Return how files are read."""
+        return FILE_IO

@@ -1,0 +1,129 @@
+"""Files in memory, for pyiceberg's own metadata code."""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO, InputFile, OutputFile
+from pyiceberg.table.metadata import TableMetadata
+
+_files: dict[str, bytes | Callable[[], bytes]] = {}
+"""Content of each file, or a function that returns it."""
+
+_rows: dict[str, tuple[Sequence[Any], float]] = {}
+"""Rows and time of each data file."""
+
+
+@contextmanager
+def empty_store() -> Iterator[None]:
+    """Begin without files, and drop those that were written."""
+    _files.clear()
+    _rows.clear()
+    try:
+        yield
+    finally:
+        _files.clear()
+        _rows.clear()
+
+
+def write_metadata(location: str, metadata: TableMetadata) -> None:
+    """Write a metadata file, which is serialized when somebody reads it."""
+    _files[location] = functools.cache(lambda: metadata.model_dump_json(exclude_none=True).encode())
+
+
+def _content(location: str) -> bytes:
+    if location not in _files:
+        raise FileNotFoundError(location)
+    content = _files[location]
+    return content if isinstance(content, bytes) else content()
+
+
+def write_data(path: str, rows: Sequence[Any], at: float) -> int:
+    """Write a data file: rows in memory, and a Parquet file with as many empty ones. Return the size of the latter."""
+    _rows[path], _files[path] = (tuple(rows), at), _parquet(len(rows))
+    return len(_parquet(len(rows)))
+
+
+def data_rows(path: str) -> Sequence[Any]:
+    """Return the rows of a data file.
+
+    Raises:
+        FileNotFoundError: The file was deleted.
+    """
+    if path not in _files:
+        raise FileNotFoundError(path)
+    return _rows[path][0]
+
+
+def delete_data(paths: Iterable[str]) -> None:
+    """Delete data files."""
+    for path in paths:
+        _files.pop(path, None)
+
+
+def old_data(location: str, before: float) -> set[str]:
+    """Return the data files under a location that were written before a time."""
+    return {path for path, (_, at) in _rows.items() if path.startswith(f"{location}/") and at < before} & _files.keys()
+
+
+@functools.cache
+def _parquet(rows: int) -> bytes:
+    file = io.BytesIO()
+    pq.write_table(pa.table({"empty": pa.nulls(rows)}), file)
+    return file.getvalue()
+
+
+class MemoryFile(InputFile, OutputFile):
+    """A file that becomes visible when it is closed."""
+
+    def __len__(self) -> int:
+        return len(_content(self.location))
+
+    def exists(self) -> bool:
+        """Return whether the file was written."""
+        return self.location in _files
+
+    def open(self, seekable: bool = True) -> io.BytesIO:
+        """Open the file for reading."""
+        return io.BytesIO(_content(self.location))
+
+    def create(self, overwrite: bool = False) -> io.BytesIO:
+        """Open the file for writing."""
+        return _Writing(self.location)
+
+    def to_input_file(self) -> MemoryFile:
+        """Return the file for reading."""
+        return self
+
+
+class _Writing(io.BytesIO):
+    def __init__(self, location: str):
+        super().__init__()
+        self._location = location
+
+    def close(self) -> None:
+        if not self.closed:
+            _files[self._location] = self.getvalue()
+        super().close()
+
+
+class MemoryFileIO(FileIO):
+    """Files by location."""
+
+    def new_input(self, location: str) -> MemoryFile:
+        """Return a file for reading."""
+        return MemoryFile(location)
+
+    def new_output(self, location: str) -> MemoryFile:
+        """Return a file for writing."""
+        return MemoryFile(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Delete a file."""
+        _files.pop(location if isinstance(location, str) else location.location, None)

@@ -1,0 +1,178 @@
+"""Judges a simulated table after every commit, and shares no code with the project but the tokens' format.
+
+Each offset that the table's snapshots claim is exactly one of: a row, a dead letter, superseded by a newer record of
+its key, deleted by a tombstone, a repetition of a key, or without a record in the log.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+
+from tests.simulation.engine import MemorySpark, Row, data_files
+from tests.simulation.kafka import MemoryKafka, Record
+from tests.simulation.memory_files import data_rows
+from tests.simulation.registry import OWN
+
+Place = tuple[str, int, int]
+"""Topic id, partition and offset."""
+
+
+class Violation(AssertionError):
+    """A promise was broken."""
+
+
+class Oracle:
+    """The expected contents of a table, from the log and from the batches on main.
+
+    Attributes:
+        violations: Broken promises, as sentences.
+        position: The topic id and the end of the newest batch.
+        uncertain: Places of records that the broker deleted while a batch may have been reading them.
+    """
+
+    def __init__(self, mode: str, kafka: MemoryKafka, spark: MemorySpark):
+        self.mode, self._kafka, self._spark = mode, kafka, spark
+        self.violations: list[str] = []
+        self.uncertain: set[Place] = set()
+        self.position: tuple[str, dict[int, int]] = ("", {})
+        self._ranges: list[tuple[str, int, int, int]] = []
+        self._main: list[int] = []
+        self._letters: Table | None = None
+        self._rows: list[Row] = []
+
+    # Commits
+
+    def committed(self, name: str, before: TableMetadata | None, after: TableMetadata) -> None:
+        """Judge a commit to a table."""
+        table = self._spark.iceberg.loaded(name)
+        if name.endswith("__dead_letters"):
+            self._letters = table
+            self._judge(strict=False)
+        elif before is None or before.current_snapshot_id != after.current_snapshot_id:
+            self._follow(table)
+            self._rows = rows_of(table)
+            self._judge(strict=False)
+
+    def _follow(self, table: Table) -> None:
+        """Add the batches of new snapshots of main."""
+        new: list[Snapshot] = []
+        snapshot = table.current_snapshot()
+        while snapshot and snapshot.snapshot_id not in self._main:
+            new.append(snapshot)
+            parent = snapshot.parent_snapshot_id
+            snapshot = None if parent in self._main else table.snapshot_by_id(parent or 0)
+        oldest = new[-1] if new else None
+        if self._main and (oldest is None or oldest.parent_snapshot_id != self._main[-1]):
+            self._violate("main moved back, or its newest snapshot was replaced")
+        for snapshot in reversed(new):
+            self._main.append(snapshot.snapshot_id)
+            summary = snapshot.summary.additional_properties if snapshot.summary else {}
+            if "lakehouse.batch" in summary:
+                self._add(json.loads(summary["lakehouse.batch"]), "lakehouse.decision" in summary)
+
+    def _add(self, batch: dict[str, Any], is_decision: bool) -> None:
+        topic_id = batch["topic_id"]
+        start, end = ({int(p): o for p, o in batch[bound].items()} for bound in ("start", "end"))
+        known = self.position[1] if topic_id == self.position[0] else {}
+        if not is_decision:
+            if self.position[0] not in ("", topic_id):
+                self._violate(f"a batch of topic {topic_id} follows one of {self.position[0]} without a decision")
+            for p, offset in start.items():
+                if known.get(p, offset) != offset:
+                    self._violate(
+                        f"a batch of partition {p} begins at {offset}, and the one before ended at {known[p]}"
+                    )
+            self._ranges += [(topic_id, p, start[p], o) for p, o in end.items() if o > start[p]]
+        self.position = topic_id, {**known, **end}
+
+    # Contents
+
+    def _judge(self, *, strict: bool) -> None:
+        ranges = self._ranges
+        claimed = {
+            place: record
+            for place, record in self._kafka.every_record.items()
+            if any(place[:2] == r[:2] and r[2] <= place[2] < r[3] for r in ranges) and place not in self.uncertain
+        }
+        letters = [letter for letter in rows_of(self._letters) if place_of(letter.record) in claimed]
+        for kind, records in (("rows", self._rows), ("dead letters", letters)):
+            twice = [place for place, n in Counter(place_of(row.record) for row in records).items() if n > 1]
+            if twice:
+                self._violate(f"{kind} exist twice: {twice}")
+        pending = {place_of(letter.record) for letter in letters if not letter.landed}
+        landed = {place_of(letter.record) for letter in letters if letter.landed}
+        rows = {place_of(row.record) for row in self._rows} - self.uncertain
+        if surplus := rows - claimed.keys():
+            self._violate(f"rows exist that no batch claims: {sorted(surplus)}")
+        if bad := {place for place in rows if claimed[place].is_garbage or claimed[place].is_poison}:
+            self._violate(f"rows exist of records that cannot be decoded: {sorted(bad)}")
+        if self.mode == "append":
+            if lost := claimed.keys() - rows - pending:
+                self._violate(f"records are neither a row nor a dead letter: {sorted(lost)}")
+            both = rows & pending
+        else:
+            both = self._judge_keys(claimed, rows, pending, landed)
+        if both and (strict or any(claimed[place].schema_id == OWN for place in both)):
+            self._violate(f"records are a row and a dead letter: {sorted(both)}")
+
+    def _judge_keys(
+        self, claimed: dict[Place, Record], rows: set[Place], pending: set[Place], landed: set[Place]
+    ) -> set[Place]:
+        """Judge a table with one row per key, and return the rows that are dead letters as well."""
+        bad = {place for place, r in claimed.items() if (r.is_garbage or r.is_poison) and r.value is not None}
+        if self.mode == "dedup":
+            bad |= {place for place, record in claimed.items() if record.value is None}
+        if lost := bad - pending:
+            self._violate(f"records that cannot be decoded are no dead letters: {sorted(lost)}")
+        late = {place for place, record in claimed.items() if record.schema_id != OWN} - bad
+        # While dead letters are decoded again, their rows are published first and the letters are marked after.
+        for good in (claimed.keys() - pending - bad, claimed.keys() - (pending - late) - bad):
+            if self.mode == "dedup":
+                keys = {claimed[place].key for place in good}
+                if rows <= good and len(rows) == len(keys) == len({claimed[place].key for place in rows}):
+                    return rows & pending
+            newest: dict[int, Place] = {}
+            for place in sorted(good, key=lambda place: (self._kafka.age(place[0]), place[2])):
+                newest[claimed[place].key] = place
+            if rows == {place for place in newest.values() if claimed[place].value is not None}:
+                return rows & pending
+        self._violate(f"rows {sorted(rows)} are not the right ones of {sorted(claimed)} without {sorted(pending)}")
+        return set()
+
+    def _violate(self, sentence: str) -> None:
+        self.violations.append(sentence)
+
+    # The end
+
+    def judge_end(self) -> None:
+        """Judge a table after everything has recovered."""
+        self._judge(strict=True)
+        ends = {p: part.stable_end for p, part in self._kafka.log.items()}
+        is_empty = self.position[0] == "" and all(part.start == ends[p] for p, part in self._kafka.log.items())
+        if self.position != (self._kafka.topic_id, ends) and not is_empty:
+            self._violate(f"the log ends at {ends} of {self._kafka.topic_id}, and the table at {self.position}")
+
+    def raise_violations(self) -> None:
+        """Raise Violation if a promise was broken."""
+        if self.violations:
+            raise Violation("; ".join(dict.fromkeys(self.violations)))
+
+
+def place_of(record: Record) -> Place:
+    """Return the place of a record."""
+    return record.topic_id, record.partition, record.offset
+
+
+def rows_of(table: Table | None) -> list[Any]:
+    """Return the rows of main."""
+    if table is None:
+        return []
+    files: Iterable[Any] = data_files(table, table.metadata.current_snapshot_id)
+    return [row for file in files for row in data_rows(file.file_path)]

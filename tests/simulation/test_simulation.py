@@ -1,0 +1,71 @@
+"""Schedules of the simulation (README.md): those of failed seeds, a fixed budget of others, and what it stands on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.choices import Choices, shrink
+from tests.simulation.engine import REPLACED
+from tests.simulation.schedule import run, simulation
+from tests.simulation.world import World, simulated_time
+
+HERE = Path(__file__).parent
+FAILED = [int(line.split()[0]) for line in (HERE / "seeds.txt").read_text().splitlines() if line[:1].isdigit()]
+
+
+@pytest.mark.parametrize("seed", [*FAILED, *range(1, 6)])
+def test_schedule_of_seed_keeps_all_promises(seed):
+    with simulation():
+        outcome = run(Choices(seed))
+    assert not outcome.violation, "\n".join(outcome.world.trace)
+
+
+def test_same_seed_in_another_process_has_the_same_trace():
+    command = [sys.executable, "-m", "tests.simulation.simulate", "--trace", "5"]
+    traces = [
+        subprocess.run(command, capture_output=True, check=True, env=os.environ | {"PYTHONHASHSEED": seed}).stdout
+        for seed in ("1", "2")
+    ]
+    assert traces[0] == traces[1]
+    assert len(traces[0].splitlines()) > 20
+
+
+def test_recorded_choices_replay_the_schedule():
+    with simulation():
+        outcome = run(Choices(6))
+        again = run(Choices(None, outcome.drawn))
+    assert again.world.trace == outcome.world.trace
+
+
+def test_shrinking_keeps_only_the_choices_that_matter():
+    recorded = [3, 0, 7, 7, 1, 9, 4]
+    assert shrink(recorded, lambda drawn: 9 in drawn) == [9]
+
+
+def test_simulation_replaces_only_functions_that_run_in_spark():
+    with simulation():
+        replaced = {module.__name__ for module in REPLACED}
+    assert replaced == {
+        f"spark.{name}" for name in ("records", "decode", "explain", "write", "dead_letters", "maintenance")
+    }
+
+
+def test_simulation_runs_the_functions_of_the_project():
+    from lakehouse.pipeline import ingestion, letters, maintenance, offsets, replay, staged_commit
+    from lakehouse.readers import reader_lag
+
+    modules = ingestion, letters, maintenance, offsets, replay, staged_commit, reader_lag
+    before = {module: dict(vars(module)) for module in modules}
+    with simulation(), simulated_time(World(Choices(3))):
+        for module in modules:
+            changed = {name for name, value in vars(module).items() if value is not before[module].get(name)}
+            # Only the clock, which both modules import by this name.
+            assert changed <= {"datetime"}
+            for value in vars(module).values():
+                if getattr(value, "__module__", "") == module.__name__ and hasattr(value, "__code__"):
+                    assert Path(value.__code__.co_filename) == Path(module.__file__)

@@ -1,0 +1,229 @@
+"""The scheduler of a simulation: it decides which process runs, what time it is, and which call fails.
+
+Each process is a greenlet. Every call to a system passes through `World.call`, where the process may lose the control,
+the call may fail before or after its effect, its effect may happen after the process was refused, and the process may
+be killed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, tzinfo
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import pyiceberg.table.metadata
+import pyiceberg.table.update
+from greenlet import getcurrent, greenlet
+
+import lakehouse.pipeline.audit
+import lakehouse.pipeline.maintenance
+import lakehouse.pipeline.offsets
+from tests.simulation.choices import Choices
+
+T = TypeVar("T")
+
+FAULTS = ("fail before", "fail after", "kill before", "kill after", "late", "delay", "clock")
+"""Faults of a call: it raises an error without or after its effect; its process is killed before or after it; it raises
+an error, and its effect happens later; its answer takes minutes; the clock of its machine jumps."""
+
+BEGINNING = 1_800_000_000.0
+
+
+class Killed(BaseException):
+    """The process was killed. No code of the project catches it."""
+
+
+class Process:
+    """A program that runs on one machine.
+
+    Attributes:
+        name: Its name in traces.
+        skew: The difference of its machine's clock in seconds.
+        result: How it ended: an exception, or None.
+    """
+
+    def __init__(self, world: World, name: str, work: Callable[[], object]):
+        self.name, self.skew, self.is_killed = name, 0.0, False
+        self.result: BaseException | None = None
+        self._world, self._work = world, work
+        self.greenlet = greenlet(self._run)
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except (Exception, Killed) as error:
+            self.result = error
+
+
+class World:
+    """One simulated universe.
+
+    Attributes:
+        choices: Decides everything.
+        trace: What happened, one line per event.
+        covered: Number of occurrences by operation and fault.
+        fault_percent: The probability of a fault per call.
+        switch_percent: The probability that another process runs before a call.
+    """
+
+    def __init__(self, choices: Choices):
+        self.choices = choices
+        self.trace: list[str] = []
+        self.covered: Counter[tuple[str, str]] = Counter()
+        self.fault_percent = self.switch_percent = 0
+        self.processes: list[Process] = []
+        self.skewed: set[str] = set()
+        self._now = BEGINNING
+
+    # Time
+
+    def now(self) -> float:
+        """Return the time that the clock of the present process's machine shows, in seconds since the epoch."""
+        process = self.current
+        return self._now + (process.skew if process else 0.0)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self._now += seconds
+
+    # Processes
+
+    @property
+    def current(self) -> Process | None:
+        """The process that runs; None in the scheduler."""
+        running = getcurrent()
+        return next((process for process in self.processes if process.greenlet is running), None)
+
+    def start(self, name: str, work: Callable[[], object]) -> Process:
+        """Start a process."""
+        process = Process(self, name, work)
+        self.processes.append(process)
+        return process
+
+    def step(self, process: Process) -> None:
+        """Run a process until it passes the control on, or ends."""
+        process.greenlet.switch()
+        if process.greenlet.dead:
+            self.processes.remove(process)
+            if process.result is not None:
+                self.record(f"{process.name} ended: {_short(process.result)}")
+                if not isinstance(process.result, Exception | Killed):
+                    raise process.result
+
+    def record(self, event: str) -> None:
+        """Add a line to the trace."""
+        self.trace.append(event)
+
+    # Calls
+
+    def call(self, operation: str, effect: Callable[[], T], error: Callable[[str], Exception]) -> T:
+        """Perform a call to a system, as the schedule decides.
+
+        Args:
+            operation: Its name, such as `catalog.commit`.
+            effect: What it does.
+            error: Returns the error that the client raises if the system does not answer.
+        """
+        process = self.current
+        if process is None:
+            return effect()
+        self._pass_on(process, self.switch_percent)
+        fault = self.choices.of(FAULTS) if self.choices.happens(self.fault_percent) else ""
+        self.covered[operation, fault or "none"] += 1
+        self.record(f"{process.name}: {operation}{f' [{fault}]' if fault else ''}")
+        self.advance(0.1)
+        match fault:
+            case "fail before":
+                raise error("the request was lost")
+            case "kill before":
+                self._kill(process)
+            case "late":
+                self.start(f"late {operation}", lambda: _ignore_errors(effect))
+                raise error("the request timed out")
+            case "clock":
+                process.skew += self.choices.of((-20.0, 20.0, -3600.0, 40.0))
+        answer = effect()
+        match fault:
+            case "fail after":
+                raise error("the answer was lost")
+            case "kill after":
+                self._kill(process)
+            case "delay":
+                self.advance(self.choices.of((60.0, 7200.0, 200_000.0)))
+                self._pass_on(process, 100)
+        return answer
+
+    def _pass_on(self, process: Process, percent: int) -> None:
+        if process.is_killed:
+            raise Killed
+        if self.choices.happens(percent):
+            process.greenlet.parent.switch()
+        if process.is_killed:
+            raise Killed
+
+    def _kill(self, process: Process) -> None:
+        process.is_killed = True
+        raise Killed
+
+
+def _ignore_errors(effect: Callable[[], object]) -> None:
+    with suppress(Exception):
+        effect()
+
+
+def _short(error: BaseException) -> str:
+    return f"{type(error).__name__} {error}".strip()[:160]
+
+
+class InlineExecutor(Executor):
+    """A pool without threads, since the scheduler owns all of them."""
+
+    def __init__(self, max_workers: int):
+        pass
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Run a function."""
+        future: Future[Any] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+@contextmanager
+def simulated_time(world: World) -> Iterator[None]:
+    """Let the project and pyiceberg read the simulated clock."""
+
+    class SimulatedDatetime(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return datetime.fromtimestamp(world.now(), tz or UTC)
+
+    clock: dict[Any, dict[str, Any]] = {
+        time: {"time": world.now, "monotonic": lambda: world._now, "time_ns": lambda: int(world.now() * 1e9)},
+        pyiceberg.table.update: {"datetime": SimulatedDatetime},
+        pyiceberg.table.metadata: {"datetime": SimpleNamespace(datetime=SimulatedDatetime)},
+        lakehouse.pipeline.audit: {"ThreadPoolExecutor": InlineExecutor},
+        lakehouse.pipeline.maintenance: {"datetime": SimulatedDatetime},
+        lakehouse.pipeline.offsets: {"datetime": SimulatedDatetime},
+    }
+    with replaced(clock):
+        yield
+
+
+@contextmanager
+def replaced(names: dict[Any, dict[str, Any]]) -> Iterator[None]:
+    """Replace public names of modules."""
+    before = {module: {name: getattr(module, name) for name in values} for module, values in names.items()}
+    try:
+        for module, values in names.items():
+            for name, value in values.items():
+                setattr(module, name, value)
+        yield
+    finally:
+        for module, values in before.items():
+            for name, value in values.items():
+                setattr(module, name, value)

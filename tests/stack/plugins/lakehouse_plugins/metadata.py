@@ -1,5 +1,0 @@
-"""A metadata column."""
-
-from lakehouse.core.metadata import MetadataColumn
-
-SIZE = MetadataColumn("size", "Bytes of the message value", "int", "octet_length(value)")

@@ -1,0 +1,82 @@
+"""The three clouds and an empty REST catalog, as local servers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from lakehouse.config.deployment import Deployment
+from lakehouse.config.loader import Config
+from lakehouse.deploy.credentials import Access
+from lakehouse.deploy.graph import deployment_resources
+from lakehouse.deploy.resource import Resource
+from resources.rest_catalog import RestCatalog
+from tests.support.clouds.aws.world import ACCOUNT, REGION, World
+from tests.support.clouds.confluent.server import ADMIN, ConfluentServer
+from tests.support.clouds.rest.stand_in import RestStandIn
+from tests.support.clouds.snowflake.server import Server
+from tests.support.sleepless import Sleepless
+
+TOPICS = {
+    "stock_trades": {
+        "source": {"type": "datagen", "quickstart": "STOCK_TRADES", "schema_file": "schemas/stock_trades.avsc"}
+    },
+    "users": {"mode": "upsert", "key": "userid"},
+}
+
+
+class Clouds:
+    """The three clouds, with the access of an administrator."""
+
+    def __init__(self, aws: World, confluent: ConfluentServer, snowflake: Server, rest: RestStandIn):
+        self.aws, self.confluent, self.snowflake, self.rest = aws, confluent, snowflake, rest
+        self.sleepless = Sleepless()
+        self.reported: list[Any] = []
+        self.topics: dict[str, Any] = TOPICS
+        self.flink: dict[str, str] = {}
+
+    def access(self, name: str = "production") -> Access:
+        spark, rotation = (f"arn:aws:iam::{ACCOUNT}:user/spark",), (f"arn:aws:iam::{ACCOUNT}:user/rotation",)
+        return Access(
+            Deployment(
+                name=name,
+                account=ACCOUNT,
+                region=REGION,
+                spark_principals=spark,
+                rotation_principals=rotation,
+                flink=self.flink,
+            ),
+            confluent_key=ADMIN,
+            confluent_secret=self.confluent.admin_secret,
+            confluent_url=self.confluent.url,
+            rest_catalog=self.rest_catalog,
+        )
+
+    def rest_catalog(self) -> RestCatalog:
+        return RestCatalog(uri=self.rest.address, warehouse="lake", client_id="reader", client_secret=self.rest.secret)
+
+    def config(self, namespace: str = "trading") -> Config:
+        return Config.model_validate(
+            {
+                "namespace": namespace,
+                "topics": {name: {**topic, "name": name, "table": name} for name, topic in self.topics.items()},
+                "environments": {},
+            }
+        )
+
+    def resources(self, name: str = "production", namespace: str = "trading") -> list[Resource]:
+        return deployment_resources(self.config(namespace), self.access(name), self.sleepless.clock)
+
+    def rotated_resources(self) -> list[Resource]:
+        """Return the resources of the deployment with the access of the job that rotates keys."""
+        return deployment_resources(self.config(), self.access().for_rotation(), self.sleepless.clock)
+
+    def secrets(self) -> list[str]:
+        """Return all secret values, which no output may contain."""
+        client = self.aws.strict.client("secretsmanager", region=REGION)
+        names = [each["Name"] for each in client.list_secrets()["SecretList"]]
+        answers = [client.get_secret_value(SecretId=name, VersionStage="AWSCURRENT") for name in names]
+        values = [json.loads(answer["SecretString"]) for answer in answers]
+        hidden = ("sasl.password", "private_key", "snowflake_rsa_private_key_1_pem", "api.key.secret")
+        secrets = [value[field] for value in values for field in hidden if field in value]
+        return [*secrets, self.confluent.admin_secret, self.snowflake.admin_password, self.rest.secret]

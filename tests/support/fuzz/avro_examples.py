@@ -1,0 +1,190 @@
+"""Examples of the rows of docs/types.md about Avro."""
+
+from decimal import Decimal
+
+from tests.support.fuzz.examples import Example, avro, avro_versions
+
+DAY = 86_400_000_000
+
+
+def logical(base, kind, **more):
+    return {"type": base, "logicalType": kind} | more
+
+
+def scalar(type_, column, *values, bad=()):
+    return avro(type_, column, [value if isinstance(value, tuple) else (value, value) for value in values], bad)
+
+
+INT_EDGES, LONG_EDGES = ((-(2**bits), 0, 2**bits - 1) for bits in (31, 63))
+FLOATS = (0.5, -0.0, float("inf"), float("nan"))
+RECORD = {"type": "record", "name": "Inner", "fields": [{"name": "y", "type": "int"}]}
+MONEY = '{"type": "record", "name": "Money", "fields": [{"name": "units", "type": "long"}]}'
+
+EXAMPLES = {
+    "`boolean`": Example([scalar("boolean", "boolean", True, False)]),
+    "`int`": Example([scalar("int", "int", *INT_EDGES)]),
+    "`long`": Example([scalar("long", "long", *LONG_EDGES)]),
+    "`float`": Example([scalar("float", "float", *FLOATS)]),
+    "`double`": Example([scalar("double", "double", *FLOATS, 1e308, 5e-324)]),
+    "`bytes`": Example([scalar("bytes", "binary", b"", b"\0\xff")]),
+    "`string`": Example([scalar("string", "string", "", "ä\0😀")]),
+    '`["null", T]`, `[T, "null"]`': Example(
+        [
+            scalar(["null", "int"], "int", None, (("int", 1), 1)),
+            scalar(["string", "null"], "string", None, (("string", "a"), "a")),
+        ],
+        says="the column of T",
+    ),
+    '`["int", "long"]`': Example(
+        [
+            scalar(["int", "long"], "long", (("int", 1), 1), (("long", 2**40), 2**40)),
+            scalar(["null", "long", "int"], "long", None, (("int", 1), 1)),
+        ]
+    ),
+    '`["float", "double"]`': Example(
+        [
+            scalar(["float", "double"], "double", (("float", 0.5), 0.5), (("double", 0.1), 0.1)),
+            scalar(["double", "null", "float"], "double", None, (("float", 0.5), 0.5)),
+        ]
+    ),
+    "any other union": Example(
+        [
+            avro(
+                ["null", "int", "string", RECORD],
+                ("struct", (("member0", "int"), ("member1", "string"), ("member2", ("struct", (("y", "int"),))))),
+                [
+                    (None, None),
+                    (("int", 1), {"member0": 1, "member1": None, "member2": None}),
+                    (("string", "a"), {"member0": None, "member1": "a", "member2": None}),
+                    (("Inner", {"y": 2}), {"member0": None, "member1": None, "member2": {"y": 2}}),
+                ],
+            )
+        ]
+    ),
+    "`enum`": Example(
+        [
+            scalar({"type": "enum", "name": "E", "symbols": ["A", "B"]}, "string", "A", "B"),
+            avro_versions(
+                [
+                    [{"name": "x", "type": {"type": "enum", "name": "E", "symbols": ["A", "B"]}}],
+                    [{"name": "x", "type": {"type": "enum", "name": "E", "symbols": ["C", "B"]}}],
+                ],
+                {"x": "string"},
+                [(0, {"x": "A"}, {"x": "A"}), (0, {"x": "B"}, {"x": "B"}), (1, {"x": "C"}, {"x": "C"})],
+            ),
+        ]
+    ),
+    "`fixed`": Example([scalar({"type": "fixed", "name": "F", "size": 3}, "binary", b"\0ab")]),
+    "`decimal` on `bytes` or `fixed`": Example(
+        [
+            avro(
+                logical("bytes", "decimal", precision=4, scale=2),
+                "decimal(4, 2)",
+                [(b"\xff", Decimal("-0.01"))],
+                [b"\x27\x10"],
+            ),
+            avro(
+                logical("bytes", "decimal", precision=38, scale=0),
+                "decimal(38, 0)",
+                [((10**38 - 1).to_bytes(16, "big"), Decimal(10**38 - 1))],
+                [(10**38).to_bytes(16, "big")],
+            ),
+            avro(
+                logical("fixed", "decimal", name="D", size=2, precision=4),
+                "decimal(4, 0)",
+                [(b"\x27\x0f", Decimal(9999))],
+            ),
+            avro(logical("bytes", "decimal", precision=39), "", refused="38 digits"),
+        ]
+    ),
+    "`date`": Example([scalar(logical("int", "date"), "date", -719_162, 0, 2_932_896)]),
+    "`time-millis`": Example([scalar(logical("int", "time-millis"), "int", 0, 86_399_999)]),
+    "`time-micros`": Example([scalar(logical("long", "time-micros"), "long", 0, DAY - 1)]),
+    "`timestamp-millis`, `timestamp-micros`": Example(
+        [
+            scalar(logical("long", "timestamp-millis"), "timestamptz", (-1, -1000), (1, 1000), bad=[2**62]),
+            scalar(logical("long", "timestamp-micros"), "timestamptz", -1, 1, -719_162 * DAY, 2_932_897 * DAY - 1),
+        ]
+    ),
+    "`timestamp-nanos`": Example([scalar(logical("long", "timestamp-nanos"), "long", *LONG_EDGES)]),
+    "`local-timestamp-millis`, `local-timestamp-micros`": Example(
+        [
+            scalar(logical("long", "local-timestamp-millis"), "timestamp", (-1, -1000), (1, 1000)),
+            scalar(logical("long", "local-timestamp-micros"), "timestamp", -1, 1),
+        ]
+    ),
+    "`local-timestamp-nanos`": Example([scalar(logical("long", "local-timestamp-nanos"), "long", *LONG_EDGES)]),
+    "`uuid` on `string`": Example(
+        [scalar(logical("string", "uuid"), "string", "00000000-0000-0000-0000-000000000001")]
+    ),
+    "`uuid` on `fixed` of 16": Example(
+        [scalar(logical("fixed", "uuid", name="U", size=16), "binary", bytes(range(16)))]
+    ),
+    "`duration` (`fixed` of 12)": Example(
+        [scalar(logical("fixed", "duration", name="D", size=12), "binary", bytes(range(12)))]
+    ),
+    "`array`": Example([scalar({"type": "array", "items": "int"}, ("list", "int"), [], [1, 2])]),
+    "`map`": Example(
+        [avro({"type": "map", "values": "int"}, ("map", "string", "int"), [({}, ()), ({"": 1}, (("", 1),))])]
+    ),
+    "`record`": Example([scalar(RECORD, ("struct", (("y", "int"),)), {"y": 1})]),
+    "a record that contains itself": Example([avro(["null", "R"], "", refused="'R' contains itself")], says="refused"),
+    "`null` alone": Example([avro("null", "", refused="'null'")], says="refused"),
+    "a named type of another subject": Example(
+        [
+            avro_versions(
+                [[{"name": "x", "type": "Money"}]],
+                {"x": ("struct", (("units", "long"),))},
+                [(0, {"x": {"units": 1}}, {"x": {"units": 1}})],
+                references=(("Money", MONEY),),
+            )
+        ],
+        says="the column of that type",
+    ),
+    "`default`": Example(
+        [
+            avro_versions(
+                [
+                    [{"name": "x", "type": "int"}],
+                    [{"name": "x", "type": "int"}, {"name": "y", "type": "int", "default": 7}],
+                ],
+                {"x": "int", "y": "int"},
+                [(0, {"x": 1}, {"x": 1, "y": 7}), (1, {"x": 1, "y": 2}, {"x": 1, "y": 2})],
+            )
+        ],
+        says="",
+    ),
+    "`doc`": Example(
+        [avro_versions([[{"name": "x", "type": "int", "doc": "the sum"}]], {"x": "int"}, [])],
+        says="the column's comment",
+        comment="the sum",
+    ),
+    "a logical type that is not valid, such as a `decimal` without precision, of more scale than precision, or of more "
+    "digits than its `fixed` has room for": Example(
+        [
+            scalar(logical("bytes", "decimal"), "binary", b"5"),
+            scalar(logical("bytes", "decimal", precision=2, scale=3), "binary", b"5"),
+            scalar(logical("fixed", "decimal", name="F", size=1, precision=9), "binary", b"5"),
+            scalar(logical("long", "date"), "long", 5),
+        ],
+        says="the column of the type without it",
+    ),
+    "a record without fields": Example(
+        [avro({"type": "record", "name": "Empty", "fields": []}, "", refused="has no fields")], says="refused"
+    ),
+    "`aliases`, a name that changes by upper and lower case only": Example(
+        [
+            avro_versions(
+                [[{"name": "x", "type": "int"}], [{"name": "X", "type": "int"}]],
+                {"X": "int"},
+                [(0, {"x": 1}, {"X": 1}), (1, {"X": 2}, {"X": 2})],
+            ),
+            avro_versions(
+                [[{"name": "x", "type": "int"}], [{"name": "y", "type": "int", "aliases": ["x"]}]],
+                {"y": "int"},
+                [(0, {"x": 1}, {"y": 1}), (1, {"y": 2}, {"y": 2})],
+            ),
+        ],
+        says="",
+    ),
+}

@@ -1,0 +1,127 @@
+"""Decoding of records by the project's code on a Spark Connect server, without other servers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from lakehouse.config.topic import Topic
+from lakehouse.core.errors import LakehouseError
+from lakehouse.formats.columns import table_schema
+from lakehouse.formats.schema import RegisteredSchema
+from lakehouse.pipeline import decoding
+from spark.decode import decode
+from spark.decoded import record
+from tests.support.fuzz.cells import Column, fits, of_arrow, of_iceberg, plain
+from tests.support.fuzz.model import METADATA_NAMES, Case
+
+RECORDS = T.StructType(
+    [
+        T.StructField("key", T.BinaryType()),
+        T.StructField("value", T.BinaryType()),
+        T.StructField("topic", T.StringType()),
+        T.StructField("partition", T.IntegerType()),
+        T.StructField("offset", T.LongType()),
+        T.StructField("timestamp", T.TimestampType()),
+        T.StructField("timestampType", T.IntegerType()),
+    ]
+)
+"""The columns of Spark's Kafka source (Structured Streaming + Kafka Integration Guide)."""
+
+LETTER = "dead letter"
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """The result of decoding: column types by name, and for each record its row or LETTER."""
+
+    columns: dict[str, Column]
+    outcomes: list[dict[str, Any] | str]
+
+
+@dataclass(frozen=True)
+class Versions:
+    """A schema registry that has one subject."""
+
+    schemas: Sequence[RegisteredSchema]
+
+    def versions(self, subject: str) -> list[RegisteredSchema]:
+        """Return the versions of the subject, oldest first."""
+        return list(self.schemas)
+
+
+class Decoder:
+    """A session of a Spark Connect server."""
+
+    def __init__(self, session: SparkSession):
+        self.session = session
+        # Otherwise, Spark computes constants in the planner, by other code than for the records of a topic.
+        rule = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
+        session.conf.set("spark.sql.optimizer.excludedRules", rule)
+
+    def decode(self, cases: Sequence[Case]) -> list[Decoded | LakehouseError]:
+        """Decode the records of some cases in one job; of a case whose schema is refused, return the error."""
+        planned: list[DataFrame | LakehouseError] = []
+        tables: dict[int, Schema] = {}
+        for number, case in enumerate(cases):
+            try:
+                known, tables[number] = columns(case)
+            except LakehouseError as error:
+                planned.append(error)
+                continue
+            rows = decode(self._records([record.value for record in case.records]), known.decoding())
+            planned.append(_packed(rows, tables[number], number))
+        frames = [frame for frame in planned if isinstance(frame, DataFrame)]
+        rows = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames).toArrow() if frames else None
+        return [
+            each if isinstance(each, LakehouseError) else _unpacked(rows, tables[number], number, len(case.records))
+            for number, (each, case) in enumerate(zip(planned, cases, strict=True))
+        ]
+
+    def _records(self, values: Sequence[bytes | None]) -> DataFrame:
+        now = datetime(2026, 1, 1, tzinfo=UTC)
+        rows = [(None, value, "fuzz", 0, offset, now, 0) for offset, value in enumerate(values)]
+        return self.session.createDataFrame(rows, RECORDS)
+
+
+def columns(case: Case) -> tuple[decoding.TopicSchemas, Schema]:
+    """Return the schemas that decode the records of a case, and the schema of their table.
+
+    Raises:
+        LakehouseError: The schema is refused.
+    """
+    settings = {"name": "fuzz", "value_format": case.format, "record": case.record, **case.settings}
+    topic = Topic.model_validate(settings)
+    known = decoding.resolve_schemas(Versions(case.versions), topic)
+    return known, table_schema(topic.metadata.names, known.struct, None)
+
+
+def _packed(rows: DataFrame, table: Schema, number: int) -> DataFrame:
+    """Return the rows of one case as two columns, to be combined with the rows of other cases."""
+    cells = (rows[f"`{field.name.replace('`', '``')}`"].alias(field.name) for field in table.fields)
+    good = record("reason").isNull() & ~record("filtered") & ~record("tombstone")
+    return rows.select(F.struct(*cells).alias(f"row{number}"), good.alias(f"good{number}"))
+
+
+def _unpacked(rows: pa.Table, table: Schema, number: int, count: int) -> Decoded:
+    wanted = {field.name: of_iceberg(field.field_type) for field in table.fields}
+    cells = rows.column(f"row{number}")
+    types = {field.name: of_arrow(field.type) for field in cells.type}
+    assert fits(("struct", tuple(types.items())), ("struct", tuple(wanted.items()))), f"{types} are no {wanted}"
+    outcomes: list[dict[str, Any] | str] = [""] * count
+    for cell, good in zip(cells, rows.column(f"good{number}"), strict=True):
+        if cell.is_valid:
+            offset = cell["kafka_offset"].as_py()
+            row = {name: plain(cell[name]) for name in types if name not in METADATA_NAMES} if good.as_py() else LETTER
+            outcomes[offset] = row
+    assert "" not in outcomes, "a record is neither a row nor a dead letter"
+    return Decoded({name: type_ for name, type_ in wanted.items() if name not in METADATA_NAMES}, outcomes)

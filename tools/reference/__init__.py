@@ -1,0 +1,25 @@
+"""Reference pages that are generated from the code, so that they cannot differ from it.
+
+`python -m tools.reference` writes them; tests/unit/test_reference.py compares them with the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from lakehouse.config.loader import json_schema
+from tools.reference.commands import commands
+from tools.reference.configuration import configuration
+from tools.reference.dagster_objects import dagster_objects
+from tools.reference.errors import errors
+from tools.reference.metadata_columns import metadata_columns
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "lakehouse.schema.json": json_schema,
+    "reference/assets.md": dagster_objects,
+    "reference/cli.md": commands,
+    "reference/configuration.md": configuration,
+    "reference/errors.md": errors,
+    "reference/metadata-columns.md": metadata_columns,
+}
+"""Functions that return the text of each generated file, by path in docs/."""

@@ -1,0 +1,110 @@
+"""Page of all keys of lakehouse.yaml, from its JSON Schema and the fields of the resources."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args
+
+from pydantic.fields import FieldInfo
+
+from lakehouse.config.environment import SYSTEMS
+from lakehouse.config.loader import json_schema
+from resources.build import system
+from tools.reference.markdown import code, page, table
+
+Schema = Mapping[str, Any]
+
+_INTRODUCTION = """\
+Editors complete and check lakehouse.yaml by its [JSON Schema](../lakehouse.schema.json). `lakehouse validate` checks a
+file and reports every error with its line. A value written `{env: NAME}` is read from an environment variable; secrets
+must be written this way. A key without a default is required.
+"""
+_HEADER = ["key", "type", "default", "meaning"]
+
+
+def configuration() -> str:
+    """Return the page."""
+    schema = json.loads(json_schema())
+    models: dict[str, Schema] = schema["$defs"]
+    topic, route = models["Topic"], models["Route"]
+    sources = list(topic["properties"]["source"]["discriminator"]["mapping"].items())
+    checks = list(topic["properties"]["checks"]["additionalProperties"]["discriminator"]["mapping"].items())
+    only_in_routes = route["properties"].keys() - topic["properties"].keys()
+    return page(
+        "Configuration keys",
+        _INTRODUCTION,
+        f"## Top level\n\n{_table(schema)}",
+        f"## Topics\n\nEach entry of `topics`. {topic['description']}\n\n{_table(topic)}",
+        f"## Routes\n\n{route['description']} A route has the keys of a topic, and these:\n\n"
+        + _table(route, only_in_routes),
+        "## Sources\n\nThe key `source` of a topic, by its `type`.",
+        *_variants(models, sources),
+        "## Checks\n\nEach entry of `checks` of a topic, by its `type`.",
+        *_variants(models, checks),
+        f"## Metadata\n\nThe key `metadata` of a topic.\n\n{_table(models['Metadata'])}",
+        f"## Retention\n\nThe key `retention` of a topic. {models['Retention']['description']}\n\n"
+        + _table(models["Retention"]),
+        "## Environments\n\nEach entry of `environments` has these systems.",
+        *(f"### {name}\n\n{_summary(system(name))}\n\n{_fields(system(name))}" for name in SYSTEMS),
+        f"## Deployments\n\n{models['Deployment']['description']}\n\n{_table(models['Deployment'])}",
+    )
+
+
+def _variants(models: Mapping[str, Schema], mapping: list[tuple[str, str]]) -> Iterator[str]:
+    for name, reference in mapping:
+        model = models[reference.rpartition("/")[2]]
+        keys = model["properties"].keys() - {"type"}
+        yield f"### {name}\n\n{model['description']}\n\n{_table(model, keys) if keys else ''}"
+
+
+def _table(model: Schema, keys: set[str] | None = None) -> str:
+    required = model.get("required", ())
+    rows = [
+        [code(key), code(_type(value)), "" if key in required else _default(value), value.get("description", "")]
+        for key, value in model["properties"].items()
+        if keys is None or key in keys
+    ]
+    return table(_HEADER, rows)
+
+
+def _type(value: Schema) -> str:
+    if "enum" in value:
+        return ", ".join(map(str, value["enum"]))
+    if "$ref" in value:
+        return str(value["$ref"]).rpartition("/")[2]
+    if options := value.get("anyOf") or value.get("oneOf"):
+        return " or ".join(dict.fromkeys(_type(option) for option in options if option.get("type") != "null"))
+    if value.get("type") == "array":
+        return f"list of {_type(value.get('items', {}))}"
+    if value.get("type") == "object" and isinstance(value.get("additionalProperties"), dict):
+        return f"{_type(value['additionalProperties'])} by name"
+    return str(value.get("const", value.get("type", "any")))
+
+
+def _default(value: Schema) -> str:
+    default = value.get("default")
+    return (
+        "" if default in (None, "", [], {}) else code(json.dumps(default) if not isinstance(default, str) else default)
+    )
+
+
+def _summary(cls: type) -> str:
+    return (cls.__doc__ or "").strip().partition("\n\n")[0]
+
+
+def _fields(cls: Any) -> str:
+    fields: Mapping[str, FieldInfo] = cls.model_fields
+    rows = []
+    for name, field in fields.items():
+        default = "" if field.is_required() or field.default in (None, "", (), {}) else code(field.default)
+        rows.append([code(name), code(_annotation(field.annotation)), default, field.description or ""])
+    return table(_HEADER, rows)
+
+
+def _annotation(annotation: Any) -> str:
+    options = [option for option in get_args(annotation) if option is not type(None)]
+    if not options:
+        return str(getattr(annotation, "__name__", annotation))
+    separator = ", " if isinstance(options[0], str) else " or "
+    return separator.join(option if isinstance(option, str) else _annotation(option) for option in options)
