@@ -72,8 +72,18 @@ def locked(servers: Collection[str] | None = None, lock: Path | None = None) -> 
 
 
 def paths(server: str, lock: Path | None = None) -> list[Path]:
-    """Return the paths of a server's artifacts, which exist after `fetch`."""
-    return [jar.path for jar in locked([server], lock)]
+    """Return the paths of a server's artifacts.
+
+    Raises:
+        LakehouseError: `fetch` has not downloaded them: Java would ignore a missing file of its class path.
+    """
+    jars = locked([server], lock)
+    if absent := [jar.path.name for jar in jars if not jar.path.exists()]:
+        raise LakehouseError(
+            f"{len(absent)} Java artifacts of {server} are not in {cache()}, {absent[0]} first. Download them with "
+            f"`lakehouse up`"
+        )
+    return [jar.path for jar in jars]
 
 
 def unpacked(server: str) -> Path:

@@ -222,7 +222,7 @@ def test_create_tableflow_settings_are_updated_or_refused(lake: Lake):
     before, naming = copy.deepcopy(kept), "metadata_column_naming_scheme"
     lake.topics = {"stock_trades": table | {"metadata": {"naming": "confluent"}, "errors": "suspend"}}
     assert f"{naming} is 'PORTABLE' instead of 'DEFAULT'" in actions(lake)["confluent/tableflow/stock_trades"]
-    with pytest.raises(LakehouseError, match=f"differs in {naming}, .*left as it is.*turn Tableflow off"):
+    with pytest.raises(LakehouseError, match=f"differs in {naming}, .*left unchanged.*disable Tableflow"):
         lake.create()
     assert kept == before
 

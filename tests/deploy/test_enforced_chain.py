@@ -32,7 +32,7 @@ from lakehouse.deploy.confluent.api_keys import ApiKeyResource
 from lakehouse.deploy.planner import needed_by
 from lakehouse.deploy.rotation import Policy, rotate
 from lakehouse.deploy.settings import settings
-from lakehouse.local import environment, ports, process, spark
+from lakehouse.local import environment, jars, ports, process, spark
 from lakehouse.local import stack as local_stack
 from lakehouse.local.home import Home
 from lakehouse.pipeline.dry_run import dry_run
@@ -142,6 +142,7 @@ def _lead_to_kafka(clouds: Clouds) -> None:
 def spark_server(kafka: Home, folder: Path) -> Iterator[str]:
     """Run a Spark server that uses the AWS endpoints of this process."""
     home, [port] = Home(folder / "home"), free_ports(1)
+    jars.fetch(["spark"])
     context = environment.context(kafka, ports.recorded(kafka))
     aws = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
     variables = {**context.environment, **aws, "SPARK_REMOTE": f"sc://localhost:{port}"}

@@ -80,5 +80,5 @@ def test_apply_integration_differences_are_repaired_or_refused(over_rest: Deploy
     over_rest.rest_catalog = lambda: rest_catalog(polaris, uri=f"{polaris.address}/")
     uri = f"CATALOG_URI is '{polaris.address}' instead of '{polaris.address}/'"
     assert differing(over_rest) == {"snowflake/rest_integration": uri}
-    with pytest.raises(LakehouseError, match="differs: CATALOG_URI .*left as it is.*deploy delete"):
+    with pytest.raises(LakehouseError, match="differs: CATALOG_URI .*left unchanged.*deploy delete"):
         apply(over_rest.resources(), quiet)

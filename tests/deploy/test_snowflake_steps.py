@@ -96,7 +96,7 @@ def test_apply_different_volume_or_integration_is_refused(deployed: Deployed):
     assert reasons["snowflake/volume"] == role
     namespace = f"CATALOG_NAMESPACE is 'elsewhere' instead of '{deployed.lake.database}'"
     assert reasons["snowflake/integration"] == namespace
-    with pytest.raises(LakehouseError, match="differs: STORAGE_AWS_ROLE_ARN .*left as it is.*deploy delete"):
+    with pytest.raises(LakehouseError, match="differs: STORAGE_AWS_ROLE_ARN .*left unchanged.*deploy delete"):
         apply(deployed.resources(), quiet)
     assert deployed.state() == before
     destroy(deployed.resources(), quiet, delete_data=False)

@@ -44,7 +44,7 @@ def test_create_other_mode_of_existing_table_is_refused(users: Lake, before: str
     users.topics = {"users": USERS | {"mode": before}}
     users.create()
     users.topics = {"users": USERS | {"mode": after}}
-    with pytest.raises(LakehouseError, match="differs in write_mode, .*left as it is"):
+    with pytest.raises(LakehouseError, match="differs in write_mode, .*left unchanged"):
         users.create()
 
 

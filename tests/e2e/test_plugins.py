@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -91,9 +92,10 @@ def test_plugins_of_all_other_kinds_are_used(stream, run, tmp_path):
             "checks": {"even": {"type": "multiple_of", "column": "left", "number": 2, "severity": "warn"}},
         }
     }
-    # The file is in the stack's folder, because Spark's server keeps it open.
-    database = f"{os.environ['LAKEHOUSE_HOME']}/plugged.db"
-    content["environments"]["local"]["catalog"] |= {"type": "sqlite_file", "uri": database}
+    # The file is in the stack's folder, because Spark's server keeps it open; all files there are private.
+    database = Path(os.environ["LAKEHOUSE_HOME"]) / "plugged.db"
+    database.touch(mode=0o600)
+    content["environments"]["local"]["catalog"] |= {"type": "sqlite_file", "uri": str(database)}
     file.write_text(yaml.safe_dump(content))
     run("-m", "lakehouse.cli.main", "validate")
 

@@ -61,4 +61,4 @@ def test_documented_jars_command_lists_locked_jars():
     program, option, code = shlex.split(text)
     assert (program, option) == ("python", "-c")
     compile(code, "docs/clusters.md", "exec")
-    assert len(jars.paths("spark")) == sum(line.startswith("spark ") for line in jars.LOCK.read_text().splitlines())
+    assert len(jars.locked(["spark"])) == sum(line.startswith("spark ") for line in jars.LOCK.read_text().splitlines())

@@ -92,6 +92,12 @@ def test_fetch_downloads_only_once(repository, monkeypatch):
     assert jars.missing() == []
 
 
+def test_paths_before_fetch_is_refused(repository):
+    publish(repository, "org/x/p/1/p-1.jar", b"good", lock=jars.LOCK)
+    with pytest.raises(LakehouseError, match="1 Java artifacts of s3 are not in .*p-1.jar first"):
+        jars.paths("s3")
+
+
 def test_fetch_skips_artefacts_of_other_servers(repository):
     publish(repository, "org/x/p/1/p-1.jar", b"good", lock=jars.LOCK)
     publish(repository, "org/x/q/1/q-1.jar", b"other", lock=jars.LOCK, server="spark")

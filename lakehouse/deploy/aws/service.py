@@ -141,7 +141,7 @@ class Service:
         except WaiterError as error:
             asked = ", ".join(str(value) for value in parameters.values())
             raise LakehouseError(
-                f"AWS {self.name} made {asked}, but does not show it ({error}). It was left as it is. Run this again"
+                f"AWS {self.name} made {asked}, but does not show it ({error}). It was left unchanged. Run this again"
             ) from error
 
     def _explained(self, method: str) -> AbstractContextManager[None]:

@@ -73,7 +73,7 @@ def rotate(
         if isinstance(resource, ApiKeyResource):
             if resource not in outputs:
                 raise UnclearState(
-                    f"{resource.label} is not there, or was deleted. It was left as it is. Run `lakehouse deploy "
+                    f"{resource.label} is not there, or was deleted. It was left unchanged. Run `lakehouse deploy "
                     f"create`, which makes it anew"
                 )
             key_store = resource.account_key(outputs)

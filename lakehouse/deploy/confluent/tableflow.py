@@ -230,7 +230,7 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
             policy = "compact" if self.write_mode == "UPSERT" else "delete"
             raise LakehouseError(
                 f"{self.label} has write mode {current.write_mode}, but lakehouse.yaml declares {self.write_mode}. The "
-                f"table was left as it is. Turn Tableflow off for the topic, set its cleanup.policy to {policy} (in a "
+                f"table was left unchanged. Turn Tableflow off for the topic, set its cleanup.policy to {policy} (in a "
                 f"Flink statement: 'changelog.mode' and 'kafka.cleanup-policy'), and run this again"
             )
 
