@@ -10,13 +10,13 @@ from pydantic import Field
 from lakehouse.core.errors import ConfigError
 from resources.aws_secrets import read_secret_fields
 from resources.confluent import URL
+from resources.confluent.api_client import ApiClient, Key
 from resources.confluent.api_keys import ApiKeys
 from resources.confluent.clusters import Cluster, Clusters, SchemaRegistryCluster, SchemaRegistryClusters, Subjects
 from resources.confluent.connectors import Connector, Connectors
 from resources.confluent.flink import ComputePools, Region, Regions, Statements
 from resources.confluent.kafka import Acls, Topics
 from resources.confluent.organization import Environment, Environments, RoleBindings, ServiceAccounts
-from resources.confluent.plane import Key, Plane
 from resources.confluent.tableflow import CatalogIntegrations, ProviderIntegrations, TableflowTopic, TableflowTopics
 from resources.masked_field import masked_field
 
@@ -54,15 +54,15 @@ class ConfluentCloud(dg.ConfigurableResource):
         default=20, gt=0, description="Seconds for which a request without an answer is retried."
     )
 
-    def plane(self) -> Plane:
-        """Return the plane that manages the organization.
+    def client(self) -> ApiClient:
+        """Return the client of the API that manages the organization.
 
         Raises:
             ConfigError: The secret cannot be used.
             Unreachable: AWS does not answer.
         """
         key = self._key(self.secret) if self.secret else Key(self.api_key, self.api_secret)
-        return self._plane("Confluent Cloud", self.url, key)
+        return self._client("Confluent Cloud", self.url, key)
 
     def kafka_cluster(self) -> Cluster | None:
         """Return the state of the environment's Kafka cluster; None if it does not exist or is not visible to the key.
@@ -80,7 +80,7 @@ class ConfluentCloud(dg.ConfigurableResource):
 
         The result is None and errors are raised as by `kafka_cluster`.
         """
-        return Connectors(self.plane(), *self._place()).find(name)
+        return Connectors(self.client(), *self._place()).find(name)
 
     def tableflow_topic(self, name: str) -> TableflowTopic | None:
         """Return the state of Tableflow for a topic of the cluster; None also if Tableflow is off.
@@ -97,7 +97,7 @@ class ConfluentCloud(dg.ConfigurableResource):
         key = Key(self.tableflow_api_key, self.tableflow_api_secret)
         if self.tableflow_secret:
             key = self._key(self.tableflow_secret)
-        return TableflowTopics(self._plane("Tableflow", self.url, key), *self._place()).find(name)
+        return TableflowTopics(self._client("Tableflow", self.url, key), *self._place()).find(name)
 
     def _place(self) -> tuple[str, str]:
         if self.secret:
@@ -115,48 +115,48 @@ class ConfluentCloud(dg.ConfigurableResource):
         stored = read_secret_fields(secret, KEY, KEY_SECRET, role_arn=self.role_arn)
         return Key(stored[KEY], stored[KEY_SECRET])
 
-    def _plane(self, name: str, url: str, key: Key) -> Plane:
-        return Plane(name, url, key, self.deadline_seconds)
+    def _client(self, name: str, url: str, key: Key) -> ApiClient:
+        return ApiClient(name, url, key, self.deadline_seconds)
 
     def environments(self) -> Environments:
         """Return the client of environments."""
-        return Environments(self.plane())
+        return Environments(self.client())
 
     def service_accounts(self) -> ServiceAccounts:
         """Return the client of service accounts."""
-        return ServiceAccounts(self.plane())
+        return ServiceAccounts(self.client())
 
     def role_bindings(self) -> RoleBindings:
         """Return the client of role bindings."""
-        return RoleBindings(self.plane())
+        return RoleBindings(self.client())
 
     def api_keys(self) -> ApiKeys:
         """Return the client of API keys."""
-        return ApiKeys(self.plane())
+        return ApiKeys(self.client())
 
     def clusters(self, environment_id: str) -> Clusters:
         """Return the client of an environment's Kafka clusters."""
-        return Clusters(self.plane(), environment_id)
+        return Clusters(self.client(), environment_id)
 
     def schema_registry_clusters(self, environment_id: str) -> SchemaRegistryClusters:
         """Return the client of an environment's Schema Registry."""
-        return SchemaRegistryClusters(self.plane(), environment_id)
+        return SchemaRegistryClusters(self.client(), environment_id)
 
     def connectors(self, cluster: Cluster) -> Connectors:
         """Return the client of a cluster's managed connectors."""
-        return Connectors(self.plane(), cluster.environment_id, cluster.id)
+        return Connectors(self.client(), cluster.environment_id, cluster.id)
 
     def provider_integrations(self, environment_id: str) -> ProviderIntegrations:
         """Return the client of an environment's integrations with AWS accounts."""
-        return ProviderIntegrations(self.plane(), environment_id)
+        return ProviderIntegrations(self.client(), environment_id)
 
     def regions(self) -> Regions:
         """Return the client of Flink's regions."""
-        return Regions(self.plane())
+        return Regions(self.client())
 
     def compute_pools(self, environment_id: str) -> ComputePools:
         """Return the client of an environment's compute pools for Flink."""
-        return ComputePools(self.plane(), environment_id)
+        return ComputePools(self.client(), environment_id)
 
     def topics(self, cluster: Cluster, key: Key) -> Topics:
         """Return the client of a cluster's topics.
@@ -165,7 +165,7 @@ class ConfluentCloud(dg.ConfigurableResource):
             cluster: The cluster.
             key: A Kafka key.
         """
-        return Topics(self._plane("Kafka REST", cluster.http_endpoint, key), cluster.id)
+        return Topics(self._client("Kafka REST", cluster.http_endpoint, key), cluster.id)
 
     def acls(self, cluster: Cluster, key: Key) -> Acls:
         """Return the client of a cluster's access control lists.
@@ -174,7 +174,7 @@ class ConfluentCloud(dg.ConfigurableResource):
             cluster: The cluster.
             key: A Kafka key.
         """
-        return Acls(self._plane("Kafka REST", cluster.http_endpoint, key), cluster.id)
+        return Acls(self._client("Kafka REST", cluster.http_endpoint, key), cluster.id)
 
     def subjects(self, registry: SchemaRegistryCluster, key: Key) -> Subjects:
         """Return the client of a Schema Registry's subjects.
@@ -183,7 +183,7 @@ class ConfluentCloud(dg.ConfigurableResource):
             registry: The Schema Registry.
             key: A key of the Schema Registry.
         """
-        return Subjects(self._plane("Schema Registry", registry.http_endpoint, key))
+        return Subjects(self._client("Schema Registry", registry.http_endpoint, key))
 
     def statements(self, region: Region, environment: Environment, key: Key) -> Statements:
         """Return the client of an environment's Flink statements in a region.
@@ -193,7 +193,7 @@ class ConfluentCloud(dg.ConfigurableResource):
             environment: The environment.
             key: A Flink key.
         """
-        return Statements(self._plane("Flink", region.http_endpoint, key), environment.organization_id, environment.id)
+        return Statements(self._client("Flink", region.http_endpoint, key), environment.organization_id, environment.id)
 
     def catalog_integrations(self, cluster: Cluster, key: Key) -> CatalogIntegrations:
         """Return the client of a cluster's catalog integrations.
@@ -202,7 +202,7 @@ class ConfluentCloud(dg.ConfigurableResource):
             cluster: The cluster.
             key: A Tableflow key.
         """
-        return CatalogIntegrations(self._plane("Tableflow", self.url, key), cluster.environment_id, cluster.id)
+        return CatalogIntegrations(self._client("Tableflow", self.url, key), cluster.environment_id, cluster.id)
 
     def tableflow_topics(self, cluster: Cluster, key: Key) -> TableflowTopics:
         """Return the client of the topics that Tableflow maintains as tables.
@@ -211,4 +211,4 @@ class ConfluentCloud(dg.ConfigurableResource):
             cluster: The cluster.
             key: A Tableflow key.
         """
-        return TableflowTopics(self._plane("Tableflow", self.url, key), cluster.environment_id, cluster.id)
+        return TableflowTopics(self._client("Tableflow", self.url, key), cluster.environment_id, cluster.id)

@@ -17,7 +17,7 @@ class Rotation(Model):
 
     day_count: float = Field(30, ge=0, description="The age in days at which a key is replaced.")
     number_of_api_keys_to_retain: int = Field(
-        2, ge=1, description="How many of Confluent's keys of an account and plane keep working."
+        2, ge=1, description="Number of API keys that stay valid for each account and API of Confluent Cloud."
     )
     grace_days: float = Field(
         1, ge=0, description="How many days a replaced key keeps working: longer than the longest run."

@@ -79,7 +79,7 @@ class Access:
     @cached_property
     def confluent(self) -> ConfluentCloud:
         """Confluent Cloud, with its Cloud API key."""
-        from resources.confluent.plane import DEADLINE_SECONDS
+        from resources.confluent.api_client import DEADLINE_SECONDS
         from resources.confluent_cloud import ConfluentCloud
 
         return ConfluentCloud(

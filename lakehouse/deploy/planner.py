@@ -215,7 +215,7 @@ def _created(resource: Resource[T], outputs: Outputs) -> T:
 
 def _planned_deletion(resource: Resource[Any], outputs: Outputs, delete_data: bool) -> Change:
     if resource not in outputs:
-        return Change(resource, "absent", "is not there")
+        return Change(resource, "absent", "does not exist")
     if resource.holds_data and not delete_data:
         return Change(resource, "retain", "holds data (--delete-data deletes it, too)")
     if reason := resource.retained(outputs, outputs[resource]):

@@ -108,7 +108,7 @@ class Resource(ABC, Generic[T]):
 
     def absence(self, outputs: Outputs) -> str:
         """Describe that it does not exist, and what its creation does besides creating it."""
-        return "is not there"
+        return "does not exist"
 
     @abstractmethod
     def create(self, outputs: Outputs) -> T:

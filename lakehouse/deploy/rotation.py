@@ -23,7 +23,7 @@ class Policy:
     day_count: float = 30
     """The age in days at which a key is replaced."""
     retained: int = 2
-    """Number of valid Confluent keys for each account and plane."""
+    """Number of valid Confluent keys for each account and API."""
     grace_days: float = GRACE_DAYS
     """Days for which a replaced key stays valid."""
 

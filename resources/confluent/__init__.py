@@ -1,3 +1,3 @@
-"""Clients of Confluent Cloud's REST API. A plane is one address with one key; each kind of object has a class."""
+"""Clients of Confluent Cloud's REST API. One class for each kind of object."""
 
 URL = "https://api.confluent.cloud"

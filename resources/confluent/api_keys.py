@@ -1,4 +1,4 @@
-"""API keys of accounts for planes. Confluent returns the secret of a key only when the key is created."""
+"""API keys of accounts for APIs. Confluent returns the secret of a key only when the key is created."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import datetime as dt
 from dataclasses import dataclass, field
 from typing import Any
 
-from resources.confluent.plane import Key, Plane
+from resources.confluent.api_client import ApiClient, Key
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class ApiKey:
 
     @property
     def key(self) -> Key:
-        """The key for a plane.
+        """The key for an API.
 
         Raises:
             ValueError: The secret is unknown, because the key was read and not created.
@@ -83,22 +83,22 @@ class ApiKey:
 class ApiKeys:
     """The API keys of an organization."""
 
-    plane: Plane
+    client: ApiClient
 
     def list(self, owner_id: str, scope: Scope | None = None) -> list[ApiKey]:
         """Return the keys of one account for one resource or for all, oldest first."""
         query = {"spec.owner": owner_id, "spec.resource": scope and scope.id}
-        keys = [ApiKey.of(answer) for answer in self.plane.items("/iam/v2/api-keys", query)]
+        keys = [ApiKey.of(answer) for answer in self.client.items("/iam/v2/api-keys", query)]
         matching = [key for key in keys if scope is None or key.is_for(scope)]
         return sorted(matching, key=lambda key: key.created_at)
 
     def find(self, key_id: str) -> ApiKey | None:
         """Return the key with an id, without its secret; None if it does not exist."""
-        answer = self.plane.find(f"/iam/v2/api-keys/{key_id}")
+        answer = self.client.find(f"/iam/v2/api-keys/{key_id}")
         return answer and ApiKey.of(answer)
 
     def create(self, name: str, description: str, owner_id: str, scope: Scope) -> ApiKey:
-        """Create a key. Only this result contains its secret. Planes accept the key within minutes."""
+        """Create a key. Only this result contains its secret. APIs accept the key within minutes."""
         resource = {
             "id": scope.id,
             "kind": scope.kind,
@@ -111,8 +111,8 @@ class ApiKeys:
             "owner": {"id": owner_id, "kind": "ServiceAccount"},
             "resource": {part: value for part, value in resource.items() if value is not None},
         }
-        return ApiKey.of(self.plane.call("POST", "/iam/v2/api-keys", body={"spec": spec}))
+        return ApiKey.of(self.client.call("POST", "/iam/v2/api-keys", body={"spec": spec}))
 
     def delete(self, key_id: str) -> None:
-        """Delete a key. Planes refuse it from now on."""
-        self.plane.delete(f"/iam/v2/api-keys/{key_id}")
+        """Delete a key. APIs refuse it from now on."""
+        self.client.delete(f"/iam/v2/api-keys/{key_id}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from resources.confluent.plane import Plane, single_match
+from resources.confluent.api_client import ApiClient, single_match
 
 READY = frozenset({"PROVISIONED"})
 
@@ -57,12 +57,12 @@ class Cluster:
 class Clusters:
     """The Kafka clusters of one environment."""
 
-    plane: Plane
+    client: ApiClient
     environment_id: str
 
     def list(self) -> list[Cluster]:
         """Return the clusters that are visible to the key."""
-        answers = self.plane.items("/cmk/v2/clusters", {"environment": self.environment_id})
+        answers = self.client.items("/cmk/v2/clusters", {"environment": self.environment_id})
         return [Cluster.of(answer) for answer in answers]
 
     def find(self, name: str) -> Cluster | None:
@@ -75,7 +75,7 @@ class Clusters:
 
     def get(self, cluster_id: str) -> Cluster | None:
         """Return the cluster with an id; None if it does not exist."""
-        answer = self.plane.find(f"/cmk/v2/clusters/{cluster_id}", {"environment": self.environment_id})
+        answer = self.client.find(f"/cmk/v2/clusters/{cluster_id}", {"environment": self.environment_id})
         return answer and Cluster.of(answer)
 
     def create(self, name: str, region: str, cloud: str = "AWS") -> Cluster:
@@ -88,11 +88,11 @@ class Clusters:
             "config": {"kind": "Standard"},
             "environment": {"id": self.environment_id},
         }
-        return Cluster.of(self.plane.call("POST", "/cmk/v2/clusters", body={"spec": spec}))
+        return Cluster.of(self.client.call("POST", "/cmk/v2/clusters", body={"spec": spec}))
 
     def delete(self, cluster_id: str) -> None:
-        """Start to delete a cluster with all its topics. `wait_gone` until it is deleted."""
-        self.plane.delete(f"/cmk/v2/clusters/{cluster_id}", {"environment": self.environment_id})
+        """Start to delete a cluster with all its topics. Wait with `wait_until_deleted`."""
+        self.client.delete(f"/cmk/v2/clusters/{cluster_id}", {"environment": self.environment_id})
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class SchemaRegistryCluster:
 class SchemaRegistryClusters:
     """The Schema Registry of one environment. It cannot be created or deleted separately."""
 
-    plane: Plane
+    client: ApiClient
     environment_id: str
 
     def find(self) -> SchemaRegistryCluster | None:
@@ -129,7 +129,7 @@ class SchemaRegistryClusters:
         Raises:
             UnclearState: There are several.
         """
-        answers = self.plane.items("/srcm/v3/clusters", {"environment": self.environment_id})
+        answers = self.client.items("/srcm/v3/clusters", {"environment": self.environment_id})
         what = f"the Schema Registry of {self.environment_id}"
         return single_match(what, [SchemaRegistryCluster.of(answer) for answer in answers])
 
@@ -138,8 +138,8 @@ class SchemaRegistryClusters:
 class Subjects:
     """The subjects in a Schema Registry."""
 
-    plane: Plane
+    client: ApiClient
 
     def list(self) -> list[str]:
         """Return the names of the subjects."""
-        return self.plane.listed("/subjects")
+        return self.client.listed("/subjects")

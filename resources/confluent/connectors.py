@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from resources.confluent.errors import ConfluentError, Rejected
-from resources.confluent.plane import Plane
+from resources.confluent.api_client import ApiClient
+from resources.confluent.errors import ConfluentError, InvalidRequest
 from resources.confluent.traces import shortened
 
 READY = frozenset({"RUNNING"})
@@ -47,50 +47,50 @@ class Connector:
 class Connectors:
     """The connectors of one cluster."""
 
-    plane: Plane
+    client: ApiClient
     environment_id: str
     cluster_id: str
 
     def list(self) -> list[Connector]:
         """Return all connectors with their states and configurations."""
-        answer = self.plane.listed(f"{self._path}/connectors", {"expand": "info,status,id"})
+        answer = self.client.listed(f"{self._path}/connectors", {"expand": "info,status,id"})
         return [Connector.of(one["status"], one["info"]["config"]) for one in answer.values()]
 
     def find(self, name: str) -> Connector | None:
         """Return the connector with a name, without its configuration; None if it does not exist."""
-        answer = self.plane.find(f"{self._one(name)}/status")
+        answer = self.client.find(f"{self._one(name)}/status")
         return answer and Connector.of(answer)
 
     def validate(self, config: dict[str, str]) -> None:
-        """Validate a configuration on the plane, without effect.
+        """Validate a configuration on the API, without effect.
 
         Raises:
-            Rejected: Settings are invalid; the message has the errors of each.
+            InvalidRequest: Settings are invalid; the message has the errors of each.
         """
         plugin = quote(config["connector.class"], safe="")
-        answer = self.plane.call("PUT", f"{self._path}/connector-plugins/{plugin}/config/validate", body=config)
+        answer = self.client.call("PUT", f"{self._path}/connector-plugins/{plugin}/config/validate", body=config)
         if answer["error_count"]:
             faults = [
                 f"{setting['value']['name']}: {'; '.join(setting['value']['errors'])}"
                 for setting in answer["configs"]
                 if setting["value"].get("errors")
             ]
-            raise Rejected(
+            raise InvalidRequest(
                 f"Confluent Cloud does not accept the configuration of connector '{config['name']}': "
                 f"{', '.join(faults)}. Nothing was changed. Correct it and run it again"
             )
 
     def put(self, config: dict[str, str]) -> None:
         """Create the connector `config["name"]`, or replace its configuration. `wait` until it is READY."""
-        self.plane.call("PUT", f"{self._one(config['name'])}/config", body=config)
+        self.client.call("PUT", f"{self._one(config['name'])}/config", body=config)
 
     def delete(self, name: str) -> None:
         """Delete a connector.
 
         Raises:
-            ConfluentError: The plane reports an error, even in a successful answer.
+            ConfluentError: The API reports an error, even in a successful answer.
         """
-        answer = self.plane.delete(self._one(name))
+        answer = self.client.delete(self._one(name))
         if answer and answer.get("error"):
             raise ConfluentError(
                 f"Confluent Cloud did not delete connector '{name}': {answer['error']}. It is unchanged. Run it again, "

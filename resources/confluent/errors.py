@@ -1,4 +1,4 @@
-"""Errors of the planes of Confluent Cloud, and their derivation from answers."""
+"""Errors of the APIs of Confluent Cloud, and their derivation from answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TEXT_LIMIT = 300
 """Maximum number of characters that a message quotes of an answer other than JSON."""
 
 TOPIC_ERROR = "40002"
-"""Kafka's code, with status 400, for a topic that exists or is being deleted. Other planes answer 409."""
+"""Kafka's code, with status 400, for a topic that exists or is being deleted. Other APIs answer 409."""
 
 ROLES = (
     ("/tableflow/v1/catalog-integrations", "ResourceOwner or Assigner on the provider integration"),
@@ -38,29 +38,29 @@ class ConfluentError(LakehouseError):
     """Confluent Cloud refused a call or sent an unusable answer."""
 
 
-class Gone(ConfluentError):
+class NotFound(ConfluentError):
     """The object does not exist: 404, or 403, which Confluent answers for deleted objects."""
 
 
-class Refused(ConfluentError):
-    """The plane does not accept the key, or its owner lacks a role."""
+class Forbidden(ConfluentError):
+    """The API does not accept the key, or its owner lacks a role."""
 
 
 class Conflict(ConfluentError):
     """An object of that name exists, or the object is still in use."""
 
 
-class Rejected(ConfluentError):
-    """The plane does not accept the request."""
+class InvalidRequest(ConfluentError):
+    """The API does not accept the request."""
 
 
-class Limited(ConfluentError, TransientError):
+class RateLimited(ConfluentError, TransientError):
     """The rate limit still applied at the deadline."""
 
 
 @dataclass(frozen=True)
 class ErrorMessage:
-    """The error in an answer: the plane's code and its message."""
+    """The error in an answer: the API's code and its message."""
 
     code: str
     detail: str
@@ -70,7 +70,7 @@ class ErrorMessage:
 
 
 def error_message(content_type: str, text: str) -> ErrorMessage:
-    """Parse an answer in any of the planes' four error formats.
+    """Parse an answer in any of the APIs' four error formats.
 
     Args:
         content_type: The answer's Content-Type.
@@ -103,9 +103,9 @@ def refusal(
     """Return the error of an answer that refuses a call.
 
     Args:
-        call: Plane, method and address, for messages.
+        call: API, method and address, for messages.
         method: The HTTP method.
-        path: The path below the plane's address.
+        path: The path below the API's address.
         key: The id of the key.
         status: The HTTP status.
         text: The error in the answer.
@@ -114,16 +114,16 @@ def refusal(
     answer = f"{status} {text}".strip()
     effect = "" if method == "GET" else "Nothing was changed"
     if status == 401 or "invalid api key" in str(text).lower():
-        return Refused(
+        return Forbidden(
             f"{call} does not accept the key {key} ({answer})",
             effect,
-            "Check that it is a key of this plane and was not deleted; a new key is accepted after some minutes",
+            "Check that it is a key of this API and was not deleted; a new key is accepted after some minutes",
         )
     if status == 404 or (status == 403 and method in ("GET", "DELETE") and not listing):
-        return Gone(f"{call} found no object that is visible to the key {key} ({answer})", effect)
+        return NotFound(f"{call} found no object that is visible to the key {key} ({answer})", effect)
     if status == 403:
         role = next(role for prefix, role in ROLES if path.startswith(prefix))
-        return Refused(
+        return Forbidden(
             f"{call} refused the key {key} ({answer})",
             effect,
             f"Grant the key's owner the role {role}, unless the object of the call was deleted",
@@ -135,7 +135,7 @@ def refusal(
             "Look up the object that has the name or uses this one",
         )
     if status in (400, 402, 422):
-        return Rejected(f"{call} did not accept the request ({answer})", effect, "Correct it and run it again")
+        return InvalidRequest(f"{call} did not accept the request ({answer})", effect, "Correct it and run it again")
     return ConfluentError(
         f"{call} got an unexpected answer ({answer})",
         remedy="Check its effect in the Cloud Console",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from resources.confluent.plane import Plane, single_match
+from resources.confluent.api_client import ApiClient, single_match
 
 READY = frozenset({"PROVISIONED"})
 
@@ -22,11 +22,11 @@ class Region:
 class Regions:
     """The regions in which Confluent offers Flink."""
 
-    plane: Plane
+    client: ApiClient
 
     def find(self, region: str, cloud: str = "AWS") -> Region | None:
         """Return the region with the cloud's own name; None if Confluent does not offer Flink in it."""
-        answers = self.plane.items("/fcpm/v2/regions", {"cloud": cloud, "region_name": region})
+        answers = self.client.items("/fcpm/v2/regions", {"cloud": cloud, "region_name": region})
         return single_match(
             f"Flink region '{region}'", [Region(answer["id"], answer["http_endpoint"]) for answer in answers]
         )
@@ -51,12 +51,12 @@ class ComputePool:
 class ComputePools:
     """The compute pools of one environment."""
 
-    plane: Plane
+    client: ApiClient
     environment_id: str
 
     def list(self) -> list[ComputePool]:
         """Return all that are visible to the key."""
-        answers = self.plane.items("/fcpm/v2/compute-pools", {"environment": self.environment_id})
+        answers = self.client.items("/fcpm/v2/compute-pools", {"environment": self.environment_id})
         return [ComputePool.of(answer) for answer in answers]
 
     def find(self, name: str) -> ComputePool | None:
@@ -69,7 +69,7 @@ class ComputePools:
 
     def get(self, pool_id: str) -> ComputePool | None:
         """Return the compute pool with an id; None if it does not exist."""
-        answer = self.plane.find(f"/fcpm/v2/compute-pools/{pool_id}", {"environment": self.environment_id})
+        answer = self.client.find(f"/fcpm/v2/compute-pools/{pool_id}", {"environment": self.environment_id})
         return answer and ComputePool.of(answer)
 
     def create(self, name: str, region: str, max_cfu: int, cloud: str = "AWS") -> ComputePool:
@@ -82,11 +82,11 @@ class ComputePools:
             "default_pool": False,
             "environment": {"id": self.environment_id},
         }
-        return ComputePool.of(self.plane.call("POST", "/fcpm/v2/compute-pools", body={"spec": spec}))
+        return ComputePool.of(self.client.call("POST", "/fcpm/v2/compute-pools", body={"spec": spec}))
 
     def delete(self, pool_id: str) -> None:
-        """Start to delete a compute pool. `wait_gone` until it is deleted."""
-        self.plane.delete(f"/fcpm/v2/compute-pools/{pool_id}", {"environment": self.environment_id})
+        """Start to delete a compute pool. Wait with `wait_until_deleted`."""
+        self.client.delete(f"/fcpm/v2/compute-pools/{pool_id}", {"environment": self.environment_id})
 
 
 @dataclass(frozen=True)
@@ -107,19 +107,19 @@ class Statement:
 
 @dataclass(frozen=True)
 class Statements:
-    """The statements of one environment. The plane is that of Flink in one region."""
+    """The statements of one environment. The client is that of Flink in one region."""
 
-    plane: Plane
+    client: ApiClient
     organization_id: str
     environment_id: str
 
     def list(self) -> list[Statement]:
         """Return all that are visible to the key."""
-        return [Statement.of(answer) for answer in self.plane.items(self._path)]
+        return [Statement.of(answer) for answer in self.client.items(self._path)]
 
     def find(self, name: str) -> Statement | None:
         """Return the statement with a name, or None."""
-        answer = self.plane.find(f"{self._path}/{name}")
+        answer = self.client.find(f"{self._path}/{name}")
         return answer and Statement.of(answer)
 
     def create(self, name: str, sql: str, *, pool_id: str, principal_id: str, catalog: str, database: str) -> Statement:
@@ -142,11 +142,11 @@ class Statements:
             "compute_pool_id": pool_id,
             "principal": principal_id,
         }
-        return Statement.of(self.plane.call("POST", self._path, body={"name": name, "spec": spec}))
+        return Statement.of(self.client.call("POST", self._path, body={"name": name, "spec": spec}))
 
     def delete(self, name: str) -> None:
-        """Start to stop and delete a statement. `wait_gone` until it is deleted. Its topic and schemas are kept."""
-        self.plane.delete(f"{self._path}/{name}")
+        """Start to stop and delete a statement. Its topic and schemas are kept."""
+        self.client.delete(f"{self._path}/{name}")
 
     @property
     def _path(self) -> str:

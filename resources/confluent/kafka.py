@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import quote
 
-from resources.confluent.plane import Plane
+from resources.confluent.api_client import ApiClient
 
 RETENTION, CLEANUP = "retention.ms", "cleanup.policy"
 
@@ -28,16 +28,16 @@ class Topic:
 class Topics:
     """The topics of one cluster."""
 
-    plane: Plane
+    client: ApiClient
     cluster_id: str
 
     def list(self) -> list[Topic]:
         """Return the topics that are visible to the key."""
-        return [Topic.of(answer) for answer in self.plane.listed(self._path)["data"]]
+        return [Topic.of(answer) for answer in self.client.listed(self._path)["data"]]
 
     def find(self, name: str) -> Topic | None:
         """Return the topic with a name, or None."""
-        answer = self.plane.find(f"{self._path}/{quote(name, safe='')}")
+        answer = self.client.find(f"{self._path}/{quote(name, safe='')}")
         return answer and Topic.of(answer)
 
     def create(self, name: str, partitions: int, retention_ms: int | None = None, *, compacted: bool = False) -> Topic:
@@ -56,24 +56,24 @@ class Topics:
         if compacted:
             configs.append({"name": CLEANUP, "value": "compact"})
         body = {"topic_name": name, "partitions_count": partitions, "configs": configs}
-        return Topic.of(self.plane.call("POST", self._path, body=body))
+        return Topic.of(self.client.call("POST", self._path, body=body))
 
     def retention_ms(self, name: str) -> int:
         """Return the retention of a topic in milliseconds; -1 is forever.
 
         Raises:
-            Gone: The topic does not exist.
+            NotFound: The topic does not exist.
         """
-        return int(self.plane.call("GET", f"{self._path}/{quote(name, safe='')}/configs/{RETENTION}")["value"])
+        return int(self.client.call("GET", f"{self._path}/{quote(name, safe='')}/configs/{RETENTION}")["value"])
 
     def set_retention(self, name: str, retention_ms: int) -> None:
         """Set the retention of a topic in milliseconds. Kafka deletes older records."""
         path = f"{self._path}/{quote(name, safe='')}/configs/{RETENTION}"
-        self.plane.call("PUT", path, body={"value": str(retention_ms)})
+        self.client.call("PUT", path, body={"value": str(retention_ms)})
 
     def delete(self, name: str) -> None:
-        """Start to delete a topic. `wait_gone` until it is deleted."""
-        self.plane.delete(f"{self._path}/{quote(name, safe='')}")
+        """Start to delete a topic. Wait with `wait_until_deleted`."""
+        self.client.delete(f"{self._path}/{quote(name, safe='')}")
 
     @property
     def _path(self) -> str:
@@ -102,23 +102,23 @@ class Acl:
 class Acls:
     """The access control lists of one cluster."""
 
-    plane: Plane
+    client: ApiClient
     cluster_id: str
 
     def list(self, principal: str) -> list[Acl]:
         """Return the rules of one principal.
 
-        A list of all principals would be useless: it names accounts by numbers that other planes do not use.
+        A list of all principals would be useless: it names accounts by numbers that other APIs do not use.
         """
-        return [Acl.of(answer) for answer in self.plane.listed(self._path, {"principal": principal})["data"]]
+        return [Acl.of(answer) for answer in self.client.listed(self._path, {"principal": principal})["data"]]
 
     def create(self, acl: Acl) -> None:
         """Create a rule; do nothing if it exists."""
-        self.plane.call("POST", self._path, body=asdict(acl))
+        self.client.call("POST", self._path, body=asdict(acl))
 
     def delete(self, acl: Acl) -> None:
         """Delete exactly one rule: a filter with fewer fields would match other rules too."""
-        self.plane.delete(self._path, asdict(acl))
+        self.client.delete(self._path, asdict(acl))
 
     @property
     def _path(self) -> str:

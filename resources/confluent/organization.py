@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from resources.confluent.plane import Plane, single_match
+from resources.confluent.api_client import ApiClient, single_match
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class Environment:
 class Environments:
     """The environments of an organization."""
 
-    plane: Plane
+    client: ApiClient
 
     def list(self) -> list[Environment]:
         """Return the environments that are visible to the key."""
-        return [Environment.of(answer) for answer in self.plane.items("/org/v2/environments")]
+        return [Environment.of(answer) for answer in self.client.items("/org/v2/environments")]
 
     def find(self, name: str) -> Environment | None:
         """Return the environment with a display name, or None.
@@ -58,11 +58,11 @@ class Environments:
     def create(self, name: str) -> Environment:
         """Create an environment. Confluent creates its Schema Registry with its first cluster."""
         body = {"display_name": name, "stream_governance_config": {"package": "ESSENTIALS"}}
-        return Environment.of(self.plane.call("POST", "/org/v2/environments", body=body))
+        return Environment.of(self.client.call("POST", "/org/v2/environments", body=body))
 
     def delete(self, environment_id: str) -> None:
         """Delete an environment **with all its clusters, connectors and topics**."""
-        self.plane.delete(f"/org/v2/environments/{environment_id}")
+        self.client.delete(f"/org/v2/environments/{environment_id}")
 
 
 @dataclass(frozen=True)
@@ -88,11 +88,11 @@ class ServiceAccount:
 class ServiceAccounts:
     """The service accounts of an organization."""
 
-    plane: Plane
+    client: ApiClient
 
     def find(self, name: str) -> ServiceAccount | None:
         """Return the service account with a display name, or None."""
-        answers = self.plane.items("/iam/v2/service-accounts", {"display_name": name})
+        answers = self.client.items("/iam/v2/service-accounts", {"display_name": name})
         accounts = [ServiceAccount.of(answer) for answer in answers]
         return single_match(f"service account '{name}'", [account for account in accounts if account.name == name])
 
@@ -103,11 +103,11 @@ class ServiceAccounts:
             Conflict: A service account of that name exists.
         """
         body = {"display_name": name, "description": description}
-        return ServiceAccount.of(self.plane.call("POST", "/iam/v2/service-accounts", body=body))
+        return ServiceAccount.of(self.client.call("POST", "/iam/v2/service-accounts", body=body))
 
     def delete(self, account_id: str) -> None:
         """Delete a service account with its API keys and role bindings."""
-        self.plane.delete(f"/iam/v2/service-accounts/{account_id}")
+        self.client.delete(f"/iam/v2/service-accounts/{account_id}")
 
 
 @dataclass(frozen=True)
@@ -129,28 +129,28 @@ class RoleBinding:
 class RoleBindings:
     """The role bindings of an organization."""
 
-    plane: Plane
+    client: ApiClient
 
     def on(self, crn_pattern: str, principal: str | None = None, role: str | None = None) -> list[RoleBinding]:
-        """Return the role bindings on exactly this pattern. The plane also lists those on parts of it."""
+        """Return the role bindings on exactly this pattern. The API also lists those on parts of it."""
         query = {"crn_pattern": crn_pattern, "principal": principal, "role_name": role}
-        bindings = [RoleBinding.of(answer) for answer in self.plane.items("/iam/v2/role-bindings", query)]
+        bindings = [RoleBinding.of(answer) for answer in self.client.items("/iam/v2/role-bindings", query)]
         return [binding for binding in bindings if binding.crn_pattern == crn_pattern]
 
     def below(self, crn: str, principal: str) -> list[RoleBinding]:
         """Return a principal's role bindings on a resource and on all parts of it."""
         query = {"crn_pattern": crn, "principal": principal}
-        return [RoleBinding.of(answer) for answer in self.plane.items("/iam/v2/role-bindings", query)]
+        return [RoleBinding.of(answer) for answer in self.client.items("/iam/v2/role-bindings", query)]
 
     def find(self, principal: str, role: str, crn_pattern: str) -> RoleBinding | None:
         """Return the role binding with exactly these attributes, or None."""
         return next(iter(self.on(crn_pattern, principal, role)), None)
 
     def create(self, principal: str, role: str, crn_pattern: str) -> RoleBinding:
-        """Grant the role. It takes effect on all planes within minutes."""
+        """Grant the role. It takes effect on all APIs within minutes."""
         body = {"principal": principal, "role_name": role, "crn_pattern": crn_pattern}
-        return RoleBinding.of(self.plane.call("POST", "/iam/v2/role-bindings", body=body))
+        return RoleBinding.of(self.client.call("POST", "/iam/v2/role-bindings", body=body))
 
     def delete(self, binding_id: str) -> None:
         """Revoke the role."""
-        self.plane.delete(f"/iam/v2/role-bindings/{binding_id}")
+        self.client.delete(f"/iam/v2/role-bindings/{binding_id}")

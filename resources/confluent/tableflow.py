@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from resources.confluent.plane import Plane, single_match
+from resources.confluent.api_client import ApiClient, single_match
 from resources.confluent.traces import shortened
 
 
@@ -45,14 +45,14 @@ class ProviderIntegration:
 
 @dataclass(frozen=True)
 class ProviderIntegrations:
-    """The provider integrations of one environment. The plane is that of Confluent Cloud itself."""
+    """The provider integrations of one environment. The client is that of Confluent Cloud itself."""
 
-    plane: Plane
+    client: ApiClient
     environment_id: str
 
     def list(self) -> list[ProviderIntegration]:
         """Return the integrations with AWS."""
-        answers = self.plane.items("/pim/v1/integrations", {"environment": self.environment_id})
+        answers = self.client.items("/pim/v1/integrations", {"environment": self.environment_id})
         return [ProviderIntegration.of(answer) for answer in answers if answer["provider"].upper() == "AWS"]
 
     def find(self, name: str) -> ProviderIntegration | None:
@@ -72,11 +72,11 @@ class ProviderIntegrations:
             "config": {"kind": "AwsIntegrationConfig", "customer_iam_role_arn": customer_role_arn},
             "environment": {"id": self.environment_id},
         }
-        return ProviderIntegration.of(self.plane.call("POST", "/pim/v1/integrations", body=body))
+        return ProviderIntegration.of(self.client.call("POST", "/pim/v1/integrations", body=body))
 
     def delete(self, integration_id: str) -> None:
         """Delete a provider integration that is not in use."""
-        self.plane.delete(f"/pim/v1/integrations/{integration_id}", {"environment": self.environment_id})
+        self.client.delete(f"/pim/v1/integrations/{integration_id}", {"environment": self.environment_id})
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,9 @@ class CatalogIntegration:
 
 @dataclass(frozen=True)
 class CatalogIntegrations:
-    """The catalog integrations of one cluster. The plane is that of Tableflow."""
+    """The catalog integrations of one cluster. The client is that of Tableflow."""
 
-    plane: Plane
+    client: ApiClient
     environment_id: str
     cluster_id: str
 
@@ -116,20 +116,20 @@ class CatalogIntegrations:
         Raises:
             UnclearState: Several catalog integrations have the name.
         """
-        answers = self.plane.items("/tableflow/v1/catalog-integrations", _of(self))
+        answers = self.client.items("/tableflow/v1/catalog-integrations", _of(self))
         integrations = [CatalogIntegration.of(answer) for answer in answers]
         return single_match(f"catalog integration '{name}'", [one for one in integrations if one.name == name])
 
     def get(self, integration_id: str) -> CatalogIntegration | None:
         """Return the catalog integration with an id; None if it does not exist."""
-        answer = self.plane.find(f"/tableflow/v1/catalog-integrations/{integration_id}", _of(self))
+        answer = self.client.find(f"/tableflow/v1/catalog-integrations/{integration_id}", _of(self))
         return answer and CatalogIntegration.of(answer)
 
     def create_glue(self, name: str, provider_integration_id: str) -> CatalogIntegration:
         """Create an integration with AWS Glue, in a database that is named after the cluster's id.
 
         Raises:
-            Refused: The key's owner has no role on the provider integration yet.
+            Forbidden: The key's owner has no role on the provider integration yet.
         """
         spec = {
             "display_name": name,
@@ -137,12 +137,12 @@ class CatalogIntegrations:
             "kafka_cluster": {"id": self.cluster_id},
             "config": {"kind": "AwsGlue", "provider_integration_id": provider_integration_id},
         }
-        answer = self.plane.call("POST", "/tableflow/v1/catalog-integrations", body={"spec": spec})
+        answer = self.client.call("POST", "/tableflow/v1/catalog-integrations", body={"spec": spec})
         return CatalogIntegration.of(answer)
 
     def delete(self, integration_id: str) -> None:
         """Delete a catalog integration. Its registered tables stay in the catalog."""
-        self.plane.delete(f"/tableflow/v1/catalog-integrations/{integration_id}", _of(self))
+        self.client.delete(f"/tableflow/v1/catalog-integrations/{integration_id}", _of(self))
 
 
 @dataclass(frozen=True)
@@ -191,20 +191,20 @@ class TableflowTopic:
 
 @dataclass(frozen=True)
 class TableflowTopics:
-    """The topics of one cluster that Tableflow maintains as tables. The plane is that of Tableflow."""
+    """The topics of one cluster that Tableflow maintains as tables. The client is that of Tableflow."""
 
-    plane: Plane
+    client: ApiClient
     environment_id: str
     cluster_id: str
 
     def list(self) -> list[TableflowTopic]:
         """Return the topics that are visible to the key."""
-        answers = self.plane.items("/tableflow/v1/tableflow-topics", _of(self))
+        answers = self.client.items("/tableflow/v1/tableflow-topics", _of(self))
         return [TableflowTopic.of(answer) for answer in answers]
 
     def find(self, name: str) -> TableflowTopic | None:
         """Return the state of a topic; None if Tableflow is off for it."""
-        answer = self.plane.find(f"/tableflow/v1/tableflow-topics/{quote(name, safe='')}", _of(self))
+        answer = self.client.find(f"/tableflow/v1/tableflow-topics/{quote(name, safe='')}", _of(self))
         return answer and TableflowTopic.of(answer)
 
     def create(self, name: str, bucket: str, provider_integration_id: str, config: dict[str, Any]) -> TableflowTopic:
@@ -229,7 +229,7 @@ class TableflowTopics:
             "table_formats": ["ICEBERG"],
             "config": config,
         }
-        return TableflowTopic.of(self.plane.call("POST", "/tableflow/v1/tableflow-topics", body={"spec": spec}))
+        return TableflowTopic.of(self.client.call("POST", "/tableflow/v1/tableflow-topics", body={"spec": spec}))
 
     def change(self, name: str, config: dict[str, Any]) -> TableflowTopic:
         """Change the settings in `config` and keep the others."""
@@ -239,11 +239,11 @@ class TableflowTopics:
             "config": config,
         }
         path = f"/tableflow/v1/tableflow-topics/{quote(name, safe='')}"
-        return TableflowTopic.of(self.plane.call("PATCH", path, body={"spec": spec}))
+        return TableflowTopic.of(self.client.call("PATCH", path, body={"spec": spec}))
 
     def delete(self, name: str) -> None:
         """Turn Tableflow off for a topic. Its files and table stay; more files may be written for a while."""
-        self.plane.delete(f"/tableflow/v1/tableflow-topics/{quote(name, safe='')}", _of(self))
+        self.client.delete(f"/tableflow/v1/tableflow-topics/{quote(name, safe='')}", _of(self))
 
 
 def _of(topics: TableflowTopics | CatalogIntegrations) -> dict[str, str]:

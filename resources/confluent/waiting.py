@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from lakehouse.core.errors import Unreachable
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock, poll, retry
-from resources.confluent.errors import ConfluentError, Refused
+from resources.confluent.errors import ConfluentError, Forbidden
 
 FAILED = frozenset({"FAILED", "FAILING"})
 EVERY_SECONDS = 10.0
@@ -80,7 +80,7 @@ def wait(
     return thing
 
 
-def wait_gone(
+def wait_until_deleted(
     what: str,
     look: Callable[[], Any],
     *,
@@ -102,7 +102,7 @@ def wait_gone(
     _until(missing, what, "not deleted", deadline_seconds, every_seconds, clock)
 
 
-def wait_visible(
+def wait_until_visible(
     what: str,
     look: Callable[[], T | None],
     *,
@@ -128,7 +128,7 @@ def wait_visible(
     return thing
 
 
-def when_allowed(
+def retry_while_forbidden(
     what: str,
     do: Callable[[], T],
     *,
@@ -139,21 +139,21 @@ def when_allowed(
     """Call `do`, with retries while it is refused: new roles take effect with a delay.
 
     Raises:
-        Refused: The call was still refused at the deadline.
+        Forbidden: The call was still refused at the deadline.
         LakehouseError: `do` failed otherwise.
     """
 
     def is_refused(error: BaseException) -> bool:
-        return isinstance(error, Refused)
+        return isinstance(error, Forbidden)
 
     try:
         return retry(do, when=is_refused, pause=every_seconds, deadline_seconds=deadline_seconds, clock=clock)
-    except Refused as error:
+    except Forbidden as error:
         error.add_note(f"{what} was retried for {deadline_seconds:.0f} seconds")
         raise
 
 
-def wait_accepted(
+def wait_until_accepted(
     what: str,
     ask: Callable[[], Any],
     *,
@@ -162,7 +162,7 @@ def wait_accepted(
     every_seconds: float = EVERY_SECONDS,
     clock: Clock = SYSTEM_CLOCK,
 ) -> None:
-    """Call `ask`, which uses a new key, until it succeeds `in_a_row` times: a plane's servers accept a key one by one.
+    """Call `ask`, which uses a new key, until it succeeds `in_a_row` times: an API's servers accept a key one by one.
 
     Raises:
         TimedOut: The deadline passed; the message has the last error.

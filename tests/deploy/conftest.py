@@ -25,7 +25,7 @@ from lakehouse.deploy.credentials import ADMIN_SECRET
 from lakehouse.deploy.planner import apply
 from lakehouse.deploy.snowflake.key_pair_rotation import ServiceUser
 from lakehouse.local.snowflake.storage import IAM_USER_ARN
-from resources.confluent import plane
+from resources.confluent import api_client
 from resources.confluent.api_keys import Scope
 from resources.confluent_cloud import ConfluentCloud
 from resources.secrets_manager import Secrets
@@ -214,7 +214,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Failing:
         monkeypatch.setattr(transport, "send", failure.through(transport.send, *behavior))
     monkeypatch.setattr(time_util, "get_time_millis", lambda: failure.milliseconds)
     # Requests to Confluent are not repeated, and those to AWS are repeated without pauses.
-    monkeypatch.setattr(plane, "DEADLINE_SECONDS", 1)
+    monkeypatch.setattr(api_client, "DEADLINE_SECONDS", 1)
     monkeypatch.setattr(botocore.endpoint, "time", SimpleNamespace(sleep=lambda seconds: None))
     return failure
 

@@ -135,7 +135,7 @@ def test_plan_unreachable_cloud_shows_the_others(cloud):
         "flake/user": ("unknown", "as thing flake/volume"),
         "aws/role": ("unknown", "comes after flake/volume"),
         "aws/tables": ("unknown", "comes after aws/role"),
-        "fluent/topic": ("create", "is not there"),
+        "fluent/topic": ("create", "does not exist"),
     }
     assert cloud.changes == ["asked"], "who refused once is not asked again"
 

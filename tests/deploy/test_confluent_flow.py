@@ -7,7 +7,7 @@ from typing import Any
 from resources.confluent import clusters, connectors, flink
 from resources.confluent.api_keys import Scope
 from resources.confluent.kafka import Acl
-from resources.confluent.waiting import wait, wait_accepted, wait_gone
+from resources.confluent.waiting import wait, wait_until_accepted, wait_until_deleted
 from resources.confluent_cloud import ConfluentCloud
 from tests.support.clouds.confluent.server import ConfluentServer
 from tests.support.sleepless import Sleepless
@@ -21,7 +21,7 @@ def test_client_creates_and_deletes_each_kind(confluent: ConfluentCloud, vendor:
         return wait(what, look, phases, deadline_seconds=10 * MINUTE, clock=sleepless.clock)
 
     def gone(what: str, look: Any) -> None:
-        wait_gone(what, look, deadline_seconds=10 * MINUTE, clock=sleepless.clock)
+        wait_until_deleted(what, look, deadline_seconds=10 * MINUTE, clock=sleepless.clock)
 
     state = vendor.state
     state.polls, state.key_lag = 2, 3
@@ -50,7 +50,7 @@ def test_client_creates_and_deletes_each_kind(confluent: ConfluentCloud, vendor:
     catalogs = confluent.catalog_integrations(cluster, tableflow_key)
     statements = confluent.statements(region, environment, flink_key)
     for what, ask in (("kafka", topics.list), ("sr", subjects.list), ("table", tables.list), ("sql", statements.list)):
-        wait_accepted(f"key of {what}", ask, deadline_seconds=10 * MINUTE, clock=sleepless.clock)
+        wait_until_accepted(f"key of {what}", ask, deadline_seconds=10 * MINUTE, clock=sleepless.clock)
 
     assert topics.create("trades", 6) == topics.find("trades")
     acls, acl = confluent.acls(cluster, kafka_key), Acl(account.principal, "WRITE", "TOPIC", "trades")

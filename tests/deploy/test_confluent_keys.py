@@ -11,7 +11,7 @@ import pytest
 from lakehouse.core.errors import UnclearState
 from lakehouse.deploy.confluent.key_rotation import Rotated, rotate
 from lakehouse.deploy.planner import plan
-from resources.confluent import plane
+from resources.confluent import api_client
 from resources.confluent.waiting import TimedOut
 from tests.support.clouds.confluent.deployment import REGION, Ending, Lake
 
@@ -124,7 +124,7 @@ def test_rotate_deleted_key_refers_to_create(lake: Lake):
 
 @pytest.mark.parametrize("lost", [False, True], ids=["killed", "lost answer"])
 def test_rotate_interrupted_anywhere_loses_no_key(lake: Lake, monkeypatch, lost: bool):
-    monkeypatch.setattr(plane, "FIRST_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(api_client, "FIRST_PAUSE_SECONDS", 0)
     client = boto3.client("secretsmanager", REGION)
     ending = Ending(monkeypatch, lost=lost)
     for _ in range(2):

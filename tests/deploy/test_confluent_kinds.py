@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from lakehouse.core.errors import OutcomeUnknownError
+from resources.confluent.api_client import Key
 from resources.confluent.api_keys import Scope
 from resources.confluent.clusters import Cluster
-from resources.confluent.errors import Conflict, ConfluentError, Gone, Refused, Rejected
+from resources.confluent.errors import Conflict, ConfluentError, Forbidden, InvalidRequest, NotFound
 from resources.confluent.kafka import Acl
 from resources.confluent.organization import Environment, ServiceAccount
-from resources.confluent.plane import Key
-from resources.confluent.waiting import Failed, wait, wait_accepted
+from resources.confluent.waiting import Failed, wait, wait_until_accepted
 from resources.confluent_cloud import ConfluentCloud
 from tests.support.clouds.confluent.server import ConfluentServer, Fault
 from tests.support.sleepless import Sleepless
@@ -114,12 +114,12 @@ def test_new_key_is_refused_until_it_is_known(
     vendor.state.key_lag = 3
     key = confluent.api_keys().create("new", "", lake.account.id, Scope.cluster(lake.cluster.id)).key
     topics = confluent.topics(lake.cluster, key)
-    with pytest.raises(Refused):
+    with pytest.raises(Forbidden):
         topics.list()
-    wait_accepted("the key", topics.list, deadline_seconds=600, clock=sleepless.clock)
+    wait_until_accepted("the key", topics.list, deadline_seconds=600, clock=sleepless.clock)
     assert len(sleepless.pauses) == 3
     confluent.api_keys().delete(key.id)
-    with pytest.raises(Refused):
+    with pytest.raises(Forbidden):
         topics.list()
 
 
@@ -162,9 +162,9 @@ def test_delete_environment_deletes_its_resources(vendor: ConfluentServer, confl
     assert set(state.environments) == {other.id}
     assert not any((state.clusters, state.registries, state.topics, state.connectors, state.pools))
     assert confluent.clusters(lake.environment.id).get(lake.cluster.id) is None
-    with pytest.raises(Refused):
+    with pytest.raises(Forbidden):
         confluent.clusters(lake.environment.id).list()
-    with pytest.raises(Gone):
+    with pytest.raises(NotFound):
         confluent.connectors(lake.cluster).list()
 
 
@@ -192,7 +192,7 @@ def test_put_connector_updates_in_place(vendor: ConfluentServer, confluent: Conf
 
 def test_validate_connector_reports_setting_errors(confluent: ConfluentCloud, lake: Lake):
     wrong: dict[str, Any] = {name: value for name, value in CONFIG.items() if name != "quickstart"}
-    with pytest.raises(Rejected, match='quickstart: "quickstart" is required'):
+    with pytest.raises(InvalidRequest, match='quickstart: "quickstart" is required'):
         confluent.connectors(lake.cluster).validate(wrong)
 
 
@@ -208,13 +208,13 @@ def test_create_catalog_without_role_is_refused_until_granted(
     integrations = confluent.provider_integrations(lake.environment.id)
     catalogs = confluent.catalog_integrations(lake.cluster, lake.tableflow_key)
     integration = integrations.create("aws", "arn:aws:iam::123456789012:role/lake")
-    with pytest.raises(Refused, match="ResourceOwner or Assigner on the provider integration"):
+    with pytest.raises(Forbidden, match="ResourceOwner or Assigner on the provider integration"):
         catalogs.create_glue("glue", integration.id)
     vendor.state.role_lag = 2
     pattern = f"{lake.environment.crn}/provider-integration={integration.id}"
     confluent.role_bindings().create(lake.account.principal, "Assigner", pattern)
     created = []
-    wait_accepted(
+    wait_until_accepted(
         "the role",
         lambda: created.append(catalogs.create_glue("glue", integration.id)),
         deadline_seconds=600,
@@ -224,7 +224,7 @@ def test_create_catalog_without_role_is_refused_until_granted(
     assert created == [catalogs.find("glue")]
     assert len(sleepless.pauses) == 2
     assert len(integrations.find("aws").usages) == 1
-    with pytest.raises(Rejected, match="in use"):
+    with pytest.raises(InvalidRequest, match="in use"):
         integrations.delete(integration.id)
     catalogs.delete(created[0].id)
     integrations.delete(integration.id)

@@ -120,7 +120,7 @@ def test_plan_key_without_secret_lists_its_deletion(lake: Lake):
     name = f"{PATH}/kafka_cluster/spark/python_client"
     key_id = json.loads(lake.secrets()[name])["sasl.username"]
     boto3.client("secretsmanager", REGION).delete_secret(SecretId=name, ForceDeleteWithoutRecovery=True)
-    reason = f"is not there; API key {key_id} is in no secret and will be deleted"
+    reason = f"does not exist; API key {key_id} is in no secret and will be deleted"
     assert actions(lake) == {"confluent/key/spark/kafka": reason}
     lake.create()
     assert key_id not in lake.vendor.state.keys and actions(lake) == {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakehouse.deploy.planner import apply, plan
-from resources.confluent import plane
+from resources.confluent import api_client
 from tests.support.clouds.confluent.deployment import SMALL, Ending, Lake, closure, inventory, left
 
 pytestmark = pytest.mark.stack
@@ -44,7 +44,7 @@ def test_create_killed_at_any_change_has_same_result(small: Lake, expected, monk
 
 
 def test_create_with_lost_responses_has_no_duplicates(small: Lake, expected, monkeypatch):
-    monkeypatch.setattr(plane, "FIRST_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(api_client, "FIRST_PAUSE_SECONDS", 0)
     ending = Ending(monkeypatch, lost=True)
     for resource in small.resources:
         begin = lambda name=resource.address: apply(closure(small.resources, name), small.reported.append)  # noqa: E731

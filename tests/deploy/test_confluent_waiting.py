@@ -9,8 +9,16 @@ from typing import Any
 import pytest
 
 from lakehouse.core.errors import OutcomeUnknownError, Unreachable
-from resources.confluent.errors import Refused
-from resources.confluent.waiting import Failed, TimedOut, wait, wait_accepted, wait_gone, wait_visible, when_allowed
+from resources.confluent.errors import Forbidden
+from resources.confluent.waiting import (
+    Failed,
+    TimedOut,
+    retry_while_forbidden,
+    wait,
+    wait_until_accepted,
+    wait_until_deleted,
+    wait_until_visible,
+)
 from tests.support.sleepless import Sleepless
 
 
@@ -78,43 +86,47 @@ def test_wait_outage_continues(sleepless: Sleepless):
 
 
 def test_wait_refusal_raises(sleepless: Sleepless):
-    with pytest.raises(Refused):
-        wait("it", looks("PENDING", Refused("no")), {"RUNNING"}, deadline_seconds=60, clock=sleepless.clock)
+    with pytest.raises(Forbidden):
+        wait("it", looks("PENDING", Forbidden("no")), {"RUNNING"}, deadline_seconds=60, clock=sleepless.clock)
 
 
 def test_wait_gone_polls_until_deleted(sleepless: Sleepless):
-    wait_gone("it", looks("DELETING", "DELETING", None), deadline_seconds=60, clock=sleepless.clock)
+    wait_until_deleted("it", looks("DELETING", "DELETING", None), deadline_seconds=60, clock=sleepless.clock)
     assert sleepless.pauses == [10, 10]
     with pytest.raises(TimedOut, match="it is not deleted after 60 seconds; last state: DELETING"):
-        wait_gone("it", looks("DELETING"), deadline_seconds=60, clock=sleepless.clock)
+        wait_until_deleted("it", looks("DELETING"), deadline_seconds=60, clock=sleepless.clock)
 
 
 def test_wait_accepted_needs_two_successes_in_a_row(sleepless: Sleepless):
-    no = Refused("401")
-    wait_accepted("key", looks(no, "yes", no, "yes", "yes", no), deadline_seconds=60, clock=sleepless.clock)
+    no = Forbidden("401")
+    wait_until_accepted("key", looks(no, "yes", no, "yes", "yes", no), deadline_seconds=60, clock=sleepless.clock)
     assert len(sleepless.pauses) == 4
     with pytest.raises(TimedOut, match="key is not accepted yet after 60 seconds; last state: 401"):
-        wait_accepted("key", looks("yes", no), deadline_seconds=60, clock=sleepless.clock)
+        wait_until_accepted("key", looks("yes", no), deadline_seconds=60, clock=sleepless.clock)
 
 
 def test_wait_accepted_unknown_outcome_raises(sleepless: Sleepless):
     with pytest.raises(OutcomeUnknownError):
-        wait_accepted("key", looks(OutcomeUnknownError("lost")), deadline_seconds=60, clock=sleepless.clock)
+        wait_until_accepted("key", looks(OutcomeUnknownError("lost")), deadline_seconds=60, clock=sleepless.clock)
 
 
 def test_wait_visible_polls_until_created(sleepless: Sleepless):
-    assert wait_visible("it", looks(None, None, "NEW"), deadline_seconds=60, clock=sleepless.clock).phase == "NEW"
+    assert wait_until_visible("it", looks(None, None, "NEW"), deadline_seconds=60, clock=sleepless.clock).phase == "NEW"
     assert sleepless.pauses == [10, 10]
     with pytest.raises(TimedOut, match="it is not visible after 60 seconds"):
-        wait_visible("it", looks(None), deadline_seconds=60, clock=sleepless.clock)
+        wait_until_visible("it", looks(None), deadline_seconds=60, clock=sleepless.clock)
 
 
 def test_when_allowed_repeats_until_allowed(sleepless: Sleepless):
-    no = Refused("no role")
-    assert when_allowed("it", looks(no, no, "MADE"), deadline_seconds=60, clock=sleepless.clock).phase == "MADE"
+    no = Forbidden("no role")
+    assert (
+        retry_while_forbidden("it", looks(no, no, "MADE"), deadline_seconds=60, clock=sleepless.clock).phase == "MADE"
+    )
     assert sleepless.pauses == [10, 10]
-    with pytest.raises(Refused) as refused:
-        when_allowed("it", looks(no), deadline_seconds=60, clock=sleepless.clock)
+    with pytest.raises(Forbidden) as refused:
+        retry_while_forbidden("it", looks(no), deadline_seconds=60, clock=sleepless.clock)
     assert set(refused.value.__notes__) == {"it was retried for 60 seconds"}
     with pytest.raises(OutcomeUnknownError):
-        when_allowed("it", looks(OutcomeUnknownError("lost"), "MADE"), deadline_seconds=60, clock=sleepless.clock)
+        retry_while_forbidden(
+            "it", looks(OutcomeUnknownError("lost"), "MADE"), deadline_seconds=60, clock=sleepless.clock
+        )

@@ -116,7 +116,7 @@ def test_plan_unreachable_cloud_shows_the_others(clouds: Clouds, monkeypatch: py
 
     planned = CliRunner(env={"CONFLUENT_CLOUD_API_SECRET": "wrong"}).invoke(main, arguments_without_secret)
     assert planned.exit_code == 1
-    assert f"+ S3 bucket '{clouds.access().names.bucket}': is not there" in planned.output
+    assert f"+ S3 bucket '{clouds.access().names.bucket}': does not exist" in planned.output
     assert "? service account 'lakehouse-production-app-manager': Confluent Cloud" in planned.output
     assert "There is no secret '/nothing'" in planned.output
     assert re.search(r"\d+ to create, .*\d+ unknown\n$", planned.output)
@@ -125,7 +125,7 @@ def test_plan_unreachable_cloud_shows_the_others(clouds: Clouds, monkeypatch: py
     key = {"CONFLUENT_CLOUD_API_KEY": ADMIN, "CONFLUENT_CLOUD_API_SECRET": clouds.confluent.admin_secret}
     planned = CliRunner(env=key).invoke(main, arguments)
     assert planned.exit_code == 1
-    assert "+ environment 'lakehouse-production': is not there" in planned.output
+    assert "+ environment 'lakehouse-production': does not exist" in planned.output
     assert "does not answer" in planned.output
 
 

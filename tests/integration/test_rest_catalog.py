@@ -183,17 +183,17 @@ def test_token_is_reused_and_replaced_after_expiry(stream, polaris):
     rest_catalog = connect(polaris)
     show(stream, rest_catalog)
     show(stream, rest_catalog)
-    assert polaris.given == 1
+    assert polaris.issued_tokens == 1
 
-    polaris.end_tokens()
+    polaris.expire_tokens()
     show(stream, rest_catalog)
-    assert (polaris.given, polaris.ended) == (2, 1)
+    assert (polaris.issued_tokens, polaris.refused_requests) == (2, 1)
 
 
 def test_token_is_renewed_before_expiry(stream, polaris):
     polaris.expires_in = 0
     show(stream, connect(polaris))
-    assert polaris.given > 2 and polaris.ended == 0
+    assert polaris.issued_tokens > 2 and polaris.refused_requests == 0
 
 
 def test_unavailable_catalog_is_unreachable(stream, polaris):

@@ -20,8 +20,7 @@ from lakehouse.core.errors import (
     is_transient,
     translate,
 )
-from resources.confluent.errors import Limited
-from resources.confluent.errors import Refused as RefusedByConfluent
+from resources.confluent.errors import Forbidden, RateLimited
 from resources.rest_catalog import IncompleteReplacement
 
 UNREACHABLE = Unreachable("Kafka", "there:9092", "the network", "refused")
@@ -59,7 +58,7 @@ def test_message_without_parts_is_the_problem():
         UNREACHABLE,
         Stalled("Spark", "there", "stopped"),
         CommitConflict("Another writer was first"),
-        Limited("too many calls"),
+        RateLimited("too many calls"),
         UnexpectedError("orders", ValueError()),
         ValueError("unexpected"),
     ],
@@ -75,7 +74,7 @@ def test_is_transient_passing_condition_is_true(error):
         LakehouseError("wrong"),
         ConfigError("wrong"),
         Refused("Glue", "x", "y", "z"),
-        RefusedByConfluent("no role"),
+        Forbidden("no role"),
         OutcomeUnknownError("The answer was lost"),
         Paused("orders", "paused"),
         COMPOSED[4],

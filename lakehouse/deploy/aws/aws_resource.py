@@ -11,7 +11,7 @@ from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.aws.service import Aws, AwsError, Service
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Outputs, Resource, T
-from resources.confluent.waiting import wait_gone
+from resources.confluent.waiting import wait_until_deleted
 from resources.secrets_manager import TAG
 
 GONE_SECONDS, EVERY_SECONDS = 120.0, 2.0
@@ -81,4 +81,4 @@ class AwsResource(Resource[T]):
         Raises:
             TimedOut: It exists after `GONE_SECONDS`.
         """
-        wait_gone(label, look, deadline_seconds=GONE_SECONDS, every_seconds=EVERY_SECONDS, clock=self.clock)
+        wait_until_deleted(label, look, deadline_seconds=GONE_SECONDS, every_seconds=EVERY_SECONDS, clock=self.clock)

@@ -180,10 +180,10 @@ class Service:
         code, refused = answer["Code"], f"AWS {self.name} refused {operation} in region {self.region}"
         message = f"{code}: {answer.get('Message', '')}".strip()
         if code in ABSENT:
-            return Absent(f"{refused}, for it is not there ({message}). Nothing was changed. Run this again", code)
+            return Absent(f"{refused}: it does not exist ({message}). Nothing was changed. Run this again", code)
         if code in NOT_KNOWN:
             return AwsError(
-                f"{refused}: the AWS credentials are not valid, or no more ({message}). Nothing was changed. Sign in "
+                f"{refused}: the AWS credentials are invalid or expired ({message}). Nothing was changed. Sign in "
                 f"again (`aws sso login`), or correct AWS_PROFILE or AWS_ACCESS_KEY_ID",
                 code,
             )

@@ -8,13 +8,13 @@ from typing import NamedTuple
 from lakehouse.core.errors import OutcomeUnknownError, UnclearState
 from lakehouse.deploy.confluent.confluent_resource import GRANTED_SECONDS, LISTED_SECONDS, ConfluentResource
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
+from resources.confluent.api_client import Key
 from resources.confluent.clusters import Cluster, SchemaRegistryCluster
 from resources.confluent.errors import Conflict
 from resources.confluent.kafka import Acl, Acls
 from resources.confluent.organization import Environment, RoleBinding, ServiceAccount
-from resources.confluent.plane import Key
 from resources.confluent.tableflow import ProviderIntegration
-from resources.confluent.waiting import wait_visible, when_allowed
+from resources.confluent.waiting import retry_while_forbidden, wait_until_visible
 from resources.secrets_manager import Secrets
 
 
@@ -143,7 +143,7 @@ class RoleBindingsResource(ConfluentResource[list[RoleBinding]], Updatable[list[
             listed = self.read(outputs) or []
             return None if self._missing(outputs, listed) else listed
 
-        return wait_visible(self.label, all_listed, deadline_seconds=LISTED_SECONDS, clock=self.clock)
+        return wait_until_visible(self.label, all_listed, deadline_seconds=LISTED_SECONDS, clock=self.clock)
 
     def diff(self, outputs: Outputs, current: list[RoleBinding]) -> list[str]:
         """List the missing bindings."""
@@ -211,7 +211,7 @@ class AclsResource(ConfluentResource[list[Acl]], Updatable[list[Acl]]):
             listed = self.read(outputs) or []
             return None if self.diff(outputs, listed) else listed
 
-        return wait_visible(self.label, all_listed, deadline_seconds=LISTED_SECONDS, clock=self.clock)
+        return wait_until_visible(self.label, all_listed, deadline_seconds=LISTED_SECONDS, clock=self.clock)
 
     def diff(self, outputs: Outputs, current: list[Acl]) -> list[str]:
         """List the missing lists."""
@@ -233,7 +233,9 @@ class AclsResource(ConfluentResource[list[Acl]], Updatable[list[Acl]]):
 
     def _create_one(self, acls: Acls, acl: Acl) -> None:
         try:
-            when_allowed(self.label, lambda: acls.create(acl), deadline_seconds=GRANTED_SECONDS, clock=self.clock)
+            retry_while_forbidden(
+                self.label, lambda: acls.create(acl), deadline_seconds=GRANTED_SECONDS, clock=self.clock
+            )
         except OutcomeUnknownError:
             # It may exist, which `wait_until_ready` checks. The others are still created.
             return

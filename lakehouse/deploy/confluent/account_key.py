@@ -1,4 +1,4 @@
-"""An API key of one account for one plane, and the secret that holds it.
+"""An API key of one account for one API, and the secret that holds it.
 
 Confluent shows a key's secret once. An interruption between creating and storing a key leaves a stray: a key that
 nobody has. A key with the account as owner and the right name and description that is in no version of the secret is
@@ -14,13 +14,13 @@ from datetime import UTC, datetime, timedelta
 
 from lakehouse.core.errors import UnclearState
 from lakehouse.core.polling import Clock
+from resources.confluent.api_client import Key
 from resources.confluent.api_keys import ApiKey, ApiKeys, Scope
-from resources.confluent.plane import Key
-from resources.confluent.waiting import wait_accepted
+from resources.confluent.waiting import wait_until_accepted
 from resources.secrets_manager import CURRENT, PENDING, PREVIOUS, RECOVERY_DAYS, SecretJson, Secrets, Version
 
 KNOWN_SECONDS = 20 * 60
-"""Until a plane accepts a new key."""
+"""Until an API accepts a new key."""
 STRAY_AGE = timedelta(hours=1)
 """The age at which a key whose secret does not exist is no longer the trace of an interrupted creation."""
 
@@ -67,7 +67,7 @@ class JoinedLayout(Layout):
 
 @dataclass(frozen=True)
 class AccountKey:
-    """Where an account's key for a plane is, and how it is created."""
+    """Where an account's key for an API is, and how it is created."""
 
     api_keys: ApiKeys
     secrets: Secrets
@@ -81,7 +81,7 @@ class AccountKey:
     scope: Scope
     layout: Layout
     ask: Callable[[Key], object] = field(repr=False)
-    """A request on the plane that the key must permit."""
+    """A request on the API that the key must permit."""
 
     def find(self) -> Key | None:
         """Return the secret's key; None if there is none, or it was deleted or has another owner or scope.
@@ -120,7 +120,7 @@ class AccountKey:
             ) from None
 
     def ours(self) -> list[ApiKey]:
-        """List the account's keys for the plane, the oldest first."""
+        """List the account's keys for the API, the oldest first."""
         keys = self.api_keys.list(self.owner_id)
         return [each for each in keys if (each.name, each.description) == (self.name, self.description)]
 
@@ -163,11 +163,11 @@ class AccountKey:
             self.secrets.promote(self.secret, self.secrets.put_pending(self.secret, value), over=current)
 
     def prove(self, key: Key, clock: Clock) -> None:
-        """Wait until the plane accepts the key.
+        """Wait until the API accepts the key.
 
         Raises:
             TimedOut: It does not; the message has the last refusal.
         """
-        wait_accepted(
+        wait_until_accepted(
             f"API key {key.id} ('{self.name}')", lambda: self.ask(key), deadline_seconds=KNOWN_SECONDS, clock=clock
         )

@@ -1,4 +1,4 @@
-"""API keys by plane: each is one resource with the secret that holds it, in the kickstarter's layout."""
+"""API keys of accounts: each is one resource with the secret that holds it, in the kickstarter's layout."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from lakehouse.deploy.confluent.account_key import AccountKey, JoinedLayout, Lay
 from lakehouse.deploy.confluent.confluent_resource import ConfluentResource
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
+from resources.confluent.api_client import Key
 from resources.confluent.api_keys import Scope
 from resources.confluent.clusters import Cluster, SchemaRegistryCluster
 from resources.confluent.flink import ComputePool, Region
 from resources.confluent.organization import Environment, RoleBinding
-from resources.confluent.plane import Key
 from resources.confluent_cloud import ConfluentCloud
 from resources.secrets_manager import CURRENT, PENDING
 
@@ -26,24 +26,24 @@ REGISTRY = "schema.registry"
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ApiKeyResource(ConfluentResource[Key], Updatable[Key]):
-    """An account's key for one plane."""
+    """An account's key for one API."""
 
-    plane: ClassVar[str]
+    api: ClassVar[str]
     account: ServiceAccountResource
     secret: str
     """Name of the secret."""
     roles: Resource[list[RoleBinding]] | None
-    """The account's roles, without which the plane refuses the key."""
+    """The account's roles, without which the API refuses the key."""
 
     @property
     def address(self) -> str:
-        """The account's purpose and the plane, below `confluent/key/`."""
-        return f"confluent/key/{self.account.purpose}/{self.plane}"
+        """The account's purpose and the API, below `confluent/key/`."""
+        return f"confluent/key/{self.account.purpose}/{self.api}"
 
     @property
     def label(self) -> str:
-        """The key with its account, plane and secret."""
-        return f"API key of '{self.account.purpose}' for {self.plane}, in the secret '{self.secret}'"
+        """The key with its account, API and secret."""
+        return f"API key of '{self.account.purpose}' for {self.api}, in the secret '{self.secret}'"
 
     @abstractmethod
     def account_key(self, outputs: Outputs) -> AccountKey:
@@ -59,7 +59,7 @@ class ApiKeyResource(ConfluentResource[Key], Updatable[Key]):
         Raises:
             UnclearState: The secret does not exist, and keys do that programs may use.
         """
-        return "; ".join(["is not there", *self._deletions(outputs)])
+        return "; ".join(["does not exist", *self._deletions(outputs)])
 
     def create(self, outputs: Outputs) -> Key:
         """Create it and store it in its secret."""
@@ -72,7 +72,7 @@ class ApiKeyResource(ConfluentResource[Key], Updatable[Key]):
         return key
 
     def wait_until_ready(self, outputs: Outputs, current: Key) -> Key:
-        """Wait until the plane accepts it."""
+        """Wait until the API accepts it."""
         self.account_key(outputs).prove(current, self.clock)
         return current
 
@@ -82,7 +82,7 @@ class ApiKeyResource(ConfluentResource[Key], Updatable[Key]):
         differences = self._deletions(outputs)
         version = key_store.version(CURRENT)
         if version is None or version.value != key_store.layout.write(current):
-            differences.append("what the secret says beside the key is out of date")
+            differences.append("the settings beside the key in the secret are out of date")
         return differences
 
     def update(self, outputs: Outputs, current: Key) -> Key:
@@ -93,7 +93,7 @@ class ApiKeyResource(ConfluentResource[Key], Updatable[Key]):
         return current
 
     def delete(self, outputs: Outputs, current: Key) -> None:
-        """Delete the secret, then all keys of the account for the plane."""
+        """Delete the secret, then all keys of the account for the API."""
         key_store = self.account_key(outputs)
         # The secret first: a key without one is still found by its account, with which it is deleted.
         self.account.secrets.delete(self.secret)
@@ -108,7 +108,7 @@ class ApiKeyResource(ConfluentResource[Key], Updatable[Key]):
         return AccountKey(
             api_keys=self.cloud.api_keys(),
             secrets=self.account.secrets,
-            name=f"{self.names.service_account(self.account.purpose)}-{self.plane.replace('_', '-')}",
+            name=f"{self.names.service_account(self.account.purpose)}-{self.api.replace('_', '-')}",
             description=f"Kept in the secret {self.names.secret_arn(self.secret)}",
             secret=self.secret,
             owner_id=outputs[self.account].id,
@@ -122,7 +122,7 @@ class ApiKeyResource(ConfluentResource[Key], Updatable[Key]):
 class KafkaKeyResource(ApiKeyResource):
     """A key for the Kafka cluster."""
 
-    plane: ClassVar[str] = "kafka"
+    api: ClassVar[str] = "kafka"
     cluster: Resource[Cluster]
 
     def account_key(self, outputs: Outputs) -> AccountKey:
@@ -154,7 +154,7 @@ class ManagerKeyResource(KafkaKeyResource):
 class RegistryKeyResource(ApiKeyResource):
     """A key for the Schema Registry."""
 
-    plane: ClassVar[str] = "schema_registry"
+    api: ClassVar[str] = "schema_registry"
     registry: Resource[SchemaRegistryCluster]
 
     def account_key(self, outputs: Outputs) -> AccountKey:
@@ -175,7 +175,7 @@ class RegistryKeyResource(ApiKeyResource):
 class TableflowKeyResource(ApiKeyResource):
     """A key for Tableflow."""
 
-    plane: ClassVar[str] = "tableflow"
+    api: ClassVar[str] = "tableflow"
     cluster: Resource[Cluster]
 
     def account_key(self, outputs: Outputs) -> AccountKey:
@@ -192,7 +192,7 @@ class TableflowKeyResource(ApiKeyResource):
 class FlinkKeyResource(ApiKeyResource):
     """A key for Flink in the deployment's region."""
 
-    plane: ClassVar[str] = "flink"
+    api: ClassVar[str] = "flink"
     environment: Resource[Environment]
     compute_pool: Resource[ComputePool]
 

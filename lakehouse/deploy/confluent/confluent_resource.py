@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Outputs, Resource, T
-from resources.confluent.waiting import wait_visible
+from resources.confluent.waiting import wait_until_visible
 from resources.confluent_cloud import ConfluentCloud
 
 LISTED_SECONDS = 5 * 60
 """Until a list shows what was created. Reading it earlier could lead to a second creation."""
 GRANTED_SECONDS = 180
-"""Until a plane knows a new role; Confluent's own Terraform provider just sleeps for 90 seconds."""
+"""Time limit until an API applies a new role. Confluent's Terraform provider sleeps for 90 seconds instead."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -30,4 +30,6 @@ class ConfluentResource(Resource[T]):
         Raises:
             TimedOut: It is not listed at the deadline.
         """
-        return wait_visible(self.label, lambda: self.read(outputs), deadline_seconds=deadline_seconds, clock=self.clock)
+        return wait_until_visible(
+            self.label, lambda: self.read(outputs), deadline_seconds=deadline_seconds, clock=self.clock
+        )

@@ -142,7 +142,7 @@ class ConfluentResources:
 
     @cached_property
     def secret_names(self) -> dict[tuple[str, str], str]:
-        """The secret of each key, by purpose of the account and plane (the kickstarter's layout)."""
+        """The secret of each key, by purpose of the account and API (the kickstarter's layout)."""
         paths = {(purpose, "kafka"): f"kafka_cluster/{purpose}/python_client" for purpose in KAFKA_ACCOUNTS}
         paths["schema_registry", "schema_registry"] = "schema_registry_cluster/python_client"
         paths["spark", "schema_registry"] = "schema_registry_cluster/spark/python_client"
@@ -389,8 +389,8 @@ class ConfluentResources:
             registry=self.registry,
         )
 
-    def _is_needed(self, plane: str) -> bool:
-        return {"tableflow": self.has_tableflow, "flink": bool(self.deployment.flink)}.get(plane, True)
+    def _is_needed(self, api: str) -> bool:
+        return {"tableflow": self.has_tableflow, "flink": bool(self.deployment.flink)}.get(api, True)
 
     @cached_property
     def _topics(self) -> DeclaredTopics:

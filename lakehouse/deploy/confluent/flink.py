@@ -12,12 +12,12 @@ from lakehouse.deploy.confluent.api_keys import flink_region
 from lakehouse.deploy.confluent.confluent_resource import GRANTED_SECONDS, ConfluentResource
 from lakehouse.deploy.confluent.topics import TOPIC_SECONDS, TopicResource
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
+from resources.confluent.api_client import Key
 from resources.confluent.clusters import Cluster
 from resources.confluent.flink import READY, ComputePool, Statement, Statements
 from resources.confluent.kafka import Topic
 from resources.confluent.organization import Environment, ServiceAccount
-from resources.confluent.plane import Key
-from resources.confluent.waiting import FAILED, wait, wait_gone, when_allowed
+from resources.confluent.waiting import FAILED, retry_while_forbidden, wait, wait_until_deleted
 
 POOL_SECONDS = 60 * 60
 STATEMENT_SECONDS = 30 * 60
@@ -55,7 +55,7 @@ class ComputePoolResource(ConfluentResource[ComputePool]):
         """Delete it."""
         pools = self.cloud.compute_pools(outputs[self.environment].id)
         pools.delete(current.id)
-        wait_gone(self.label, lambda: pools.get(current.id), deadline_seconds=POOL_SECONDS, clock=self.clock)
+        wait_until_deleted(self.label, lambda: pools.get(current.id), deadline_seconds=POOL_SECONDS, clock=self.clock)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -113,7 +113,7 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
                 database=outputs[self.cluster].name,
             )
 
-        return [when_allowed(self.label, create, deadline_seconds=GRANTED_SECONDS, clock=self.clock)]
+        return [retry_while_forbidden(self.label, create, deadline_seconds=GRANTED_SECONDS, clock=self.clock)]
 
     def wait_until_ready(self, outputs: Outputs, current: list[Statement]) -> list[Statement]:
         """Wait until it runs or has completed, and is listed."""
@@ -144,7 +144,7 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
         statements = self._statements(outputs)
         for each in current:
             statements.delete(each.name)
-            wait_gone(
+            wait_until_deleted(
                 f"Flink statement '{each.name}'",
                 partial(statements.find, each.name),
                 deadline_seconds=STATEMENT_SECONDS,

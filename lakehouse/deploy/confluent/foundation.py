@@ -11,7 +11,7 @@ from resources.confluent.clusters import READY, Cluster, SchemaRegistryCluster
 from resources.confluent.flink import ComputePool
 from resources.confluent.organization import Environment
 from resources.confluent.tableflow import ProviderIntegration
-from resources.confluent.waiting import wait, wait_gone
+from resources.confluent.waiting import wait, wait_until_deleted
 
 MINUTE = 60
 CLUSTER_SECONDS = 60 * MINUTE
@@ -47,7 +47,7 @@ class EnvironmentResource(ConfluentResource[Environment]):
     def delete(self, outputs: Outputs, current: Environment) -> None:
         """Delete it with all that is in it."""
         self.cloud.environments().delete(current.id)
-        wait_gone(self.label, lambda: self.read(outputs), deadline_seconds=LISTED_SECONDS, clock=self.clock)
+        wait_until_deleted(self.label, lambda: self.read(outputs), deadline_seconds=LISTED_SECONDS, clock=self.clock)
 
     def retained(self, outputs: Outputs, current: Environment) -> str:
         """Name what is in it that the deployment did not create, or the deletion protection of its cluster."""
@@ -101,7 +101,9 @@ class ClusterResource(ConfluentResource[Cluster]):
         """Delete it with all its topics."""
         clusters = self.cloud.clusters(outputs[self.environment].id)
         clusters.delete(current.id)
-        wait_gone(self.label, lambda: clusters.get(current.id), deadline_seconds=CLUSTER_GONE_SECONDS, clock=self.clock)
+        wait_until_deleted(
+            self.label, lambda: clusters.get(current.id), deadline_seconds=CLUSTER_GONE_SECONDS, clock=self.clock
+        )
 
     def retained(self, outputs: Outputs, current: Cluster) -> str:
         """Name its deletion protection."""

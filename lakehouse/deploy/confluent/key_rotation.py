@@ -1,6 +1,6 @@
-"""Rotation of API keys of Confluent Cloud: several keys of one account and plane, of different ages, overlap.
+"""Rotation of API keys of Confluent Cloud: several keys of one account and API, of different ages, overlap.
 
-A rotation creates a key, stores it as the secret's pending version at once, waits until its plane accepts it, and
+A rotation creates a key, stores it as the secret's pending version at once, waits until its API accepts it, and
 makes the pending version the current one. The previous key keeps working for runs that hold it. A key beyond those
 retained is deleted when it has been out of the secret for a grace period.
 
@@ -22,7 +22,7 @@ from lakehouse.deploy.confluent.account_key import AccountKey
 from lakehouse.deploy.confluent.api_keys import ApiKeyResource
 from lakehouse.deploy.planner import naming_resource, needed_by, read_all
 from lakehouse.deploy.resource import Resource
-from resources.confluent.plane import Key
+from resources.confluent.api_client import Key
 from resources.secrets_manager import CURRENT, PENDING, PREVIOUS
 
 
@@ -53,7 +53,7 @@ def rotate(
     Args:
         resources: A deployment.
         day_count: The age in days at which the newest key is replaced.
-        retained: How many keys of an account and plane keep working, besides one in its grace period.
+        retained: Number of keys that stay valid for each account and API, besides one in its grace period.
         grace_days: How many days a key keeps working after the secret held it last.
         clock: Measures how long a new key is waited for.
         now: Returns the time by which ages are computed.
@@ -73,8 +73,8 @@ def rotate(
         if isinstance(resource, ApiKeyResource):
             if resource not in outputs:
                 raise UnclearState(
-                    f"{resource.label} is not there, or was deleted. It was left unchanged. Run `lakehouse deploy "
-                    f"create`, which makes it anew"
+                    f"{resource.label} does not exist. Nothing was rotated. Run `lakehouse deploy "
+                    f"create`, which creates it"
                 )
             key_store = resource.account_key(outputs)
             with naming_resource(resource):

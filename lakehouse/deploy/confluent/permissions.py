@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from lakehouse.deploy.confluent.access import Role, RoleScopes, ServiceAccountResource, acl_of
 from lakehouse.deploy.confluent.confluent_resource import ConfluentResource
 from lakehouse.deploy.resource import Outputs, Resource, Undeletable, undeclared_permissions
+from resources.confluent.api_client import Key
 from resources.confluent.clusters import Cluster
-from resources.confluent.plane import Key
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -9,9 +9,9 @@ from typing import Any
 from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.confluent.confluent_resource import GRANTED_SECONDS, LISTED_SECONDS, ConfluentResource
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
+from resources.confluent.api_client import Key
 from resources.confluent.clusters import Cluster, SchemaRegistryCluster
 from resources.confluent.organization import Environment
-from resources.confluent.plane import Key
 from resources.confluent.tableflow import (
     CatalogIntegration,
     CatalogIntegrations,
@@ -19,7 +19,7 @@ from resources.confluent.tableflow import (
     TableflowTopic,
     TableflowTopics,
 )
-from resources.confluent.waiting import wait, wait_gone, wait_visible, when_allowed
+from resources.confluent.waiting import retry_while_forbidden, wait, wait_until_deleted, wait_until_visible
 
 TABLE_SECONDS = 60 * 60
 TABLE_GONE_SECONDS = 30 * 60
@@ -59,9 +59,9 @@ class ProviderIntegrationResource(ConfluentResource[ProviderIntegration]):
             now = self.read(outputs)
             return now if now and now.usages else None
 
-        wait_gone(f"what uses {self.label}", used, deadline_seconds=TABLE_GONE_SECONDS, clock=self.clock)
+        wait_until_deleted(f"what uses {self.label}", used, deadline_seconds=TABLE_GONE_SECONDS, clock=self.clock)
         self.cloud.provider_integrations(outputs[self.environment].id).delete(current.id)
-        wait_gone(self.label, lambda: self.read(outputs), deadline_seconds=LISTED_SECONDS, clock=self.clock)
+        wait_until_deleted(self.label, lambda: self.read(outputs), deadline_seconds=LISTED_SECONDS, clock=self.clock)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -95,7 +95,7 @@ class CatalogIntegrationResource(ConfluentResource[CatalogIntegration], Updatabl
         def create() -> CatalogIntegration:
             return self._catalogs(outputs).create_glue(self.names.confluent, outputs[self.provider_integration].id)
 
-        return when_allowed(self.label, create, deadline_seconds=GRANTED_SECONDS, clock=self.clock)
+        return retry_while_forbidden(self.label, create, deadline_seconds=GRANTED_SECONDS, clock=self.clock)
 
     def wait_until_ready(self, outputs: Outputs, current: CatalogIntegration) -> CatalogIntegration:
         """Wait until it has begun."""
@@ -115,7 +115,9 @@ class CatalogIntegrationResource(ConfluentResource[CatalogIntegration], Updatabl
         """Delete it. Glue keeps what was published."""
         catalogs = self._catalogs(outputs)
         catalogs.delete(current.id)
-        wait_gone(self.label, lambda: catalogs.get(current.id), deadline_seconds=LISTED_SECONDS, clock=self.clock)
+        wait_until_deleted(
+            self.label, lambda: catalogs.get(current.id), deadline_seconds=LISTED_SECONDS, clock=self.clock
+        )
 
     def _catalogs(self, outputs: Outputs) -> CatalogIntegrations:
         return self.cloud.catalog_integrations(outputs[self.cluster], outputs[self.tableflow_key])
@@ -179,7 +181,7 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
             integration = outputs[self.provider_integration]
             return self._tables(outputs).create(self.topic_name, self.names.bucket, integration.id, dict(self.config))
 
-        return when_allowed(self.label, create, deadline_seconds=GRANTED_SECONDS, clock=self.clock)
+        return retry_while_forbidden(self.label, create, deadline_seconds=GRANTED_SECONDS, clock=self.clock)
 
     def wait_until_ready(self, outputs: Outputs, current: TableflowTopic) -> TableflowTopic:
         """Wait until it has begun or, if the deployment fills the topic, until Glue has the table."""
@@ -193,7 +195,9 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
         self._require_write_mode(now)
         if not self.filled_by:
             return now
-        return wait_visible(f"Glue's table of {self.label}", synced, deadline_seconds=TABLE_SECONDS, clock=self.clock)
+        return wait_until_visible(
+            f"Glue's table of {self.label}", synced, deadline_seconds=TABLE_SECONDS, clock=self.clock
+        )
 
     def diff(self, outputs: Outputs, current: TableflowTopic) -> list[str]:
         """Compare all settings, also those that cannot be changed."""
@@ -218,7 +222,9 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
     def delete(self, outputs: Outputs, current: TableflowTopic) -> None:
         """Turn Tableflow off for the topic."""
         self._tables(outputs).delete(self.topic_name)
-        wait_gone(self.label, lambda: self.read(outputs), deadline_seconds=TABLE_GONE_SECONDS, clock=self.clock)
+        wait_until_deleted(
+            self.label, lambda: self.read(outputs), deadline_seconds=TABLE_GONE_SECONDS, clock=self.clock
+        )
 
     def _require_write_mode(self, current: TableflowTopic) -> None:
         """Refuse a table in which Tableflow appends instead of replacing rows, or the other way round.

@@ -9,12 +9,12 @@ from typing import Any
 from lakehouse.core.errors import UnclearState
 from lakehouse.deploy.confluent.confluent_resource import GRANTED_SECONDS, ConfluentResource
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
+from resources.confluent.api_client import Key
 from resources.confluent.clusters import Cluster, SchemaRegistryCluster
 from resources.confluent.connectors import READY, Connector
 from resources.confluent.kafka import Topic, Topics
 from resources.confluent.organization import ServiceAccount
-from resources.confluent.plane import Key
-from resources.confluent.waiting import wait, wait_gone, wait_visible, when_allowed
+from resources.confluent.waiting import retry_while_forbidden, wait, wait_until_deleted, wait_until_visible
 
 TOPIC_SECONDS = 5 * 60
 TOPIC_GONE_SECONDS = 60 * 60
@@ -62,7 +62,9 @@ class TopicResource(ConfluentResource[Topic]):
     def delete(self, outputs: Outputs, current: Topic) -> None:
         """Delete it with its records."""
         self.topics(outputs).delete(self.topic)
-        wait_gone(self.label, lambda: self.read(outputs), deadline_seconds=TOPIC_GONE_SECONDS, clock=self.clock)
+        wait_until_deleted(
+            self.label, lambda: self.read(outputs), deadline_seconds=TOPIC_GONE_SECONDS, clock=self.clock
+        )
 
     def retained(self, outputs: Outputs, current: Topic) -> str:
         """Name the cluster, if it existed before the deployment."""
@@ -91,7 +93,7 @@ class DeclaredTopicResource(TopicResource, Updatable[Topic]):
         def create() -> Topic:
             return self.topics(outputs).create(self.topic, self.partitions, self.retention_ms, compacted=self.compacted)
 
-        return when_allowed(self.label, create, deadline_seconds=GRANTED_SECONDS, clock=self.clock)
+        return retry_while_forbidden(self.label, create, deadline_seconds=GRANTED_SECONDS, clock=self.clock)
 
     def diff(self, outputs: Outputs, current: Topic) -> list[str]:
         """Compare the retention.
@@ -180,7 +182,7 @@ class DatagenResource(ConfluentResource[Connector], Updatable[Connector]):
             deadline_seconds=CONNECTOR_SECONDS,
             clock=self.clock,
         )
-        wait_visible(
+        wait_until_visible(
             f"subject '{self.subject}' of {self.label}",
             lambda: True if self.subject in subjects.list() else None,
             deadline_seconds=SCHEMA_SECONDS,
@@ -204,7 +206,7 @@ class DatagenResource(ConfluentResource[Connector], Updatable[Connector]):
         """Delete it."""
         connectors = self.cloud.connectors(outputs[self.cluster])
         connectors.delete(self.connector)
-        wait_gone(
+        wait_until_deleted(
             self.label,
             lambda: connectors.find(self.connector),
             deadline_seconds=CONNECTOR_SECONDS,

@@ -79,16 +79,16 @@ GrantStatement = Grant | GrantRole | GrantOnTables | GrantOwnership | ShowGrants
 
 def read_grant(tokens: TokenReader) -> GrantStatement:
     """Parse the tokens after GRANT."""
-    if tokens.take("OWNERSHIP", "ON"):
-        kind = tokens.take_one_of(*OPTIONS)
+    if tokens.accept("OWNERSHIP", "ON"):
+        kind = tokens.accept_one_of(*OPTIONS)
         if not kind:
             raise tokens.error("kind of object")
         name = tokens.name()
         tokens.expect("TO", "ROLE")
         role = tokens.identifier()
-        tokens.take("COPY", "CURRENT", "GRANTS")
+        tokens.accept("COPY", "CURRENT", "GRANTS")
         return GrantOwnership(kind, name, role)
-    if which := tokens.take_one_of("SELECT ON ALL", "SELECT ON FUTURE"):
+    if which := tokens.accept_one_of("SELECT ON ALL", "SELECT ON FUTURE"):
         tokens.expect("ICEBERG", "TABLES", "IN", "SCHEMA")
         schema = tokens.name()
         tokens.expect("TO", "ROLE")
@@ -98,10 +98,10 @@ def read_grant(tokens: TokenReader) -> GrantStatement:
 
 def _read_privileges_or_role(tokens: TokenReader, direction: str) -> Grant | GrantRole:
     revoke = direction == "FROM"
-    if tokens.take("ROLE"):
+    if tokens.accept("ROLE"):
         role = tokens.identifier()
         tokens.expect(direction)
-        grantee_kind = tokens.take_one_of("USER", "ROLE")
+        grantee_kind = tokens.accept_one_of("USER", "ROLE")
         if not grantee_kind:
             raise tokens.error("USER or ROLE")
         return GrantRole(role, grantee_kind, tokens.identifier(), revoke)
@@ -110,14 +110,14 @@ def _read_privileges_or_role(tokens: TokenReader, direction: str) -> Grant | Gra
     words = sorted(unique, key=len, reverse=True)
     privileges = []
     while True:
-        privilege = tokens.take_one_of(*words)
+        privilege = tokens.accept_one_of(*words)
         if not privilege:
             raise tokens.error("privilege")
         privileges.append(privilege)
-        if not tokens.take(","):
+        if not tokens.accept(","):
             break
     tokens.expect("ON")
-    kind = tokens.take_one_of("TABLE", *PRIVILEGES)
+    kind = tokens.accept_one_of("TABLE", *PRIVILEGES)
     if not kind:
         raise tokens.error("kind of object")
     kind = "ICEBERG TABLE" if kind == "TABLE" else kind
@@ -136,7 +136,7 @@ def read_revoke(tokens: TokenReader) -> GrantStatement:
 
 def read_show(tokens: TokenReader) -> ShowGrants | None:
     """Parse the tokens after SHOW; return None if it is not about grants."""
-    which = tokens.take_one_of("FUTURE GRANTS TO", "GRANTS TO", "GRANTS OF")
+    which = tokens.accept_one_of("FUTURE GRANTS TO", "GRANTS TO", "GRANTS OF")
     if which is None:
         return None
     tokens.expect("ROLE")

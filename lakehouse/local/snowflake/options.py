@@ -170,7 +170,7 @@ def read_keys(tokens: TokenReader, known: dict[str, Option]) -> dict[str, None]:
         if key not in known:
             raise invalid_option(f"invalid property '{key}'")
         keys[key] = None
-        if not tokens.take(","):
+        if not tokens.accept(","):
             tokens.expect_end()
             return keys
 
@@ -186,7 +186,7 @@ def _read_value(tokens: TokenReader, key: str, option: Option, complete: bool) -
         case "number":
             return tokens.number()
         case "boolean":
-            word = tokens.take_one_of("TRUE", "FALSE")
+            word = tokens.accept_one_of("TRUE", "FALSE")
             if not word:
                 raise tokens.error("TRUE or FALSE")
             return word == "TRUE"
@@ -208,7 +208,7 @@ def _read_texts(tokens: TokenReader) -> list[str]:
     """Read `('a', 'b')`."""
     tokens.expect("(")
     texts = [tokens.string()]
-    while tokens.take(","):
+    while tokens.accept(","):
         texts.append(tokens.string())
     tokens.expect(")")
     return texts
@@ -229,7 +229,7 @@ def _read_locations(tokens: TokenReader) -> list[dict[str, Any]]:
         if not location["STORAGE_BASE_URL"].startswith("s3://"):
             raise invalid_option(f"invalid STORAGE_BASE_URL '{location['STORAGE_BASE_URL']}'")
         locations.append(location)
-        if not tokens.take(","):
+        if not tokens.accept(","):
             break
     tokens.expect(")")
     return locations

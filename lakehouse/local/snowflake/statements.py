@@ -94,7 +94,7 @@ def parse(sql: str) -> Statement | None:
     except TokenError:
         return None
     for verb, read in _READERS.items():
-        if tokens.take(verb):
+        if tokens.accept(verb):
             statement = read(tokens)
             if statement is not None:
                 tokens.expect_end()
@@ -103,11 +103,11 @@ def parse(sql: str) -> Statement | None:
 
 
 def _create(tokens: TokenReader) -> Create | None:
-    or_replace = tokens.take("OR", "REPLACE")
-    kind = tokens.take_one_of(*KINDS)
+    or_replace = tokens.accept("OR", "REPLACE")
+    kind = tokens.accept_one_of(*KINDS)
     if kind is None:
         return None
-    if_not_exists = tokens.take("IF", "NOT", "EXISTS")
+    if_not_exists = tokens.accept("IF", "NOT", "EXISTS")
     name = tokens.name()
     if kind == "ICEBERG TABLE" and tokens.at("("):
         raise not_emulated("An Iceberg table that Snowflake manages (with a column list)")
@@ -116,45 +116,45 @@ def _create(tokens: TokenReader) -> Create | None:
 
 
 def _alter(tokens: TokenReader) -> Alter | Refresh | None:
-    kind = tokens.take_one_of(*KINDS)
+    kind = tokens.accept_one_of(*KINDS)
     if kind is None:
         return None
-    if_exists = tokens.take("IF", "EXISTS")
+    if_exists = tokens.accept("IF", "EXISTS")
     name = tokens.name()
-    if kind == "ICEBERG TABLE" and tokens.take("REFRESH"):
+    if kind == "ICEBERG TABLE" and tokens.accept("REFRESH"):
         return Refresh(name, if_exists)
-    if tokens.take("UNSET"):
+    if tokens.accept("UNSET"):
         return Alter(kind, name, read_keys(tokens, OPTIONS[kind]), if_exists)
     tokens.expect("SET")
     return Alter(kind, name, read_options(tokens, OPTIONS[kind], complete=False), if_exists)
 
 
 def _drop(tokens: TokenReader) -> Drop | None:
-    kind = tokens.take_one_of(*KINDS)
-    return Drop(kind, if_exists=tokens.take("IF", "EXISTS"), name=tokens.name()) if kind else None
+    kind = tokens.accept_one_of(*KINDS)
+    return Drop(kind, if_exists=tokens.accept("IF", "EXISTS"), name=tokens.name()) if kind else None
 
 
 def _describe(tokens: TokenReader) -> Describe | None:
-    kind = tokens.take_one_of("USER", "EXTERNAL VOLUME", "CATALOG INTEGRATION")
+    kind = tokens.accept_one_of("USER", "EXTERNAL VOLUME", "CATALOG INTEGRATION")
     return Describe(kind, tokens.name()) if kind else None
 
 
 def _show(tokens: TokenReader) -> Show | ShowGrants | None:
     if grants := read_show(tokens):
         return grants
-    plural = tokens.take_one_of(*PLURALS)
+    plural = tokens.accept_one_of(*PLURALS)
     if plural is None:
         return None
-    like = tokens.string() if tokens.take("LIKE") else "%"
+    like = tokens.string() if tokens.accept("LIKE") else "%"
     within: Name = ()
-    if tokens.take("IN") and not tokens.take("ACCOUNT"):
-        tokens.take_one_of("DATABASE", "SCHEMA")
+    if tokens.accept("IN") and not tokens.accept("ACCOUNT"):
+        tokens.accept_one_of("DATABASE", "SCHEMA")
         within = tokens.name()
     return Show(PLURALS[plural], like, within)
 
 
 def _use(tokens: TokenReader) -> Use | None:
-    kind = tokens.take_one_of("ROLE", "WAREHOUSE")
+    kind = tokens.accept_one_of("ROLE", "WAREHOUSE")
     return Use(kind, tokens.identifier()) if kind else None
 
 

@@ -39,20 +39,20 @@ class TokenReader:
         """Return whether the next tokens are these keywords or signs."""
         return all(self._word(offset) == word for offset, word in enumerate(words))
 
-    def take(self, *words: str) -> bool:
+    def accept(self, *words: str) -> bool:
         """Read these keywords if they are next, and return whether they were."""
         matches = self.at(*words)
         if matches:
             self._at += len(words)
         return matches
 
-    def take_one_of(self, *choices: str) -> str | None:
+    def accept_one_of(self, *choices: str) -> str | None:
         """Read and return the first choice (keywords separated by spaces) that is next; None if none is."""
-        return next((choice for choice in choices if self.take(*choice.split())), None)
+        return next((choice for choice in choices if self.accept(*choice.split())), None)
 
     def expect(self, *words: str) -> None:
         """Read these keywords, which must be next."""
-        if not self.take(*words):
+        if not self.accept(*words):
             raise self.error(" ".join(words))
 
     def expect_end(self) -> None:
@@ -71,7 +71,7 @@ class TokenReader:
     def name(self) -> Name:
         """Read a name, qualified or not."""
         parts = [self.identifier()]
-        while self.take("."):
+        while self.accept("."):
             parts.append(self.identifier())
         return tuple(parts)
 

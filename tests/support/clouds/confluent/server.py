@@ -1,6 +1,6 @@
 """A simulated Confluent Cloud: an HTTP server with state that validates each call by the vendor's OpenAPI documents.
 
-All planes have the same address, and each plane accepts only its own keys. A request or response that violates the
+All APIs have the same address, and each API accepts only its own keys. A request or response that violates the
 documents is answered by status 599 and recorded in `violations`, on which the fixture fails the test.
 """
 
@@ -170,7 +170,7 @@ class ConfluentServer:
         }
 
     def _authenticate(self, request: Request, path: str) -> None:
-        """Check the key of a request: each plane accepts only keys of the resources that it serves."""
+        """Check the key of a request: each API accepts only keys of the resources that it serves."""
         credentials = request.authorization
         key_id, secret = (credentials.username, credentials.password) if credentials else (None, None)
         shape = "html" if path.startswith("/kafka/") else "errors"

@@ -35,7 +35,7 @@ SCOPE = "PRINCIPAL_ROLE:ALL"
 class Polaris(Proxy):
     """The proxy. `kind` is the type of its catalog; `knows_overwrite` is false before Polaris 1.6.
 
-    `given` counts the issued tokens, `ended` the requests that were refused for an expired token.
+    `issued_tokens` counts tokens, `refused_requests` the requests with an expired token.
     """
 
     def __init__(self, target: str, database: Path):
@@ -43,11 +43,11 @@ class Polaris(Proxy):
         self._database = database
         self.kind, self.knows_overwrite = "INTERNAL", True
         self.expires_in = 3600
-        self.given = self.ended = 0
+        self.issued_tokens = self.refused_requests = 0
         self._valid: set[str] = set()
         self._notified: dict[tuple[str, str], int] = {}
 
-    def end_tokens(self) -> None:
+    def expire_tokens(self) -> None:
         """Expire all issued tokens."""
         self._valid.clear()
 
@@ -57,7 +57,7 @@ class Polaris(Proxy):
             return self._token(parse_qs(request.body.decode()))
         token = next((value for name, value in request.headers if name.lower() == "authorization"), "")
         if token.removeprefix("Bearer ") not in self._valid:
-            self.ended += 1
+            self.refused_requests += 1
             return error(401, "NotAuthorizedException", "Not authorized")
         if url.path == "/v1/config":
             if parse_qs(url.query).get("warehouse") != [WAREHOUSE]:
@@ -79,7 +79,7 @@ class Polaris(Proxy):
             return answered(401, {"error": "unauthorized_client", "error_description": "The client is not authorized"})
         if form.get("scope") != [SCOPE]:
             return answered(400, {"error": "invalid_scope", "error_description": "The scope is invalid"})
-        self.given += 1
+        self.issued_tokens += 1
         token = secrets.token_hex()
         self._valid.add(token)
         return answered(200, {"access_token": token, "token_type": "bearer", "expires_in": self.expires_in})

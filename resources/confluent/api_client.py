@@ -1,4 +1,4 @@
-"""The client of one plane of Confluent Cloud: an address with a key, and calls with safe retries."""
+"""The client of one API of Confluent Cloud: an address with a key, and calls with safe retries."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 from lakehouse.core.errors import OutcomeUnknownError, UnclearState, Unreachable, redact_credentials
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock, doubling, retry
-from resources.confluent.errors import ConfluentError, ErrorMessage, Gone, Limited, error_message, refusal
+from resources.confluent.errors import ConfluentError, ErrorMessage, NotFound, RateLimited, error_message, refusal
 
 CONNECT_SECONDS, READ_SECONDS = 10, 60
 DEADLINE_SECONDS = 120
 """Time limit of a call with all its retries. Confluent's rate limits apply to windows of a minute."""
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1, 30
-"""Bounds of the exponential backoff if the plane sends no Retry-After, as in Confluent's Terraform provider."""
+"""Bounds of the exponential backoff if the API sends no Retry-After, as in Confluent's Terraform provider."""
 
 TOO_MANY = 429
 BROKEN = (500, 502, 503, 504)
 PAGE_SIZE = 100
-"""Maximum page size of all planes."""
+"""Maximum page size of all APIs."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def _pause(state: RetryCallState) -> float:
 
 
 @dataclass(frozen=True)
-class Plane:
+class ApiClient:
     """The address of one API and its key.
 
     Attributes:
@@ -73,13 +73,13 @@ class Plane:
     clock: Clock = SYSTEM_CLOCK
 
     def call(self, method: str, path: str, query: Mapping[str, Any] | None = None, body: Any = None) -> Any:
-        """Send one request, with retries while the plane is busy, failing or unreachable.
+        """Send one request, with retries while the API is busy, failing or unreachable.
 
-        A POST is retried only if the plane cannot have executed it, because Confluent's APIs accept no idempotency key.
+        A POST is retried only if the API cannot have executed it, because Confluent's APIs accept no idempotency key.
 
         Args:
             method: The HTTP method.
-            path: The path below the plane's address.
+            path: The path below the API's address.
             query: Parameters of the query; those that are None are omitted.
             body: Sent as JSON.
 
@@ -87,13 +87,13 @@ class Plane:
             The JSON of the answer; None if it has no body.
 
         Raises:
-            Gone: The object does not exist or is not visible to the key.
-            Refused: The plane does not accept the key, or its owner lacks a role.
+            NotFound: The object does not exist or is not visible to the key.
+            Forbidden: The API does not accept the key, or its owner lacks a role.
             Conflict: The object exists already or is in use.
-            Rejected: The plane does not accept the request.
-            Limited: The rate limit still applied at the deadline.
-            OutcomeUnknownError: It is unknown whether the plane executed the change.
-            Unreachable: The plane did not answer before the deadline, and nothing was changed.
+            InvalidRequest: The API does not accept the request.
+            RateLimited: The rate limit still applied at the deadline.
+            OutcomeUnknownError: It is unknown whether the API executed the change.
+            Unreachable: The API did not answer before the deadline, and nothing was changed.
         """
         return self._call(method, path, query, body)
 
@@ -138,7 +138,7 @@ class Plane:
         """Yield the items of all pages of a list.
 
         Raises:
-            Refused: The key may not read the list (403, which `call` raises as Gone).
+            Forbidden: The key may not read the list (403, which `call` raises as NotFound).
             ConfluentError: As `call`.
             Unreachable: As `call`.
         """
@@ -156,7 +156,7 @@ class Plane:
         """Return the answer of a list without pages.
 
         Raises:
-            Refused: As `items`.
+            Forbidden: As `items`.
             ConfluentError: As `call`.
             Unreachable: As `call`.
         """
@@ -166,25 +166,25 @@ class Plane:
         """Return the object at a path; None if it does not exist.
 
         Raises:
-            ConfluentError: As `call`, except Gone.
+            ConfluentError: As `call`, except NotFound.
             Unreachable: As `call`.
         """
         try:
             return self.call("GET", path, query)
-        except Gone:
+        except NotFound:
             return None
 
     def delete(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
         """Delete the object at a path; do nothing if it does not exist.
 
         Raises:
-            ConfluentError: As `call`, except Gone.
+            ConfluentError: As `call`, except NotFound.
             OutcomeUnknownError: As `call`.
             Unreachable: As `call`.
         """
         try:
             return self.call("DELETE", path, query)
-        except Gone:
+        except NotFound:
             return None
 
     def _send(self, method: str, path: str, query: Mapping[str, Any] | None, body: Any) -> requests.Response:
@@ -206,11 +206,11 @@ class Plane:
         except requests.exceptions.JSONDecodeError as error:
             raise ConfluentError(
                 f"{call} answered {answer.status_code}, but the body is not JSON ({self._error_message(answer)}). The "
-                f"call may have been executed. Check the address, and whether a proxy answers instead of the plane"
+                f"call may have been executed. Check the address, and whether a proxy answers instead of the API"
             ) from error
 
     def _error_message(self, answer: requests.Response) -> ErrorMessage:
-        # The plane, or a proxy in front of it, may quote the request with its secret.
+        # The API, or a proxy in front of it, may quote the request with its secret.
         text = answer.text.replace(self.key.secret, "…") if self.key.secret else answer.text
         return error_message(answer.headers.get("Content-Type", ""), text)
 
@@ -222,7 +222,7 @@ class Plane:
                 "Run the command again: it reads the current state first",
             )
         if problem.startswith(str(TOO_MANY)):
-            return Limited(
+            return RateLimited(
                 f"{call} was refused for {self.deadline_seconds:.0f} seconds because of too many calls ({problem}). "
                 f"It changed nothing. Run it again later"
             )

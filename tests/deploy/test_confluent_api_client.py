@@ -1,4 +1,4 @@
-"""Calls to a plane: repetitions, error classes, paging, and messages without secrets."""
+"""Calls of the API client: retries, error classes, paging, and messages without secrets."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 
 from lakehouse.core.errors import OutcomeUnknownError, UnclearState, Unreachable
 from resources.confluent import URL
+from resources.confluent.api_client import ApiClient, Key
 from resources.confluent.api_keys import Scope
-from resources.confluent.errors import Conflict, ConfluentError, Gone, Limited, Refused, Rejected
+from resources.confluent.errors import Conflict, ConfluentError, Forbidden, InvalidRequest, NotFound, RateLimited
 from resources.confluent.organization import Environments, ServiceAccounts
-from resources.confluent.plane import Key, Plane
 from resources.confluent_cloud import ConfluentCloud
 from tests.support.clouds.confluent.server import ADMIN, ConfluentServer, Fault
 from tests.support.sleepless import Sleepless
@@ -24,8 +24,8 @@ BODY = {"display_name": "lake"}
 
 
 @pytest.fixture
-def plane(vendor: ConfluentServer, sleepless: Sleepless) -> Plane:
-    return Plane("Confluent Cloud", vendor.url, Key(ADMIN, vendor.admin_secret), clock=sleepless.clock)
+def client(vendor: ConfluentServer, sleepless: Sleepless) -> ApiClient:
+    return ApiClient("Confluent Cloud", vendor.url, Key(ADMIN, vendor.admin_secret), clock=sleepless.clock)
 
 
 def answer(status: int, text: str = "", **headers: str) -> tuple[int, dict[str, str], str]:
@@ -33,56 +33,56 @@ def answer(status: int, text: str = "", **headers: str) -> tuple[int, dict[str, 
 
 
 def test_plane_default_address_is_confluent_cloud():
-    assert ConfluentCloud(api_key="a", api_secret="b").plane().url == URL == "https://api.confluent.cloud"
+    assert ConfluentCloud(api_key="a", api_secret="b").client().url == URL == "https://api.confluent.cloud"
 
 
-def test_call_busy_plane_is_repeated_after_retry_after(plane: Plane, vendor: ConfluentServer, sleepless: Sleepless):
+def test_call_busy_api_is_repeated_after_retry_after(client: ApiClient, vendor: ConfluentServer, sleepless: Sleepless):
     vendor.faults = [Fault(answer=answer(429, Retry_After="7")), Fault(nth=2, answer=answer(429, Retry_After="0"))]
-    assert list(plane.items(ENVIRONMENTS)) == []
+    assert list(client.items(ENVIRONMENTS)) == []
     assert sleepless.pauses == [7, 1]
 
 
-def test_call_busy_plane_pauses_double(plane: Plane, vendor: ConfluentServer, sleepless: Sleepless):
+def test_call_busy_api_pauses_double(client: ApiClient, vendor: ConfluentServer, sleepless: Sleepless):
     vendor.faults = [Fault(times=7, answer=answer(429, "<html><title>Too Many</title></html>"))]
-    assert list(plane.items(ENVIRONMENTS)) == []
+    assert list(client.items(ENVIRONMENTS)) == []
     assert sleepless.pauses == [1, 2, 4, 8, 16, 30, 30]
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
-def test_get_server_error_is_repeated(plane: Plane, vendor: ConfluentServer, status: int):
+def test_get_server_error_is_repeated(client: ApiClient, vendor: ConfluentServer, status: int):
     vendor.faults = [Fault(times=2, answer=answer(status))]
-    assert list(plane.items(ENVIRONMENTS)) == []
+    assert list(client.items(ENVIRONMENTS)) == []
     assert len(vendor.calls) == 3
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
-def test_get_lost_response_is_repeated(plane: Plane, vendor: ConfluentServer, cut: str):
+def test_get_lost_response_is_repeated(client: ApiClient, vendor: ConfluentServer, cut: str):
     vendor.faults = [Fault(times=2, cut=cut)]
-    assert list(plane.items(ENVIRONMENTS)) == []
+    assert list(client.items(ENVIRONMENTS)) == []
     assert len(vendor.calls) == 3
 
 
 @pytest.mark.parametrize(("cut", "created"), [("before", 0), ("after", 1)])
-def test_post_lost_response_is_not_repeated(plane: Plane, vendor: ConfluentServer, cut: str, created: int):
+def test_post_lost_response_is_not_repeated(client: ApiClient, vendor: ConfluentServer, cut: str, created: int):
     vendor.faults = [Fault(cut=cut)]
     with pytest.raises(OutcomeUnknownError, match="may have been executed or not"):
-        Environments(plane).create("lake")
+        Environments(client).create("lake")
     assert vendor.calls == [("POST", ENVIRONMENTS)]
     assert len(vendor.state.environments) == created
-    assert bool(Environments(plane).find("lake")) == bool(created)
+    assert bool(Environments(client).find("lake")) == bool(created)
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
-def test_post_server_error_is_not_repeated(plane: Plane, vendor: ConfluentServer, status: int):
+def test_post_server_error_is_not_repeated(client: ApiClient, vendor: ConfluentServer, status: int):
     vendor.faults = [Fault(answer=answer(status))]
     with pytest.raises(OutcomeUnknownError):
-        Environments(plane).create("lake")
+        Environments(client).create("lake")
     assert len(vendor.calls) == 1
 
 
-def test_post_limited_is_repeated(plane: Plane, vendor: ConfluentServer):
+def test_post_limited_is_repeated(client: ApiClient, vendor: ConfluentServer):
     vendor.faults = [Fault(answer=answer(429))]
-    Environments(plane).create("lake")
+    Environments(client).create("lake")
     assert len(vendor.state.environments) == 1
 
 
@@ -90,81 +90,99 @@ def test_post_not_connected_is_unreachable(sleepless: Sleepless):
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        plane = Plane("Confluent Cloud", url, Key("a", "b"), deadline_seconds=20, clock=sleepless.clock)
+        client = ApiClient("Confluent Cloud", url, Key("a", "b"), deadline_seconds=20, clock=sleepless.clock)
         with pytest.raises(Unreachable, match="Nothing was changed"):
-            plane.call("POST", ENVIRONMENTS, body=BODY)
+            client.call("POST", ENVIRONMENTS, body=BODY)
     assert sleepless.pauses == [1, 2, 4, 8]
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
-def test_delete_lost_response_is_repeated(plane: Plane, vendor: ConfluentServer, cut: str):
-    environment = Environments(plane).create("lake")
+def test_delete_lost_response_is_repeated(client: ApiClient, vendor: ConfluentServer, cut: str):
+    environment = Environments(client).create("lake")
     vendor.faults = [Fault(cut=cut)]
-    Environments(plane).delete(environment.id)
+    Environments(client).delete(environment.id)
     assert vendor.state.environments == {}
 
 
-def test_delete_without_response_is_of_unknown_outcome(plane: Plane, vendor: ConfluentServer):
+def test_delete_without_response_is_of_unknown_outcome(client: ApiClient, vendor: ConfluentServer):
     vendor.faults = [Fault(times=100, cut="before")]
     with pytest.raises(OutcomeUnknownError):
-        plane.call("DELETE", f"{ENVIRONMENTS}/env-1")
+        client.call("DELETE", f"{ENVIRONMENTS}/env-1")
 
 
-def test_call_past_deadline_raises(plane: Plane, vendor: ConfluentServer, sleepless: Sleepless):
+def test_call_past_deadline_raises(client: ApiClient, vendor: ConfluentServer, sleepless: Sleepless):
     vendor.faults = [Fault(times=100, answer=answer(429, Retry_After="50"))]
-    with pytest.raises(Limited, match="120 seconds"):
-        list(plane.items(ENVIRONMENTS))
+    with pytest.raises(RateLimited, match="120 seconds"):
+        list(client.items(ENVIRONMENTS))
     assert sum(sleepless.pauses) <= 120
     vendor.faults = [Fault(times=100, answer=answer(503))]
     with pytest.raises(Unreachable):
-        list(plane.items(ENVIRONMENTS))
+        list(client.items(ENVIRONMENTS))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
-def test_list_reads_all_pages(plane: Plane, vendor: ConfluentServer, size: int):
+def test_list_reads_all_pages(client: ApiClient, vendor: ConfluentServer, size: int):
     for n in range(5):
-        Environments(plane).create(f"lake-{n}")
+        Environments(client).create(f"lake-{n}")
     vendor.state.page_size = size
-    assert [each.name for each in Environments(plane).list()] == [f"lake-{n}" for n in range(5)]
+    assert [each.name for each in Environments(client).list()] == [f"lake-{n}" for n in range(5)]
 
 
 @pytest.mark.parametrize("end", [{}, {"next": None}, {"next": ""}])
-def test_list_without_next_page_ends(plane: Plane, vendor: ConfluentServer, end: dict[str, Any]):
+def test_list_without_next_page_ends(client: ApiClient, vendor: ConfluentServer, end: dict[str, Any]):
     vendor.faults = [Fault(answer=answer(200, json.dumps({"data": [{"id": "a"}], "metadata": end})))]
-    assert list(plane.items(ENVIRONMENTS)) == [{"id": "a"}]
+    assert list(client.items(ENVIRONMENTS)) == [{"id": "a"}]
 
 
-def test_list_next_page_uses_the_same_address(plane: Plane, vendor: ConfluentServer):
+def test_list_next_page_uses_the_same_address(client: ApiClient, vendor: ConfluentServer):
     elsewhere = {"data": [], "metadata": {"next": "https://elsewhere.invalid/steal?page_token=MA=="}}
     vendor.faults = [Fault(answer=answer(200, json.dumps(elsewhere)))]
-    assert list(plane.items(ENVIRONMENTS)) == []
+    assert list(client.items(ENVIRONMENTS)) == []
     assert vendor.calls == [("GET", ENVIRONMENTS)] * 2
 
 
 @pytest.mark.parametrize(
     ("ask", "status", "text", "kind", "words"),
     [
-        (lambda p: p.call("GET", "/cmk/v2/clusters/lkc-1"), 404, "", Gone, "404"),
-        (lambda p: p.call("GET", "/cmk/v2/clusters/lkc-1"), 403, "Forbidden Access", Gone, "the key ADMIN-KEY"),
-        (lambda p: p.call("GET", "/cmk/v2/clusters/lkc-1"), 403, "invalid API key", Refused, "does not accept the key"),
-        (lambda p: p.call("DELETE", "/cmk/v2/clusters/lkc-1"), 403, "invalid API key", Refused, "Nothing was changed"),
-        (lambda p: p.call("GET", "/cmk/v2/clusters/lkc-1"), 401, "", Refused, "does not accept the key ADMIN-KEY"),
-        (lambda p: list(p.items("/cmk/v2/clusters")), 403, "", Refused, "EnvironmentAdmin on the environment"),
-        (lambda p: p.call("POST", "/sql/v1/x"), 403, "", Refused, "FlinkDeveloper"),
-        (lambda p: p.call("POST", "/tableflow/v1/catalog-integrations"), 403, "", Refused, "Assigner on the provider"),
-        (lambda p: p.call("POST", ENVIRONMENTS), 403, "", Refused, "OrganizationAdmin"),
+        (lambda p: p.call("GET", "/cmk/v2/clusters/lkc-1"), 404, "", NotFound, "404"),
+        (lambda p: p.call("GET", "/cmk/v2/clusters/lkc-1"), 403, "Forbidden Access", NotFound, "the key ADMIN-KEY"),
+        (
+            lambda p: p.call("GET", "/cmk/v2/clusters/lkc-1"),
+            403,
+            "invalid API key",
+            Forbidden,
+            "does not accept the key",
+        ),
+        (
+            lambda p: p.call("DELETE", "/cmk/v2/clusters/lkc-1"),
+            403,
+            "invalid API key",
+            Forbidden,
+            "Nothing was changed",
+        ),
+        (lambda p: p.call("GET", "/cmk/v2/clusters/lkc-1"), 401, "", Forbidden, "does not accept the key ADMIN-KEY"),
+        (lambda p: list(p.items("/cmk/v2/clusters")), 403, "", Forbidden, "EnvironmentAdmin on the environment"),
+        (lambda p: p.call("POST", "/sql/v1/x"), 403, "", Forbidden, "FlinkDeveloper"),
+        (
+            lambda p: p.call("POST", "/tableflow/v1/catalog-integrations"),
+            403,
+            "",
+            Forbidden,
+            "Assigner on the provider",
+        ),
+        (lambda p: p.call("POST", ENVIRONMENTS), 403, "", Forbidden, "OrganizationAdmin"),
         (lambda p: p.call("POST", ENVIRONMENTS), 409, "", Conflict, "Nothing was changed"),
-        (lambda p: p.call("POST", ENVIRONMENTS), 422, "", Rejected, "Correct it"),
-        (lambda p: p.call("POST", ENVIRONMENTS), 402, "", Rejected, "Nothing was changed"),
+        (lambda p: p.call("POST", ENVIRONMENTS), 422, "", InvalidRequest, "Correct it"),
+        (lambda p: p.call("POST", ENVIRONMENTS), 402, "", InvalidRequest, "Nothing was changed"),
         (lambda p: p.call("POST", ENVIRONMENTS), 418, "", ConfluentError, "unexpected answer"),
         (lambda p: p.call("GET", ENVIRONMENTS), 302, "", ConfluentError, "unexpected answer"),
         (lambda p: p.call("GET", ENVIRONMENTS), 200, "<html><title>Log in</title></html>", ConfluentError, "Log in"),
     ],
 )
 def test_call_refusal_raises_its_error_class(
-    plane: Plane,
+    client: ApiClient,
     vendor: ConfluentServer,
-    ask: Callable[[Plane], Any],
+    ask: Callable[[ApiClient], Any],
     status: int,
     text: str,
     kind: type[Exception],
@@ -172,23 +190,23 @@ def test_call_refusal_raises_its_error_class(
 ):
     vendor.faults = [Fault(answer=answer(status, text))]
     with pytest.raises(kind, match=words) as caught:
-        ask(plane)
+        ask(client)
     assert type(caught.value) is kind
     assert len(vendor.calls) == 1
 
 
-def test_find_missing_is_none_and_delete_succeeds(plane: Plane):
-    assert plane.find(f"{ENVIRONMENTS}/env-none") is None
-    Environments(plane).delete("env-none")
-    ServiceAccounts(plane).delete("sa-none")
+def test_find_missing_is_none_and_delete_succeeds(client: ApiClient):
+    assert client.find(f"{ENVIRONMENTS}/env-none") is None
+    Environments(client).delete("env-none")
+    ServiceAccounts(client).delete("sa-none")
 
 
 def test_call_wrong_key_is_refused_not_missing(vendor: ConfluentServer, confluent: ConfluentCloud):
     environment = confluent.environments().create("lake")
     wrong = ConfluentCloud(api_key=ADMIN, api_secret="wrong", url=vendor.url)
-    with pytest.raises(Refused):
+    with pytest.raises(Forbidden):
         wrong.clusters(environment.id).get("lkc-1")
-    with pytest.raises(Refused):
+    with pytest.raises(Forbidden):
         wrong.environments().delete(environment.id)
     assert len(vendor.state.environments) == 1
 
@@ -200,7 +218,7 @@ def test_call_key_of_another_plane_is_refused(vendor: ConfluentServer, confluent
     cluster = confluent.clusters(environment.id).get(cluster.id)
     account = confluent.service_accounts().create("a", "a")
     key = confluent.api_keys().create("k", "k", account.id, Scope.tableflow()).key
-    with pytest.raises(Refused, match="401 Error 401 Unauthorized"):
+    with pytest.raises(Forbidden, match="401 Error 401 Unauthorized"):
         confluent.topics(cluster, key).list()
     assert confluent.tableflow_topics(cluster, key).list() == []
 
@@ -211,22 +229,22 @@ def test_find_two_of_same_name_is_unclear(confluent: ConfluentCloud):
         confluent.environments().find("lake")
 
 
-def test_call_violating_contract_is_recorded(plane: Plane, vendor: ConfluentServer):
+def test_call_violating_contract_is_recorded(client: ApiClient, vendor: ConfluentServer):
     with pytest.raises(ConfluentError, match="599"):
-        plane.call("POST", ENVIRONMENTS, body={"name": "lake"})
+        client.call("POST", ENVIRONMENTS, body={"name": "lake"})
     assert any("'display_name' is a required property" in each for each in vendor.violations)
     vendor.violations.clear()
 
 
-def test_messages_and_reprs_contain_no_secret(vendor: ConfluentServer, confluent: ConfluentCloud, plane: Plane):
+def test_messages_and_reprs_contain_no_secret(vendor: ConfluentServer, confluent: ConfluentCloud, client: ApiClient):
     secret = vendor.admin_secret
     account = confluent.service_accounts().create("a", "a")
     key = confluent.api_keys().create("k", "k", account.id, Scope.tableflow())
     assert key.secret and key.secret not in f"{key!r} {key} {key.key!r}"
-    assert secret not in f"{confluent!r} {confluent} {plane!r} {confluent.environments()!r}"
+    assert secret not in f"{confluent!r} {confluent} {client!r} {confluent.environments()!r}"
     vendor.faults = [Fault(answer=answer(400, f"you sent {secret}")), Fault(nth=2, cut="before", times=100)]
-    with pytest.raises(Rejected) as rejected:
-        plane.call("POST", ENVIRONMENTS, body=BODY)
+    with pytest.raises(InvalidRequest) as rejected:
+        client.call("POST", ENVIRONMENTS, body=BODY)
     with pytest.raises(OutcomeUnknownError) as unsure:
-        plane.call("POST", ENVIRONMENTS, body=BODY)
+        client.call("POST", ENVIRONMENTS, body=BODY)
     assert secret not in f"{rejected.value} {unsure.value}"
