@@ -5,6 +5,7 @@ from click.testing import CliRunner
 
 from lakehouse.cli.main import main
 from lakehouse.config.loader import PROJECT
+from lakehouse.core.errors import LakehouseError
 from tools.reference import PAGES
 
 
@@ -18,3 +19,27 @@ def test_cli_reference_after_help_was_printed_is_the_same():
     CliRunner().invoke(main, ["status", "--help"])
     assert "\n  -h, --help  Show this message and exit." in PAGES["reference/cli.md"]()
     assert (PROJECT / "docs/reference/cli.md").read_text() == PAGES["reference/cli.md"]()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("AuditFailed", "did not pass its audit"),
+        ("NotFound", "found no object that is visible to the key"),
+        ("Unreachable", "S3 does not answer at"),
+        ("UnclearState", "was filled from topic"),
+    ],
+)
+def test_error_page_lists_messages_by_class(name, message):
+    sections = dict(section.split("\n", 1) for section in PAGES["reference/errors.md"]().split("\n## ")[1:])
+    assert message in sections[name]
+
+
+def test_error_page_lists_each_loaded_class():
+    def subclasses(cls):
+        return {cls} | {each for child in cls.__subclasses__() for each in subclasses(child)}
+
+    sections = PAGES["reference/errors.md"]()
+    project = ("lakehouse.", "assets.", "resources.", "spark.")
+    names = {cls.__name__ for cls in subclasses(LakehouseError) if cls.__module__.startswith(project)}
+    assert not {name for name in names if f"\n## {name}\n" not in sections}
