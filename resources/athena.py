@@ -30,7 +30,7 @@ PAUSE = doubling(first_seconds=0.1, longest_seconds=2.0)
 class Athena(dg.ConfigurableResource):
     """Athena in one AWS region and workgroup, over the tables of the Glue Data Catalog."""
 
-    region: str
+    region: str = Field(description="AWS region of the workgroup.")
     workgroup: str = Field(
         "primary", description="Workgroup, which determines billing, limits and the location of results."
     )
@@ -101,7 +101,10 @@ class Athena(dg.ConfigurableResource):
                 return execution
             case "FAILED" | "CANCELLED" as state:
                 reason = execution["Status"].get("StateChangeReason", "no reason given")
-                raise LakehouseError(f"Athena ended query {id_} as {state}: {reason}. Correct the SQL and run it again")
+                raise LakehouseError(
+                    f"Athena query {id_} ended as {state}: {reason}. No result was fetched. Correct the SQL and run "
+                    f"it again"
+                )
             case state:
                 athena.stop_query_execution(QueryExecutionId=id_)
                 raise LakehouseError(

@@ -56,7 +56,10 @@ def build_resources(config: Config, environment: str) -> dict[str, dg.Configurab
     """
     if environment not in config.environments:
         known = ", ".join(config.environments)
-        raise ConfigError(f"Environment '{environment}' (LAKEHOUSE_ENV) is not in lakehouse.yaml, which has: {known}")
+        raise ConfigError(
+            f"Environment '{environment}' (LAKEHOUSE_ENV) is not in lakehouse.yaml, which has: {known}. Set "
+            f"LAKEHOUSE_ENV to one of them"
+        )
     settings, path = config.environments[environment], f"environments.{environment}"
     names = [name for name in (*SYSTEMS, *OPTIONAL) if name in settings or name not in OPTIONAL]
     return {name: _build(f"{path}.{name}", system(name), settings.get(name)) for name in names}

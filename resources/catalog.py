@@ -65,13 +65,11 @@ ALTER_ATTEMPTS = 5
 class Catalog(dg.ConfigurableResource):
     """An Iceberg catalog."""
 
-    type: str
-    """One of resources/catalogs: `sql` (a database, the default) or `glue`."""
-    warehouse: str
-    """Where tables are stored, as an S3 URI."""
+    type: str = Field(description="`sql` (a database), `glue`, or a type of another distribution.")
+    warehouse: str = Field(description="Folder of the tables, as an S3 URI.")
     uri: str | None = masked_field(None, "For `sql`: the database as an SQLAlchemy URL.")
     s3_endpoint: str | None = masked_field(None, "Address of S3, if it is not AWS.")
-    region: str | None = None
+    region: str | None = Field(None, description="AWS region of S3 and Glue.")
     role_arn: str = Field(
         default="", description="IAM role to assume; if empty, the credentials of the environment apply."
     )
@@ -195,7 +193,9 @@ class Catalog(dg.ConfigurableResource):
             except CommitFailedException as error:
                 # Another writer committed first, perhaps the same changes.
                 if attempt == ALTER_ATTEMPTS:
-                    raise CommitConflict(f"Another writer keeps changing {ref} ({error}); run it again") from error
+                    raise CommitConflict(
+                        f"Another writer keeps changing {ref} ({error}). Nothing was changed. Run it again"
+                    ) from error
                 existing = None
         raise AssertionError("the last attempt returns or raises")
 
@@ -231,7 +231,9 @@ class Catalog(dg.ConfigurableResource):
         try:
             layout.apply_layout(table, partition_by, sort_by)
         except CommitFailedException as error:
-            raise CommitConflict(f"Another writer changed {'.'.join(table.name())} ({error}); run it again") from error
+            raise CommitConflict(
+                f"Another writer changed {'.'.join(table.name())} ({error}). Nothing was changed. Run it again"
+            ) from error
 
     def resolve_table(self, first: TableRef) -> tuple[TableRef, Table | None]:
         """Return the last table in the chain of successors of `first`, which new records go to.
@@ -362,7 +364,7 @@ class Catalog(dg.ConfigurableResource):
             except CommitFailedException as error:
                 name = ".".join(table.name())
                 raise CommitConflict(
-                    f"Another writer changed {name} ({error}). Nothing was published; run it again"
+                    f"Another writer changed {name} ({error}). Nothing was published. Run it again"
                 ) from error
         return table.refresh() if dropped else table
 

@@ -47,11 +47,11 @@ class Registration:
 class Glue(dg.ConfigurableResource):
     """The Glue Data Catalog of one AWS account and region."""
 
-    region: str
-    catalog_id: str
-    """The AWS account that owns the catalog."""
-    tableflow_database: str = ""
-    """Glue database in which Confluent's Tableflow publishes; by default the one named by the Kafka cluster's id."""
+    region: str = Field(description="AWS region of the catalog.")
+    catalog_id: str = Field(description="AWS account that owns the catalog.")
+    tableflow_database: str = Field(
+        default="", description="Database in which Tableflow registers tables. Default: the id of the Kafka cluster."
+    )
     role_arn: str = Field(
         default="", description="IAM role to assume; if empty, the credentials of the environment apply."
     )
@@ -106,7 +106,7 @@ class Glue(dg.ConfigurableResource):
         parameters = entry.get("Parameters", {})
         if parameters.get("table_type", "").upper() != "ICEBERG" or "metadata_location" not in parameters:
             raise UnclearState(
-                f"Glue has a table {database}.{table} that is not an Iceberg table. It was left untouched. "
+                f"Glue has a table {database}.{table} that is not an Iceberg table. It was left unchanged. "
                 f"Drop or rename it, or choose another namespace in lakehouse.yaml"
             )
         return Registration(
@@ -148,7 +148,7 @@ class Glue(dg.ConfigurableResource):
         if expected and expected.table_uuid not in (None, table_uuid):
             raise UnclearState(
                 f"Glue registers another Iceberg table as {database}.{table} (uuid {expected.table_uuid}, not "
-                f"{table_uuid}). It was left untouched. Drop it from Glue to register the new one"
+                f"{table_uuid}). It was left unchanged. Drop it from Glue to register the new one"
             )
         if expected and expected.metadata_location == metadata_location:
             return expected
@@ -179,7 +179,10 @@ class Glue(dg.ConfigurableResource):
             return current
         current = self.registration(database, table)
         if current is None or current.metadata_location != metadata_location:
-            raise CommitConflict(f"Another writer changed {database}.{table} in Glue at the same time. Run it again")
+            raise CommitConflict(
+                f"Another writer changed {database}.{table} in Glue at the same time. Nothing was registered. Run it "
+                f"again"
+            )
         return current
 
     def _translate_errors(self, *table: str) -> AbstractContextManager[None]:

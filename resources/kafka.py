@@ -76,11 +76,11 @@ class Kafka(dg.ConfigurableResource):
     ONE_OF: ClassVar = ("bootstrap_servers", "secret")
     """Settings of which one is required."""
 
-    bootstrap_servers: str = ""
-    security_protocol: str = "PLAINTEXT"
+    bootstrap_servers: str = Field("", description="Addresses of brokers as `host:port`, separated by commas.")
+    security_protocol: str = Field("PLAINTEXT", description="PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.")
     sasl_mechanism: str | None = Field(None, description="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.")
-    api_key: str | None = None
-    api_secret: str | None = masked_field(None)
+    api_key: str | None = Field(None, description="Id of an API key of the cluster, or a SASL user.")
+    api_secret: str | None = masked_field(None, "The key's secret, or the user's password.")
 
     secret: str = Field(
         "", description="A secret in AWS Secrets Manager with bootstrap.servers, sasl.username and sasl.password."

@@ -36,12 +36,16 @@ def to_error(error: KafkaException, servers: str) -> LakehouseError | None:
     )
     cause = error.args[0]
     if cause.code() == KafkaError._FENCED:
-        return UnclearState("A newer process replaced this producer, whose transaction was aborted")
+        return UnclearState(
+            "A newer process replaced this producer, whose transaction was aborted. Nothing of it is visible. Run it "
+            "again if the other process failed"
+        )
     if cause.code() in unreachable:
         check = "that the broker is up (`lakehouse status`), the address, and the API key"
         return Unreachable("Kafka", servers, check, cause.str())
     if cause.code() in refused:
         return LakehouseError(
-            f"Kafka at {servers} refuses: {cause.str()}. Nothing was changed. Grant the permission to the API key"
+            f"Kafka at {servers} refuses: {cause.str()}. Nothing was changed. Grant the permission to the user or API "
+            f"key"
         )
     return None

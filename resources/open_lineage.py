@@ -20,8 +20,8 @@ RETRY = {"total": 2, "read": 2, "connect": 2}
 class OpenLineage(dg.ConfigurableResource):
     """A server of lineage events; without a URL, none are sent. The variables are those of OpenLineage's clients."""
 
-    url: str = masked_field("")
-    api_key: str | None = masked_field(None)
+    url: str = masked_field("", "Address of the server.")
+    api_key: str | None = masked_field(None, "API key, which is sent as a bearer token.")
 
     def emit(self, event: RunEvent) -> None:
         """Send one event (https://openlineage.io/apidocs/openapi).

@@ -75,7 +75,10 @@ def pause(catalog: Catalog, namespace: str, topic: str, reason: str) -> Pause:
         catalog.iceberg().update_namespace_properties(namespace, updates={PREFIX + topic: text})
     if pauses(catalog, namespace).get(topic) != new:
         # Glue replaces all properties at once, without a condition.
-        raise LakehouseError(f"Another change to namespace '{namespace}' undid the pause of '{topic}'. Run it again")
+        raise LakehouseError(
+            f"Another writer changed namespace '{namespace}' at the same time. Topic '{topic}' is not paused. Run it "
+            f"again"
+        )
     return new
 
 
@@ -91,7 +94,10 @@ def unpause(catalog: Catalog, namespace: str, topic: str) -> bool:
     with catalog.translate_errors():
         catalog.iceberg().update_namespace_properties(namespace, removals={PREFIX + topic})
     if topic in pauses(catalog, namespace):
-        raise LakehouseError(f"Another change to namespace '{namespace}' kept the pause of '{topic}'. Run it again")
+        raise LakehouseError(
+            f"Another writer changed namespace '{namespace}' at the same time. Topic '{topic}' is still paused. Run "
+            f"it again"
+        )
     return True
 
 

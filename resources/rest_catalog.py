@@ -139,7 +139,7 @@ class RestCatalog(dg.ConfigurableResource):
         if expected and expected.table_uuid != table_uuid:
             raise UnclearState(
                 f"{SYSTEM} has another Iceberg table {name} (uuid {expected.table_uuid}, not {table_uuid}). It was "
-                f"left untouched. Drop it there, without purge, to publish the new one"
+                f"left unchanged. Drop it there, without purge, to publish the new one"
             )
         if expected and expected.metadata_location == metadata_location:
             return expected
@@ -160,12 +160,15 @@ class RestCatalog(dg.ConfigurableResource):
         except ErrorResponse as error:
             if error.status == 409:
                 raise CommitConflict(
-                    f"Another writer changed {name} in the REST catalog meanwhile. It was left unchanged; run it again"
+                    f"Another writer changed {name} in the REST catalog meanwhile. It was left unchanged. Run it again"
                 ) from error
             raise
         current = self.registration(namespace, table)
         if current is None or current.metadata_location != metadata_location:
-            raise CommitConflict(f"Another writer changed {name} in the REST catalog at the same time. Run it again")
+            raise CommitConflict(
+                f"Another writer changed {name} in the REST catalog at the same time. Nothing was registered. Run it "
+                f"again"
+            )
         return current
 
     def _register(self, namespace: str, table: str, metadata_location: str, *, overwrite: bool) -> None:
@@ -239,7 +242,7 @@ class RestCatalog(dg.ConfigurableResource):
         if not answer.ok:
             raise ErrorResponse(
                 f"{SYSTEM} at {redact_credentials(self.uri)} refused {method} /{path} for warehouse "
-                f"'{self.warehouse}' (status {answer.status_code}: {_message(answer)}), and did nothing. Check the "
+                f"'{self.warehouse}' (status {answer.status_code}: {_message(answer)}). Nothing was changed. Check the "
                 f"warehouse's name and the client's roles there",
                 answer.status_code,
             )

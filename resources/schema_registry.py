@@ -34,9 +34,9 @@ class SchemaRegistry(dg.ConfigurableResource):
     ONE_OF: ClassVar = ("url", "secret")
     """Settings of which one is required."""
 
-    url: str = masked_field("")
-    api_key: str | None = None
-    api_secret: str | None = masked_field(None)
+    url: str = masked_field("", "Address of the registry.")
+    api_key: str | None = Field(None, description="Id of an API key of the registry, or a user.")
+    api_secret: str | None = masked_field(None, "The key's secret, or the user's password.")
 
     secret: str = Field(
         "",

@@ -208,7 +208,7 @@ class Secrets:
         if tags.get(TAG) != self.deployment:
             raise UnclearState(
                 f"The name of the secret '{name}' in region {self.region} is reserved by a deleted one that is not of "
-                f"deployment '{self.deployment}' (tag {TAG}: {tags.get(TAG, 'none')}). It was left untouched. Choose "
+                f"deployment '{self.deployment}' (tag {TAG}: {tags.get(TAG, 'none')}). It was left unchanged. Choose "
                 f"another deployment name, or wait until AWS has purged it, {RECOVERY_DAYS} to 30 days after its "
                 f"deletion"
             )
@@ -229,7 +229,7 @@ class Secrets:
         if value is None:
             raise UnclearState(
                 f"The secret '{name}' ({version}) in region {self.region} is not a JSON object of texts. It was left "
-                f"untouched. Inspect it in the AWS console, and store another version or choose another name"
+                f"unchanged. Inspect it in the AWS console, and store another version or choose another name"
             )
         return Version(answer["VersionId"], frozenset(answer.get("VersionStages", ())), value, answer["CreatedDate"])
 

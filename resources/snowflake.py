@@ -75,14 +75,14 @@ class Snowflake(dg.ConfigurableResource):
     account: str = Field("", description="Account identifier, as `organization-account`.")
     user: str = Field("", description="Login name of a user with TYPE = SERVICE.")
     private_key_path: str = Field("", description="PEM file with the user's private key (PKCS #8, unencrypted).")
-    role: str = ""
+    role: str = Field("", description="Role of the user's sessions.")
     secret: str = Field(
         "",
         description="A secret in AWS Secrets Manager with account, user, private_key and role, in place of these four.",
     )
     role_arn: str = Field(default="", description="IAM role to assume to read secrets of AWS Secrets Manager.")
-    warehouse: str
-    database: str
+    warehouse: str = Field(description="Warehouse that runs the queries of the checks.")
+    database: str = Field(description="Database of the Iceberg tables.")
     aws_role_arn: str = Field(description="IAM role that Snowflake assumes to read the tables' files and Glue.")
     glue_catalog_id: str = Field(description="AWS account that owns the Glue catalog.")
     region: str = Field(description="AWS region of the Glue catalog.")

@@ -108,7 +108,8 @@ class StreamGroup:
                 error = message.error() if message is not None else None
                 if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
                     raise LakehouseError(
-                        f"Kafka refuses consumer group '{self._name}'. Grant READ on it to the API key"
+                        f"Kafka refuses consumer group '{self._name}'. The stream does not run. Grant READ on the "
+                        f"group to its user or API key"
                     )
                 if not self._joined and time.monotonic() > deadline:
                     check = f"consumer group '{self._name}' (`kafka-consumer-groups --describe`)"

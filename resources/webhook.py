@@ -31,7 +31,7 @@ class Webhook(dg.ConfigurableResource):
     https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
     """
 
-    url: str = masked_field("")
+    url: str = masked_field("", "Address of the webhook.")
     ui_url: str = Field("", description="Address of Dagster's UI as readers reach it; messages link to it.")
     heartbeat_url: str = Field(
         "",

@@ -171,7 +171,7 @@ def current_schema(config: Config, topic: Topic) -> Schema | None:
         with connected(config) as systems:
             _, table = systems.catalog.resolve_table(topic.table_in(config.namespace))
     except LakehouseError as error:
-        raise LakehouseError(f"{error}. Or pass the schema in use as --against FILE") from error
+        raise LakehouseError(f"{error}. Alternatively, pass the schema in use as --against FILE") from error
     return table.schema() if table else None
 
 

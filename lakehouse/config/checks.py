@@ -37,7 +37,7 @@ class Check(Model):
     keeps_columns: ClassVar[bool] = True
     """True if failing rows have the table's columns under their own names, so that sensitive columns can be removed."""
 
-    description: str = ""
+    description: str = Field("", description="Description of the check. Default: its condition.")
     severity: Severity = Field(
         "blocking",
         description="Effect of failing rows: `blocking` publishes nothing of the batch, `warn` only reports, "
@@ -112,7 +112,7 @@ class SetCheck(Check, ABC):
 class ColumnCheck(Check):
     """A check of the values of one column."""
 
-    column: str
+    column: str = Field(description="Name of the column.")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -135,7 +135,7 @@ class AcceptedValues(ColumnCheck, RowCheck):
 
     type: Literal["accepted_values"]
     compared: ClassVar[tuple[str, ...]] = ()
-    values: tuple[Value, ...] = Field(min_length=1)
+    values: tuple[Value, ...] = Field(min_length=1, description="The allowed values. Null passes.")
 
     @property
     def condition(self) -> str:
@@ -146,8 +146,8 @@ class Range(ColumnCheck, RowCheck):
     """The column is between two values, both included. Dates and times are written as text: `'2026-01-31'`."""
 
     type: Literal["range"]
-    min: int | float | str | None = None
-    max: int | float | str | None = None
+    min: int | float | str | None = Field(None, description="Smallest allowed value. Default: no limit.")
+    max: int | float | str | None = Field(None, description="Largest allowed value. Default: no limit.")
 
     @property
     def condition(self) -> str:
@@ -169,7 +169,7 @@ class Regex(ColumnCheck, RowCheck):
 
     type: Literal["regex"]
     compared: ClassVar[tuple[str, ...]] = ()
-    pattern: str
+    pattern: str = Field(description="The regular expression.")
 
     @property
     def condition(self) -> str:
@@ -181,7 +181,7 @@ class Expression(RowCheck):
     """A condition on each row, in Spark SQL."""
 
     type: Literal["expression"]
-    sql: str = Field(min_length=1)
+    sql: str = Field(min_length=1, description="The condition that each row fulfils. A null result passes.")
 
     @property
     def condition(self) -> str:
@@ -193,7 +193,7 @@ class Unique(SetCheck):
 
     type: Literal["unique"]
     keeps_columns = True
-    unique: tuple[str, ...] = Field(alias="columns", min_length=1)
+    unique: tuple[str, ...] = Field(alias="columns", min_length=1, description="Columns that identify a row.")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -234,7 +234,7 @@ class Query(SetCheck):
     """A query in Spark SQL that returns the failing rows. `{rows}` stands for the new rows, `{table}` for all rows."""
 
     type: Literal["query"]
-    sql: str = Field(pattern=r"\{(rows|table)\}")
+    sql: str = Field(pattern=r"\{(rows|table)\}", description="The query, with `{rows}` or `{table}` in FROM.")
 
     def failing_rows(self, scope: Scope) -> str:
         return self.sql.replace("{rows}", scope.rows).replace("{table}", scope.table)
@@ -244,8 +244,8 @@ class RowCount(Check):
     """The number of rows in a batch is in the expected range."""
 
     type: Literal["row_count"]
-    min: int | None = Field(None, ge=0)
-    max: int | None = Field(None, ge=0)
+    min: int | None = Field(None, ge=0, description="Minimum number of rows of a batch.")
+    max: int | None = Field(None, ge=0, description="Maximum number of rows of a batch.")
     sigmas: float | None = Field(
         None, gt=0, description="Standard deviations by which a batch may differ from the mean of the last 30."
     )

@@ -13,14 +13,14 @@ NAME = r"^[A-Za-z_][A-Za-z0-9_$]{0,254}$"
 
 
 class Rotation(Model):
-    """When `lakehouse deploy rotate` replaces keys, and when replaced keys are deleted."""
+    """The ages at which `lakehouse deploy rotate` replaces keys and deletes replaced ones."""
 
-    day_count: float = Field(30, ge=0, description="The age in days at which a key is replaced.")
+    day_count: float = Field(30, ge=0, description="Age in days at which a key is replaced.")
     number_of_api_keys_to_retain: int = Field(
         2, ge=1, description="Number of API keys that stay valid for each account and API of Confluent Cloud."
     )
     grace_days: float = Field(
-        1, ge=0, description="How many days a replaced key keeps working: longer than the longest run."
+        1, ge=0, description="Days for which a replaced key stays valid: longer than the longest run."
     )
 
 
@@ -65,7 +65,9 @@ class Deployment(Model):
         description="Iceberg namespace, Glue database and Snowflake schema of this environment, in place of the "
         "file's `namespace`: two deployments in one account need two.",
     )
-    existing: Existing = Field(Existing(), description="What exists already, and is used as it is.")
+    existing: Existing = Field(
+        Existing(), description="Existing objects, which are used, and never changed or deleted."
+    )
     kms_key: str = Field(
         "",
         pattern=r"^(arn:aws:kms:[a-z0-9-]+:\d{12}:key/[\w-]+)?$",
@@ -76,7 +78,7 @@ class Deployment(Model):
         pattern=r"^(vpce-[0-9a-f]+)?$",
         description="Id of the VPC endpoint for S3, the only way to the bucket for the roles that write and maintain.",
     )
-    rotation: Rotation = Field(Rotation(), description="When keys are replaced.")
+    rotation: Rotation = Field(Rotation(), description="Rotation of keys.")
     spark_principals: tuple[Annotated[str, Field(pattern=r"^arn:aws:iam::\d{12}:(user|role)/.+$")], ...] = Field(
         (),
         description="ARNs of the users or roles that run Spark and Dagster. They may assume the roles that write, "

@@ -36,7 +36,7 @@ class Config(Model):
     namespace: str = Field(
         pattern=r"^[a-z][a-z0-9_]{0,127}$", description="Iceberg namespace, Glue database and Snowflake schema."
     )
-    topics: dict[str, Topic]
+    topics: dict[str, Topic] = Field(description="Kafka topics and their tables, by a name of your choice.")
     routes: dict[str, Route] = Field(
         {}, description="Topics by pattern. An entry of `topics` has precedence over all routes."
     )

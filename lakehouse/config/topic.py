@@ -98,11 +98,11 @@ class Retention(Model):
 class Topic(Model):
     """A Kafka topic and the table that contains its records."""
 
-    description: str = ""
+    description: str = Field("", description="Description of the asset and the table.")
     owners: tuple[Annotated[str, Field(pattern=r"^(team:[\w-]+|[^@\s]+@[^@\s]+\.[^@\s]+)$")], ...] = Field(
         (), description="Owners who are notified: `team:trading` or an e-mail address."
     )
-    source: DeclaredSource = Existing()
+    source: DeclaredSource = Field(Existing(), description="Producer of the records, by its `type`.")
     kafka_topic: str = Field("", description="Name of the topic in Kafka. Default: the name of this entry.")
     table_name: str = Field(
         "",
@@ -158,12 +158,12 @@ class Topic(Model):
         description="Columns, or fields as dotted paths, whose values are shown only in the table itself, under any "
         "name that they had (docs/checks.md, Sensitive columns).",
     )
-    metadata: Metadata = Metadata()
+    metadata: Metadata = Field(Metadata(), description="Metadata columns of the table.")
     partition_by: tuple[str, ...] = Field(
         (), description="Partitioning of the table: columns or transforms, such as `day(kafka_timestamp)`."
     )
     sort_by: tuple[str, ...] = Field((), description="Sort order of rows in files, such as `symbol` or `price desc`.")
-    retention: Retention = Retention()
+    retention: Retention = Field(Retention(), description="Retention of records, rows and snapshots.")
     target_file_mb: int = Field(128, ge=1, description="Size of data files after compaction, in megabytes.")
     continuous: bool = Field(
         False, description="The job `stream` ingests it continuously, with seconds of latency, instead of single runs."

@@ -116,5 +116,8 @@ def _field(schema: Schema, term: Term) -> tuple[int, str]:
         known = ", ".join(field.name for field in schema.fields)
         raise SchemaError(f"There is no column '{term.column}' to partition or sort by. There are: {known}") from error
     if not term.iceberg.can_transform(source.field_type):
-        raise SchemaError(f"Column '{term.column}' is a {source.field_type}: {term.transform} does not apply to it")
+        raise SchemaError(
+            f"Column '{term.column}' is a {source.field_type}: {term.transform} does not apply to it. Correct "
+            f"'partition_by' or 'sort_by' in lakehouse.yaml"
+        )
     return source.field_id, str(term.iceberg)

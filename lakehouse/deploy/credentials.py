@@ -71,7 +71,9 @@ class Access:
         from botocore.exceptions import BotoCoreError
 
         def unusable(error: BotoCoreError) -> LakehouseError:
-            return ConfigError(f"The AWS profile cannot be used: {error}. Correct --profile (AWS_PROFILE)")
+            return ConfigError(
+                f"The AWS profile cannot be used: {error}. Nothing was changed. Correct --profile (AWS_PROFILE)"
+            )
 
         with translate({BotoCoreError: unusable}):
             return boto3.Session(region_name=self.deployment.region)

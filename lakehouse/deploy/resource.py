@@ -102,7 +102,7 @@ class Resource(ABC, Generic[T]):
         current = self.read(outputs)
         if current is None:
             raise OutcomeUnknownError(
-                f"{self.label} was made or changed, but is not shown. It was left unchanged. Run this again"
+                f"{self.label} was created or changed, but is not listed. It was left unchanged. Run the command again"
             )
         return current
 

@@ -109,7 +109,8 @@ class _Columns:
             case _, "decimal":
                 if type_.precision > MAX_PRECISION:
                     raise SchemaError(
-                        f"Avro decimal({type_.precision}) at '{path}' has more than Iceberg's {MAX_PRECISION} digits"
+                        f"Avro decimal({type_.precision}) at '{path}' has more than Iceberg's {MAX_PRECISION} digits. "
+                        f"Lower its precision, or register it as a string"
                     )
                 return t.DecimalType(type_.precision, type_.scale)
             case _, "date":
@@ -138,7 +139,7 @@ class _Columns:
             "enum": t.StringType,
         }
         if type_.kind not in plain:
-            raise SchemaError(f"Avro type '{type_.kind}' at '{path}' has no Iceberg column type")
+            raise SchemaError(f"Avro type '{type_.kind}' at '{path}' has no Iceberg column type. Use another type")
         return plain[type_.kind]()
 
 

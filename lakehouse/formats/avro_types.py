@@ -202,7 +202,10 @@ def _spend(type_: Type, budget: Budget) -> None:
     for branch in branches:
         match branch.kind:
             case "recursive":
-                raise SchemaError(f"Avro record '{branch.name}' contains itself; Iceberg has no recursive types")
+                raise SchemaError(
+                    f"Avro record '{branch.name}' contains itself, but Iceberg has no recursive types. Remove the "
+                    f"recursion, or register the field as a string"
+                )
             case "enum":
                 budget.spend_entries(len(branch.symbols))
             case "array" | "map":
@@ -258,7 +261,9 @@ class _Parser:
         for full in (f"{namespace}.{name}", name):
             if full in self.named:
                 return self.named[full] or Type("recursive", name=full)
-        raise SchemaError(f"Avro type '{name}' has no Iceberg column type, and no type of that name is defined")
+        raise SchemaError(
+            f"Avro type '{name}' has no Iceberg column type, and no type of that name is defined. Correct its name"
+        )
 
     def define(self, schema: dict[str, Any], namespace: str, depth: int) -> Type:
         """Return a named type; nested types inherit its namespace (Avro specification, Names)."""

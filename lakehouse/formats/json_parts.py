@@ -134,7 +134,10 @@ class Documents:
         fragment = unquote(fragment)
         place = (id(document), fragment)
         if place in within.opened:
-            raise SchemaError(f"JSON Schema '{reference}' refers to itself; Iceberg has no recursive types")
+            raise SchemaError(
+                f"JSON Schema '{reference}' refers to itself, but Iceberg has no recursive types. Remove the "
+                f"recursion, or declare the property without a type"
+            )
         target = self._pointed(document, fragment) if "/" in fragment else self._anchored(document, fragment)
         if target is None:
             raise SchemaError(f"The JSON Schema refers to '{reference}', which does not exist. Correct it")

@@ -109,7 +109,10 @@ def columns(fields: Sequence[Field]) -> Shape:
             for f in fields
         ]
         if not columns:
-            raise SchemaError(f"Protobuf message at '{path.rstrip('.') or 'the top'}' has no fields, so no columns")
+            raise SchemaError(
+                f"Protobuf message at '{path.rstrip('.') or 'the top'}' has no fields, so it has no columns. Add a "
+                f"field to it"
+            )
         distinct(columns)
         return StructType(*columns)
 
@@ -264,7 +267,10 @@ class _Walk:
     def fields(self, descriptor: Descriptor) -> tuple[Field, ...]:
         name = descriptor.full_name
         if name in self.open:
-            raise SchemaError(f"Protobuf message '{name}' contains itself; Iceberg has no recursive types")
+            raise SchemaError(
+                f"Protobuf message '{name}' contains itself, but Iceberg has no recursive types. Remove the "
+                f"recursion, or register the field as bytes"
+            )
         self.budget.spend_field(len(descriptor.fields))
         self.open.append(name)
         with self.budget.level():

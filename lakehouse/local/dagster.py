@@ -137,7 +137,10 @@ def _definitions_loaded(url: str, token: str) -> bool:
     entries = _graphql(url, token, query).get("workspaceOrError", {}).get("locationEntries", [])
     for entry in entries:
         if message := (entry["locationOrLoadError"] or {}).get("message"):
-            raise LakehouseError(f"Dagster cannot load lakehouse.definitions: {message.strip()}")
+            raise LakehouseError(
+                f"Dagster cannot load lakehouse.definitions: {message.strip()}. It was not started. Run `lakehouse "
+                f"validate`"
+            )
     return bool(entries) and all(entry["loadStatus"] == "LOADED" for entry in entries)
 
 

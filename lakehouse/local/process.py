@@ -221,9 +221,12 @@ def wait_until_ready(server: Server, process: psutil.Process, home: Home, cancel
         if _listens(process, set(server.ports.values())) and server.ready():
             return True
         if not is_alive(process):
-            raise LakehouseError(f"{server.name} ended while it started. {last_words(home.log(server.name))}")
+            raise LakehouseError(f"{server.name} exited during its start. {last_words(home.log(server.name))}")
         if cancelled.is_set():
-            raise LakehouseError(f"The start of {server.name} was cancelled because another server failed")
+            raise LakehouseError(
+                f"The start of {server.name} was cancelled because another server failed. Correct the error of that "
+                f"server, and try again"
+            )
         return False
 
     clock = Clock(sleep=cancelled.wait)
@@ -272,7 +275,7 @@ def stop(name: str, home: Home) -> None:
     if remaining := running(home).get(name):
         pids = ", ".join(str(process.pid) for process in remaining.processes)
         raise LakehouseError(
-            f"{name} could not be stopped: process {pids} does not end. Kill it by hand, then try again"
+            f"{name} could not be stopped: process {pids} does not exit. Kill it (`kill -9`), then try again"
         )
 
 

@@ -153,7 +153,10 @@ def set_bookmark(
         source, target, name = topic, "", ""
     if not target:
         kind = "'dead_letter_topic'" if letters else "source of type 'derived'"
-        raise LakehouseError(f"'{topic.name}' has no {kind}, so it has no such bookmark. Nothing was changed")
+        raise LakehouseError(
+            f"'{topic.name}' has no {kind}, so it has no such bookmark. Nothing was changed. Name another topic of "
+            f"lakehouse.yaml"
+        )
     log = read_log(clients.kafka, source.topic)
     ref, table = clients.catalog.resolve_table(source.table_in(config.namespace))
     target_topic = clients.kafka.describe([target]).get(target)

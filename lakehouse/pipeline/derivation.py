@@ -206,4 +206,7 @@ def transform(source: Derived) -> Callable[[DataFrame], DataFrame]:
         imported: Callable[[DataFrame], DataFrame] = getattr(importlib.import_module(module), function)
         return imported
     except (ImportError, AttributeError) as error:
-        raise ConfigError(f"lakehouse.yaml: transform '{source.transform}' cannot be imported: {error}") from error
+        raise ConfigError(
+            f"lakehouse.yaml: transform '{source.transform}' cannot be imported: {error}. Nothing was produced. "
+            f"Correct `transform`, or its module"
+        ) from error

@@ -107,8 +107,8 @@ def mark(context: BatchContext, ref: TableRef, tried: DataFrame, count: int) -> 
 
     topic, batch = context.topic, context.batch
     changed = CommitConflict(
-        f"Dead letters of '{topic.name}' were changed by another writer while they were decoded again. What landed is "
-        f"in the table, and the letters are as that writer left them. Run `lakehouse redrive {topic.name}` again"
+        f"Dead letters of '{topic.name}' were changed by another writer while they were decoded again. Decoded "
+        f"rows are in the table, and the dead letters were left unchanged. Run `lakehouse redrive {topic.name}` again"
     )
     table = load(context.clients.catalog, topic, ref)
     if table is None:

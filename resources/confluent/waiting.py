@@ -72,7 +72,9 @@ def wait(
             return "not visible"
         state = f"{thing.phase} ({thing.detail})" if thing.detail else thing.phase
         if thing.phase in failed:
-            raise Failed(f"{what} is {state}. It was not changed. Remove the cause, delete it and run this again")
+            raise Failed(
+                f"{what} is {state}. It was not changed. Remove the cause, delete it and run the command again"
+            )
         return None if thing.phase in ready else state
 
     _until(missing, what, f"not {' or '.join(sorted(ready))}", deadline_seconds, every_seconds, clock)
@@ -208,5 +210,5 @@ def _until(
     if last is not None:
         raise TimedOut(
             f"{what} is {state} after {deadline_seconds:.0f} seconds; last state: {last}. The operation may still "
-            f"finish. Run this again to continue to wait"
+            f"finish. Run the command again to continue to wait"
         )

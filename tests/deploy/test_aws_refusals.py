@@ -88,7 +88,7 @@ def test_call_without_credentials_stops(monkeypatch, tmp_path):
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     for variable in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
         monkeypatch.setenv(variable, str(tmp_path / "none"))
-    with pytest.raises(LakehouseError, match="could not be asked .Unable to locate credentials.*get-caller-identity"):
+    with pytest.raises(LakehouseError, match="cannot be called .Unable to locate credentials.*get-caller-identity"):
         Aws(boto3.Session(region_name=REGION), REGION).service("iam").call("get_role", RoleName="r")
 
 

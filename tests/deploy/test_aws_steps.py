@@ -202,7 +202,7 @@ def test_plan_and_destroy_untagged_resource_are_refused(aws, direct, foreign):
         lambda: destroy(resources, quiet, delete_data=True),
     ):
         with pytest.raises(
-            UnclearState, match="deployment 'prod' in eu-west-1. It was left untouched.*run `aws "
+            UnclearState, match="deployment 'prod' in eu-west-1. It was left unchanged.*run `aws "
         ) as refused:
             act()
         assert CANARY not in str(refused.value)
@@ -226,7 +226,7 @@ def test_create_role_of_another_region_is_left_untouched(aws, direct):
     direct("iam").tag_role(
         RoleName=aws.names().role("reader"), Tags=[{"Key": "lakehouse:region", "Value": "us-east-1"}]
     )
-    with pytest.raises(UnclearState, match="lakehouse:region = us-east-1.* left untouched"):
+    with pytest.raises(UnclearState, match="lakehouse:region = us-east-1.* left unchanged"):
         list(plan(aws.resources(config())))
     assert aws.state() == before
 

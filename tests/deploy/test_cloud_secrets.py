@@ -79,7 +79,7 @@ def test_promote_concurrently_raises_conflict(secrets: Secrets):
 @pytest.mark.parametrize("text", ["hidden", '["hidden"]', '{"key": {"hidden": 1}}', ""])
 def test_read_secret_of_other_layout_is_refused(secrets: Secrets, text: str):
     plain().create_secret(Name=NAME, SecretString=text or " ")
-    with pytest.raises(UnclearState, match="not a JSON object of texts. It was left untouched") as refused:
+    with pytest.raises(UnclearState, match="not a JSON object of texts. It was left unchanged") as refused:
         secrets.read(NAME)
     assert "hidden" not in str(refused.value)
 
@@ -106,7 +106,7 @@ def test_create_after_deletion_reuses_the_name(secrets: Secrets):
 def test_create_deleted_foreign_secret_is_refused(secrets: Secrets, tags: list[dict[str, str]]):
     plain().create_secret(Name=NAME, SecretString=json.dumps(ONE.reveal()), Tags=tags)
     plain().delete_secret(SecretId=NAME)
-    with pytest.raises(UnclearState, match="not of deployment 'test'.*left untouched"):
+    with pytest.raises(UnclearState, match="not of deployment 'test'.*left unchanged"):
         secrets.create(NAME, TWO, description="")
     assert "DeletedDate" in plain().describe_secret(SecretId=NAME)
 

@@ -95,7 +95,7 @@ def test_stop_leaves_processes_of_other_state_folder(home, tmp_path):
 def test_start_server_that_exits_reports_its_last_output(home):
     failing = (sys.executable, "-c", "print('noise'); raise OSError('Address already in use')")
     config = server(home, failing, ready=lambda: False)
-    with pytest.raises(LakehouseError, match="sleeper ended while it started.*OSError: Address already in use"):
+    with pytest.raises(LakehouseError, match="sleeper exited during its start.*OSError: Address already in use"):
         start(config, home)
 
 

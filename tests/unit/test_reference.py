@@ -1,5 +1,8 @@
 """The generated reference pages in docs/."""
 
+import json
+
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -43,3 +46,38 @@ def test_error_page_lists_each_loaded_class():
     project = ("lakehouse.", "assets.", "resources.", "spark.")
     names = {cls.__name__ for cls in subclasses(LakehouseError) if cls.__module__.startswith(project)}
     assert not {name for name in names if f"\n## {name}\n" not in sections}
+
+
+def test_configuration_page_describes_each_key():
+    rows = [line.split(" | ") for line in PAGES["reference/configuration.md"]().splitlines() if line.startswith("| `")]
+    assert len(rows) > 150
+    assert not [row[0] for row in rows if not row[-1].rstrip("|").strip()]
+
+
+def test_json_schema_describes_each_key():
+    schema = json.loads(PAGES["lakehouse.schema.json"]())
+    models = {"": schema, **schema["$defs"]}
+    assert not [
+        f"{name}.{key}"
+        for name, model in models.items()
+        for key, value in model.get("properties", {}).items()
+        if key != "type" and not value.get("description")
+    ]
+
+
+def commands(command, path=()):
+    yield path, command
+    if isinstance(command, click.Group):
+        for name in command.list_commands(click.Context(command)):
+            yield from commands(command.get_command(click.Context(command), name), (*path, name))
+
+
+def test_cli_describes_each_command_and_option():
+    undescribed = [
+        " ".join((*path, parameter.name or ""))
+        for path, command in commands(main)
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and not parameter.hidden and not parameter.help
+    ]
+    assert not undescribed
+    assert not [" ".join(path) for path, command in commands(main) if not command.help]

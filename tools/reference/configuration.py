@@ -30,6 +30,7 @@ def configuration() -> str:
     topic, route = models["Topic"], models["Route"]
     sources = list(topic["properties"]["source"]["discriminator"]["mapping"].items())
     checks = list(topic["properties"]["checks"]["additionalProperties"]["discriminator"]["mapping"].items())
+    existing = models["lakehouse__config__deployment__Existing"]
     only_in_routes = route["properties"].keys() - topic["properties"].keys()
     return page(
         "Configuration keys",
@@ -48,6 +49,10 @@ def configuration() -> str:
         "## Environments\n\nEach entry of `environments` has these systems.",
         *(f"### {name}\n\n{_summary(system(name))}\n\n{_fields(system(name))}" for name in SYSTEMS),
         f"## Deployments\n\n{models['Deployment']['description']}\n\n{_table(models['Deployment'])}",
+        *(
+            f"### {key}\n\nThe key `{key}` of a deployment. {model['description']}\n\n{_table(model)}"
+            for key, model in (("existing", existing), ("rotation", models["Rotation"]))
+        ),
     )
 
 
@@ -72,13 +77,13 @@ def _type(value: Schema) -> str:
     if "enum" in value:
         return ", ".join(map(str, value["enum"]))
     if "$ref" in value:
-        return str(value["$ref"]).rpartition("/")[2]
+        return str(value["$ref"]).rpartition("/")[2].rpartition("__")[2]
     if options := value.get("anyOf") or value.get("oneOf"):
         return " or ".join(dict.fromkeys(_type(option) for option in options if option.get("type") != "null"))
     if value.get("type") == "array":
         return f"list of {_type(value.get('items', {}))}"
     if value.get("type") == "object" and isinstance(value.get("additionalProperties"), dict):
-        return f"{_type(value['additionalProperties'])} by name"
+        return f"{{name: {_type(value['additionalProperties'])}}}"
     return str(value.get("const", value.get("type", "any")))
 
 

@@ -54,7 +54,7 @@ class AwsResource(Resource[T]):
                 theirs = f"the tag {key} = {has[key]}" if key in has else f"no tag {key}"
                 raise UnclearState(
                     f"There is {label}, with {theirs}: it is not of deployment '{self.names.deployment}' in "
-                    f"{self.names.region}. It was left untouched. Remove it or choose another name; only if it is the "
+                    f"{self.names.region}. It was left unchanged. Remove it or choose another name; only if it is the "
                     f"deployment's, run `{command}`"
                 )
 

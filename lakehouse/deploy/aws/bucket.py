@@ -161,8 +161,8 @@ class Bucket(AwsResource[BucketState], Updatable[BucketState]):
                 first = failed[0]
                 raise AwsError(
                     f"S3 did not delete {len(failed)} of {len(objects)} versions of objects, the first "
-                    f"'{first['Key']}' ({first['Code']}: {first.get('Message', '')}). What it deleted before is gone, "
-                    f"the rest is as it was. Grant s3:DeleteObject and s3:DeleteObjectVersion and run this again",
+                    f"'{first['Key']}' ({first['Code']}: {first.get('Message', '')}). Other objects may "
+                    f"be deleted already. Grant s3:DeleteObject and s3:DeleteObjectVersion and run the command again",
                     first["Code"],
                 )
 

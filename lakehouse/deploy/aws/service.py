@@ -141,7 +141,8 @@ class Service:
         except WaiterError as error:
             asked = ", ".join(str(value) for value in parameters.values())
             raise LakehouseError(
-                f"AWS {self.name} made {asked}, but does not show it ({error}). It was left unchanged. Run this again"
+                f"AWS {self.name} created {asked}, but does not list it ({error}). It was left unchanged. Run the "
+                f"command again"
             ) from error
 
     def _explained(self, method: str) -> AbstractContextManager[None]:
@@ -157,7 +158,7 @@ class Service:
 
         def not_asked(error: BotoCoreError) -> LakehouseError:
             return LakehouseError(
-                f"AWS {self.name} could not be asked ({error}). Nothing was changed. Check AWS_PROFILE and the AWS "
+                f"AWS {self.name} cannot be called ({error}). Nothing was changed. Check AWS_PROFILE and the AWS "
                 f"credentials: `aws sts get-caller-identity`"
             )
 
@@ -171,8 +172,8 @@ class Service:
         # Only a creation must not be repeated unseen.
         kind = OutcomeUnknownError if method.startswith("create_") else LakehouseError
         return kind(
-            f"AWS {self.name} did not answer {method} in {where} ({cause}). It may have been done or not. Run this "
-            f"again: it looks first"
+            f"AWS {self.name} did not answer {method} in {where} ({cause}). It may have been executed or not. Run "
+            f"the command again: it reads the current state first"
         )
 
     def _refused(self, error: Any) -> AwsError:
@@ -180,7 +181,7 @@ class Service:
         code, refused = answer["Code"], f"AWS {self.name} refused {operation} in region {self.region}"
         message = f"{code}: {answer.get('Message', '')}".strip()
         if code in ABSENT:
-            return Absent(f"{refused}: it does not exist ({message}). Nothing was changed. Run this again", code)
+            return Absent(f"{refused}: it does not exist ({message}). Nothing was changed. Run the command again", code)
         if code in NOT_KNOWN:
             return AwsError(
                 f"{refused}: the AWS credentials are invalid or expired ({message}). Nothing was changed. Sign in "
@@ -190,8 +191,8 @@ class Service:
         if code in DENIED:
             missing = " and ".join(actions(self.name, operation))
             return AwsError(
-                f"{refused} ({message}). Nothing was changed by it. Grant {missing} to the user or role that runs this "
+                f"{refused} ({message}). Nothing was changed. Grant {missing} to the user or role that runs this "
                 f"(`aws sts get-caller-identity`), unless a policy of the organization or of the resource denies it",
                 code,
             )
-        return AwsError(f"{refused} ({message}). Nothing was changed by it. Remove the cause and run this again", code)
+        return AwsError(f"{refused} ({message}). Nothing was changed. Remove the cause and run the command again", code)

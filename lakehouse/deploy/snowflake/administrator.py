@@ -84,8 +84,8 @@ class Administrator:
         cause = failure if shown == statement else None
         if isinstance(failure, OperationalError):
             raise OutcomeUnknownError(
-                f"Snowflake at {self.account} gave no answer ({redact(failure.msg or '')}), so it may have carried "
-                f"this out or not: {shown} Run it again, which looks first"
+                f"Snowflake at {self.account} gave no answer ({redact(failure.msg or '')}), so it may have executed "
+                f"this or not: {shown} Run the command again: it reads the current state first"
             ) from cause
         raise self._refusal(statement, failure) from cause
 
@@ -101,7 +101,7 @@ class Administrator:
             raise UnclearState(
                 f"The Snowflake account {self.account} has a {kind.lower()} {'.'.join(name)} that is not of this "
                 f"deployment: its comment is '{row['comment']}', not '{self.comment}'. It was "
-                f"left untouched. Rename or drop it, or choose another name of the deployment in lakehouse.yaml"
+                f"left unchanged. Rename or drop it, or choose another name of the deployment in lakehouse.yaml"
             )
         return row
 

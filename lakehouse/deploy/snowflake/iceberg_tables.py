@@ -69,7 +69,7 @@ class IcebergTables(SnowflakeResource[TableNames], Updatable[TableNames]):
             if on_volume.get((self.database, self.schema, source.name)) is False:
                 raise UnclearState(
                     f"Snowflake has an Iceberg table {self.database}.{self.schema}.{source.name} that is not on the "
-                    f"external volume {self.volume}. It was left untouched. Rename or drop it"
+                    f"external volume {self.volume}. It was left unchanged. Rename or drop it"
                 )
         return tuple(sorted(name for name, ours in on_volume.items() if ours))
 

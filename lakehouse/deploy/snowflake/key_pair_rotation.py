@@ -165,8 +165,9 @@ def _current(user: ServiceUser) -> tuple[Version, KeyPair]:
     version = user.secrets.read(user.secret, CURRENT)
     if version is None:
         raise UnclearState(
-            f"There is no secret '{user.secret}' in region {user.secrets.region}, so nobody has the key of Snowflake "
-            f"user {user.name}. Nothing was changed. If it was deleted, restore it: aws secretsmanager restore-secret "
+            f"There is no secret '{user.secret}' in region {user.secrets.region}, so the private key of "
+            f"Snowflake user {user.name} is lost. Nothing was changed. If it was deleted, restore it: aws "
+            f"secretsmanager restore-secret "
             f"--region {user.secrets.region} --secret-id {user.secret}; for a new key, empty both slots as an "
             f"administrator and install the first key again: {sql.unset_public_key(user.name, KeySlot.FIRST)}; "
             f"{sql.unset_public_key(user.name, KeySlot.SECOND)}"
@@ -237,7 +238,7 @@ def _log_in(user: ServiceUser, key: KeyPair) -> None:
     def refused(error: Error) -> LakehouseError:
         return LakehouseError(
             f"Snowflake refused user {user.name} with role {user.role} and the key {key.fingerprint} in {key.slot}: "
-            f"{error.msg} The secret and the key in use stayed as they were. Check that the role is granted to the "
+            f"{error.msg} The secret and the key in use were left unchanged. Check that the role is granted to the "
             f"user, that the user is not disabled, and this machine's clock; then run it again"
         )
 
