@@ -87,6 +87,9 @@ class Snowflake(dg.ConfigurableResource):
     glue_catalog_id: str = Field(description="AWS account that owns the Glue catalog.")
     region: str = Field(description="AWS region of the Glue catalog.")
     external_volume: str = Field("LAKEHOUSE_VOLUME", description="Name of the external volume.")
+    tableflow_external_volume: str = Field(
+        "", description="Name of the external volume over the bucket of Tableflow's tables, if it is another one."
+    )
     catalog_integration: str = Field("LAKEHOUSE_GLUE", description="Name of the catalog integration.")
     host: str | None = Field(None, description="Address, if it is not the account's own.")
     port: int | None = Field(None, description="Port, if it is not 443.")
@@ -190,10 +193,19 @@ class Snowflake(dg.ConfigurableResource):
             self._ensure(connection, volume, "EXTERNAL VOLUME", self.external_volume)
             self._ensure(connection, integration, "CATALOG INTEGRATION", self.catalog_integration)
 
-    def ensure_iceberg_table(self, schema: str, table: str, glue_database: str, glue_table: str) -> None:
+    def ensure_iceberg_table(
+        self, schema: str, table: str, glue_database: str, glue_table: str, *, volume: str = ""
+    ) -> None:
         """Create the schema and the table over its Glue registration, if they do not exist.
 
         A new table shows Glue's current snapshot; an existing one is unchanged until `refresh`.
+
+        Args:
+            schema: Schema in Snowflake.
+            table: Table in Snowflake.
+            glue_database: Database in Glue.
+            glue_table: Table in Glue.
+            volume: External volume over its files; if empty, that of Spark's tables.
 
         Raises:
             LakehouseError: As `connect`.
@@ -205,7 +217,7 @@ class Snowflake(dg.ConfigurableResource):
                 connection,
                 sql.create_iceberg_table(
                     *self._name(schema, table),
-                    volume=self.external_volume,
+                    volume=volume or self.external_volume,
                     integration=self.catalog_integration,
                     namespace=glue_database,
                     catalog_table=glue_table,

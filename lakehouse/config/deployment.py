@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -37,6 +37,11 @@ class Existing(Model):
         "Topics are created in it and never deleted.",
     )
     bucket: str = Field("", pattern=r"^([a-z0-9][a-z0-9-]{1,61}[a-z0-9])?$", description="An S3 bucket without dots.")
+    tableflow_bucket: str = Field(
+        "",
+        pattern=r"^([a-z0-9][a-z0-9-]{1,61}[a-z0-9])?$",
+        description="An S3 bucket without dots for Tableflow's tables only, empty when Tableflow is first enabled.",
+    )
     glue_database: str = Field(
         "", pattern=r"^([a-z][a-z0-9_]{0,127})?$", description="A Glue database, which is then the Iceberg namespace."
     )
@@ -47,6 +52,47 @@ class Existing(Model):
     def _cluster_needs_environment(self) -> Existing:
         if self.confluent_cluster and not self.confluent_environment:
             raise ValueError("confluent_cluster needs confluent_environment. Add the id of the cluster's environment")
+        return self
+
+    @model_validator(mode="after")
+    def _tableflow_needs_its_own_bucket(self) -> Existing:
+        if self.tableflow_bucket and self.tableflow_bucket == self.bucket:
+            raise ValueError("tableflow_bucket is also the bucket of Spark's tables. Name an empty bucket")
+        return self
+
+
+class OpenCatalog(Model):
+    """A catalog of Snowflake Open Catalog or Apache Polaris (type EXTERNAL) in which Tableflow registers its tables."""
+
+    endpoint: str = Field(pattern=r"^https?://\S+$", description="Address, as `https://host/polaris/api/catalog`.")
+    warehouse: str = Field(min_length=1, description="Name of the catalog on the server.")
+    secret: str = Field(
+        pattern=r"^[\w/+=.@-]+$",
+        description="Secret in AWS Secrets Manager with `client_id` and `client_secret`, texts of one JSON object.",
+    )
+    scope: str = Field("PRINCIPAL_ROLE:ALL", min_length=1, description="OAuth scope of the client.")
+    namespace: str = Field(
+        "", pattern=r"^[\w-]*$", description="Namespace of the tables. Default: the id of the Kafka cluster."
+    )
+
+
+class Tableflow(Model):
+    """Where Tableflow stores its tables, and the catalogs besides its own in which it registers them."""
+
+    storage: Literal["own_bucket", "confluent"] = Field(
+        "own_bucket",
+        description="`own_bucket`: a bucket in the AWS account, with AWS Glue as a catalog. `confluent`: storage that "
+        "Confluent manages, with Tableflow's own REST catalog only.",
+    )
+    open_catalog: OpenCatalog | None = Field(
+        None, description="A catalog besides AWS Glue, in Snowflake Open Catalog or Apache Polaris. Default: none."
+    )
+
+    @model_validator(mode="after")
+    def _catalogs_need_a_bucket(self) -> Tableflow:
+        if self.open_catalog and self.storage == "confluent":
+            problem = "Tableflow registers tables in Confluent's storage in no other catalog"
+            raise ValueError(f"{problem}. Write 'storage: own_bucket' or remove 'open_catalog'")
         return self
 
 
@@ -68,10 +114,13 @@ class Deployment(Model):
     existing: Existing = Field(
         Existing(), description="Existing objects, which are used, and never changed or deleted."
     )
+    tableflow: Tableflow = Field(
+        Tableflow(), description="Storage and catalogs of the topics with `engine: tableflow`."
+    )
     kms_key: str = Field(
         "",
         pattern=r"^(arn:aws:kms:[a-z0-9-]+:\d{12}:key/[\w-]+)?$",
-        description="ARN of the KMS key that encrypts the bucket, in place of S3's own keys.",
+        description="ARN of the KMS key that encrypts the buckets, in place of S3's own keys.",
     )
     vpc_endpoint: str = Field(
         "",
@@ -90,3 +139,9 @@ class Deployment(Model):
     flink: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,59}$")], str] = Field(
         {}, description="Flink SQL statements by name, each `CREATE TABLE … AS SELECT`. They run in a compute pool."
     )
+
+    @model_validator(mode="after")
+    def _bucket_is_used(self) -> Deployment:
+        if self.existing.tableflow_bucket and self.tableflow.storage == "confluent":
+            raise ValueError("existing.tableflow_bucket has no use with 'tableflow.storage: confluent'. Remove one")
+        return self

@@ -27,8 +27,11 @@ def deployment_resources(config: Config, access: Access, clock: Clock = SYSTEM_C
     confluent = ConfluentResources(access.confluent, access.secrets, names, config, deployment, clock)
     snowflake = SnowflakeResources(access.administrator, access.secrets, names, config, clock, access.rest_catalog)
     tableflow = (
-        Tableflow(TableflowCluster(confluent.environment, confluent.cluster), confluent.provider_integration)
-        if confluent.has_tableflow
+        Tableflow(
+            TableflowCluster(confluent.environment, confluent.cluster, names.tableflow_bucket),
+            confluent.tableflow.provider_integration,
+        )
+        if confluent.has_tableflow_bucket
         else None
     )
     aws = AwsResources(
@@ -37,8 +40,10 @@ def deployment_resources(config: Config, access: Access, clock: Clock = SYSTEM_C
     return in_dependency_order(
         [
             *aws.all(),
-            *confluent.all(aws.confluent_role, aws.bucket),
-            *snowflake.all(aws.snowflake_role, confluent.cluster if tableflow else None),
+            *confluent.all(aws.confluent_role, aws.tableflow_bucket if tableflow else None),
+            *snowflake.all(
+                aws.snowflake_role, confluent.cluster if tableflow else None, confluent.tableflow.open_catalog
+            ),
         ]
     )
 

@@ -62,6 +62,11 @@ class Names:
         """The bucket. All of AWS shares the names; Snowflake accepts none with a dot."""
         return self.existing.bucket or f"lakehouse-{self.deployment}-{self.account}-{self.region}"
 
+    @property
+    def tableflow_bucket(self) -> str:
+        """The bucket of Tableflow's tables, in which nothing else may be."""
+        return self.existing.tableflow_bucket or f"tableflow-{self.deployment}-{self.account}-{self.region}"
+
     def role(self, purpose: str) -> str:
         """An IAM role: confluent, snowflake, writer, maintenance, reader or rotation."""
         return f"lakehouse-{self.deployment}-{purpose}"
@@ -106,7 +111,8 @@ class Names:
         return (*(f"{self.confluent_secrets}/{path}" for path in CONFLUENT_SECRETS), self.snowflake_secret)
 
     def snowflake(self, purpose: str) -> str:
-        """An object in a Snowflake account: USER, ROLE, SECURITY_ROLE, WAREHOUSE, DATABASE, VOLUME, GLUE or REST."""
+        """An object in a Snowflake account: USER, ROLE, SECURITY_ROLE, WAREHOUSE, DATABASE, VOLUME, TABLEFLOW_VOLUME,
+        GLUE, REST or OPEN_CATALOG."""
         by_purpose = {"DATABASE": self.existing.snowflake_database, "WAREHOUSE": self.existing.snowflake_warehouse}
         if existing := by_purpose.get(purpose):
             return naming.snowflake_name(existing)

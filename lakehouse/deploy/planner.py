@@ -177,9 +177,11 @@ def _read(resource: Resource[T], outputs: Outputs) -> T | None:
 def _planned(resource: Resource[T], outputs: Outputs) -> Change:
     """Read a resource into `outputs` and decide what is to be done about it."""
     if missing := [each.address for each in resource.depends_on if each not in outputs]:
+        resource.require_creatable(outputs)
         return Change(resource, "create", f"comes after {', '.join(missing)}")
     current = _read(resource, outputs)
     if current is None:
+        resource.require_creatable(outputs)
         return Change(resource, "create", resource.absence(outputs))
     differences = resource.diff(outputs, current) if isinstance(resource, Updatable) else []
     warning = resource.warning(outputs, current)

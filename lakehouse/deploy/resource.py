@@ -110,6 +110,14 @@ class Resource(ABC, Generic[T]):
         """Describe that it does not exist, and what its creation does besides creating it."""
         return "does not exist"
 
+    def require_creatable(self, outputs: Outputs) -> None:
+        """Refuse a creation that would harm something. Called when it is planned, also before dependencies exist.
+
+        Raises:
+            UnclearState: The creation would harm something that exists.
+        """
+        return
+
     @abstractmethod
     def create(self, outputs: Outputs) -> T:
         """Create it and return its state, which need not be ready.

@@ -41,6 +41,7 @@ def _systems(names: Names) -> dict[str, dict[str, Any]]:
             "database": names.snowflake("DATABASE"),
             "aws_role_arn": names.role_arn("snowflake"),
             "external_volume": names.snowflake("VOLUME"),
+            "tableflow_external_volume": names.snowflake("TABLEFLOW_VOLUME"),
             "catalog_integration": names.snowflake("GLUE"),
             "glue_catalog_id": names.account,
             "region": names.region,

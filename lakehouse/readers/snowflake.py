@@ -41,7 +41,8 @@ class SnowflakeReader(Reader):
     def publish(self, topic: Topic, ref: TableRef, table: Table, clients: Any) -> Registration:
         """Create the table and the objects that it needs if they are missing, and refresh the table."""
         clients.snowflake.ensure_account_objects(clients.catalog.warehouse)
-        clients.snowflake.ensure_iceberg_table(*ref.shown, *ref.identifier)
+        volume = clients.snowflake.tableflow_external_volume if topic.engine == "tableflow" else ""
+        clients.snowflake.ensure_iceberg_table(*ref.shown, *ref.identifier, volume=volume)
         clients.snowflake.disable_auto_refresh(*ref.shown)
         clients.snowflake.refresh(*ref.shown)
         return self.require(topic, ref, clients, count=True)

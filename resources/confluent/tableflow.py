@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
 from resources.confluent.api_client import ApiClient, single_match
 from resources.confluent.traces import shortened
+
+MANAGED: Mapping[str, str] = MappingProxyType({"kind": "Managed"})
+"""Storage that Confluent manages."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,8 @@ class CatalogIntegration:
     name: str
     phase: str
     detail: str
-    provider_integration_id: str
+    config: Mapping[str, Any]
+    """The settings, as in the API."""
 
     @staticmethod
     def of(answer: dict[str, Any]) -> CatalogIntegration:
@@ -98,7 +103,7 @@ class CatalogIntegration:
             name=spec["display_name"],
             phase=status["phase"],
             detail=status.get("error_message") or "",
-            provider_integration_id=spec["config"].get("provider_integration_id") or "",
+            config=spec["config"],
         )
 
 
@@ -125,20 +130,25 @@ class CatalogIntegrations:
         answer = self.client.find(f"/tableflow/v1/catalog-integrations/{integration_id}", _of(self))
         return answer and CatalogIntegration.of(answer)
 
-    def create_glue(self, name: str, provider_integration_id: str) -> CatalogIntegration:
-        """Create an integration with AWS Glue, in a database that is named after the cluster's id.
+    def create(self, name: str, config: Mapping[str, str]) -> CatalogIntegration:
+        """Create an integration. Tables are in a namespace with the cluster's id as its name, unless `config` has one.
+
+        Args:
+            name: Display name.
+            config: Kind and settings of the catalog, as in the API: `glue(…)`, or with `kind: Snowflake`.
 
         Raises:
             Forbidden: The key's owner has no role on the provider integration yet.
         """
-        spec = {
-            "display_name": name,
-            "environment": {"id": self.environment_id},
-            "kafka_cluster": {"id": self.cluster_id},
-            "config": {"kind": "AwsGlue", "provider_integration_id": provider_integration_id},
-        }
+        spec = {"display_name": name, **_references(self), "config": dict(config)}
         answer = self.client.call("POST", "/tableflow/v1/catalog-integrations", body={"spec": spec})
         return CatalogIntegration.of(answer)
+
+    def change(self, integration_id: str, config: Mapping[str, str]) -> CatalogIntegration:
+        """Change the settings of an integration. `config` has its kind and what changes."""
+        spec = {**_references(self), "config": dict(config)}
+        path = f"/tableflow/v1/catalog-integrations/{integration_id}"
+        return CatalogIntegration.of(self.client.call("PATCH", path, body={"spec": spec}))
 
     def delete(self, integration_id: str) -> None:
         """Delete a catalog integration. Its registered tables stay in the catalog."""
@@ -154,6 +164,7 @@ class TableflowTopic:
         table_path: An s3:// URI; empty at first.
         synced: Whether the table is registered in all catalogs.
         suspended: Whether Tableflow is suspended, which it does by itself at a record that it cannot process.
+        storage: Kind and settings of the storage, as in the API.
         config: The settings, as in the API.
         write_mode: APPEND or UPSERT, as the topic's `cleanup.policy` implies; empty before Tableflow determines it.
     """
@@ -164,8 +175,7 @@ class TableflowTopic:
     table_path: str
     synced: bool
     suspended: bool
-    bucket: str
-    provider_integration_id: str
+    storage: Mapping[str, Any]
     config: Mapping[str, Any]
     write_mode: str = ""
 
@@ -182,8 +192,7 @@ class TableflowTopic:
             table_path=spec["storage"].get("table_path") or "",
             synced=bool(catalogs) and all(catalog.get("sync_status") == "SYNCED" for catalog in catalogs),
             suspended=bool(spec.get("suspended")),
-            bucket=spec["storage"].get("bucket_name") or "",
-            provider_integration_id=spec["storage"].get("provider_integration_id") or "",
+            storage=spec["storage"],
             config=spec.get("config") or {},
             write_mode=status.get("write_mode") or "",
         )
@@ -207,43 +216,47 @@ class TableflowTopics:
         answer = self.client.find(f"/tableflow/v1/tableflow-topics/{quote(name, safe='')}", _of(self))
         return answer and TableflowTopic.of(answer)
 
-    def create(self, name: str, bucket: str, provider_integration_id: str, config: dict[str, Any]) -> TableflowTopic:
-        """Start to maintain a topic as an Iceberg table in our bucket. `wait` until it is RUNNING.
+    def create(self, name: str, storage: Mapping[str, str], config: Mapping[str, Any]) -> TableflowTopic:
+        """Start to maintain a topic as an Iceberg table. `wait` until it is RUNNING.
 
         Args:
             name: The topic.
-            bucket: The bucket.
-            provider_integration_id: The integration with the bucket's AWS account.
+            storage: Kind and settings of the storage, as in the API: `MANAGED`, or `own_bucket(…)`.
             config: Settings as in the API, for example `retention_ms` and `error_handling`; durations are strings of
                 milliseconds.
         """
         spec = {
             "display_name": name,
-            "environment": {"id": self.environment_id},
-            "kafka_cluster": {"id": self.cluster_id},
-            "storage": {
-                "kind": "ByobAws",
-                "bucket_name": bucket,
-                "provider_integration_id": provider_integration_id,
-            },
+            **_references(self),
+            "storage": dict(storage),
             "table_formats": ["ICEBERG"],
-            "config": config,
+            "config": dict(config),
         }
         return TableflowTopic.of(self.client.call("POST", "/tableflow/v1/tableflow-topics", body={"spec": spec}))
 
     def change(self, name: str, config: dict[str, Any]) -> TableflowTopic:
         """Change the settings in `config` and keep the others."""
-        spec = {
-            "environment": {"id": self.environment_id},
-            "kafka_cluster": {"id": self.cluster_id},
-            "config": config,
-        }
+        spec = {**_references(self), "config": config}
         path = f"/tableflow/v1/tableflow-topics/{quote(name, safe='')}"
         return TableflowTopic.of(self.client.call("PATCH", path, body={"spec": spec}))
 
     def delete(self, name: str) -> None:
         """Turn Tableflow off for a topic. Its files and table stay; more files may be written for a while."""
         self.client.delete(f"/tableflow/v1/tableflow-topics/{quote(name, safe='')}", _of(self))
+
+
+def glue(provider_integration_id: str) -> dict[str, str]:
+    """Return the catalog of AWS Glue, which the integration with its account opens."""
+    return {"kind": "AwsGlue", "provider_integration_id": provider_integration_id}
+
+
+def own_bucket(bucket: str, provider_integration_id: str) -> dict[str, str]:
+    """Return the storage in a bucket, which the integration with its AWS account opens."""
+    return {"kind": "ByobAws", "bucket_name": bucket, "provider_integration_id": provider_integration_id}
+
+
+def _references(topics: TableflowTopics | CatalogIntegrations) -> dict[str, dict[str, str]]:
+    return {"environment": {"id": topics.environment_id}, "kafka_cluster": {"id": topics.cluster_id}}
 
 
 def _of(topics: TableflowTopics | CatalogIntegrations) -> dict[str, str]:

@@ -27,6 +27,7 @@ from lakehouse.deploy.snowflake.key_pair_rotation import ServiceUser
 from lakehouse.local.snowflake.storage import IAM_USER_ARN
 from resources.confluent import api_client
 from resources.confluent.api_keys import Scope
+from resources.confluent.tableflow import own_bucket
 from resources.confluent_cloud import ConfluentCloud
 from resources.secrets_manager import Secrets
 from tests.support.clouds.all_clouds import Clouds
@@ -115,7 +116,7 @@ def cloud(vendor: ConfluentServer, confluent: ConfluentCloud) -> ConfluentCloud:
     connectors.put(CONNECTOR)
     connectors.find("datagen-trades")
     tables = confluent.tableflow_topics(cluster, tableflow)
-    tables.create("trades", "lake", integration.id, {})
+    tables.create("trades", own_bucket("lake", integration.id), {})
     tables.find("trades")
     return ConfluentCloud(
         api_key=ADMIN,

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.stack
 KEY = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 
 
-def config():
-    return Config(namespace="trading", topics={"trades": Topic(name="trades")}, environments={})
+def config(engine="spark"):
+    return Config(namespace="trading", topics={"trades": Topic(name="trades", engine=engine)}, environments={})
 
 
 def quiet(change):
@@ -143,6 +143,40 @@ def test_delete_existing_bucket_and_database_stay(aws, direct):
     direct("glue").update_database(Name="trading", DatabaseInput={"Name": "trading", "LocationUri": "s3://other/"})
     with pytest.raises(LakehouseError, match="'s3://other/', where the deployment's roles may not write. Nothing was"):
         list(plan(resources))
+
+
+def test_delete_existing_tableflow_bucket_stays(aws, direct):
+    existing = Existing(tableflow_bucket="theirs")
+    direct("s3").create_bucket(Bucket="theirs", CreateBucketConfiguration={"LocationConstraint": aws.names().region})
+    before = aws.state()
+    resources = aws.resources(config("tableflow"), existing=existing)
+    apply(resources, quiet)
+    access = json.dumps(aws.state()["roles"][aws.names().role("confluent")])
+    assert "arn:aws:s3:::theirs/*/1111-aaaa/env-1/lkc-1/v1/*" in access and aws.names().bucket not in access
+    destroy(resources, quiet, delete_data=True)
+    assert aws.state() == before
+
+
+def test_create_tableflow_bucket_is_protected_and_has_no_query_results(aws, direct):
+    apply(aws.resources(config("tableflow")), quiet)
+    s3, bucket = direct("s3"), aws.names().tableflow_bucket
+    assert s3.get_bucket_versioning(Bucket=bucket)["Status"] == "Enabled"
+    assert set(s3.get_public_access_block(Bucket=bucket)["PublicAccessBlockConfiguration"].values()) == {True}
+    rules = s3.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]
+    assert [rule["ID"] for rule in rules] == ["lakehouse-noncurrent-versions", "lakehouse-incomplete-uploads"]
+    assert "aws:SecureTransport" in json.dumps(aws.gaps.policies[bucket])
+
+
+def test_delete_tableflow_bucket_only_with_data(aws, direct):
+    resources = aws.resources(config("tableflow"))
+    apply(resources, quiet)
+    bucket = aws.names().tableflow_bucket
+    direct("s3").put_object(Bucket=bucket, Key="10011010/11101100/t/data", Body=b"rows")
+    destroy(resources, quiet, delete_data=False)
+    assert bucket in aws.state()["buckets"]
+    apply(resources, quiet)
+    destroy(resources, quiet, delete_data=True)
+    assert bucket not in aws.state()["buckets"]
 
 
 def test_apply_changed_role_is_reported_and_repaired(aws, direct):

@@ -37,7 +37,7 @@ def actions(changes):
 
 def test_create_all_resources_leaves_no_changes(aws):
     resources = aws.resources(config())
-    expected = ["secrets", "bucket", "glue_database", "workgroup"]
+    expected = ["secrets", "bucket", "tableflow_bucket", "glue_database", "workgroup"]
     expected += [f"role/{purpose}" for purpose in ROLES]
     assert actions(plan(resources)) == dict.fromkeys([f"aws/{name}" for name in sorted(expected)], "create")
     assert set(aws.state()["roles"]) == set()
@@ -83,7 +83,7 @@ def test_create_roles_have_their_policies_and_trust(aws, direct):
     names = aws.names()
     place = policies.Deployment(ACCOUNT, REGION, names.bucket)
     tables = policies.Tables("trading", "warehouse/trading")
-    tableflow = policies.tableflow_tables("1111-aaaa", "env-1", "lkc-1")
+    tableflow = policies.tableflow_tables(names.tableflow_bucket, "1111-aaaa", "env-1", "lkc-1")
     vendor = f"arn:aws:iam::{VENDOR}:user"
     spark = policies.own_trust(f"arn:aws:iam::{ACCOUNT}:user/spark")
     expected = {
@@ -133,8 +133,8 @@ def test_delete_keeps_data_until_confirmed(aws, direct):
     direct("iam").attach_role_policy(RoleName=role, PolicyArn=arn)
     destroy(resources, quiet, delete_data=False)
     remaining = aws.state()
-    assert (list(remaining["buckets"]), [name for name, _ in remaining["databases"]]) == (
-        [aws.names().bucket],
+    assert (sorted(remaining["buckets"]), [name for name, _ in remaining["databases"]]) == (
+        sorted([aws.names().bucket, aws.names().tableflow_bucket]),
         ["trading"],
     )
     assert {**remaining, "buckets": {}, "databases": []} == empty

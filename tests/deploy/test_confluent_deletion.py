@@ -50,7 +50,7 @@ def remove(lake: Lake, name: str, resource: Any) -> None:
                 del state.statements[f"{environment}/{statement.name}"]
         case ["provider_integration"]:
             del state.integrations[resource.id]
-        case ["catalog_integration"]:
+        case ["catalog_integration"] | ["open_catalog"]:
             del state.catalogs[f"{cluster}/{resource.id}"]
         case ["tableflow", _]:
             del state.tableflow_topics[f"{cluster}/{resource.name}"]

@@ -7,6 +7,7 @@ from typing import Any
 from resources.confluent import clusters, connectors, flink
 from resources.confluent.api_keys import Scope
 from resources.confluent.kafka import Acl
+from resources.confluent.tableflow import glue, own_bucket
 from resources.confluent.waiting import wait, wait_until_accepted, wait_until_deleted
 from resources.confluent_cloud import ConfluentCloud
 from tests.support.clouds.confluent.server import ConfluentServer
@@ -80,9 +81,9 @@ def test_client_creates_and_deletes_each_kind(confluent: ConfluentCloud, vendor:
     assert integration.external_id and integration.usages == ()
     pattern = f"{environment.crn}/provider-integration={integration.id}"
     confluent.role_bindings().create(account.principal, "Assigner", pattern)
-    catalog = catalogs.create_glue("glue", integration.id)
+    catalog = catalogs.create("glue", glue(integration.id))
     assert catalog.phase == "PENDING"
-    tables.create("trades", "bucket", integration.id, {"retention_ms": "604800000"})
+    tables.create("trades", own_bucket("bucket", integration.id), {"retention_ms": "604800000"})
     table = ready("table", lambda: tables.find("trades"), {"RUNNING"})
     assert table.synced and table.table_path.startswith("s3://bucket/")
     assert ready("catalog", lambda: catalogs.get(catalog.id), {"CONNECTED"}).name == "glue"

@@ -15,6 +15,7 @@ from resources.confluent.clusters import Cluster
 from resources.confluent.errors import Conflict, ConfluentError, Forbidden, InvalidRequest, NotFound
 from resources.confluent.kafka import Acl
 from resources.confluent.organization import Environment, ServiceAccount
+from resources.confluent.tableflow import glue
 from resources.confluent.waiting import Failed, wait, wait_until_accepted
 from resources.confluent_cloud import ConfluentCloud
 from tests.support.clouds.confluent.server import ConfluentServer, Fault
@@ -209,14 +210,14 @@ def test_create_catalog_without_role_is_refused_until_granted(
     catalogs = confluent.catalog_integrations(lake.cluster, lake.tableflow_key)
     integration = integrations.create("aws", "arn:aws:iam::123456789012:role/lake")
     with pytest.raises(Forbidden, match="ResourceOwner or Assigner on the provider integration"):
-        catalogs.create_glue("glue", integration.id)
+        catalogs.create("glue", glue(integration.id))
     vendor.state.role_lag = 2
     pattern = f"{lake.environment.crn}/provider-integration={integration.id}"
     confluent.role_bindings().create(lake.account.principal, "Assigner", pattern)
     created = []
     wait_until_accepted(
         "the role",
-        lambda: created.append(catalogs.create_glue("glue", integration.id)),
+        lambda: created.append(catalogs.create("glue", glue(integration.id))),
         deadline_seconds=600,
         in_a_row=1,
         clock=sleepless.clock,

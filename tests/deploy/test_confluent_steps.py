@@ -47,7 +47,7 @@ def test_create_again_changes_nothing_and_delete_removes_all(lake: Lake):
     partitions = {each["topic_name"]: each["partitions_count"] for each in state.topics.values()}
     assert partitions == dict.fromkeys(["stock_trades", "totals", "flagged", "orders", "orders.dead"], 6)
     [table] = [each for each in state.tableflow_topics.values() if spec(each)["display_name"] == "stock_trades"]
-    assert spec(table)["storage"]["bucket_name"] == lake.names.bucket
+    assert spec(table)["storage"]["bucket_name"] == lake.names.tableflow_bucket
     assert spec(table)["config"] == {
         "retention_ms": "604800000",
         "error_handling": {"mode": "SUSPEND"},

@@ -205,7 +205,7 @@ def _tableflow_table(chain: Chain) -> None:
     rows = pa.table({"userid": ["User_1"], "price": [5]})
     env = next(iter(clouds.confluent.state.environments))
     prefix = f"1011/0110/{ORGANIZATION_ID}/{env}/{chain.cluster}/v1"
-    location = f"s3://{clouds.access().names.bucket}/{prefix}/{uuid.uuid4()}"
+    location = f"s3://{clouds.access().names.tableflow_bucket}/{prefix}/{uuid.uuid4()}"
     table = catalog.create_table((chain.cluster, "stock_trades"), rows.schema, location=location)
     table.append(rows)
     resources = chain.resources
@@ -264,22 +264,26 @@ def vendor_calls(chain: Chain) -> dict[str, set[Asked]]:
     """
     names, table = chain.clouds.access().names, chain.stream.topic.table
     env = next(iter(chain.clouds.confluent.state.environments))
-    bucket, theirs = f"arn:aws:s3:::{names.bucket}", f"1011/0110/{ORGANIZATION_ID}/{env}/{chain.cluster}/v1/t"
+    bucket, tableflow_bucket = (f"arn:aws:s3:::{name}" for name in (names.bucket, names.tableflow_bucket))
+    theirs = f"1011/0110/{ORGANIZATION_ID}/{env}/{chain.cluster}/v1/t"
     ours, result = f"warehouse/trading/{table}", "athena/1.csv"
     glue = f"arn:aws:glue:{REGION}:{ACCOUNT}"
     spark_tables = (f"{glue}:database/trading", f"{glue}:table/trading/{table}")
     tableflow = (f"{glue}:database/{chain.cluster}", f"{glue}:table/{chain.cluster}/stock_trades")
 
+    def bucket_of(key: str) -> str:
+        return tableflow_bucket if key.startswith(theirs) else bucket
+
     def objects(actions: str, *keys: str) -> set[Asked]:
-        return {Asked(f"s3:{action}", f"{bucket}/{key}") for action in actions.split() for key in keys}
+        return {Asked(f"s3:{action}", f"{bucket_of(key)}/{key}") for action in actions.split() for key in keys}
 
     def listing(*keys: str) -> set[Asked]:
-        return {Asked("s3:ListBucket", bucket, (("s3:prefix", key),)) for key in keys}
+        return {Asked("s3:ListBucket", bucket_of(key), (("s3:prefix", key),)) for key in keys}
 
     def tables(actions: str, *resources: str) -> set[Asked]:
         return {Asked(f"glue:{a}", r) for a in actions.split() for r in (f"{glue}:catalog", *resources)}
 
-    location = {Asked("s3:GetBucketLocation", bucket)}
+    location = {Asked("s3:GetBucketLocation", each) for each in (bucket, tableflow_bucket)}
     uploads = "PutObject AbortMultipartUpload ListMultipartUploadParts"
     return {
         # Amazon Athena, "Control access to Amazon S3 from Athena"; "Configure access to databases and tables".
@@ -294,8 +298,10 @@ def vendor_calls(chain: Chain) -> dict[str, set[Asked]]:
         | listing(f"{ours}/", f"{theirs}/")
         | objects("GetObject GetObjectVersion", f"{ours}/f", f"{theirs}/f"),
         # Confluent, "Integrate Tableflow with the AWS Glue Catalog".
-        "confluent": location
-        | {Asked(f"s3:{action}", bucket) for action in ("ListBucket", "ListBucketMultipartUploads")}
+        "confluent": {
+            Asked(f"s3:{action}", tableflow_bucket)
+            for action in ("GetBucketLocation", "ListBucket", "ListBucketMultipartUploads")
+        }
         | objects(f"GetObject PutObjectTagging {uploads}", f"{theirs}/f")
         | tables("GetTable CreateTable UpdateTable DeleteTable", *tableflow)
         | tables("CreateDatabase DeleteDatabase", f"{glue}:database/{chain.cluster}"),

@@ -9,10 +9,12 @@ from lakehouse.deploy.aws.policies import Deployment, Tables
 from tests.support.clouds.aws import iam
 
 ACCOUNT, REGION, BUCKET = "123456789012", "us-east-1", "lake-production"
+TABLEFLOW_BUCKET = "tableflow-production"
 DEPLOYMENT = Deployment(ACCOUNT, REGION, BUCKET)
+BUCKET_POLICIES = [policies.bucket_policy(Deployment(ACCOUNT, REGION, each)) for each in (BUCKET, TABLEFLOW_BUCKET)]
 OURS = Tables(database="trading", prefix="warehouse")
 ORGANIZATION, ENVIRONMENT, CLUSTER = "1111-aaaa", "env-abc123", "lkc-abc123"
-TABLEFLOW = policies.tableflow_tables(ORGANIZATION, ENVIRONMENT, CLUSTER)
+TABLEFLOW = policies.tableflow_tables(TABLEFLOW_BUCKET, ORGANIZATION, ENVIRONMENT, CLUSTER)
 
 RUNNER = f"arn:aws:iam::{ACCOUNT}:role/runner"
 
@@ -56,13 +58,16 @@ def needed(resource):
 
 
 def may(role, action, resource, context=None):
-    """Return whether a role may do an action over TLS, with the bucket policy of the deployment."""
-    policies_ = [ACCESS[role], policies.bucket_policy(DEPLOYMENT)]
+    """Return whether a role may do an action over TLS, with the bucket policies of the deployment."""
+    policies_ = [ACCESS[role], *BUCKET_POLICIES]
     context = {"aws:SecureTransport": "true"} | (context or {})
     return all(iam.decide(policies_, action, each, context) == "allowed" for each in needed(resource))
 
 
-FILE, THEIRS = s3("warehouse/trading/t/data/1.parquet"), s3(f"10110010/01101001/1111-aaaa/{ENVIRONMENT}/{CLUSTER}/v1/t")
+FILE, THEIRS = (
+    s3("warehouse/trading/t/data/1.parquet"),
+    s3(f"10110010/01101001/1111-aaaa/{ENVIRONMENT}/{CLUSTER}/v1/t", TABLEFLOW_BUCKET),
+)
 TABLE, TABLEFLOW_TABLE, STRANGER = glue("table/trading/t"), glue(f"table/{CLUSTER}/t"), glue("table/billing/t")
 OUR_SECRET = secret("/lakehouse/production/kafka")
 
@@ -73,12 +78,12 @@ def listing(prefix):
 
 ALLOWED = [
     ("confluent", "s3:PutObject", THEIRS),
-    ("confluent", "s3:PutObject", s3(f"/10110010/1111-aaaa/{ENVIRONMENT}/{CLUSTER}/v1/t")),
+    ("confluent", "s3:PutObject", s3(f"/10110010/1111-aaaa/{ENVIRONMENT}/{CLUSTER}/v1/t", TABLEFLOW_BUCKET)),
     ("confluent", "s3:GetObject", THEIRS),
     ("confluent", "s3:AbortMultipartUpload", THEIRS),
-    ("confluent", "s3:ListBucket", s3()),
-    ("confluent", "s3:GetBucketLocation", s3()),
-    ("confluent", "s3:ListBucketMultipartUploads", s3()),
+    ("confluent", "s3:ListBucket", s3(bucket=TABLEFLOW_BUCKET)),
+    ("confluent", "s3:GetBucketLocation", s3(bucket=TABLEFLOW_BUCKET)),
+    ("confluent", "s3:ListBucketMultipartUploads", s3(bucket=TABLEFLOW_BUCKET)),
     ("confluent", "glue:CreateDatabase", glue(f"database/{CLUSTER}")),
     ("confluent", "glue:DeleteDatabase", glue(f"userDefinedFunction/{CLUSTER}/f")),
     ("confluent", "glue:CreateTable", TABLEFLOW_TABLE),
@@ -88,6 +93,7 @@ ALLOWED = [
     ("snowflake", "s3:GetObject", THEIRS),
     ("snowflake", "s3:GetObjectVersion", FILE),
     ("snowflake", "s3:GetBucketLocation", s3()),
+    ("snowflake", "s3:GetBucketLocation", s3(bucket=TABLEFLOW_BUCKET)),
     ("snowflake", "glue:GetCatalog", glue("catalog")),
     ("snowflake", "glue:GetTable", TABLE),
     ("snowflake", "glue:GetTables", TABLEFLOW_TABLE),
@@ -122,9 +128,15 @@ ALLOWED = [
 
 REFUSED = [
     ("confluent", "s3:PutObject", FILE),
-    ("confluent", "s3:PutObject", s3(f"a/b/1111-aaaa/{ENVIRONMENT}/lkc-another/v1/t")),
-    ("confluent", "s3:PutObject", s3(f"a/b/1111-aaaa/{ENVIRONMENT}/{CLUSTER}2/v1/t")),
+    ("confluent", "s3:PutObject", s3(f"a/b/1111-aaaa/{ENVIRONMENT}/lkc-another/v1/t", TABLEFLOW_BUCKET)),
+    ("confluent", "s3:PutObject", s3(f"a/b/1111-aaaa/{ENVIRONMENT}/{CLUSTER}2/v1/t", TABLEFLOW_BUCKET)),
     ("confluent", "s3:DeleteObject", THEIRS),
+    ("confluent", "s3:ListBucket", s3()),
+    ("confluent", "s3:GetBucketLocation", s3()),
+    ("confluent", "s3:PutObject", s3(f"10110010/01101001/1111-aaaa/{ENVIRONMENT}/{CLUSTER}/v1/t")),
+    ("snowflake", "s3:GetObject", s3("warehouse/trading/t", TABLEFLOW_BUCKET)),
+    ("writer", "s3:PutObject", s3("warehouse/trading/t", TABLEFLOW_BUCKET)),
+    ("maintenance", "s3:ListBucket", s3(bucket=TABLEFLOW_BUCKET)),
     ("confluent", "glue:UpdateTable", TABLE),
     ("confluent", "glue:DeleteDatabase", glue("database/trading")),
     ("confluent", "secretsmanager:GetSecretValue", OUR_SECRET),
@@ -229,7 +241,7 @@ def test_prefix_conditions_only_for_list_bucket(role):
 @pytest.mark.parametrize(("role", "action", "resource"), [row for row in ALLOWED if row[1].startswith("s3:")])
 def test_role_without_tls_is_denied(role, action, resource):
     context = {"aws:SecureTransport": "false", "s3:prefix": "warehouse/"}
-    decision = iam.decide([ACCESS[role], policies.bucket_policy(DEPLOYMENT)], action, resource, context)
+    decision = iam.decide([ACCESS[role], *BUCKET_POLICIES], action, resource, context)
     assert decision == "explicitDeny"
 
 

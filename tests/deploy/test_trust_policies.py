@@ -71,7 +71,7 @@ def test_trust_policy_allows_tags_only_for_confluent(role, principal, tags):
         lambda: Tables("trading", ""),
         lambda: Tables("trading", "warehouse/"),
         lambda: Tables("trading\n", "warehouse"),
-        lambda: policies.tableflow_tables("*", "env-abc123", "lkc-abc123"),
+        lambda: policies.tableflow_tables("bucket", "*", "env-abc123", "lkc-abc123"),
         lambda: policies.writer_access(DEPLOYMENT, OURS, ["*"]),
         lambda: policies.writer_access(DEPLOYMENT, OURS, [""]),
         lambda: policies.reader_access(DEPLOYMENT, OURS, workgroup="*", results="athena"),

@@ -16,6 +16,7 @@ OTHER_ACTIONS = {
     "s3:PutBucketLifecycleConfiguration": ("s3:PutLifecycleConfiguration",),
     "s3:GetPublicAccessBlock": ("s3:GetBucketPublicAccessBlock",),
     "s3:PutPublicAccessBlock": ("s3:PutBucketPublicAccessBlock",),
+    "s3:ListObjectsV2": ("s3:ListBucket",),
     "s3:ListObjectVersions": ("s3:ListBucketVersions",),
     "s3:DeleteObjects": ("s3:DeleteObject", "s3:DeleteObjectVersion"),
     "iam:CreateRole": ("iam:CreateRole", "iam:TagRole"),
@@ -58,10 +59,10 @@ def needed(names: Names, database: str) -> dict[str, tuple[str, ...]]:
     """
     at = f"{names.region}:{names.account}"
     secrets = f"arn:aws:secretsmanager:{at}:secret:"
-    glue = _all("glue", DATABASE)
+    glue, buckets = _all("glue", DATABASE), (names.bucket, names.tableflow_bucket)
     return {
-        f"arn:aws:s3:::{names.bucket}": _all("s3", BUCKET),
-        f"arn:aws:s3:::{names.bucket}/*": _all("s3", ("DeleteObjects",)),
+        **{f"arn:aws:s3:::{bucket}": _all("s3", BUCKET) for bucket in buckets},
+        **{f"arn:aws:s3:::{bucket}/*": _all("s3", ("DeleteObjects",)) for bucket in buckets},
         **{names.role_arn(purpose): _all("iam", ROLE) for purpose in ROLES},
         f"arn:aws:glue:{at}:catalog": glue,
         f"arn:aws:glue:{at}:database/{database}": glue,

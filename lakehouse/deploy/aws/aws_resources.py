@@ -23,6 +23,7 @@ from lakehouse.deploy.aws.iam_roles import (
 )
 from lakehouse.deploy.aws.service import Aws
 from lakehouse.deploy.aws.table_locations import TableflowCluster
+from lakehouse.deploy.aws.tableflow_bucket import ExistingTableflowBucket, TableflowBucket
 from lakehouse.deploy.aws.workgroup import Workgroup
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Resource
@@ -49,7 +50,7 @@ class AwsResources:
     config: Config
     deployment: Deployment
     tableflow: Tableflow | None
-    """None if Tableflow creates no table."""
+    """None if Tableflow creates no table in the account."""
     volume: Resource[Principal]
     integration: Resource[Principal]
     clock: Clock = SYSTEM_CLOCK
@@ -60,6 +61,7 @@ class AwsResources:
         resources: list[Resource[Any]] = [
             DeploymentSecrets(*self._common),
             self.bucket,
+            *([self.tableflow_bucket] if self.tableflow else ()),
             self._glue_database,
             Workgroup(*self._common, kms_key=self.deployment.kms_key),
         ]
@@ -77,14 +79,21 @@ class AwsResources:
 
     @cached_property
     def bucket(self) -> Bucket | ExistingBucket:
-        """The bucket with all files of the deployment."""
+        """The bucket with all files of the deployment but Tableflow's."""
         if self.names.existing.bucket:
             return ExistingBucket(*self._common)
         return Bucket(*self._common, kms_key=self.deployment.kms_key)
 
     @cached_property
+    def tableflow_bucket(self) -> TableflowBucket | ExistingTableflowBucket:
+        """The bucket of Tableflow's tables, used only if Tableflow creates any in the account."""
+        if self.names.existing.tableflow_bucket:
+            return ExistingTableflowBucket(*self._common)
+        return TableflowBucket(*self._common, kms_key=self.deployment.kms_key)
+
+    @cached_property
     def confluent_role(self) -> ConfluentRole | None:
-        """The role that Tableflow assumes; None if it creates no table."""
+        """The role that Tableflow assumes; None if it creates no table in the account."""
         if self.tableflow is None:
             return None
         cluster, integration = self.tableflow

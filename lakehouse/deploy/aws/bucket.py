@@ -1,4 +1,4 @@
-"""The S3 bucket with all files of a deployment: encrypted, versioned and private.
+"""An S3 bucket of a deployment: encrypted, versioned and private.
 
 Settings that protect more than the declared ones are kept: a KMS key, further statements of the policy, rules of the
 lifecycle.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lakehouse.deploy.aws import policies
@@ -33,7 +33,7 @@ BLOCKED = {
 
 NONCURRENT_DAYS, UPLOAD_DAYS, RESULT_DAYS = 30, 7, 7
 ACTIONS = ("NoncurrentVersionExpiration", "AbortIncompleteMultipartUpload", "Expiration")
-LIFECYCLE: tuple[Answer, ...] = (
+TABLE_LIFECYCLE: tuple[Answer, ...] = (
     {
         "ID": "lakehouse-noncurrent-versions",
         "Status": "Enabled",
@@ -46,6 +46,10 @@ LIFECYCLE: tuple[Answer, ...] = (
         "Filter": {"Prefix": ""},
         "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": UPLOAD_DAYS},
     },
+)
+"""The lifecycle of tables: a file that maintenance deletes can be restored for `NONCURRENT_DAYS`."""
+LIFECYCLE: tuple[Answer, ...] = (
+    *TABLE_LIFECYCLE,
     {
         "ID": "lakehouse-query-results",
         "Status": "Enabled",
@@ -53,7 +57,7 @@ LIFECYCLE: tuple[Answer, ...] = (
         "Expiration": {"Days": RESULT_DAYS},
     },
 )
-"""The lifecycle: a file that maintenance deletes can be restored for `NONCURRENT_DAYS`."""
+"""The lifecycle of the bucket that also has query results."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,8 @@ class BucketState:
     name: str
     wrong: tuple[Setting, ...]
     """The settings that are not as declared."""
+    first_object: str = ""
+    """Key of one of its objects, which is read of Tableflow's bucket only; empty if there is none."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -88,9 +94,19 @@ class Bucket(AwsResource[BucketState], Updatable[BucketState]):
     """ARN of the key that encrypts the objects; empty for S3's own keys."""
 
     @property
+    def bucket(self) -> str:
+        """The bucket's name."""
+        return self.names.bucket
+
+    @property
+    def lifecycle(self) -> tuple[Answer, ...]:
+        """The rules that it must have."""
+        return LIFECYCLE
+
+    @property
     def label(self) -> str:
         """The bucket with its name."""
-        return f"S3 bucket '{self.names.bucket}'"
+        return f"S3 bucket '{self.bucket}'"
 
     def read(self, outputs: Outputs) -> BucketState | None:
         """Read the bucket and its settings."""
@@ -104,7 +120,7 @@ class Bucket(AwsResource[BucketState], Updatable[BucketState]):
             if error.code in DENIED:
                 error.add_note(f"Or the {self.label} is in another account. Then choose another name in lakehouse.yaml")
             raise
-        name = self.names.bucket
+        name = self.bucket
         tagging = f"TagSet=[{{Key={TAG},Value={self.names.deployment}}}]"
         self.require_ownership(self.label, tags, f"aws s3api put-bucket-tagging --bucket {name} --tagging '{tagging}'")
         return BucketState(name, tuple(each for each in self._settings if not self._is_set(each)))
@@ -118,11 +134,11 @@ class Bucket(AwsResource[BucketState], Updatable[BucketState]):
             configuration = {**place, "Tags": self.tags}
             self.service("s3").call(
                 "create_bucket",
-                Bucket=self.names.bucket,
+                Bucket=self.bucket,
                 CreateBucketConfiguration=configuration,
                 ObjectOwnership="BucketOwnerEnforced",
             )
-            self.service("s3").wait("bucket_exists", Bucket=self.names.bucket, ExpectedBucketOwner=self.names.account)
+            self.service("s3").wait("bucket_exists", Bucket=self.bucket, ExpectedBucketOwner=self.names.account)
 
         return self.update(outputs, self.create_and_read(create, outputs))
 
@@ -134,7 +150,7 @@ class Bucket(AwsResource[BucketState], Updatable[BucketState]):
         """Apply the settings that are wrong."""
         for setting in current.wrong:
             self._call(f"put_{setting.name}", **setting.wanted(self._answer(setting)))
-        return BucketState(current.name, ())
+        return replace(current, wrong=())
 
     def delete(self, outputs: Outputs, current: BucketState) -> None:
         """Delete all versions of all objects, then the bucket; repeat while objects are still written."""
@@ -154,7 +170,7 @@ class Bucket(AwsResource[BucketState], Updatable[BucketState]):
 
     def _empty(self) -> None:
         s3 = self.service("s3")
-        asked = {"Bucket": self.names.bucket, "ExpectedBucketOwner": self.names.account}
+        asked = {"Bucket": self.bucket, "ExpectedBucketOwner": self.names.account}
         while objects := self._versions(s3.call("list_object_versions", **asked)):
             failed = s3.call("delete_objects", Delete={"Objects": objects, "Quiet": True}, **asked).get("Errors")
             if failed:
@@ -173,7 +189,7 @@ class Bucket(AwsResource[BucketState], Updatable[BucketState]):
 
     @property
     def _settings(self) -> tuple[Setting, ...]:
-        return _settings(self.names, self.kms_key)
+        return _settings(self.names, self.bucket, self.kms_key, self.lifecycle)
 
     def _is_set(self, setting: Setting) -> bool:
         answer = self._answer(setting)
@@ -188,13 +204,11 @@ class Bucket(AwsResource[BucketState], Updatable[BucketState]):
 
     def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
         # Bucket names are global: a bucket in another account is neither read nor changed.
-        return self.service("s3").call(
-            method, Bucket=self.names.bucket, ExpectedBucketOwner=self.names.account, **parameters
-        )
+        return self.service("s3").call(method, Bucket=self.bucket, ExpectedBucketOwner=self.names.account, **parameters)
 
 
-def _settings(names: Names, kms_key: str) -> tuple[Setting, ...]:
-    demand_tls = policies.bucket_policy(policies.Deployment(names.account, names.region, names.bucket))
+def _settings(names: Names, bucket: str, kms_key: str, lifecycle: tuple[Answer, ...]) -> tuple[Setting, ...]:
+    demand_tls = policies.bucket_policy(policies.Deployment(names.account, names.region, bucket))
     ownership = {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]}
     return (
         Setting(
@@ -230,8 +244,8 @@ def _settings(names: Names, kms_key: str) -> tuple[Setting, ...]:
         Setting(
             "bucket_lifecycle_configuration",
             "old versions, incomplete uploads or query results are kept for ever",
-            lambda has: {"LifecycleConfiguration": {"Rules": [*has.get("Rules", ()), *_missing_rules(has)]}},
-            lambda has: not _missing_rules(has),
+            lambda has: {"LifecycleConfiguration": {"Rules": [*has.get("Rules", ()), *_missing_rules(has, lifecycle)]}},
+            lambda has: not _missing_rules(has, lifecycle),
         ),
     )
 
@@ -260,12 +274,12 @@ def _extended(answer: Answer, demanded: policies.Policy) -> policies.Policy:
     return {**policy, "Statement": [*statements, *missing]}
 
 
-def _missing_rules(answer: Answer) -> list[Answer]:
+def _missing_rules(answer: Answer, lifecycle: tuple[Answer, ...]) -> list[Answer]:
     """Return the rules whose action no enabled rule of the bucket has. S3 applies the shortest of several periods, so
     a rule beside another one would shorten a longer retention.
     """
     enabled = [rule for rule in answer.get("Rules", ()) if rule["Status"] == "Enabled"]
-    return [rule for rule in LIFECYCLE if not any(_action(rule) == _action(other) for other in enabled)]
+    return [rule for rule in lifecycle if not any(_action(rule) == _action(other) for other in enabled)]
 
 
 def _action(rule: Answer) -> tuple[str, str]:

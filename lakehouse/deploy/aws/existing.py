@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.aws.aws_resource import AwsResource
 from lakehouse.deploy.aws.bucket import DEFAULT_REGION
-from lakehouse.deploy.aws.service import Answer
+from lakehouse.deploy.aws.service import Answer, Service
 from lakehouse.deploy.aws.table_locations import location
+from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Outputs, Undeletable
 
 
@@ -30,19 +31,27 @@ class ExistingBucket(AwsResource[str], Undeletable[str]):
         Raises:
             LakehouseError: It does not exist in the account, or is in another region.
         """
-        bucket = {"Bucket": self.names.bucket, "ExpectedBucketOwner": self.names.account}
-        answer = self.service("s3").find("get_bucket_location", **bucket)
-        region = (answer.get("LocationConstraint") or DEFAULT_REGION) if answer else "nowhere"
-        if region != self.names.region:
-            raise LakehouseError(
-                f"The {self.label} that lakehouse.yaml names is not in region {self.names.region} of account "
-                f"{self.names.account} (it is in: {region}). Nothing was changed. Correct `existing.bucket`"
-            )
-        return region
+        return read_region(self.service("s3"), self.names, self.names.bucket, "bucket")
 
     def create(self, outputs: Outputs) -> str:
         """Read it: it exists, or `read` raises."""
         return self.read(outputs)
+
+
+def read_region(s3: Service, names: Names, bucket: str, key: str) -> str:
+    """Return the region of a bucket that lakehouse.yaml names under a key of `existing`.
+
+    Raises:
+        LakehouseError: It does not exist in the account, or is in another region.
+    """
+    answer = s3.find("get_bucket_location", Bucket=bucket, ExpectedBucketOwner=names.account)
+    region = (answer.get("LocationConstraint") or DEFAULT_REGION) if answer else "nowhere"
+    if region != names.region:
+        raise LakehouseError(
+            f"The S3 bucket '{bucket}' that lakehouse.yaml names is not in region {names.region} of account "
+            f"{names.account} (it is in: {region}). Nothing was changed. Correct `existing.{key}`"
+        )
+    return region
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

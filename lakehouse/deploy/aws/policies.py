@@ -76,18 +76,22 @@ class Tables:
 
     database: str
     prefix: str
+    bucket: str = ""
+    """The bucket, if it is another one than the deployment's."""
 
     def __post_init__(self) -> None:
         _plain("Glue database", self.database)
         _plain("prefix", self.prefix)
+        if self.bucket:
+            _plain("bucket", self.bucket)
 
 
-def tableflow_tables(organization: str, environment: str, cluster: str) -> Tables:
-    """Return the tables that Tableflow creates for the topics of a cluster, identified by Confluent's ids.
+def tableflow_tables(bucket: str, organization: str, environment: str, cluster: str) -> Tables:
+    """Return the tables that Tableflow creates in a bucket for the topics of a cluster, identified by Confluent's ids.
 
     Tableflow puts a hash before the ids in the prefix. It is unknown until the first table exists.
     """
-    return Tables(database=cluster, prefix=f"*/{organization}/{environment}/{cluster}/v1")
+    return Tables(database=cluster, prefix=f"*/{organization}/{environment}/{cluster}/v1", bucket=bucket)
 
 
 def confluent_access(deployment: Deployment, tables: Tables) -> Policy:
@@ -102,7 +106,7 @@ def confluent_access(deployment: Deployment, tables: Tables) -> Policy:
     return _document(
         *_encrypted(deployment, *USE_KEY),
         # Confluent says of none of its listings which prefix they have.
-        _allow([deployment.bucket_arn], "s3:GetBucketLocation", "s3:ListBucket", "s3:ListBucketMultipartUploads"),
+        _allow(_buckets(deployment, tables), "s3:GetBucketLocation", "s3:ListBucket", "s3:ListBucketMultipartUploads"),
         _allow(_files(deployment, tables), *READ_FILES, *WRITE_FILES, "s3:PutObjectTagging"),
         _allow(
             # Who drops a database has to have the right on all that is in it.
@@ -190,7 +194,7 @@ def writer_access(
     # Secrets Manager, "Identity-based policies".
     document = _document(
         *_encrypted(deployment, *USE_KEY),
-        _list(deployment, [f"{each.prefix}/*" for each in (tables, *_optional(tableflow))]),
+        _list(deployment, tables, *_optional(tableflow)),
         _allow(_files(deployment, tables), *READ_FILES, *WRITE_FILES),
         *(_allow(_files(deployment, each), *READ_FILES) for each in _optional(tableflow)),
         _allow(
@@ -222,7 +226,7 @@ def maintenance_access(deployment: Deployment, tables: Tables) -> Policy:
     """
     document = _document(
         *_encrypted(deployment, *USE_KEY),
-        _list(deployment, [f"{tables.prefix}/*"]),
+        _list(deployment, tables),
         _allow(_files(deployment, tables), *READ_FILES, *WRITE_FILES, "s3:DeleteObject"),
         # A dry run drops the table that it created.
         _allow(_glue(deployment, tables), *READ_TABLES, "glue:UpdateTable", "glue:DeleteTable"),
@@ -252,7 +256,7 @@ def reader_access(deployment: Deployment, *tables: Tables, workgroup: str, resul
     return _document(
         *_encrypted(deployment, *USE_KEY),
         *_reading(deployment, tables, *READ_FILES),
-        _list(deployment, [f"{results}/*"]),
+        _list_prefixes([deployment.bucket_arn], [f"{results}/*"]),
         _allow([kept], *READ_FILES, *WRITE_FILES),
         _allow(_glue(deployment, *tables), *READ_TABLES, "glue:GetDatabases"),
         _allow([f"{catalog}:catalog", f"{catalog}:database/default"], "glue:GetDatabase", "glue:GetDatabases"),
@@ -342,19 +346,31 @@ def _reading(deployment: Deployment, tables: Iterable[Tables], *actions: str) ->
     """Find the tables' files, and do this to them."""
     tables = tuple(tables)
     return (
-        _allow([deployment.bucket_arn], "s3:GetBucketLocation"),
-        _list(deployment, [f"{each.prefix}/*" for each in tables]),
+        _allow(_buckets(deployment, *tables), "s3:GetBucketLocation"),
+        _list(deployment, *tables),
         _allow(_files(deployment, *tables), *actions),
     )
 
 
-def _list(deployment: Deployment, prefixes: list[str]) -> Policy:
-    statement = _allow([deployment.bucket_arn], "s3:ListBucket")
-    return {**statement, "Condition": {"StringLike": {"s3:prefix": prefixes}}}
+def _list(deployment: Deployment, *tables: Tables) -> Policy:
+    return _list_prefixes(_buckets(deployment, *tables), [f"{each.prefix}/*" for each in tables])
+
+
+def _list_prefixes(buckets: list[str], prefixes: list[str]) -> Policy:
+    return {**_allow(buckets, "s3:ListBucket"), "Condition": {"StringLike": {"s3:prefix": prefixes}}}
 
 
 def _files(deployment: Deployment, *tables: Tables) -> list[str]:
-    return [f"{deployment.bucket_arn}/{each.prefix}/*" for each in tables]
+    return [f"{_bucket(deployment, each)}/{each.prefix}/*" for each in tables]
+
+
+def _buckets(deployment: Deployment, *tables: Tables) -> list[str]:
+    return list(dict.fromkeys(_bucket(deployment, each) for each in tables))
+
+
+def _bucket(deployment: Deployment, tables: Tables) -> str:
+    """Return the ARN of the bucket of some tables."""
+    return f"arn:aws:s3:::{tables.bucket}" if tables.bucket else deployment.bucket_arn
 
 
 def _glue(deployment: Deployment, *tables: Tables) -> list[str]:

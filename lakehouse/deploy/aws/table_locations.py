@@ -18,15 +18,16 @@ RESULTS = "athena"
 
 
 class TableflowCluster(NamedTuple):
-    """References to the Kafka cluster whose topics Tableflow keeps as tables."""
+    """References to the Kafka cluster whose topics Tableflow keeps as tables in a bucket of the account."""
 
     environment: Resource[Environment]
     cluster: Resource[Cluster]
+    bucket: str
 
     def tables(self, outputs: Outputs) -> Tables:
         """Return the tables that Tableflow creates; their location contains Confluent's ids."""
         environment, cluster = outputs[self.environment], outputs[self.cluster]
-        return tableflow_tables(environment.organization_id, environment.id, cluster.id)
+        return tableflow_tables(self.bucket, environment.organization_id, environment.id, cluster.id)
 
 
 def location(names: Names, namespace: str) -> str:

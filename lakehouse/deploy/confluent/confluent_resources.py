@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from lakehouse.config.deployment import Deployment
 from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
+from lakehouse.deploy.aws.bucket import BucketState
 from lakehouse.deploy.confluent.access import AclsResource, RoleBindingsResource, RoleScopes, ServiceAccountResource
 from lakehouse.deploy.confluent.api_keys import (
     ApiKeyResource,
@@ -21,17 +20,13 @@ from lakehouse.deploy.confluent.api_keys import (
     TableflowKeyResource,
 )
 from lakehouse.deploy.confluent.declared_access import ASSIGNER, DeclaredAccess
-from lakehouse.deploy.confluent.declared_topics import DeclaredTopics, milliseconds, tableflow_config
+from lakehouse.deploy.confluent.declared_topics import DeclaredTopics, milliseconds
 from lakehouse.deploy.confluent.existing import ExistingCluster, ExistingEnvironment
 from lakehouse.deploy.confluent.flink import ComputePoolResource, FlinkTopicResource, StatementResource
 from lakehouse.deploy.confluent.foundation import ClusterResource, EnvironmentResource, SchemaRegistryResource
 from lakehouse.deploy.confluent.permissions import PermissionsReport
-from lakehouse.deploy.confluent.tableflow import (
-    CatalogIntegrationResource,
-    ProviderIntegrationResource,
-    TableflowTopicResource,
-)
-from lakehouse.deploy.confluent.topics import DatagenResource, DeclaredTopicResource, TopicResource
+from lakehouse.deploy.confluent.tableflow_resources import TableflowResources
+from lakehouse.deploy.confluent.topics import DatagenResource, DeclaredTopicResource
 from lakehouse.deploy.names import ACCOUNTS, Names
 from lakehouse.deploy.resource import Resource
 from resources.confluent_cloud import ConfluentCloud
@@ -52,19 +47,19 @@ class ConfluentResources:
     deployment: Deployment
     clock: Clock = SYSTEM_CLOCK
 
-    def all(self, confluent_role: Resource[Any] | None, bucket: Resource[Any]) -> list[Resource[Any]]:
+    def all(self, confluent_role: Resource[Any] | None, bucket: Resource[BucketState] | None) -> list[Resource[Any]]:
         """List the resources, dependencies first, apart from those in AWS.
 
         Args:
-            confluent_role: The IAM role that Tableflow assumes; None if Tableflow creates no table.
-            bucket: The bucket of Tableflow's tables.
+            confluent_role: The IAM role that Tableflow assumes; None if Tableflow creates no table in the account.
+            bucket: The bucket of Tableflow's tables; None in the same case.
         """
         return [
             # The first to be created and the last to be deleted: they bear the mark of ownership.
             *self.accounts.values(),
             self.environment,
             # Before the cluster: when it is deleted, after the cluster, nothing is left that could use it.
-            *([self.provider_integration] if self.has_tableflow else ()),
+            *([self.tableflow.provider_integration] if self.has_tableflow_bucket else ()),
             self.cluster,
             self.registry,
             *([self.compute_pool] if self.deployment.flink else ()),
@@ -75,7 +70,7 @@ class ConfluentResources:
             *self.connectors.values(),
             *self.statements.values(),
             *self.flink_topics.values(),
-            *(self._tableflow(confluent_role, bucket) if confluent_role else ()),
+            *self.tableflow.all(confluent_role, bucket),
             self._permissions,
         ]
 
@@ -84,41 +79,46 @@ class ConfluentResources:
         """True if Tableflow creates any table."""
         return bool(self._topics.tables)
 
+    @property
+    def has_tableflow_bucket(self) -> bool:
+        """True if Tableflow creates any table in a bucket of the account."""
+        return self.has_tableflow and self.deployment.tableflow.storage == "own_bucket"
+
+    @cached_property
+    def tableflow(self) -> TableflowResources:
+        """The resources of Tableflow, of which there may be none."""
+        return TableflowResources(self, self._topics)
+
     @cached_property
     def environment(self) -> EnvironmentResource | ExistingEnvironment:
         """The environment."""
         if existing := self.names.existing.confluent_environment:
-            return ExistingEnvironment(*self._common, environment_id=existing)
-        return EnvironmentResource(*self._common, holds_data=self._topics.are_shared)
-
-    @cached_property
-    def provider_integration(self) -> ProviderIntegrationResource:
-        """Tableflow's way into AWS, created only if Tableflow creates any table."""
-        return ProviderIntegrationResource(*self._common, environment=self.environment)
+            return ExistingEnvironment(*self.common, environment_id=existing)
+        return EnvironmentResource(*self.common, holds_data=self._topics.hold_data)
 
     @cached_property
     def cluster(self) -> ClusterResource | ExistingCluster:
         """The Kafka cluster."""
         if existing := self.names.existing.confluent_cluster:
-            return ExistingCluster(*self._common, environment=self.environment, cluster_id=existing)
-        return ClusterResource(*self._common, environment=self.environment, holds_data=self._topics.are_shared)
+            return ExistingCluster(*self.common, environment=self.environment, cluster_id=existing)
+        return ClusterResource(*self.common, environment=self.environment, holds_data=self._topics.hold_data)
 
     @cached_property
     def registry(self) -> SchemaRegistryResource:
         """The Schema Registry."""
-        return SchemaRegistryResource(*self._common, environment=self.environment, cluster=self.cluster)
+        return SchemaRegistryResource(*self.common, environment=self.environment, cluster=self.cluster)
 
     @cached_property
     def compute_pool(self) -> ComputePoolResource:
         """Flink's compute pool, created only for statements."""
-        return ComputePoolResource(*self._common, environment=self.environment)
+        return ComputePoolResource(*self.common, environment=self.environment)
 
     @cached_property
     def accounts(self) -> dict[str, ServiceAccountResource]:
         """The service accounts by purpose."""
         return {
             purpose: ServiceAccountResource(
-                *self._common,
+                *self.common,
                 secrets=self.secrets,
                 purpose=purpose,
                 secret_names=tuple(name for (owner, _), name in self.secret_names.items() if owner == purpose),
@@ -132,7 +132,7 @@ class ConfluentResources:
         """The role bindings by purpose of the account."""
         return {
             purpose: RoleBindingsResource(
-                *self._common,
+                *self.common,
                 roles=roles,
                 account=self.accounts[purpose],
                 scopes=RoleScopes(self.environment, self.cluster, self.registry),
@@ -176,7 +176,7 @@ class ConfluentResources:
     def tableflow_key(self) -> TableflowKeyResource:
         """The key for Tableflow, created only if Tableflow creates any table."""
         return TableflowKeyResource(
-            *self._common,
+            *self.common,
             account=self.accounts["app_manager"],
             secret=self.secret_names["app_manager", "tableflow"],
             roles=self.role_bindings["app_manager"],
@@ -187,7 +187,7 @@ class ConfluentResources:
     def flink_key(self) -> FlinkKeyResource:
         """The key for Flink, created only for statements."""
         return FlinkKeyResource(
-            *self._common,
+            *self.common,
             account=self.accounts["flink"],
             secret=self.secret_names["flink", "flink"],
             roles=self.role_bindings["flink"],
@@ -203,7 +203,7 @@ class ConfluentResources:
                 each.name,
                 each.topic,
                 each.partitions,
-                holds_data=each.source.is_external,
+                holds_data=each.source.is_external or each in self._topics.stored_by_confluent,
                 retention_ms=milliseconds(each.retention.records) if each.retention.records else None,
                 compacted=each in self._topics.upserted,
             )
@@ -221,7 +221,7 @@ class ConfluentResources:
         """The access control lists by purpose of the account."""
         return {
             purpose: AclsResource(
-                *self._common,
+                *self.common,
                 allowed=allowed,
                 account=self.accounts[purpose],
                 cluster=self.cluster,
@@ -235,7 +235,7 @@ class ConfluentResources:
         """The Datagen connectors by entry."""
         return {
             each.name: DatagenResource(
-                *self._common,
+                *self.common,
                 entry=each.name,
                 connector=source.connector(each.name),
                 topic_name=each.topic,
@@ -256,7 +256,7 @@ class ConfluentResources:
         """The Flink statements by declared name."""
         return {
             name: StatementResource(
-                *self._common,
+                *self.common,
                 declared_name=name,
                 sql=sql,
                 environment=self.environment,
@@ -274,65 +274,28 @@ class ConfluentResources:
         """The topics that Flink statements create, by entry."""
         return {
             each.name: FlinkTopicResource(
-                *self._common,
+                *self.common,
                 entry=each.name,
                 topic=each.topic,
                 cluster=self.cluster,
                 manager_key=self.manager_key,
                 is_in_existing_cluster=bool(self.names.existing.confluent_cluster),
+                holds_data=each in self._topics.stored_by_confluent,
                 statement=self.statements[self._topics.statements[each.topic]],
             )
             for each in self._topics.all
             if each.topic in self._topics.statements
         }
 
-    def _tableflow(self, confluent_role: Resource[Any], bucket: Resource[Any]) -> Iterator[Resource[Any]]:
-        # Tableflow acts with the permissions of its key's owner.
-        assigner = RoleBindingsResource(
-            *self._common,
-            roles=(ASSIGNER,),
-            account=self.accounts["app_manager"],
-            scopes=RoleScopes(self.environment, integration=self.provider_integration),
-            part="provider_integration",
-        )
-        catalog = CatalogIntegrationResource(
-            *self._common,
-            cluster=self.cluster,
-            tableflow_key=self.tableflow_key,
-            provider_integration=self.provider_integration,
-            after=(assigner, confluent_role, bucket),
-        )
-        yield assigner
-        yield catalog
-        topics: dict[str, TopicResource] = {**self.declared_topics, **self.flink_topics}
-        for each in self._topics.tables:
-            yield TableflowTopicResource(
-                *self._common,
-                entry=each.name,
-                topic_name=each.topic,
-                subject=each.subject("value"),
-                config=tableflow_config(each),
-                write_mode="UPSERT" if each in self._topics.upserted else "APPEND",
-                cluster=self.cluster,
-                registry=self.registry,
-                topic=topics[each.name],
-                catalog_integration=catalog,
-                provider_integration=self.provider_integration,
-                tableflow_key=self.tableflow_key,
-                registry_key=self.registry_key,
-                bucket=bucket,
-                filled_by=self._filled_by(each),
-            )
-
     @property
     def _permissions(self) -> PermissionsReport:
         roles = self._access.roles
         scopes = RoleScopes(self.environment, self.cluster, self.registry)
-        if self.has_tableflow:
+        if self.has_tableflow_bucket:
             roles = roles | {"app_manager": (*roles["app_manager"], ASSIGNER)}
-            scopes = scopes._replace(integration=self.provider_integration)
+            scopes = scopes._replace(integration=self.tableflow.provider_integration)
         return PermissionsReport(
-            *self._common,
+            *self.common,
             roles=roles,
             allowed=self._access.acls,
             scopes=scopes,
@@ -340,13 +303,6 @@ class ConfluentResources:
             accounts=tuple(self.accounts.values()),
             manager_key=self.manager_key,
         )
-
-    def _filled_by(self, topic: Topic) -> Resource[Any] | None:
-        """Return the resource that writes the records of a topic, or None if external producers do."""
-        if connector := self.connectors.get(topic.name):
-            return connector
-        name = self._topics.statements.get(topic.topic)
-        return self.statements[name] if name else None
 
     def _declared_topic(
         self,
@@ -359,7 +315,7 @@ class ConfluentResources:
         compacted: bool = False,
     ) -> DeclaredTopicResource:
         return DeclaredTopicResource(
-            *self._common,
+            *self.common,
             entry=entry,
             topic=topic,
             cluster=self.cluster,
@@ -373,7 +329,7 @@ class ConfluentResources:
 
     def _kafka_key(self, purpose: str, kind: type[KafkaKeyResource] = KafkaKeyResource) -> KafkaKeyResource:
         return kind(
-            *self._common,
+            *self.common,
             account=self.accounts[purpose],
             secret=self.secret_names[purpose, "kafka"],
             roles=self.role_bindings.get(purpose),
@@ -382,7 +338,7 @@ class ConfluentResources:
 
     def _registry_key(self, purpose: str) -> RegistryKeyResource:
         return RegistryKeyResource(
-            *self._common,
+            *self.common,
             account=self.accounts[purpose],
             secret=self.secret_names[purpose, "schema_registry"],
             roles=self.role_bindings.get(purpose),
@@ -401,5 +357,6 @@ class ConfluentResources:
         return DeclaredAccess(self._topics, self.names)
 
     @property
-    def _common(self) -> tuple[ConfluentCloud, Names, Clock]:
+    def common(self) -> tuple[ConfluentCloud, Names, Clock]:
+        """The first fields of every resource."""
         return self.cloud, self.names, self.clock

@@ -64,11 +64,18 @@ class DeclaredTopics:
         return [name for name in dict.fromkeys([*derived, *letters]) if name]
 
     @cached_property
-    def are_shared(self) -> bool:
-        """True if external producers fill some of the topics."""
-        return bool(self.config.routes) or any(
-            each.source.is_external for each in self.all if each.topic not in self.statements
+    def hold_data(self) -> bool:
+        """True if external producers fill some of the topics, or some are tables in Confluent's own storage."""
+        return (
+            bool(self.config.routes)
+            or bool(self.stored_by_confluent)
+            or any(each.source.is_external for each in self.all if each.topic not in self.statements)
         )
+
+    @cached_property
+    def stored_by_confluent(self) -> list[Topic]:
+        """Those whose tables are in Confluent's own storage, and are deleted with their topics."""
+        return self.tables if self.deployment.tableflow.storage == "confluent" else []
 
 
 def tableflow_config(topic: Topic) -> Mapping[str, Any]:

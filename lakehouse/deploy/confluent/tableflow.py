@@ -1,30 +1,32 @@
-"""Tableflow: the provider integration with AWS, the catalog integration with Glue, and topics kept as tables."""
+"""Tableflow: the provider integration with AWS, and topics kept as tables."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from lakehouse.core.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError, UnclearState
+from lakehouse.deploy.aws.bucket import BucketState
+from lakehouse.deploy.confluent.catalog_integrations import BEGUN
 from lakehouse.deploy.confluent.confluent_resource import GRANTED_SECONDS, LISTED_SECONDS, ConfluentResource
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
 from resources.confluent.api_client import Key
 from resources.confluent.clusters import Cluster, SchemaRegistryCluster
 from resources.confluent.organization import Environment
 from resources.confluent.tableflow import (
+    MANAGED,
     CatalogIntegration,
-    CatalogIntegrations,
     ProviderIntegration,
     TableflowTopic,
     TableflowTopics,
+    own_bucket,
 )
 from resources.confluent.waiting import retry_while_forbidden, wait, wait_until_deleted, wait_until_visible
 
 TABLE_SECONDS = 60 * 60
 TABLE_GONE_SECONDS = 30 * 60
 NAMING = "metadata_column_naming_scheme"
-BEGUN = frozenset({"PENDING", "CONNECTED", "RUNNING"})
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -64,68 +66,20 @@ class ProviderIntegrationResource(ConfluentResource[ProviderIntegration]):
         wait_until_deleted(self.label, lambda: self.read(outputs), deadline_seconds=LISTED_SECONDS, clock=self.clock)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class CatalogIntegrationResource(ConfluentResource[CatalogIntegration], Updatable[CatalogIntegration]):
-    """Tableflow's publication in AWS Glue. It stays PENDING until there is a table, so nothing waits for CONNECTED."""
+class OwnStorage(NamedTuple):
+    """References to the bucket of Tableflow's tables and to what opens it."""
 
-    address = "confluent/catalog_integration"
-    cluster: Resource[Cluster]
-    tableflow_key: Resource[Key]
+    bucket: Resource[BucketState]
     provider_integration: Resource[ProviderIntegration]
-    after: tuple[Resource[Any], ...]
-    """The role binding, the IAM role and the bucket that Tableflow uses."""
-
-    @property
-    def label(self) -> str:
-        """The catalog integration with its name."""
-        return f"catalog integration '{self.names.confluent}' with AWS Glue"
-
-    @property
-    def read_depends_on(self) -> tuple[Resource[Any], ...]:
-        """The cluster and the key that opens its Tableflow."""
-        return (self.cluster, self.tableflow_key)
-
-    def read(self, outputs: Outputs) -> CatalogIntegration | None:
-        """Read it by name."""
-        return self._catalogs(outputs).find(self.names.confluent)
-
-    def create(self, outputs: Outputs) -> CatalogIntegration:
-        """Create it, as soon as the key is allowed to."""
-
-        def create() -> CatalogIntegration:
-            return self._catalogs(outputs).create_glue(self.names.confluent, outputs[self.provider_integration].id)
-
-        return retry_while_forbidden(self.label, create, deadline_seconds=GRANTED_SECONDS, clock=self.clock)
-
-    def wait_until_ready(self, outputs: Outputs, current: CatalogIntegration) -> CatalogIntegration:
-        """Wait until it has begun."""
-        return wait(self.label, lambda: self.read(outputs), BEGUN, deadline_seconds=LISTED_SECONDS, clock=self.clock)
-
-    def diff(self, outputs: Outputs, current: CatalogIntegration) -> list[str]:
-        """Compare the provider integration that it uses."""
-        uses, right = current.provider_integration_id, outputs[self.provider_integration].id
-        return [] if uses == right else [f"it goes through provider integration '{uses}' instead of '{right}'"]
-
-    def update(self, outputs: Outputs, current: CatalogIntegration) -> CatalogIntegration:
-        """Replace it: none can be moved to another provider integration. Glue keeps what was published."""
-        self.delete(outputs, current)
-        return self.create(outputs)
-
-    def delete(self, outputs: Outputs, current: CatalogIntegration) -> None:
-        """Delete it. Glue keeps what was published."""
-        catalogs = self._catalogs(outputs)
-        catalogs.delete(current.id)
-        wait_until_deleted(
-            self.label, lambda: catalogs.get(current.id), deadline_seconds=LISTED_SECONDS, clock=self.clock
-        )
-
-    def _catalogs(self, outputs: Outputs) -> CatalogIntegrations:
-        return self.cloud.catalog_integrations(outputs[self.cluster], outputs[self.tableflow_key])
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[TableflowTopic]):
-    """A topic that Tableflow keeps as an Iceberg table in the bucket. Files and Glue's table outlive it."""
+    """A topic that Tableflow keeps as an Iceberg table.
+
+    In a bucket of the account, files and Glue's table outlive it. In its own storage, Confluent deletes the table a few
+    days after Tableflow was turned off (Confluent, "Configure Storage for Tableflow").
+    """
 
     entry: str
     topic_name: str
@@ -138,11 +92,12 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
     cluster: Resource[Cluster]
     registry: Resource[SchemaRegistryCluster]
     topic: Resource[Any]
-    catalog_integration: Resource[CatalogIntegration]
-    provider_integration: Resource[ProviderIntegration]
+    catalogs: tuple[Resource[CatalogIntegration], ...]
+    """None in Confluent's storage."""
+    storage: OwnStorage | None
+    """None for Confluent's storage."""
     tableflow_key: Resource[Key]
     registry_key: Resource[Key]
-    bucket: Resource[Any]
     filled_by: Resource[Any] | None
     """The resource that writes the records. None for external producers: the first table then has no known time."""
 
@@ -165,6 +120,34 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
         """Read it by the topic's name."""
         return self._tables(outputs).find(self.topic_name)
 
+    @property
+    def holds_data(self) -> bool:
+        """True in Confluent's storage, where the table is deleted with it."""
+        return self.storage is None
+
+    def require_creatable(self, outputs: Outputs) -> None:
+        """Refuse the first topic of the cluster whose table would be in a bucket that is not empty.
+
+        Raises:
+            UnclearState: The bucket has an object, and no topic of the cluster uses the bucket.
+        """
+        if self.storage is None or self.storage.bucket not in outputs:
+            return
+        bucket = outputs[self.storage.bucket]
+        if not bucket.first_object or self._uses(bucket.name, outputs):
+            return
+        raise UnclearState(
+            f"The S3 bucket '{bucket.name}' is not empty (it has '{bucket.first_object}'), and Tableflow may delete "
+            f"existing objects when it is first enabled. Tableflow was not enabled for topic '{self.topic_name}', and "
+            f"the bucket was left untouched. Empty it, or name an empty bucket in `existing.tableflow_bucket`"
+        )
+
+    def _uses(self, bucket: str, outputs: Outputs) -> bool:
+        """Return whether Tableflow already stores a table of the cluster in a bucket."""
+        if any(each not in outputs for each in self.read_depends_on):
+            return False
+        return any(each.storage.get("bucket_name") == bucket for each in self._tables(outputs).list())
+
     def create(self, outputs: Outputs) -> TableflowTopic:
         """Turn Tableflow on for the topic.
 
@@ -178,13 +161,12 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
             )
 
         def create() -> TableflowTopic:
-            integration = outputs[self.provider_integration]
-            return self._tables(outputs).create(self.topic_name, self.names.bucket, integration.id, dict(self.config))
+            return self._tables(outputs).create(self.topic_name, self._storage(outputs), self.config)
 
         return retry_while_forbidden(self.label, create, deadline_seconds=GRANTED_SECONDS, clock=self.clock)
 
     def wait_until_ready(self, outputs: Outputs, current: TableflowTopic) -> TableflowTopic:
-        """Wait until it has begun or, if the deployment fills the topic, until Glue has the table."""
+        """Wait until it has begun or, if the deployment fills the topic, until all catalogs have the table."""
 
         def synced() -> TableflowTopic | None:
             now = self.read(outputs)
@@ -193,10 +175,10 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
         ready = {"RUNNING"} if self.filled_by else BEGUN
         now = wait(self.label, lambda: self.read(outputs), ready, deadline_seconds=TABLE_SECONDS, clock=self.clock)
         self._require_write_mode(now)
-        if not self.filled_by:
+        if not (self.filled_by and self.catalogs):
             return now
         return wait_until_visible(
-            f"Glue's table of {self.label}", synced, deadline_seconds=TABLE_SECONDS, clock=self.clock
+            f"the registered table of {self.label}", synced, deadline_seconds=TABLE_SECONDS, clock=self.clock
         )
 
     def diff(self, outputs: Outputs, current: TableflowTopic) -> list[str]:
@@ -242,10 +224,9 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
 
     def _fixed(self, outputs: Outputs, current: TableflowTopic) -> dict[str, tuple[Any, Any]]:
         """Return the differences that cannot be changed, by setting: its value, and the declared one."""
-        now = {"bucket_name": current.bucket, "provider_integration_id": current.provider_integration_id}
+        right = {**self._storage(outputs), NAMING: self.config[NAMING]}
+        now = {setting: current.storage.get(setting) for setting in right}
         now[NAMING] = current.config.get(NAMING, "DEFAULT")
-        right = {"bucket_name": self.names.bucket, "provider_integration_id": outputs[self.provider_integration].id}
-        right[NAMING] = self.config[NAMING]
         if current.write_mode:
             now["write_mode"], right["write_mode"] = current.write_mode, self.write_mode
         return {setting: (now[setting], right[setting]) for setting in right if now[setting] != right[setting]}
@@ -257,6 +238,11 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
             for setting, right in self.config.items()
             if setting != NAMING and not _comprises(current.config.get(setting), right)
         }
+
+    def _storage(self, outputs: Outputs) -> Mapping[str, str]:
+        if self.storage is None:
+            return MANAGED
+        return own_bucket(outputs[self.storage.bucket].name, outputs[self.storage.provider_integration].id)
 
     def _tables(self, outputs: Outputs) -> TableflowTopics:
         return self.cloud.tableflow_topics(outputs[self.cluster], outputs[self.tableflow_key])

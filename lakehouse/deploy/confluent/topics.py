@@ -35,6 +35,8 @@ class TopicResource(ConfluentResource[Topic]):
     manager_key: Resource[Key]
     is_in_existing_cluster: bool = False
     """True if the cluster existed before the deployment. The creator of the topic is then unknown."""
+    holds_data: bool = False
+    """True if external producers fill the topic, or its table is deleted with it."""
 
     @property
     def address(self) -> str:
@@ -80,8 +82,6 @@ class DeclaredTopicResource(TopicResource, Updatable[Topic]):
     """A topic that lakehouse.yaml declares."""
 
     partitions: int
-    holds_data: bool = False
-    """True if external producers fill the topic."""
     retention_ms: int | None = None
     """Retention of records in milliseconds, or None for the default of the cluster."""
     compacted: bool = False

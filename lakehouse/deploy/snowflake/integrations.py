@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakehouse.core.errors import ConfigError
-from lakehouse.deploy.resource import Outputs, Updatable
+from lakehouse.deploy.resource import Outputs, Resource, Updatable
 from lakehouse.deploy.snowflake.access_verification import AccessVerification, Verification
 from lakehouse.deploy.snowflake.administrator import Administrator
 from lakehouse.deploy.snowflake.objects import AwsAccess, Principal, described, differing, left_as_it_is
 from lakehouse.deploy.snowflake.snowflake_resource import SnowflakeResource
 from resources import snowflake_integrations as integrations
 from resources import snowflake_sql as sql
+from resources.confluent.clusters import Cluster
 from resources.oauth import ClientCredentials
 from resources.rest_catalog import RestCatalog
 
@@ -54,13 +55,21 @@ class RestIntegration(SnowflakeResource[Mapping[str, str]], Updatable[Mapping[st
 
     integration: str
     rest_catalog: Callable[[], RestCatalog]
-    """Returns the environment's, whose variables are read then."""
-    namespace: str
+    """Returns the catalog, whose credentials are read then."""
+    catalog_label: str
+    """The catalog, as messages name it."""
+    namespace: str | Resource[Cluster]
+    """The catalog's namespace: a name, or the Kafka cluster whose id Tableflow uses as the name."""
 
     @property
     def label(self) -> str:
         """The integration with its name."""
-        return f"Snowflake catalog integration '{self.integration}' with the REST catalog"
+        return f"Snowflake catalog integration '{self.integration}' with {self.catalog_label}"
+
+    @property
+    def read_depends_on(self) -> tuple[Resource[Any], ...]:
+        """Nothing: it exists without the cluster whose id it names."""
+        return ()
 
     def read(self, outputs: Outputs) -> Mapping[str, str] | None:
         """Read what DESC CATALOG INTEGRATION shows, which is everything but the client's secret."""
@@ -77,7 +86,7 @@ class RestIntegration(SnowflakeResource[Mapping[str, str]], Updatable[Mapping[st
                 _source(client),
                 uri=rest.uri,
                 catalog=rest.warehouse,
-                namespace=self.namespace,
+                namespace=self._namespace(outputs),
                 client_id=client.client_id,
                 client_secret=client.client_secret,
                 scopes=client.scope.split(),
@@ -89,7 +98,7 @@ class RestIntegration(SnowflakeResource[Mapping[str, str]], Updatable[Mapping[st
 
     def diff(self, outputs: Outputs, current: Mapping[str, str]) -> list[str]:
         """Compare the settings. Nobody can see the secret; the verification tries it."""
-        return differing(self._declared(), current)
+        return differing(self._declared(outputs), current)
 
     def update(self, outputs: Outputs, current: Mapping[str, str]) -> Mapping[str, str]:
         """Set the refresh interval.
@@ -97,21 +106,24 @@ class RestIntegration(SnowflakeResource[Mapping[str, str]], Updatable[Mapping[st
         Raises:
             LakehouseError: Anything else differs.
         """
-        apply_settings(self.administrator, self.label, self.integration, self._declared(), current)
+        apply_settings(self.administrator, self.label, self.integration, self._declared(outputs), current)
         return self.read_existing(outputs)
 
     def delete(self, outputs: Outputs, current: Mapping[str, str]) -> None:
         """Drop it."""
         self.administrator.change(sql.drop(KIND, self.integration))
 
-    def _declared(self) -> dict[str, str]:
+    def _namespace(self, outputs: Outputs) -> str:
+        return self.namespace if isinstance(self.namespace, str) else outputs[self.namespace].id
+
+    def _declared(self, outputs: Outputs) -> dict[str, str]:
         rest, client = self.rest_catalog(), client_of(self.rest_catalog())
         token = {"OAUTH_TOKEN_URI": rest.oauth2_server_uri} if rest.oauth2_server_uri else {}
         return token | {
             "CATALOG_SOURCE": _source(client),
             "CATALOG_URI": rest.uri,
             "CATALOG_NAME": rest.warehouse,
-            "CATALOG_NAMESPACE": self.namespace,
+            "CATALOG_NAMESPACE": self._namespace(outputs),
             "OAUTH_CLIENT_ID": client.client_id,
             "OAUTH_ALLOWED_SCOPES": f"[{', '.join(client.scope.split())}]",
             REFRESH: str(integrations.REFRESH_SECONDS),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -11,15 +11,17 @@ from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core import naming
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
+from lakehouse.deploy.confluent.catalog_integrations import OpenCatalogClient
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Resource
 from lakehouse.deploy.snowflake.access_verification import AccessVerification
 from lakehouse.deploy.snowflake.administrator import Administrator, Session
 from lakehouse.deploy.snowflake.grants import Grant, Grants, membership, ownership, privilege, reading
 from lakehouse.deploy.snowflake.iceberg_tables import IcebergTables, Source
-from lakehouse.deploy.snowflake.integrations import REFRESH, GlueIntegration, RestAccessVerification, RestIntegration
+from lakehouse.deploy.snowflake.integrations import REFRESH, GlueIntegration
 from lakehouse.deploy.snowflake.key_pair_rotation import ServiceUser
 from lakehouse.deploy.snowflake.objects import AccountObject, Container, ExistingObject, ExternalVolume
+from lakehouse.deploy.snowflake.rest_tables import RestTables
 from lakehouse.deploy.snowflake.service_user_key import ServiceUserKey
 from resources import snowflake_integrations as integrations
 from resources import snowflake_sql as sql
@@ -46,13 +48,21 @@ class SnowflakeResources:
     rest_catalog: Callable[[], RestCatalog] | None = None
     """Returns the environment's REST catalog; None if it has none."""
 
-    def all(self, snowflake_role: Resource[Any], tableflow_cluster: Resource[Cluster] | None) -> list[Resource[Any]]:
+    def all(
+        self,
+        snowflake_role: Resource[Any],
+        tableflow_cluster: Resource[Cluster] | None,
+        open_catalog: OpenCatalogClient | None = None,
+    ) -> list[Resource[Any]]:
         """List the resources, dependencies first, apart from those in AWS and Confluent Cloud.
 
         Args:
             snowflake_role: The IAM role that Snowflake assumes.
-            tableflow_cluster: The Kafka cluster; None if Tableflow creates no table.
+            tableflow_cluster: The Kafka cluster; None if Tableflow creates no table in the AWS account.
+            open_catalog: The client of the Open Catalog in which Tableflow registers its tables; None if it does not.
         """
+        volumes = (self.volume, *([self.tableflow_volume] if tableflow_cluster else ()))
+        catalogs = list(self._rest_catalogs(tableflow_cluster, open_catalog))
         objects = [
             self._role("security", self._security_role_name),
             self._role("system", self._role_name),
@@ -60,18 +70,24 @@ class SnowflakeResources:
             self.warehouse,
             self.database,
             self.schema,
-            self.volume,
+            *volumes,
             self.integration,
-            *([self.rest_schema, self.rest_integration] if self.rest_catalog else ()),
+            *(each for catalog in catalogs for each in (catalog.schema, catalog.integration)),
         ]
-        grants = Grants("snowflake/grants", self._administrator, declared=tuple(self._grants()), after=tuple(objects))
+        grants = Grants(
+            "snowflake/grants",
+            self._administrator,
+            declared=tuple(self._grants(volumes, catalogs)),
+            after=tuple(objects),
+        )
         key = ServiceUserKey(name=self._user_name, user=self._service_user, after=(self.user, grants))
         return [
             *objects,
             grants,
             key,
-            *self._verifications(snowflake_role),
+            *self._verifications(snowflake_role, volumes, catalogs),
             *self._tables(tableflow_cluster),
+            *(catalog.tables for catalog in catalogs),
         ]
 
     @cached_property
@@ -117,33 +133,15 @@ class SnowflakeResources:
         return self._schema("snowflake/schema", self._schema_name)
 
     @cached_property
-    def rest_schema(self) -> Container:
-        """The schema of tables over the REST catalog."""
-        return self._schema("snowflake/rest_schema", self._rest_schema_name)
+    def volume(self) -> ExternalVolume:
+        """The external volume over the bucket of Spark's tables."""
+        return self._volume("snowflake/volume", self._volume_name, self.names.bucket)
 
     @cached_property
-    def volume(self) -> ExternalVolume:
-        """The external volume over the bucket."""
-        location, role_arn = f"s3://{self.names.bucket}/", self.names.role_arn("snowflake")
-        external_id = self.names.external_id("volume")
-        creation = sql.create_external_volume(
-            self._volume_name,
-            location=location,
-            role_arn=role_arn,
-            external_id=external_id,
-            comment=self._administrator.comment,
-        )
-        return ExternalVolume(
-            "snowflake/volume",
-            self._administrator,
-            kind="EXTERNAL VOLUME",
-            identifier=(self._volume_name,),
-            creation=creation,
-            declared={
-                "STORAGE_BASE_URL": location,
-                "STORAGE_AWS_ROLE_ARN": role_arn,
-                "STORAGE_AWS_EXTERNAL_ID": external_id,
-            },
+    def tableflow_volume(self) -> ExternalVolume:
+        """The external volume over the bucket of Tableflow's tables, created only if there is one."""
+        return self._volume(
+            "snowflake/tableflow_volume", self.names.snowflake("TABLEFLOW_VOLUME"), self.names.tableflow_bucket
         )
 
     @cached_property
@@ -175,25 +173,9 @@ class SnowflakeResources:
             },
         )
 
-    @cached_property
-    def rest_integration(self) -> RestIntegration:
-        """The catalog integration with the REST catalog, created only if there is one."""
-        assert self.rest_catalog is not None, "created only if there is one"
-        return RestIntegration(
-            "snowflake/rest_integration",
-            self._administrator,
-            integration=self._rest_integration_name,
-            rest_catalog=self.rest_catalog,
-            namespace=self.config.namespace,
-        )
-
-    def _grants(self) -> Iterator[Grant]:
-        role, security, database, schema = (
-            self._role_name,
-            self._security_role_name,
-            self._database_name,
-            self._schema_name,
-        )
+    def _grants(self, volumes: Sequence[ExternalVolume], catalogs: Sequence[RestTables]) -> Iterator[Grant]:
+        role, security = self._role_name, self._security_role_name
+        database, schema = self._database_name, self._schema_name
         yield membership(security, "ROLE", "SYSADMIN")
         yield membership(role, "ROLE", "SYSADMIN")
         yield membership(role, "USER", self._user_name)
@@ -202,24 +184,25 @@ class SnowflakeResources:
         yield privilege("USAGE", "DATABASE", (database,), role)
         yield privilege("USAGE", "SCHEMA", (database, schema), role)
         yield privilege("CREATE ICEBERG TABLE", "SCHEMA", (database, schema), role)
-        yield privilege("USAGE", "EXTERNAL VOLUME", (self._volume_name,), role)
+        for volume in volumes:
+            yield privilege("USAGE", "EXTERNAL VOLUME", volume.identifier, role)
         yield privilege("USAGE", "INTEGRATION", (self._integration_name,), role)
         yield reading(database, schema, role)
-        if self.rest_catalog:
-            yield privilege("USAGE", "SCHEMA", (database, self._rest_schema_name), role)
-            yield privilege("CREATE ICEBERG TABLE", "SCHEMA", (database, self._rest_schema_name), role)
-            yield privilege("USAGE", "INTEGRATION", (self._rest_integration_name,), role)
-            yield reading(database, self._rest_schema_name, role)
+        for catalog in catalogs:
+            yield from catalog.grants
 
-    def _verifications(self, snowflake_role: Resource[Any]) -> Iterator[AccessVerification]:
-        yield AccessVerification(
-            "snowflake/volume_verified",
-            self._administrator,
-            label=f"Snowflake's access to {self.names.bucket}",
-            question=sql.verify_external_volume(self._volume_name),
-            after=(self.volume, snowflake_role),
-            clock=self.clock,
-        )
+    def _verifications(
+        self, snowflake_role: Resource[Any], volumes: Sequence[ExternalVolume], catalogs: Sequence[RestTables]
+    ) -> Iterator[AccessVerification]:
+        for volume, bucket in zip(volumes, (self.names.bucket, self.names.tableflow_bucket), strict=False):
+            yield AccessVerification(
+                f"{volume.address}_verified",
+                self._administrator,
+                label=f"Snowflake's access to {bucket}",
+                question=sql.verify_external_volume(volume.identifier[0]),
+                after=(volume, snowflake_role),
+                clock=self.clock,
+            )
         yield AccessVerification(
             "snowflake/integration_verified",
             self._administrator,
@@ -228,56 +211,109 @@ class SnowflakeResources:
             after=(self.integration, snowflake_role),
             clock=self.clock,
         )
-        if self.rest_catalog:
-            yield RestAccessVerification(
-                "snowflake/rest_verified",
-                self._administrator,
-                label="Snowflake's access to the REST catalog",
-                question=integrations.verify_catalog_integration(self._rest_integration_name),
-                after=(self.rest_integration,),
-                clock=self.clock,
-                integration=self._rest_integration_name,
-                rest_catalog=self.rest_catalog,
-            )
+        for catalog in catalogs:
+            yield catalog.verification(self.clock)
 
     def _tables(self, tableflow_cluster: Resource[Cluster] | None) -> Iterator[IcebergTables]:
-        """Yield the tables of Spark's topics; of Tableflow's, whose Glue database is named by the Kafka cluster's id;
-        and of Spark's once more, over the REST catalog."""
-        glue, topics = Glue(region=self.names.region, catalog_id=self.names.account), self.config.topics.values()
-        spark = tuple(_source(each, each.table) for each in topics if each.engine == "spark")
+        """Yield the tables over Glue: of Spark's topics, and of Tableflow's, whose database is named by the cluster's
+        id."""
+        glue = Glue(region=self.names.region, catalog_id=self.names.account)
+        # Not after the verifications: the tables can be deleted also when access is broken.
         tables = partial(
             IcebergTables,
             administrator=self._administrator,
             database=self._database_name,
+            schema=self._schema_name,
             role=self._role_name,
             warehouse=self._warehouse_name,
-            volume=self._volume_name,
-        )
-        # Not after the verifications: the tables can be deleted also when access is broken.
-        glue_tables = partial(
-            tables,
-            schema=self._schema_name,
             integration=self._integration_name,
             is_registered=lambda database, table: glue.registration(database, table) is not None,
+        )
+        yield tables(
+            "snowflake/tables",
+            sources=self._spark_sources,
+            namespace=self.config.namespace,
+            volume=self._volume_name,
             after=(self.schema, self.volume, self.integration),
         )
-        yield glue_tables("snowflake/tables", sources=spark, namespace=self.config.namespace)
         if tableflow_cluster:
-            yield glue_tables(
-                "snowflake/tableflow_tables",
-                sources=tuple(_source(each, each.topic) for each in topics if each.engine == "tableflow"),
-                namespace=tableflow_cluster,
-            )
-        if rest_catalog := self.rest_catalog:
             yield tables(
-                "snowflake/rest_tables",
-                sources=spark,
-                namespace=self.config.namespace,
-                schema=self._rest_schema_name,
-                integration=self._rest_integration_name,
-                is_registered=lambda namespace, table: rest_catalog().registration(namespace, table) is not None,
-                after=(self.rest_schema, self.volume, self.rest_integration),
+                "snowflake/tableflow_tables",
+                sources=self._tableflow_sources,
+                namespace=tableflow_cluster,
+                volume=self.tableflow_volume.identifier[0],
+                after=(self.schema, self.tableflow_volume, self.integration),
             )
+
+    def _rest_catalogs(
+        self, tableflow_cluster: Resource[Cluster] | None, open_catalog: OpenCatalogClient | None
+    ) -> Iterator[RestTables]:
+        """Yield the REST catalogs that Snowflake also shows: the environment's with the tables of Spark, and the Open
+        Catalog with those of Tableflow."""
+        tables = partial(
+            RestTables,
+            administrator=self._administrator,
+            database=self.database,
+            database_name=self._database_name,
+            role=self._role_name,
+            warehouse=self._warehouse_name,
+        )
+        if self.rest_catalog:
+            yield tables(
+                part="rest",
+                catalog_label="the REST catalog",
+                rest_catalog=self.rest_catalog,
+                namespace=self.config.namespace,
+                sources=self._spark_sources,
+                integration_name=self.names.snowflake("REST"),
+                schema_name=f"{self._schema_name}_REST",
+                volume=self.volume,
+            )
+        if tableflow_cluster and open_catalog:
+            yield tables(
+                part="open_catalog",
+                catalog_label="the Open Catalog",
+                rest_catalog=partial(_rest_catalog, open_catalog),
+                namespace=open_catalog.declared.namespace or tableflow_cluster,
+                sources=self._tableflow_sources,
+                integration_name=self.names.snowflake("OPEN_CATALOG"),
+                schema_name=f"{self._schema_name}_OPEN_CATALOG",
+                volume=self.tableflow_volume,
+            )
+
+    @property
+    def _spark_sources(self) -> tuple[Source, ...]:
+        topics = self.config.topics.values()
+        return tuple(_source(each, each.table) for each in topics if each.engine == "spark")
+
+    @property
+    def _tableflow_sources(self) -> tuple[Source, ...]:
+        topics = self.config.topics.values()
+        return tuple(_source(each, each.topic) for each in topics if each.engine == "tableflow")
+
+    def _volume(self, address: str, name: str, bucket: str) -> ExternalVolume:
+        # Snowflake has one user in AWS for all volumes of an account, so one external id lets the role trust each.
+        location, role_arn = f"s3://{bucket}/", self.names.role_arn("snowflake")
+        external_id = self.names.external_id("volume")
+        creation = sql.create_external_volume(
+            name,
+            location=location,
+            role_arn=role_arn,
+            external_id=external_id,
+            comment=self._administrator.comment,
+        )
+        return ExternalVolume(
+            address,
+            self._administrator,
+            kind="EXTERNAL VOLUME",
+            identifier=(name,),
+            creation=creation,
+            declared={
+                "STORAGE_BASE_URL": location,
+                "STORAGE_AWS_ROLE_ARN": role_arn,
+                "STORAGE_AWS_EXTERNAL_ID": external_id,
+            },
+        )
 
     def _service_user(self) -> ServiceUser:
         return ServiceUser(
@@ -336,10 +372,6 @@ class SnowflakeResources:
         return naming.snowflake_name(self.config.namespace)
 
     @property
-    def _rest_schema_name(self) -> str:
-        return f"{self._schema_name}_REST"
-
-    @property
     def _volume_name(self) -> str:
         return self.names.snowflake("VOLUME")
 
@@ -347,10 +379,20 @@ class SnowflakeResources:
     def _integration_name(self) -> str:
         return self.names.snowflake("GLUE")
 
-    @property
-    def _rest_integration_name(self) -> str:
-        return self.names.snowflake("REST")
-
 
 def _source(topic: Topic, catalog_table: str) -> Source:
     return Source(naming.snowflake_name(topic.table), catalog_table)
+
+
+def _rest_catalog(client: OpenCatalogClient) -> RestCatalog:
+    """Return the Open Catalog as Snowflake enters it."""
+    declared = client.declared
+    client_id, client_secret = client.credentials()
+    return RestCatalog(
+        uri=declared.endpoint,
+        warehouse=declared.warehouse,
+        client_id=client_id,
+        client_secret=client_secret,
+        scope=declared.scope,
+        move="notify",
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from lakehouse.config.deployment import Deployment
+from lakehouse.config.deployment import Deployment, Tableflow
 from lakehouse.config.loader import Config
 from lakehouse.deploy.credentials import Access
 from lakehouse.deploy.graph import deployment_resources
@@ -34,6 +34,7 @@ class Clouds:
         self.reported: list[Any] = []
         self.topics: dict[str, Any] = TOPICS
         self.flink: dict[str, str] = {}
+        self.tableflow = Tableflow()
 
     def access(self, name: str = "production") -> Access:
         spark, rotation = (f"arn:aws:iam::{ACCOUNT}:user/spark",), (f"arn:aws:iam::{ACCOUNT}:user/rotation",)
@@ -45,6 +46,7 @@ class Clouds:
                 spark_principals=spark,
                 rotation_principals=rotation,
                 flink=self.flink,
+                tableflow=self.tableflow,
             ),
             confluent_key=ADMIN,
             confluent_secret=self.confluent.admin_secret,

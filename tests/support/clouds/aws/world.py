@@ -126,7 +126,8 @@ class World:
         declared |= {"rotation_principals": (f"arn:aws:iam::{ACCOUNT}:user/rotation",)} | changes
         others = self._others(names)
         environment, cluster, provider, volume, integration, *_ = others
-        tableflow = Tableflow(TableflowCluster(environment, cluster), provider) if has_tableflow(config) else None
+        place = TableflowCluster(environment, cluster, names.tableflow_bucket)
+        tableflow = Tableflow(place, provider) if has_tableflow(config) else None
         own = AwsResources(
             self.session, names, config, Deployment(**declared), tableflow, volume, integration, clock
         ).all()

@@ -14,9 +14,10 @@ import requests
 from botocore.client import BaseClient
 from botocore.exceptions import ConnectionClosedError
 
-from lakehouse.config.deployment import Deployment, Existing
+from lakehouse.config.deployment import Deployment, Existing, Tableflow
 from lakehouse.config.loader import Config
 from lakehouse.core.errors import OutcomeUnknownError, Unreachable
+from lakehouse.deploy.aws.bucket import BucketState
 from lakehouse.deploy.confluent.confluent_resources import ConfluentResources
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.planner import Change, apply, destroy, plan
@@ -65,6 +66,21 @@ class Elsewhere(Resource):
         self.things.discard(self.address)
 
 
+@dataclass(frozen=True, kw_only=True)
+class TableflowBucket(Elsewhere):
+    """The bucket of Tableflow's tables."""
+
+    names: Names
+    first_object: str
+
+    def read(self, outputs):
+        return self.create(outputs) if super().read(outputs) else None
+
+    def create(self, outputs):
+        super().create(outputs)
+        return BucketState(self.names.tableflow_bucket, (), self.first_object)
+
+
 @dataclass
 class Lake:
     """One deployment, the `reported` changes to its resources, and the names of its AWS resources (`things`)."""
@@ -77,6 +93,9 @@ class Lake:
     region: str = REGION
     existing: Existing = Existing()
     topics: dict[str, Any] = field(default_factory=lambda: LARGE)
+    tableflow: Tableflow = Tableflow()
+    first_object: str = ""
+    """Key of an object in the bucket of Tableflow's tables."""
     flink: dict[str, str] = field(default_factory=lambda: {"totals": SQL})
     reported: list[Change] = field(default_factory=list)
     things: set[str] = field(default_factory=set)
@@ -98,15 +117,21 @@ class Lake:
     @property
     def resources(self) -> list[Resource]:
         deployment = Deployment(
-            name=self.name, account=self.account, region=self.region, flink=self.flink, existing=self.existing
+            name=self.name,
+            account=self.account,
+            region=self.region,
+            flink=self.flink,
+            existing=self.existing,
+            tableflow=self.tableflow,
         )
         confluent = ConfluentResources(
             self.confluent, self._kept, self.names, self.config, deployment, self.sleepless.clock
         )
-        bucket, integration = Elsewhere("aws/bucket", self.things), confluent.provider_integration
+        has_bucket, integration = confluent.has_tableflow_bucket, confluent.tableflow.provider_integration
+        bucket = TableflowBucket("aws/tableflow_bucket", self.things, names=self.names, first_object=self.first_object)
         role = Elsewhere("aws/role/confluent", self.things, (integration,))
-        resources: list[Resource] = [bucket]
-        for resource in confluent.all(role if confluent.has_tableflow else None, bucket):
+        resources: list[Resource] = [bucket] if has_bucket else []
+        for resource in confluent.all(role if has_bucket else None, bucket if has_bucket else None):
             resources.append(resource)
             if resource is integration:
                 resources.append(role)

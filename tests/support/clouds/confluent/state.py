@@ -66,6 +66,8 @@ class State:
         self.connectors: dict[str, Document] = {}
         self.integrations: dict[str, Document] = {}
         self.catalogs: dict[str, Document] = {}
+        self.open_catalog_secret: str | None = None
+        """The secret that Open Catalogs accept; None accepts any."""
         self.tableflow_topics: dict[str, Document] = {}
         self.pools: dict[str, Document] = {}
         self.statements: dict[str, Document] = {}

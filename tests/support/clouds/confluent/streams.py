@@ -281,6 +281,9 @@ def run(state: State, environment_id: str, document: dict) -> None:
     elif source and f"{source[1]}-value" not in state.subjects[state.registry_of(environment_id)]:
         status |= {"phase": "FAILED", "detail": f"Table '{source[1]}' does not exist"}
     else:
+        options = dict(re.findall(r"'([\w.-]+)'\s*=\s*'([^']*)'", spec["statement"]))
+        policy = {"cleanup.policy": options.get("kafka.cleanup-policy", "delete").replace("-", ",")}
+        state.topic_configs.setdefault(f"{cluster_id}/{table}", policy)
         if f"{cluster_id}/{table}" not in state.topics:
             new_topic(state, cluster_id, table, 6)
         state.write_schema(environment_id, table)

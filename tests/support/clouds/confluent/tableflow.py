@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import uuid
 
 from werkzeug.routing import Rule
@@ -9,6 +10,7 @@ from werkzeug.wrappers import Request
 
 from tests.support.clouds.confluent.state import ORGANIZATION, Problem, State
 
+CATALOG_TYPES = {"AwsGlue": "AWS_GLUE", "Snowflake": "SNOWFLAKE"}
 NAMING = "metadata_column_naming_scheme"
 CATALOGS, TOPICS = "/tableflow/v1/catalog-integrations", "/tableflow/v1/tableflow-topics"
 
@@ -90,12 +92,18 @@ def list_catalogs(state: State, request: Request):
 
 
 def connected(state: State, document: dict) -> dict:
-    """Set a catalog to connected once a topic of its cluster is a table, and return it."""
+    """Set a catalog to connected once a topic of its cluster is a table, and return it without its secret."""
+    secret = document["spec"]["config"].get("client_secret")
+    shown = copy.deepcopy(document)
+    shown["spec"]["config"] |= {"client_secret": "****"} if secret else {}
+    if secret and state.open_catalog_secret not in (None, secret):
+        shown["status"] |= {"phase": "FAILED", "error_message": "unauthorized_client"}
+        return shown
     cluster_id = document["spec"]["kafka_cluster"]["id"]
     tables = [each for k, each in state.tableflow_topics.items() if k.startswith(f"{cluster_id}/")]
     if any(each["status"]["phase"] == "RUNNING" for each in tables):
-        document["status"]["phase"] = "CONNECTED"
-    return document
+        shown["status"]["phase"] = "CONNECTED"
+    return shown
 
 
 def create_catalog(state: State, request: Request):
@@ -105,7 +113,18 @@ def create_catalog(state: State, request: Request):
     catalog_id = state.new_id("tci")
     document = document_of(state, request, "CatalogIntegration", CATALOGS, "catalog-integration", catalog_id)
     document["id"] = catalog_id
-    return 202, state.add(state.catalogs, f"{spec['kafka_cluster']['id']}/{catalog_id}", document)
+    return 202, connected(state, state.add(state.catalogs, f"{spec['kafka_cluster']['id']}/{catalog_id}", document))
+
+
+def change_catalog(state: State, request: Request, thing_id: str):
+    spec = request.json["spec"]
+    catalog = state.catalogs.get(f"{spec['kafka_cluster']['id']}/{thing_id}")
+    if not catalog:
+        raise Problem(404, "Not Found", "resource_not_found")
+    if spec["config"]["kind"] != catalog["spec"]["config"]["kind"]:
+        raise Problem(400, "config.kind cannot be changed", "invalid_field")
+    catalog["spec"]["config"] |= spec["config"]
+    return 200, connected(state, catalog)
 
 
 def get_catalog(state: State, request: Request, thing_id: str):
@@ -146,13 +165,18 @@ def create_topic(state: State, request: Request):
             return
         storage = document["spec"]["storage"]
         path = f"10011010/11101100/org/{environment_id}/{cluster_id}/v1/{name}"
+        is_managed = storage["kind"] == "Managed"
         storage["table_path"] = f"s3://{storage.get('bucket_name', 'managed')}/{path}"
         document["status"] |= {
             "phase": "RUNNING",
             "catalog_sync_statuses": [
-                {"catalog_integration_id": each["id"], "catalog_type": "AWS_GLUE", "sync_status": "SYNCED"}
+                {
+                    "catalog_integration_id": each["id"],
+                    "catalog_type": CATALOG_TYPES[each["spec"]["config"]["kind"]],
+                    "sync_status": "SYNCED",
+                }
                 for each in state.catalogs.values()
-                if each["spec"]["kafka_cluster"]["id"] == cluster_id
+                if each["spec"]["kafka_cluster"]["id"] == cluster_id and not is_managed
             ],
         }
 
@@ -193,6 +217,7 @@ RULES = [
     Rule(CATALOGS, methods=["GET"], endpoint=list_catalogs),
     Rule(CATALOGS, methods=["POST"], endpoint=create_catalog),
     Rule(f"{CATALOGS}/<thing_id>", methods=["GET"], endpoint=get_catalog),
+    Rule(f"{CATALOGS}/<thing_id>", methods=["PATCH"], endpoint=change_catalog),
     Rule(f"{CATALOGS}/<thing_id>", methods=["DELETE"], endpoint=delete_catalog),
     Rule(TOPICS, methods=["GET"], endpoint=list_topics),
     Rule(TOPICS, methods=["POST"], endpoint=create_topic),
