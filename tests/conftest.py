@@ -19,6 +19,7 @@ from tests.support.sleepless import Sleepless
 pytest_plugins = [
     "tests.support.clouds.rest.server",
     "tests.support.clouds.snowflake.server",
+    "tests.support.duckdb.extension",
     "tests.support.processes.cluster",
 ]
 

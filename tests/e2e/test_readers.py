@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -15,7 +16,7 @@ from lakehouse.config.loader import PROJECT, load
 from lakehouse.core.sql import SNOWFLAKE
 from lakehouse.definitions import defs
 from resources.rest_catalog import RestCatalog
-from tests.support.clouds.rest.server import CLIENT_ID, SECRET, WAREHOUSE
+from tests.support.clouds.rest.server import CLIENT_ID, SCOPE, SECRET, WAREHOUSE
 from tests.support.topics import Stream
 
 TEXT = (PROJECT / "docs/readers.md").read_text()
@@ -99,6 +100,31 @@ def test_snowflake_statements_return_expected_rows(block, trades, polaris):
         rows = [cursor.execute(statement).fetchall() for statement in block.split(";") if statement.strip()]
 
     assert rows[-1] == [(count, total)]
+
+
+def test_duckdb_extension_reads_rest_catalog(trades, polaris, duckdb_with_iceberg):
+    """Run the recipe in the newest DuckDB that has its extensions as packages, with S3 credentials for the stack."""
+    stream, name, count, total, _ = trades
+    stream.show("rest", rest_catalog=rest_catalog(polaris))
+    [block] = (each.values[0] for each in recipes("duckdb"))
+    s3 = urlsplit(os.environ["AWS_ENDPOINT_URL_S3"])
+    files = {"KEY_ID": os.environ["AWS_ACCESS_KEY_ID"], "SECRET": os.environ["AWS_SECRET_ACCESS_KEY"]}
+    files |= {"REGION": os.environ["AWS_REGION"], "ENDPOINT": s3.netloc, "URL_STYLE": "path"}
+    settings = "".join(f", {key} '{value}'" for key, value in files.items())
+    for documented, actual in {
+        " INSTALL aws; LOAD aws;": "",
+        ", PROVIDER credential_chain": f"{settings}, USE_SSL false",
+        "https://polaris.example/api/catalog": polaris.address,
+        "'lake'": f"'{WAREHOUSE}'",
+        "<id>": CLIENT_ID,
+        "<secret>": SECRET,
+        "polaris.trading.stock_trades": "polaris." + ".".join(f'"{part}"' for part in name.split(".")),
+    }.items():
+        assert documented in block
+        block = block.replace(documented, actual)
+
+    assert duckdb_with_iceberg(block) == [count, total]
+    assert SCOPE in block and polaris.issued_tokens
 
 
 def rest_catalog(polaris):

@@ -7,6 +7,7 @@ LocalIcebergCatalog.overwriteRegisteredTable and sendNotificationForTableLike. I
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -54,7 +55,7 @@ class Polaris(Proxy):
     def forward(self, request: Request) -> Answer:
         url = urlsplit(request.path)
         if url.path == "/v1/oauth/tokens":
-            return self._token(parse_qs(request.body.decode()))
+            return self._token(parse_qs(request.body.decode()), _basic(request))
         token = next((value for name, value in request.headers if name.lower() == "authorization"), "")
         if token.removeprefix("Bearer ") not in self._valid:
             self.refused_requests += 1
@@ -74,8 +75,9 @@ class Polaris(Proxy):
         path = f"/v1{match[1]}{'?' + url.query if url.query else ''}"
         return self._ask(replace(request, path=path))
 
-    def _token(self, form: dict[str, list[str]]) -> Answer:
-        if form.get("client_id") != [CLIENT_ID] or form.get("client_secret") != [SECRET]:
+    def _token(self, form: dict[str, list[str]], basic: str) -> Answer:
+        in_form = ":".join(*zip(form.get("client_id", [""]), form.get("client_secret", [""]), strict=True))
+        if f"{CLIENT_ID}:{SECRET}" not in (in_form, basic):
             return answered(401, {"error": "unauthorized_client", "error_description": "The client is not authorized"})
         if form.get("scope") != [SCOPE]:
             return answered(400, {"error": "invalid_scope", "error_description": "The scope is invalid"})
@@ -118,6 +120,12 @@ class Polaris(Proxy):
                 "UPDATE iceberg_tables SET metadata_location = ? WHERE table_namespace = ? AND table_name = ?",
                 (metadata_location, namespace, name),
             )
+
+
+def _basic(request: Request) -> str:
+    """Return id and secret of a client that logs in by HTTP Basic, as RFC 6749, section 2.3.1, also allows."""
+    header = next((value for name, value in request.headers if name.lower() == "authorization"), "")
+    return base64.b64decode(header.removeprefix("Basic ")).decode() if header.startswith("Basic ") else ""
 
 
 def answered(status: int, body: object) -> Answer:
