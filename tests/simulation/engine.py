@@ -88,7 +88,7 @@ class MemorySpark:
         """Return the session."""
         return self
 
-    def apart(self) -> MemorySpark:
+    def with_own_session(self) -> MemorySpark:
         """Return the same session: sessions have no state here."""
         return self
 

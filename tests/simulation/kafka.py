@@ -94,15 +94,19 @@ class MemoryKafka:
 
     def describe(self, topics: Sequence[str]) -> dict[str, TopicDescription]:
         """Return the topics that exist."""
-        description = lambda: {self.topic: TopicDescription(self.topic_id, len(self.log))} if self.log else {}  # noqa: E731
-        return self._call("describe", description)
+
+        def descriptions() -> dict[str, TopicDescription]:
+            exists = self.log and self.topic in topics
+            return {self.topic: TopicDescription(self.topic_id, len(self.log))} if exists else {}
+
+        return self._call("describe", descriptions)
 
     def offsets(self, topics: Sequence[str], *, committed: bool = True) -> dict[str, dict[int, Offsets]]:
         """Return where each partition starts and ends."""
 
         def offsets() -> dict[str, dict[int, Offsets]]:
             if not self.log:
-                raise self.missing(self.topic)
+                raise self.missing_topic_error(self.topic)
             ends = {p: part.stable_end if committed else part.end for p, part in self.log.items()}
             return {self.topic: {p: Offsets(part.start, ends[p]) for p, part in self.log.items()}}
 
@@ -128,7 +132,7 @@ class MemoryKafka:
 
         return self._call("oldest_timestamp", lambda: {p: oldest(p, o) for p, o in positions.items()})
 
-    def missing(self, topic: str) -> LakehouseError:
+    def missing_topic_error(self, topic: str) -> LakehouseError:
         """Return the error for a topic that does not exist."""
         return LakehouseError(f"Topic '{topic}' does not exist at {self.servers}. Nothing was changed. Create it")
 

@@ -31,6 +31,9 @@ FAULTS = ("fail before", "fail after", "kill before", "kill after", "late", "del
 """Faults of a call: it raises an error without or after its effect; its process is killed before or after it; it raises
 an error, and its effect happens later; its answer takes minutes; the clock of its machine jumps."""
 
+MISTAKES = (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, TypeError)
+"""Errors with which no program ends, whatever the systems answer: the project or the simulation has a defect."""
+
 BEGINNING = 1_800_000_000.0
 
 
@@ -112,7 +115,7 @@ class World:
             self.processes.remove(process)
             if process.result is not None:
                 self.record(f"{process.name} ended: {_short(process.result)}")
-                if not isinstance(process.result, Exception | Killed):
+                if isinstance(process.result, MISTAKES) or not isinstance(process.result, Exception | Killed):
                     raise process.result
 
     def record(self, event: str) -> None:
