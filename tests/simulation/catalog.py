@@ -105,6 +105,15 @@ class MemoryIcebergCatalog(MetastoreCatalog):
         self._metadata[location], self._locations[name] = metadata, location
         self.on_commit(name[-1], before, metadata)
 
+    def metadata_at(self, location: str) -> TableMetadata:
+        """Return the content of a metadata file without a fault."""
+        return self._metadata[location]
+
+    def add_metadata(self, location: str, metadata: TableMetadata) -> None:
+        """Write a metadata file that no table of this catalog has, as another writer does."""
+        write_metadata(location, metadata)
+        self._metadata[location] = metadata
+
     def loaded(self, name: str) -> Table:
         """Load a table without a fault."""
         return self._load(("lake", name))

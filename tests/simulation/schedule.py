@@ -160,6 +160,8 @@ class Schedule:
     def measure(self) -> None:
         """Compare the verdict about freshness with the truth."""
         lag = measure_lag("iceberg", SimpleNamespace(namespace=NAMESPACE), self.topic, self.clients)  # type: ignore[arg-type]
+        if "unexpected" in lag.failure:
+            raise Violation(f"the freshness could not be measured: {lag.failure}")
         topic_id, position = self.oracle.position
         behind = topic_id != self.kafka.topic_id or any(
             position.get(p, 0) < part.end for p, part in self.kafka.log.items()
@@ -167,10 +169,9 @@ class Schedule:
         if lag.is_fresh and not lag.behind.records and behind and self.oracle.position[0]:
             raise Violation(f"the table is called fresh, and is behind: {lag.description}")
 
-    def act(self) -> None:
-        """Perform one action."""
-        programs = self.programs()
-        events = {
+    def events(self) -> dict[str, Callable[[], object]]:
+        """Return what happens at once, by name."""
+        return {
             "produce": self.produce,
             "transact": self.transact,
             "retain": self.retain,
@@ -179,12 +180,21 @@ class Schedule:
             "measure": self.measure,
             "recreate": self.recreate,
         }
-        name = self.choices.of(ACTIONS)
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """Names of programs and events, the usual ones several times; the first is the simplest."""
+        return ACTIONS
+
+    def act(self) -> None:
+        """Perform one action."""
+        programs = self.programs()
+        name = self.choices.of(self.actions)
         if name in programs:
             if len(self.world.processes) < 4:
                 self.world.start(f"{name}-{len(self.world.trace)}", programs[name])
         else:
-            events[name]()
+            self.events()[name]()
 
     # The schedule
 
@@ -255,7 +265,7 @@ ACTIONS = (
     *("produce", "ingest", "redrive", "register", "maintain", "compact", "replay", "measure", "transact"),
     *("produce", "ingest", "produce", "ingest", "ingest", "retain", "compact_log", "resume", "recreate"),
 )
-"""Names of actions, the usual ones several times; the first is the simplest."""
+"""The actions of ingestion: see `Schedule.actions`."""
 
 
 def exhaust(results: Iterable[object]) -> None:
@@ -264,11 +274,11 @@ def exhaust(results: Iterable[object]) -> None:
         pass
 
 
-def run(choices: Choices) -> Outcome:
-    """Run one schedule."""
+def run(choices: Choices, kind: type[Schedule] = Schedule) -> Outcome:
+    """Run one schedule of a kind."""
     with ExitStack() as stack:
         stack.enter_context(empty_store())
-        schedule = Schedule(choices)
+        schedule = kind(choices)
         stack.enter_context(simulated_time(schedule.world))
         violation = ""
         try:

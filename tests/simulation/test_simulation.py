@@ -11,6 +11,7 @@ import pytest
 
 from tests.simulation.choices import Choices, shrink
 from tests.simulation.engine import REPLACED
+from tests.simulation.kinds import KINDS
 from tests.simulation.schedule import run, simulation
 from tests.simulation.world import World, simulated_time
 
@@ -22,6 +23,14 @@ FAILED = [int(line.split()[0]) for line in (HERE / "seeds.txt").read_text().spli
 def test_schedule_of_seed_keeps_all_promises(seed):
     with simulation():
         outcome = run(Choices(seed))
+    assert not outcome.violation, "\n".join(outcome.world.trace)
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"ingestion"}))
+def test_schedule_of_each_kind_keeps_all_promises(kind, seed):
+    with simulation():
+        outcome = run(Choices(seed), KINDS[kind])
     assert not outcome.violation, "\n".join(outcome.world.trace)
 
 
@@ -42,6 +51,13 @@ def test_recorded_choices_replay_the_schedule():
     assert again.world.trace == outcome.world.trace
 
 
+def test_step_of_a_program_with_a_mistake_raises_it():
+    world = World(Choices(None))
+    process = world.start("mistaken", lambda: world.no_such_method())
+    with pytest.raises(AttributeError, match="no_such_method"):
+        world.step(process)
+
+
 def test_shrinking_keeps_only_the_choices_that_matter():
     recorded = [3, 0, 7, 7, 1, 9, 4]
     assert shrink(recorded, lambda drawn: 9 in drawn) == [9]
@@ -56,16 +72,30 @@ def test_simulation_replaces_only_functions_that_run_in_spark():
 
 
 def test_simulation_runs_the_functions_of_the_project():
-    from lakehouse.pipeline import ingestion, letters, maintenance, offsets, replay, staged_commit
-    from lakehouse.readers import reader_lag
+    from lakehouse import readers
+    from lakehouse.pipeline import (
+        audit,
+        ingestion,
+        letters,
+        maintenance,
+        offsets,
+        reconciliation,
+        replay,
+        staged_commit,
+    )
+    from lakehouse.readers import freshness, glue, metadata_pointer, reader_lag, rest_catalog, snowflake
+    from resources import registrations
+    from resources import snapshots as resource_snapshots
 
-    modules = ingestion, letters, maintenance, offsets, replay, staged_commit, reader_lag
+    modules = (ingestion, letters, maintenance, offsets, replay, staged_commit, audit, reconciliation)
+    modules += (readers, freshness, glue, metadata_pointer, reader_lag, rest_catalog, snowflake)
+    modules += (registrations, resource_snapshots)
     before = {module: dict(vars(module)) for module in modules}
     with simulation(), simulated_time(World(Choices(3))):
         for module in modules:
             changed = {name for name, value in vars(module).items() if value is not before[module].get(name)}
-            # Only the clock, which both modules import by this name.
-            assert changed <= {"datetime"}
+            # Only the clock and the pool, which modules import by these names.
+            assert changed <= {"datetime", "ThreadPoolExecutor"}
             for value in vars(module).values():
                 if getattr(value, "__module__", "") == module.__name__ and hasattr(value, "__code__"):
                     assert Path(value.__code__.co_filename) == Path(module.__file__)

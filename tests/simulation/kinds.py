@@ -1,0 +1,10 @@
+"""Kinds of schedules, by the name that `make simulate KIND=…` selects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.simulation.reader_schedule import ReaderSchedule
+from tests.simulation.schedule import Schedule
+
+KINDS: Mapping[str, type[Schedule]] = {"ingestion": Schedule, "readers": ReaderSchedule}

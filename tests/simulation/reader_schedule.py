@@ -1,0 +1,206 @@
+"""Schedules with readers: Glue, Snowflake over Glue, and a REST catalog, which several processes publish at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+
+import requests
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+
+from lakehouse.config.environment import environment_name
+from lakehouse.config.loader import Config
+from lakehouse.core.errors import TransientError, UnclearState
+from lakehouse.core.lag import SnapshotLag
+from lakehouse.readers import publish, reader_of
+from lakehouse.readers.reader_lag import measure_lag
+from tests.simulation.choices import Choices
+from tests.simulation.oracle import Violation
+from tests.simulation.readers import (
+    MemoryGlueClient,
+    MemoryRestServer,
+    MemorySnowflakeServer,
+    SimulatedGlue,
+    SimulatedSnowflake,
+    simulated_rest_catalog,
+)
+from tests.simulation.schedule import ACTIONS, NAME, NAMESPACE, RECOVERIES, Schedule
+from tests.simulation.world import replaced
+
+READERS = ("glue", "snowflake", "rest")
+PUBLISH = tuple(f"publish {reader}" for reader in READERS)
+MEASURE = tuple(f"measure {reader}" for reader in READERS)
+
+
+class ReaderSchedule(Schedule):
+    """A schedule in which processes publish the table in readers.
+
+    Attributes:
+        published: The heads of main in the order in which they were published.
+        shown: The index in `published` of what each reader shows.
+        foreign: The metadata file that another writer committed through Glue; None if there is none.
+    """
+
+    def __init__(self, choices: Choices):
+        super().__init__(choices)
+        world, iceberg = self.world, self.iceberg
+        self.published: list[int] = []
+        self.shown: dict[str, int] = {}
+        self.foreign: str | None = None
+        self.glue = MemoryGlueClient(world, self.on_shown)
+        self.rest = MemoryRestServer(world, iceberg, self.on_shown)
+        self.snowflake = MemorySnowflakeServer(world, iceberg, self.glue, self.on_shown)
+        settings: dict[str, dict[str, object]] = {"snowflake": {}, "rest_catalog": {}}
+        self.config = Config(
+            namespace=NAMESPACE,
+            topics={NAME: self.topic},
+            environments={environment_name(): settings},  # type: ignore[dict-item]
+        )
+        self.readers = SimpleNamespace(
+            catalog=self.clients.catalog,
+            kafka=self.kafka,
+            glue=SimulatedGlue.on(self.glue),
+            snowflake=SimulatedSnowflake.on(self.snowflake),
+            rest_catalog=simulated_rest_catalog(choices.of(("overwrite", "notify", "replace"))),
+        )
+        judge_table = iceberg.on_commit
+
+        def on_commit(name: str, before: TableMetadata | None, after: TableMetadata) -> None:
+            head = after.current_snapshot_id
+            if name == NAME and head is not None and (before is None or before.current_snapshot_id != head):
+                self.published.append(head)
+            judge_table(name, before, after)
+
+        iceberg.on_commit = on_commit
+
+    # The oracle
+
+    def on_shown(self, reader: str, table: str, location: str | None) -> None:
+        """Judge what a reader shows from now on."""
+        if location is None or location == self.foreign:
+            return
+        if reader == "glue" and self.foreign is not None:
+            self.oracle.violations.append("Glue no longer shows what another writer committed through it")
+        head = self.iceberg.metadata_at(location).current_snapshot_id
+        if head not in self.published:
+            self.oracle.violations.append(f"{reader} shows snapshot {head}, which was never the head of main")
+            return
+        position = len(self.published) - 1 - self.published[::-1].index(head)
+        # A REST catalog does not compare what a request replaces (resources/rest_catalog.py).
+        if position < self.shown.get(reader, 0) and reader != "rest":
+            self.oracle.violations.append(f"{reader} moved back from snapshot {self.shown[reader]} to {position}")
+        self.shown[reader] = position
+
+    def locations(self) -> dict[str, str | None]:
+        """Return the metadata file that each reader shows."""
+        return {
+            "glue": self.glue.location(NAMESPACE, NAME),
+            "snowflake": self.snowflake.location("DB", NAMESPACE.upper(), NAME.upper()),
+            "rest": self.rest.location(NAMESPACE, NAME),
+        }
+
+    # Actions
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """The actions of ingestion, fewer rare ones, and those of readers."""
+        common = tuple(name for name in ACTIONS if name not in ("replay", "redrive", "recreate", "resume", "transact"))
+        return (*common, *PUBLISH, *PUBLISH, "publish", "publish", *MEASURE, "commit through Glue", "produce", "ingest")
+
+    def programs(self) -> dict[str, Callable[[], object]]:
+        """Return the programs of ingestion, and those of readers."""
+        each = {f"publish {reader}": partial(self.publish, reader) for reader in READERS}
+        measuring = {f"measure {reader}": partial(self.measure_reader, reader) for reader in READERS}
+        whole = {"publish": lambda: publish(self.config, self.topic, self.readers)}
+        return super().programs() | each | measuring | whole
+
+    def events(self) -> dict[str, Callable[[], object]]:
+        """Return the events of ingestion, and commits of other writers."""
+        return super().events() | {"commit through Glue": self.commit_through_glue}
+
+    def publish(self, name: str) -> None:
+        """Publish the table in one reader, as its asset does."""
+        reader = reader_of(name)
+        assert reader is not None
+        ref, table = self.readers.catalog.published(self.topic.table_in(NAMESPACE))
+        reader.publish(self.topic, ref, table, self.readers)
+
+    def measure_reader(self, name: str) -> None:
+        """Compare the verdict about a reader's freshness with the truth."""
+        newest = len(self.published) - 1
+        lag = measure_lag(name, self.config, self.topic, self.readers)
+        if not lag.is_fresh or not isinstance(lag.behind, SnapshotLag) or lag.behind.snapshots:
+            return
+        if newest >= 0 and (lag.behind.nothing or self.shown.get(name, -1) < newest) and name != "rest":
+            self.oracle.violations.append(f"{name} is called fresh, and is behind: {lag.description}")
+
+    def commit_through_glue(self) -> None:
+        """Commit a snapshot through Glue, as another writer that uses it as its catalog."""
+        location = self.glue.location(NAMESPACE, NAME)
+        if location is None or self.foreign is not None:
+            return
+        metadata = self.iceberg.metadata_at(location)
+        sequence_number = metadata.last_sequence_number + 1
+        snapshot = Snapshot(
+            snapshot_id=metadata.new_snapshot_id(),
+            parent_snapshot_id=metadata.current_snapshot_id,
+            sequence_number=sequence_number,
+            timestamp_ms=int(self.world.now() * 1000),
+            manifest_list="memory://none",
+        )
+        changed = {
+            "snapshots": [*metadata.snapshots, snapshot],
+            "current_snapshot_id": snapshot.snapshot_id,
+            "last_sequence_number": sequence_number,
+        }
+        self.foreign = f"{location}-foreign.metadata.json"
+        self.iceberg.add_metadata(self.foreign, metadata.model_copy(update=changed))
+        table = self.glue.get_table(DatabaseName=NAMESPACE, Name=NAME)["Table"]
+        parameters = table["Parameters"] | {"metadata_location": self.foreign}
+        self.glue.update_table(DatabaseName=NAMESPACE, TableInput={**table, "Parameters": parameters})
+        self.world.record("another writer: committed through Glue")
+
+    # The schedule
+
+    def run(self) -> None:
+        """Run the schedule while the server in memory answers requests."""
+        with replaced({requests: {"request": self.rest.request}}):
+            super().run()
+
+    def recover(self) -> None:
+        """Recover the table, and then publish it in each reader."""
+        super().recover()
+        if not self.published:
+            return
+        for _ in range(RECOVERIES):
+            error = self.finish("publish")
+            self.oracle.raise_violations()
+            match error:
+                case None:
+                    break
+                case UnclearState() if self.foreign is not None and "without its files" in str(error):
+                    self.glue.delete_table(DatabaseName=NAMESPACE, Name=NAME)
+                    self.foreign = None
+                case TransientError():
+                    self.world.advance(60)
+                case _:
+                    raise Violation(f"`publish` fails without faults: {type(error).__name__} {error}") from error
+        else:
+            raise Violation(f"`publish` does not end: {error}")
+        self.judge_readers()
+
+    def judge_readers(self) -> None:
+        """Judge the readers after everything has recovered.
+
+        Raises:
+            Violation: A reader does not show the newest snapshot, or is not called fresh.
+        """
+        newest = self.published[-1]
+        for name, location in self.locations().items():
+            if location is None or self.iceberg.metadata_at(location).current_snapshot_id != newest:
+                raise Violation(f"{name} does not show the newest snapshot {newest}, but {location}")
+            lag = measure_lag(name, self.config, self.topic, self.readers)
+            if not lag.is_fresh:
+                raise Violation(f"{name} shows the newest snapshot, and is not called fresh: {lag.description}")
