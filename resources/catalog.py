@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -15,20 +14,15 @@ from pydantic import Field, PrivateAttr
 from lakehouse.config import sensitive
 from lakehouse.core import layout, naming
 from lakehouse.core.batch import COUNTS, MAX_PROPERTY
-from lakehouse.core.errors import (
-    CommitConflict,
-    LakehouseError,
-    Refused,
-    SchemaError,
-    UnclearState,
-)
+from lakehouse.core.errors import CommitConflict, LakehouseError, Refused, SchemaError, UnclearState
 from lakehouse.core.table_ref import TableRef
 from lakehouse.formats import evolution
 from lakehouse.formats.schema import Shape
 from resources.catalogs import backend_of
 from resources.catalogs.backend import CatalogBackend
 from resources.masked_field import masked_field
-from resources.snapshots import batch_of, history, with_counts
+from resources.publication import publication
+from resources.snapshots import history, with_counts
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog as IcebergCatalog
@@ -293,35 +287,11 @@ class Catalog(dg.ConfigurableResource):
             CommitConflict: Main or the branch has moved since; main is as the other writer left it.
         """
         from pyiceberg.exceptions import CommitFailedException
-        from pyiceberg.table.update import (
-            AssertRefSnapshotId,
-            AssertTableUUID,
-            RemoveSnapshotRefUpdate,
-            SetPropertiesUpdate,
-            SetSnapshotRefUpdate,
-            TableUpdate,
-        )
 
         audited = table.metadata.refs[branch].snapshot_id
-        requirements = (
-            AssertTableUUID(uuid=table.metadata.table_uuid),
-            AssertRefSnapshotId(ref="main", snapshot_id=base),
-            AssertRefSnapshotId(ref=branch, snapshot_id=audited),
-        )
-        reference = partial(
-            SetSnapshotRefUpdate, max_ref_age_ms=None, max_snapshot_age_ms=None, min_snapshots_to_keep=None
-        )
-        updates: tuple[TableUpdate, ...] = (
-            reference(ref_name="main", type="branch", snapshot_id=audited),
-            RemoveSnapshotRefUpdate(ref_name=branch),
-        )
-        snapshot = table.snapshot_by_id(audited)
-        if snapshot and batch_of(snapshot):
-            updates += (reference(ref_name=naming.OFFSETS_TAG, type="tag", snapshot_id=audited),)
         if counts is not None:
             properties = {COUNTS: with_counts(table, audited, counts)} | dict(properties or {})
-        if properties:
-            updates += (SetPropertiesUpdate(updates=dict(properties)),)
+        requirements, updates = publication(table, branch, base, properties or {})
         try:
             committed = self.iceberg().commit_table(table, requirements, updates)
         except Exception as error:

@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from lakehouse.core.errors import LakehouseError, UnclearState, Unreachable, translate
+from lakehouse.core.errors import LakehouseError, UnclearState, translate
 from resources.aws_secrets import read_secret_fields
 from resources.jaas import jaas_config
 from resources.kafka_errors import to_error
+from resources.kafka_messages import Headers, Received, received
 from resources.kafka_retry import TIMEOUT_SECONDS, retry_during_election
 from resources.masked_field import masked_field
 from resources.oldest_records import timestamps
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, IsolationLevel, Message, Producer
+    from confluent_kafka import Consumer, IsolationLevel, Producer
     from confluent_kafka.admin import AdminClient, OffsetSpec
 
 _LOG = logging.getLogger("lakehouse.librdkafka")
 # librdkafka writes the text of each exception to stderr as well.
 _LOG.setLevel(logging.CRITICAL)
-
-Headers = Sequence[tuple[str, bytes | None]]
 
 
 @dataclass(frozen=True)
@@ -53,21 +51,6 @@ class Offsets:
 
     start: int
     end: int
-
-
-def _headers(message: Message) -> Headers:
-    """Return the headers of a message, which librdkafka provides as pairs of text and bytes."""
-    headers: Any = message.headers() or ()
-    return headers
-
-
-@dataclass(frozen=True)
-class Received:
-    """A consumed message."""
-
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
 
 
 class Kafka(dg.ConfigurableResource):
@@ -285,12 +268,18 @@ class Kafka(dg.ConfigurableResource):
             Unreachable: Kafka does not respond.
         """
         with self.translate_errors():
-            consumer = self._consumer("lakehouse-lag", "read_uncommitted", {"check.crcs": "true"})
+            consumer = self.consumer("lakehouse-lag", "read_uncommitted", {"check.crcs": "true"})
             return timestamps(consumer, topic, positions, ends)
 
-    def group_consumer(self, group: str, settings: Mapping[str, str | int]) -> Consumer:
-        """Return a consumer for a group, with further settings of librdkafka."""
-        return self._consumer(group, settings=settings)
+    def consumer(
+        self, group: str, isolation: str = "read_committed", settings: Mapping[str, str | int] | None = None
+    ) -> Consumer:
+        """Return a consumer for a group, which commits no offsets, with further settings of librdkafka."""
+        from confluent_kafka import Consumer
+
+        defaults = {"group.id": group, "enable.auto.commit": "false", "auto.offset.reset": "error"}
+        defaults |= {"isolation.level": isolation, "enable.partition.eof": "true"}
+        return Consumer({**self.client_config(), **defaults, **(settings or {})}, logger=_LOG)
 
     def producer(self, **config: str | int) -> Producer:
         """Return an idempotent producer that partitions keys as Java producers do.
@@ -341,32 +330,10 @@ class Kafka(dg.ConfigurableResource):
         Raises:
             Unreachable: Kafka sends nothing for TIMEOUT_SECONDS.
         """
-        from confluent_kafka import KafkaError, KafkaException, TopicPartition
-
         start = max(start, self.offsets([topic])[topic][partition].start)
-        if start >= end:
-            return
-        last_received = time.monotonic()
-        with self.translate_errors(), closing(self._consumer("lakehouse-reader")) as consumer:
-            consumer.assign([TopicPartition(topic, partition, start)])
-            while True:
-                message = consumer.poll(1)
-                if message is None:
-                    if time.monotonic() - last_received > TIMEOUT_SECONDS:
-                        raise Unreachable("Kafka", self.servers, f"partition {partition} of '{topic}'", "no messages")
-                    continue
-                last_received = time.monotonic()
-                if error := message.error():
-                    # Only transaction markers follow the last message.
-                    if error.code() == KafkaError._PARTITION_EOF:
-                        return
-                    raise KafkaException(error)
-                offset = message.offset()
-                assert offset is not None, "a message without an error has an offset"
-                if offset < end:
-                    yield Received(message.key(), message.value(), _headers(message))
-                if offset >= end - 1:
-                    return
+        if start < end:
+            with self.translate_errors():
+                yield from received(self.consumer("lakehouse-reader"), self.servers, topic, partition, start, end)
 
     @staticmethod
     def enqueue(
@@ -405,18 +372,6 @@ class Kafka(dg.ConfigurableResource):
 
             self._client = AdminClient({**self.client_config()}, logger=_LOG)
         return self._client
-
-    def _consumer(
-        self, group: str, isolation: str = "read_committed", settings: Mapping[str, str | int] | None = None
-    ) -> Consumer:
-        from confluent_kafka import Consumer
-
-        defaults = {"group.id": group, "enable.auto.commit": "false", "auto.offset.reset": "error"}
-        defaults |= {"isolation.level": isolation, "enable.partition.eof": "true"}
-        return Consumer(
-            {**self.client_config(), **defaults, **(settings or {})},
-            logger=_LOG,
-        )
 
     def translate_errors(self) -> AbstractContextManager[None]:
         """Raise Unreachable if no broker responds, and LakehouseError for a refused request."""

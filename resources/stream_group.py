@@ -101,7 +101,7 @@ class StreamGroup:
         from confluent_kafka import KafkaError
 
         self._joined, deadline = False, time.monotonic() + JOIN_SECONDS
-        with closing(self._kafka.group_consumer(self._name, SETTINGS)) as consumer:
+        with closing(self._kafka.consumer(self._name, settings=SETTINGS)) as consumer:
             consumer.subscribe(self._topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
             while not leaving.is_set():
                 message = consumer.poll(POLL_SECONDS)

@@ -14,7 +14,8 @@ from resources.kafka_retry import POLL_SECONDS
 if TYPE_CHECKING:
     from confluent_kafka import Producer
 
-    from resources.kafka import Headers, Kafka
+    from resources.kafka import Kafka
+    from resources.kafka_messages import Headers
 
 TIMEOUT_SECONDS = 300
 """Time after which Kafka aborts an open transaction; the brokers' default limit is 15 minutes."""

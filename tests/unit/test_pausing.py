@@ -39,7 +39,7 @@ class Brokers(Kafka):
     def cluster_id(self):
         return "cluster"
 
-    def group_consumer(self, group, settings):
+    def consumer(self, group, isolation="", settings=None):
         return LoneMember()
 
     def topics(self):

@@ -32,8 +32,8 @@ class Grouped(Brokers):
     def offsets(self, topics, *, committed=True):
         return {topic: dict.fromkeys(range(4), Offsets(0, 0)) for topic in topics}
 
-    def group_consumer(self, group, settings):
-        return Kafka.group_consumer(self, group, settings)
+    def consumer(self, group, isolation="read_committed", settings=None):
+        return Kafka.consumer(self, group, isolation, settings)
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def test_stream_without_group_permission_serves_all_and_reports(tmp_path, cluste
         def close(self):
             pass
 
-    monkeypatch.setattr(Grouped, "group_consumer", lambda *_: Refused())
+    monkeypatch.setattr(Grouped, "consumer", lambda *_, **__: Refused())
     with running(tmp_path, cluster, "refused") as events:
         wait_until(lambda: served(events) == {*NAMES})
     [undivided] = [event for event in events if isinstance(event, GroupUnavailable)]
@@ -119,11 +119,11 @@ def test_stream_without_group_permission_serves_all_and_reports(tmp_path, cluste
 
 @pytest.mark.parametrize("fails", ["to connect", "to join"])
 def test_stream_without_group_serves_all_after_timeout(tmp_path, cluster, monkeypatch, fails):
-    def broken(*_):
+    def broken(*_, **__):
         raise KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
 
     if fails == "to connect":
-        monkeypatch.setattr(Grouped, "group_consumer", broken)
+        monkeypatch.setattr(Grouped, "consumer", broken)
     else:
         monkeypatch.setattr(stream_group, "JOIN_SECONDS", 0.1)
         monkeypatch.setitem(stream_group.SETTINGS, "bootstrap.servers", "127.0.0.1:1")
@@ -149,7 +149,7 @@ def test_revoked_topics_are_released_after_batch_in_progress(tmp_path, monkeypat
         may_end.wait(SECONDS)
         yield from ()
 
-    monkeypatch.setattr(Grouped, "group_consumer", lambda *_: Member())
+    monkeypatch.setattr(Grouped, "consumer", lambda *_, **__: Member())
     monkeypatch.setattr(Grouped, "describe", Brokers.describe)
     monkeypatch.setattr(Grouped, "offsets", Brokers.offsets)
     monkeypatch.setattr("lakehouse.streaming.worker.ingest", slow)

@@ -21,7 +21,7 @@ from lakehouse.core.bookmark import TOPIC, Bookmark
 from lakehouse.readers.reader_lag import measure_lag
 from resources.catalog import Catalog
 from resources.kafka import Kafka, Offsets, TopicDescription
-from resources.kafka import Received as Message
+from resources.kafka_messages import Received as Message
 
 NAME = "orders"
 END = 1_000
@@ -90,7 +90,7 @@ class Broker(Kafka):
         bookmark = Bookmark("cluster", "first", self.log["derived"], "table", 1, 0, self.log["bookmark"])
         yield Message(b"lakehouse.flagged", bookmark.to_json().encode(), [])
 
-    def _consumer(self, *arguments, **keywords):
+    def consumer(self, *arguments, **keywords):
         return Consumer(self.log["receives"])
 
 

@@ -1,0 +1,55 @@
+"""The Iceberg commit that publishes a staging branch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lakehouse.core import naming
+from resources.snapshots import batch_of
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.update import TableRequirement, TableUpdate
+
+
+def publication(
+    table: Table, branch: str, base: int | None, properties: Mapping[str, str]
+) -> tuple[tuple[TableRequirement, ...], tuple[TableUpdate, ...]]:
+    """Return the requirements and updates (Iceberg REST specification: CommitTableRequest) that publish a branch.
+
+    The commit makes the head of the branch the head of main, drops the branch and sets the properties. The offsets tag
+    moves with main if the branch contains a batch.
+
+    Args:
+        table: The table as loaded when the branch was audited.
+        branch: The staging branch.
+        base: Snapshot id that main must still have; None if it must not exist.
+        properties: Table properties to set.
+    """
+    from pyiceberg.table.update import (
+        AssertRefSnapshotId,
+        AssertTableUUID,
+        RemoveSnapshotRefUpdate,
+        SetPropertiesUpdate,
+        SetSnapshotRefUpdate,
+    )
+
+    audited = table.metadata.refs[branch].snapshot_id
+    requirements = (
+        AssertTableUUID(uuid=table.metadata.table_uuid),
+        AssertRefSnapshotId(ref="main", snapshot_id=base),
+        AssertRefSnapshotId(ref=branch, snapshot_id=audited),
+    )
+    reference = partial(SetSnapshotRefUpdate, max_ref_age_ms=None, max_snapshot_age_ms=None, min_snapshots_to_keep=None)
+    updates: tuple[TableUpdate, ...] = (
+        reference(ref_name="main", type="branch", snapshot_id=audited),
+        RemoveSnapshotRefUpdate(ref_name=branch),
+    )
+    snapshot = table.snapshot_by_id(audited)
+    if snapshot and batch_of(snapshot):
+        updates += (reference(ref_name=naming.OFFSETS_TAG, type="tag", snapshot_id=audited),)
+    if properties:
+        updates += (SetPropertiesUpdate(updates=dict(properties)),)
+    return requirements, updates
