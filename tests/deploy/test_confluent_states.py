@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from assets.topic import topic_definitions
 from lakehouse.config import loader
 from lakehouse.config.loader import Config
 from lakehouse.definitions import defs
-from resources import aws_secrets
 from resources.build import SYSTEMS
 from resources.confluent_cloud import ConfluentCloud
 from tests.support.clouds.confluent.server import ADMIN, ConfluentServer, Fault
@@ -237,17 +237,18 @@ def test_resource_reads_keys_from_secrets_manager(
     for variable in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_SECRETS_MANAGER", "AWS_PROFILE"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
-    monkeypatch.setattr(aws_secrets, "_cache", {})
+    # Processes keep the values of names that they have read.
+    operator, tableflow = f"/operator/{uuid.uuid4()}", f"/tableflow/{uuid.uuid4()}"
     place = {"environment.id": cloud.environment_id, "kafka.cluster.id": cloud.cluster_id}
     keys = {
-        "/operator": {"api.key": ADMIN, "api.key.secret": vendor.admin_secret} | place,
-        "/tableflow": {"api.key": cloud.tableflow_api_key, "api.key.secret": cloud.tableflow_api_secret},
+        operator: {"api.key": ADMIN, "api.key.secret": vendor.admin_secret} | place,
+        tableflow: {"api.key": cloud.tableflow_api_key, "api.key.secret": cloud.tableflow_api_secret},
     }
     with mock_aws():
         client = boto3.client("secretsmanager", region_name="eu-west-1")
         for name, value in keys.items():
             client.create_secret(Name=name, SecretString=json.dumps(value))
-        resource = ConfluentCloud(secret="/operator", tableflow_secret="/tableflow", url=vendor.url)
+        resource = ConfluentCloud(secret=operator, tableflow_secret=tableflow, url=vendor.url)
         evaluations = checked(resource)
     assert all(each.passed for each in evaluations.values()) and len(evaluations) == 3
 

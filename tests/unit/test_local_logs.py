@@ -2,11 +2,11 @@
 
 import subprocess
 import sys
-import time
 
 import pytest
 
 from lakehouse.local import logs
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -62,9 +62,7 @@ def test_logs_process_shortens_until_killed(tmp_path):
         try:
             for _ in range(2):
                 (tmp_path / "s3.log").write_bytes(b"x" * (11 * 1024 * 1024))
-                deadline = time.monotonic() + 20
-                while (tmp_path / "s3.log").stat().st_size:
-                    assert time.monotonic() < deadline and rotation.poll() is None
-                    time.sleep(0.05)
+                wait_until(lambda: not (tmp_path / "s3.log").stat().st_size, seconds=20)
+                assert rotation.poll() is None
         finally:
             rotation.kill()

@@ -9,7 +9,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from threading import Event
 
@@ -22,6 +21,7 @@ from lakehouse.local import inherited, process
 from lakehouse.local.home import Home
 from lakehouse.local.java import java
 from lakehouse.local.process import Server
+from tests.support.waiting import wait_until
 
 SLEEPER = (sys.executable, "-c", "import time; time.sleep(60)")
 WITH_CHILD = (sys.executable, "-c", f"import subprocess; subprocess.run({list(SLEEPER)!r})")
@@ -49,20 +49,13 @@ def start(config, home):
     running = process.start(config, home)
     process.wait_until_ready(config, running.leader, home, Event())
     # Just after its start, the system shows a process without its environment.
-    eventually(lambda: config.name in process.running(home))
+    wait_until(lambda: config.name in process.running(home))
     return running
-
-
-def eventually(condition, seconds=10):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.05)
 
 
 def test_running_server_is_listed_with_children_and_stopped(home):
     start(server(home, WITH_CHILD), home)
-    eventually(lambda: len(process.running(home)["sleeper"].processes) == 2)
+    wait_until(lambda: len(process.running(home)["sleeper"].processes) == 2)
     process.stop("sleeper", home)
     assert process.running(home) == {}
 
@@ -70,16 +63,16 @@ def test_running_server_is_listed_with_children_and_stopped(home):
 def test_stop_server_ignoring_sigterm_kills_it(home, monkeypatch):
     monkeypatch.setattr(process, "STOP_SECONDS", 0.5)
     start(server(home, IGNORES_SIGTERM), home)
-    eventually(lambda: "ready" in home.log("sleeper").read_text())
+    wait_until(lambda: "ready" in home.log("sleeper").read_text())
     process.stop("sleeper", home)
     assert process.running(home) == {}
 
 
 def test_stop_finds_children_that_outlived_their_server(home):
     running = start(server(home, WITH_CHILD), home)
-    eventually(lambda: len(process.running(home)["sleeper"].processes) == 2)
+    wait_until(lambda: len(process.running(home)["sleeper"].processes) == 2)
     os.kill(running.leader.pid, signal.SIGKILL)
-    eventually(lambda: process.running(home)["sleeper"].leader is None)
+    wait_until(lambda: process.running(home)["sleeper"].leader is None)
     process.stop("sleeper", home)
     assert process.running(home) == {}
 
@@ -129,7 +122,7 @@ def test_repr_contains_no_secrets(home):
 def output_of(home, code, **fields):
     """Start a server that runs Python code, and return its output."""
     start(server(home, (sys.executable, "-uc", f"{code}; import time; time.sleep(60)"), **fields), home)
-    eventually(lambda: home.log("sleeper").read_text().endswith("\n"))
+    wait_until(lambda: home.log("sleeper").read_text().endswith("\n"))
     return home.log("sleeper").read_text().strip()
 
 
@@ -194,7 +187,7 @@ time.sleep(60)
     try:
         for _ in range(2):
             start(server(home, (sys.executable, "-c", code)), home)
-            eventually(lambda: re.search("done|Error", home.log("sleeper").read_text()))
+            wait_until(lambda: re.search("done|Error", home.log("sleeper").read_text()))
             assert home.log("sleeper").read_text() == "True []\ndone\n"
             process.stop("sleeper", home)
     finally:
@@ -209,7 +202,7 @@ def test_temporary_folder_of_jvm_is_in_state_folder(short_folder):
     process.start(java_server, with_space)
     try:
         setting = f"java.io.tmpdir = {with_space.path}/tmp/java"
-        eventually(lambda: setting in with_space.log("java").read_text())
+        wait_until(lambda: setting in with_space.log("java").read_text())
     finally:
         process.stop("java", with_space)
 

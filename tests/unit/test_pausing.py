@@ -1,7 +1,6 @@
 """`lakehouse pause` stops one topic for runs, streams, sensors and automation in every process; others continue."""
 
 import threading
-import time
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -27,6 +26,7 @@ from resources.build import build_resources
 from resources.catalog import Catalog
 from resources.kafka import Kafka, Offsets, TopicDescription
 from tests.support.lone_member import LoneMember
+from tests.support.waiting import wait_until
 
 SECONDS = 60
 
@@ -100,13 +100,6 @@ def run(*command):
 def ingest_topic(config, systems, name):
     clients = Clients.of(systems)
     return list(ingest(config.namespace, config.topic(name), clients))
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {SECONDS} s"
-        time.sleep(0.05)
 
 
 def tick(sensor, instance, systems, cursor=None):

@@ -1,11 +1,10 @@
 """Reports of a stream to Dagster: every commit once, and of repeated events at least the first and the last."""
 
-import time
-
 import dagster as dg
 import pytest
 
 from assets.streaming.reports import Reporter
+from tests.support.waiting import wait_until
 
 SECONDS = 60
 
@@ -18,13 +17,6 @@ def reported(instance, stage):
     """Return the numbers reported to Dagster, in order."""
     records = instance.fetch_materializations(dg.AssetKey([stage, "trades"]), limit=1_000, ascending=True).records
     return [record.asset_materialization.metadata["number"].value for record in records]
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {SECONDS} s"
-        time.sleep(0.05)
 
 
 @pytest.fixture

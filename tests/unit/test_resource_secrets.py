@@ -6,6 +6,7 @@ import json
 import pkgutil
 import re
 import traceback
+import uuid
 
 import boto3
 import dagster as dg
@@ -38,18 +39,19 @@ def client(monkeypatch):
     for variable in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_SECRETS_MANAGER", "AWS_PROFILE"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
-    monkeypatch.setattr(aws_secrets, "_cache", {})
     with mock_aws():
         yield boto3.client("secretsmanager", region_name="eu-west-1")
 
 
-def store(client, name, content):
+def store(client, content):
+    """Store a secret whose name differs from those that processes have in memory, and return the name."""
+    name = f"/{uuid.uuid4()}"
     client.create_secret(Name=name, SecretString=json.dumps(content))
     return name
 
 
 def test_kafka_secret_is_used_for_login(client):
-    kafka = Kafka(secret=store(client, "/kafka", KAFKA), security_protocol="SASL_SSL", sasl_mechanism="PLAIN")
+    kafka = Kafka(secret=store(client, KAFKA), security_protocol="SASL_SSL", sasl_mechanism="PLAIN")
     config = kafka.client_config()
     assert (config["bootstrap.servers"], config["sasl.username"], config["sasl.password"]) == tuple(KAFKA.values())
     options = kafka.spark_options()
@@ -61,14 +63,14 @@ def test_kafka_secret_is_used_for_login(client):
 def test_schema_registry_secret_is_used_for_login(client):
     with Listener(always=(200, "[]", {})).listening() as server:
         content = REGISTRY | {"schema.registry.url": server.address}
-        SchemaRegistry(secret=store(client, "/registry", content)).client().get_subjects()
+        SchemaRegistry(secret=store(client, content)).client().get_subjects()
     authorizations = [request.headers["Authorization"] for request in server.received]
     assert authorizations == ["Basic " + base64.b64encode(f"KEY:{HIDDEN}".encode()).decode()]
 
 
 def test_snowflake_secret_is_used_for_login(client):
     snowflake = Snowflake(
-        secret=store(client, "/snowflake", SNOWFLAKE),
+        secret=store(client, SNOWFLAKE),
         warehouse="W",
         database="DB",
         aws_role_arn="a",
@@ -82,9 +84,10 @@ def test_snowflake_secret_is_used_for_login(client):
 
 
 def test_kafka_rotated_secret_is_read_again(client, monkeypatch):
-    kafka = Kafka(secret=store(client, "/kafka", KAFKA), sasl_mechanism="PLAIN")
+    name = store(client, KAFKA)
+    kafka = Kafka(secret=name, sasl_mechanism="PLAIN")
     assert kafka.client_config()["sasl.password"] == HIDDEN
-    client.put_secret_value(SecretId="/kafka", SecretString=json.dumps(KAFKA | {"sasl.password": "new"}))
+    client.put_secret_value(SecretId=name, SecretString=json.dumps(KAFKA | {"sasl.password": "new"}))
     assert kafka.client_config()["sasl.password"] == HIDDEN
     monkeypatch.setattr(aws_secrets, "MAX_AGE_SECONDS", -1)
     assert kafka.client_config()["sasl.password"] == "new"
@@ -94,7 +97,7 @@ def test_secret_missing_or_of_other_system_is_explained(client):
     with pytest.raises(ConfigError, match="no secret '/none' in region eu-west-1"):
         Kafka(secret="/none").client_config()
     with pytest.raises(ConfigError, match="has no bootstrap.servers") as raised:
-        Kafka(secret=store(client, "/registry", REGISTRY)).client_config()
+        Kafka(secret=store(client, REGISTRY)).client_config()
     assert HIDDEN not in str(raised.value)
 
 

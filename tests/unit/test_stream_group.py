@@ -1,7 +1,6 @@
 """Division of topics among streams, by consumer groups of librdkafka's mock cluster."""
 
 import threading
-import time
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -17,6 +16,7 @@ from resources import stream_group
 from resources.kafka import Kafka, Offsets
 from resources.stream_group import GroupUnavailable, is_assigned
 from tests.support.lone_member import LoneMember
+from tests.support.waiting import wait_until
 from tests.unit.test_stream_without_kafka import Brokers, systems_with
 
 SECONDS = 60
@@ -73,13 +73,6 @@ def running(folder, servers, namespace, names=NAMES):
 
 def served(events):
     return {event.topic for event in events if isinstance(event, TopicServed)}
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {SECONDS} s"
-        time.sleep(0.05)
 
 
 def test_topics_are_divided_and_taken_over_from_ended_stream(tmp_path, cluster):

@@ -1,7 +1,6 @@
 """Streams while Kafka, or one of its topics, is unavailable, by what they report to Dagster."""
 
 import threading
-import time
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -24,6 +23,7 @@ from resources.schema_registry import SchemaRegistry
 from resources.snowflake import Snowflake
 from resources.spark import Spark
 from tests.support.lone_member import LoneMember
+from tests.support.waiting import wait_until
 
 SECONDS = 60
 NAMES = ("carts", "orders", "users")
@@ -113,13 +113,6 @@ def history(instance, *asset) -> list[tuple[bool, str]]:
     records = instance.event_log_storage.get_asset_check_execution_history(key, limit=10)
     evaluations = [record.event.get_dagster_event().asset_check_evaluation_data for record in reversed(records)]
     return [(evaluation.passed, plain(evaluation.description)) for evaluation in evaluations]
-
-
-def wait_until(condition) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {SECONDS} s"
-        time.sleep(0.05)
 
 
 def test_stream_unreachable_kafka_fails_once_not_per_topic(instance, running):
