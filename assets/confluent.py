@@ -208,10 +208,10 @@ def cluster_state(cloud: ConfluentCloud) -> State:
 def _state(kind: str, subject: str, read: Callable[[], T | None], missing: str, judge: Callable[[T], State]) -> State:
     """Read an object and return its state, `MISSING` or `UNKNOWN` included."""
     try:
-        thing = read()
+        current = read()
     except LakehouseError as error:
         return State(kind, "UNKNOWN", f"{subject} is in an unknown state. {error}", not is_transient(error))
-    return State(kind, "MISSING", missing) if thing is None else judge(thing)
+    return State(kind, "MISSING", missing) if current is None else judge(current)
 
 
 def _reason(entry: Topic, reasons: list[str]) -> str:

@@ -1,1 +1,1 @@
-"""One module a system: its client, its credentials, the few questions this project asks of it."""
+"""One module for each system: its client, its credentials, and the calls of this project."""

@@ -149,7 +149,7 @@ class Secrets:
         Args:
             name: Name of the secret.
             pending: The new current version.
-            over: The version that the caller knows as current.
+            over: The version that was current when the caller read it.
 
         Raises:
             CommitConflict: Another version has become current.

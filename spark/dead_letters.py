@@ -99,23 +99,23 @@ def of_batch(decoded: DataFrame, decoding: Decoding, topic: Topic, ref: TableRef
         batch: The offsets of the records.
     """
     # Without the policy `log`, records that do not decode are skipped, and only quarantined rows are kept.
-    kept = record("reason" if topic.errors == "log" else "check").isNotNull()
-    return decoded.filter(kept & ~record("filtered")).select(*_columns(decoding, topic, ref, batch.topic_id))
+    is_dead_letter = record("reason" if topic.errors == "log" else "check").isNotNull()
+    return decoded.filter(is_dead_letter & ~record("filtered")).select(*_columns(decoding, topic, ref, batch.topic_id))
 
 
 def decision(letters: DataFrame, batch: Batch) -> Decision:
     """Return the set of a batch's records in a table of dead letters."""
-    source, landed = F.col("source_record"), F.col("redriven_timestamp").isNotNull()
+    source, recovered = F.col("source_record"), F.col("redriven_timestamp").isNotNull()
     [row] = (
         letters.filter(_is_of(batch.topic_id, batch.start, batch.end))
         .agg(
             F.count(F.lit(1)).alias("count"),
             digest(source["partition"], source["offset"], F.lit(True)).alias("digest"),
-            F.count_if(landed).alias("landed"),
+            F.count_if(recovered).alias("recovered"),
         )
         .collect()
     )
-    return Decision(row["count"], row["digest"], row["landed"])
+    return Decision(row["count"], row["digest"], row["recovered"])
 
 
 def discard(spark: SparkSession, target: Target, batch: Batch) -> None:
@@ -168,7 +168,7 @@ def waiting(spark: SparkSession, letters: TableRef, snapshot_id: int, position: 
             unpublished batch: the next run decides about their records again.
     """
     undecoded = published(spark, letters, snapshot_id, {}).filter(F.col("redriven_timestamp").isNull())
-    # Decoding such a record again would abort the job, and all other dead letters would wait for ever.
+    # Decoding such a record again would abort the job, and no other dead letter could be redriven.
     undecoded = undecoded.filter(F.col("error_reason") != "poison")
     source = undecoded.filter(_is_of(position.topic_id, {}, position.end)).select("source_record.*")
     codes = F.when(F.col("timestamp_type") == "CreateTime", 0).when(F.col("timestamp_type") == "LogAppendTime", 1)
@@ -188,34 +188,38 @@ def places(letters: DataFrame) -> DataFrame:
 
 
 def attempt(decoded: DataFrame) -> DataFrame:
-    """Decide once which dead letters decode now: `landed` by `kafka_partition` and `kafka_offset`.
+    """Decide once which dead letters decode now: `recovered` by `kafka_partition` and `kafka_offset`.
 
     The result is checkpointed, because Spark would decode again for each query. If the checkpoint is lost, queries
     fail.
     """
     place = record("partition").alias("kafka_partition"), record("offset").alias("kafka_offset")
-    return decoded.select(*place, record("reason").isNull().alias("landed")).localCheckpoint()
+    return decoded.select(*place, record("reason").isNull().alias("recovered")).localCheckpoint()
 
 
-def first_offsets(tried: DataFrame) -> dict[int, int]:
+def first_offsets(attempted: DataFrame) -> dict[int, int]:
     """Return the first offset by partition of the dead letters that decode."""
-    first = tried.filter("landed").groupBy(F.col("kafka_partition").alias("p")).agg(F.min("kafka_offset").alias("o"))
+    first = (
+        attempted.filter("recovered").groupBy(F.col("kafka_partition").alias("p")).agg(F.min("kafka_offset").alias("o"))
+    )
     return {row["p"]: row["o"] for row in first.collect()}
 
 
-def staying(tried: DataFrame) -> tuple[int, Decision]:
+def staying(attempted: DataFrame) -> tuple[int, Decision]:
     """Return the number of dead letters, and the set of those that do not decode."""
-    stays = ~F.col("landed")
+    stays = ~F.col("recovered")
     places = digest(F.col("kafka_partition"), F.col("kafka_offset"), stays)
-    [row] = tried.agg(F.count(F.lit(1)).alias("all"), F.count_if(stays).alias("n"), places.alias("digest")).collect()
+    [row] = attempted.agg(
+        F.count(F.lit(1)).alias("all"), F.count_if(stays).alias("n"), places.alias("digest")
+    ).collect()
     return row["all"], Decision(row["n"], row["digest"])
 
 
-def mark(tried: DataFrame, target: Target, topic_id: str) -> None:
-    """Count one more attempt at each dead letter on a branch of their table, and mark those that landed as redriven.
+def mark(attempted: DataFrame, target: Target, topic_id: str) -> None:
+    """Count one more attempt at each dead letter on a branch of their table, and mark those that recovered as redriven.
 
     Args:
-        tried: The dead letters, as `attempt` returns them.
+        attempted: The dead letters, as `attempt` returns them.
         target: The branch.
         topic_id: Id of the Kafka topic that they come from.
     """
@@ -223,16 +227,16 @@ def mark(tried: DataFrame, target: Target, topic_id: str) -> None:
     source = f"{letter}.source_record"
     same = (
         (F.col(f"{letter}.topic_id") == topic_id)
-        & (F.col(f"{source}.partition") == F.col("tried.kafka_partition"))
-        & (F.col(f"{source}.offset") == F.col("tried.kafka_offset"))
+        & (F.col(f"{source}.partition") == F.col("attempted.kafka_partition"))
+        & (F.col(f"{source}.offset") == F.col("attempted.kafka_offset"))
         & F.col(f"{letter}.redriven_timestamp").isNull()
     )
     attempts = F.col(f"{letter}.attempts") + 1
-    with with_properties(tried.sparkSession, target):
+    with with_properties(attempted.sparkSession, target):
         (
-            tried.alias("tried")
+            attempted.alias("attempted")
             .mergeInto(target.path, same)
-            .whenMatched(F.col("tried.landed"))
+            .whenMatched(F.col("attempted.recovered"))
             .update({"attempts": attempts, "redriven_timestamp": F.current_timestamp()})
             .whenMatched()
             .update({"attempts": attempts})

@@ -18,12 +18,12 @@ class Decision:
     Attributes:
         count: Their number.
         digest: The digest of their partitions and offsets.
-        landed: How many of them have become rows since.
+        recovered: How many of them have become rows since.
     """
 
     count: int = 0
     digest: int = 0
-    landed: int = 0
+    recovered: int = 0
 
 
 def digest(partition: Column, offset: Column, chosen: Column) -> Column:

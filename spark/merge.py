@@ -91,7 +91,7 @@ def _same_key(one: str, other: str, key: tuple[str, ...]) -> Column:
 def _in_span(rows: DataFrame, table: str, key: tuple[str, ...]) -> Column:
     """Return whether a key is between the batch's minimum and maximum of each key column, by which Iceberg skips files.
 
-    Computing them also fills the cache: Spark then knows how small the rows are, and broadcasts them.
+    Computing them also fills the cache, whose size lets Spark broadcast the rows.
     """
     types = {field.name: field.dataType for field in rows.schema}
     spanned = [c for c in key if isinstance(types[c], SPANNED)]

@@ -22,7 +22,7 @@ READ = {
     # After a poll the consumer prefetches, at the end of the log for half a second by default, and those requests wait
     # behind the prefetch.
     "kafka.fetch.max.wait.ms": "1",
-    # Otherwise each consumer asks the broker which of its metrics to send (KIP-714).
+    # Otherwise each consumer requests a metrics subscription from the broker (KIP-714).
     "kafka.enable.metrics.push": "false",
     "failOnDataLoss": "true",
 }

@@ -42,8 +42,8 @@ def stream_definitions(config: Config) -> dg.Definitions:
     declared = config
     resources = {*CLIENTS, *(reader.resource for reader in configured(declared))}
 
-    # One pool for the whole job: it would hold the tables' pools for ever. Runs do not compete for `continuous` tables;
-    # for other tables, optimistic concurrency makes one of two writers lose its commit.
+    # One pool for the whole job, which would hold the tables' pools until it ends. Runs do not compete for
+    # `continuous` tables; for other tables, optimistic concurrency makes one of two writers lose its commit.
     @dg.op(name="stream_topics", pool=JOB, required_resource_keys=resources)
     def stream_topics(context: dg.OpExecutionContext, config: StreamConfig) -> None:
         systems = context.resources

@@ -28,11 +28,11 @@ class Reporter:
 
     Args:
         instance: The Dagster instance; without one, events are discarded.
-        say: Logs a message.
+        log: Logs a message.
     """
 
-    def __init__(self, instance: dg.DagsterInstance | None, say: Callable[[str], None]):
-        self._instance, self._say = instance, say
+    def __init__(self, instance: dg.DagsterInstance | None, log: Callable[[str], None]):
+        self._instance, self._log = instance, log
         self._queue: deque[Event] = deque(maxlen=MOST_WAITING)
         self._dropped = 0
         self._latest: dict[str, Event] = {}
@@ -69,7 +69,7 @@ class Reporter:
             self._changed.notify()
         self._thread.join(seconds)
         if unreported := self._dropped + len(self._queue) + len(self._latest):
-            self._say(f"{unreported:,} events were not reported to Dagster. The published data is complete")
+            self._log(f"{unreported:,} events were not reported to Dagster. The published data is complete")
 
     def _work(self) -> None:
         while (event := self._next()) is not None:
@@ -108,12 +108,12 @@ class Reporter:
                     f"Events cannot be reported to Dagster: {str(error).partition(chr(10))[0]} ({type(error).__name__})"
                 )
                 if self._ending.is_set():
-                    self._say(problem)
+                    self._log(problem)
                     return False
                 seconds = backoff_seconds(failures, transient=True)
-                self._say(f"{problem}. Retry in {seconds:.0f} s")
+                self._log(f"{problem}. Retry in {seconds:.0f} s")
                 self._ending.wait(seconds)
             else:
                 if failures:
-                    self._say(f"Events are reported to Dagster again, after {pluralize(failures, 'failure')}")
+                    self._log(f"Events are reported to Dagster again, after {pluralize(failures, 'failure')}")
                 return True

@@ -38,7 +38,7 @@ MOST_NAMED = 10
 
 COMPACTION = "merging small files"
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 def select_topics(config: Config, names: Sequence[str], existing: Sequence[str]) -> list[Topic]:
@@ -64,7 +64,7 @@ class Streaming:
         config: The configuration.
         topics: The topics to ingest.
         systems: Has the resources of ingestion and of the readers as attributes.
-        say: Logs a message.
+        log: Logs a message.
         instance: The Dagster instance that receives the events; None for none.
         once: End when all topics are ingested up to their current end offsets.
         stopping: Ends the stream once it is set.
@@ -75,16 +75,16 @@ class Streaming:
         config: Config,
         topics: Sequence[Topic],
         systems: Any,
-        say: Say,
+        log: Log,
         instance: dg.DagsterInstance | None,
         *,
         once: bool = False,
         stopping: threading.Event | None = None,
     ):
         self.stream = Stream(config, topics, Clients.of(systems), once=once, stopping=stopping)
-        self._config, self._say = config, say
+        self._config, self._log = config, log
         self._failing: dict[str, list[str]] = {}
-        self._reporter = Reporter(instance, say)
+        self._reporter = Reporter(instance, log)
         self._verdicts = Verdicts(self._reporter.report)
         self._publishers = reader_publishers(config, systems, self._on_publication)
 
@@ -92,7 +92,7 @@ class Streaming:
         """Run until the stream ends, and return the errors of topics that were not fully ingested, by name."""
         names = list(self.stream.topics)
         more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
-        self._say(f"Ingesting {', '.join(names[:MOST_NAMED])}{more}; each commit is logged")
+        self._log(f"Ingesting {', '.join(names[:MOST_NAMED])}{more}; each commit is logged")
         for publisher in self._publishers:
             publisher.start()
         self._reporter.start()
@@ -112,13 +112,13 @@ class Streaming:
                     if publisher.reader.upstream == "iceberg":
                         publisher.enqueue(PublicationRequest(topic, published.snapshot_id))
                 message = batch_message(topic, published)
-                self._say(f"{message}, {event.behind:,} records behind, lag {event.waited:.1f} s")
+                self._log(f"{message}, {event.behind:,} records behind, lag {event.waited:.1f} s")
                 self._reporter.report(self._materialization("iceberg", topic, published.snapshot_id, _numbers(event)))
                 self._report_checks(topic, published.findings)
             case TopicBackedOff(_, Paused() as error):
-                self._say(str(error))
+                self._log(str(error))
             case TopicBackedOff(name, error, seconds):
-                self._say(f"{name or 'Kafka'}: {error} ({type(error).__name__}). Retry in {seconds:.0f} s")
+                self._log(f"{name or 'Kafka'}: {error} ({type(error).__name__}). Retry in {seconds:.0f} s")
                 if not name:
                     self._verdicts.failed(KAFKA, "", error)
                 elif isinstance(error, AuditFailed) and not self._route(self.stream.topics[name]):
@@ -132,13 +132,13 @@ class Streaming:
                 self._verdicts.passed(KAFKA, "")
                 self._verdicts.passed(*self._part("iceberg", name))
             case TopicRecovered(name, failures):
-                self._say(f"{name or 'Kafka'}: recovered{f' after {failures} failures' if failures else ''}")
+                self._log(f"{name or 'Kafka'}: recovered{f' after {failures} failures' if failures else ''}")
                 self._verdicts.passed(*(self._part("iceberg", name) if name else (KAFKA, "")))
             case TableCompacted(name, result):
-                self._say(f"{name}: {', '.join(result.done)} ({result.seconds:.1f} s)")
+                self._log(f"{name}: {', '.join(result.done)} ({result.seconds:.1f} s)")
                 self._verdicts.passed(*self._part("iceberg", name, COMPACTION))
             case GroupUnavailable(error):
-                self._say(
+                self._log(
                     f"The topics cannot be divided among streams, so this one ingests all of them: {error} "
                     f"({type(error).__name__})"
                 )
@@ -146,11 +146,11 @@ class Streaming:
     def _on_publication(self, outcome: TablePublished | PublicationFailed) -> None:
         if isinstance(outcome, PublicationFailed):
             message = f"{outcome.stage}/{outcome.topic}: {outcome.error} ({type(outcome.error).__name__})"
-            self._say(f"{message}. Retry in {outcome.seconds:.0f} s")
+            self._log(f"{message}. Retry in {outcome.seconds:.0f} s")
             self._verdicts.failed(*self._part(outcome.stage, outcome.topic), outcome.error)
             return
         stage, topic, snapshot_id, seconds = outcome.stage, outcome.topic, outcome.snapshot_id, outcome.seconds
-        self._say(f"{stage}/{topic.name}: shows snapshot {snapshot_id} ({seconds:.1f} s)")
+        self._log(f"{stage}/{topic.name}: exposes snapshot {snapshot_id} ({seconds:.1f} s)")
         numbers = {"seconds": round(seconds, 2), "snapshot_id": str(snapshot_id)}
         event = self._materialization(stage, topic, snapshot_id, metadata(outcome.registration) | numbers)
         self._reporter.report_latest(f"{stage}/{topic.name}", event)

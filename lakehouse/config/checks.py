@@ -231,7 +231,7 @@ class References(ColumnCheck, SetCheck):
 
 
 class Query(SetCheck):
-    """A query in Spark SQL that returns the failing rows. `{rows}` stands for the new rows, `{table}` for all rows."""
+    """A query in Spark SQL that returns the failing rows. `{rows}` is the new rows, `{table}` all rows."""
 
     type: Literal["query"]
     sql: str = Field(pattern=r"\{(rows|table)\}", description="The query, with `{rows}` or `{table}` in FROM.")

@@ -1,7 +1,7 @@
 """Conflicts between the table names of topics.
 
-A table name stands for a family: `orders` may continue as `orders__v2` (on_incompatible: new_table), and each of these
-tables has a table `…__dead_letters`. Two topics never share a table, now or after a continuation.
+A table name reserves a family of names: `orders` may continue as `orders__v2` (on_incompatible: new_table), and each of
+these tables has a table `…__dead_letters`. Two topics never share a table, now or after a continuation.
 """
 
 from __future__ import annotations

@@ -161,9 +161,9 @@ def head(batch: Batch, max_records: int) -> Batch:
     pending = {p: count for p in batch.end if (count := batch.end[p] - batch.start[p])}
     least = max_records // len(pending)
     share = {p: min(count, least) for p, count in pending.items()}
-    rest, left = batch.offsets - sum(share.values()), max_records - sum(share.values())
+    rest, remaining = batch.offsets - sum(share.values()), max_records - sum(share.values())
     if least:
-        share = {p: count + (pending[p] - count) * left // rest for p, count in share.items()}
+        share = {p: count + (pending[p] - count) * remaining // rest for p, count in share.items()}
     else:
         share |= dict.fromkeys(sorted(pending, key=lambda p: -pending[p])[:max_records], 1)
     end = {p: batch.start[p] + share.get(p, 0) for p in batch.end}

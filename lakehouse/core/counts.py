@@ -46,7 +46,7 @@ class Counts:
         """Parse the counts that the table property has for one snapshot; absent ones are 0.
 
         Raises:
-            UnclearState: It has an outcome that this release does not know.
+            UnclearState: It has an outcome that a newer release added.
         """
         if unknown := set(stored) - {field.name for field in fields(Counts)}:
             raise UnclearState(

@@ -42,11 +42,11 @@ def findings(entries: Sequence[Entry]) -> list[Finding]:
     Args:
         entries: All entries, oldest first.
     """
-    found = list(_beginning(entries))
+    findings = list(_beginning(entries))
     for entry in entries:
-        found += _count_findings(entry)
-        found += _operator_findings(entry)
-    return found + list(_offset_findings(entries))
+        findings += _count_findings(entry)
+        findings += _operator_findings(entry)
+    return findings + list(_offset_findings(entries))
 
 
 def held_findings(
@@ -79,31 +79,31 @@ def held_findings(
     ambiguous = snapshots_with_shared_offsets(all_ranges)
     newest = next((e.snapshot_id for e in reversed(entries) if e.kind != "foreign" or changes_rows(e)), None)
     replayed = any(entry.kind == "replay" for entry in entries)
-    found = []
+    findings = []
     for entry in known:
         if entry.snapshot_id in ambiguous:
             message = f"Offsets of snapshot {entry.snapshot_id} were used by another topic too: rows are ambiguous"
-            found.append(Finding("shared_offsets", message, fault=False, snapshot_id=entry.snapshot_id))
+            findings.append(Finding("shared_offsets", message, fault=False, snapshot_id=entry.snapshot_id))
             continue
-        own = by_snapshot.get(entry.snapshot_id, [])
-        in_table, set_aside = (sum(held.get(r, RangeContents()).rows for r in own) for held in (rows, letters))
+        entry_ranges = by_snapshot.get(entry.snapshot_id, [])
+        in_table, set_aside = (sum(held.get(r, RangeContents()).rows for r in entry_ranges) for held in (rows, letters))
         assert entry.counts is not None
         counted, counted_letters = entry.counts.rows, entry.counts.dead_letters
         if append and either is not None:
-            present = sum(either.get(r, RangeContents()).distinct for r in own)
+            present = sum(either.get(r, RangeContents()).distinct for r in entry_ranges)
             at_least = counted + counted_letters
             if not at_least <= present <= at_least + entry.counts.dropped:
-                found += _differs(entry, "rows or dead letters", present, at_least)
+                findings += _differs(entry, "rows or dead letters", present, at_least)
             continue
-        found += _differs(entry, "dead letters", set_aside, counted_letters)
-        exact = append or (entry.snapshot_id == newest and entry.offsets == sum(r.end - r.start for r in own))
+        findings += _differs(entry, "dead letters", set_aside, counted_letters)
+        exact = append or (entry.snapshot_id == newest and entry.offsets == sum(r.end - r.start for r in entry_ranges))
         most = counted + (counted_letters + entry.counts.dropped if replayed else 0)
         if exact or in_table > most:
-            found += _differs(entry, "rows", in_table, counted)
+            findings += _differs(entry, "rows", in_table, counted)
     if outside := rows.get(None):
         where = f" ({outside.first} to {outside.last})" if outside.first is not None else ""
-        found.append(Finding("unknown_rows", f"{outside.rows:,} rows have offsets{where} that are in no commit"))
-    return found
+        findings.append(Finding("unknown_rows", f"{outside.rows:,} rows have offsets{where} that are in no commit"))
+    return findings
 
 
 def duplicate_findings(duplicates: Sequence[tuple[int, int, int]], what: str) -> list[Finding]:
@@ -149,7 +149,7 @@ def log_findings(
         logged: Contents of the log by snapshot id.
         named: Missing records to list, as (snapshot id, partition, offset).
     """
-    found = []
+    findings = []
     drops_records = any(entry.counts and entry.counts.dropped for entry in entries)
     for entry in entries:
         log = logged.get(entry.snapshot_id)
@@ -158,34 +158,34 @@ def log_findings(
         counts = entry.counts
         if counts and log.records > counts.consumed:
             message = f"Snapshot {entry.snapshot_id} consumed {counts.consumed:,} records; the log has {log.records:,}"
-            found.append(Finding("never_read", message, snapshot_id=entry.snapshot_id))
+            findings.append(Finding("never_read", message, snapshot_id=entry.snapshot_id))
         dropped = counts.dropped if counts else 0
         if log.missing <= dropped:
             continue
         if counts is None and drops_records:
             message = f"Snapshot {entry.snapshot_id}: {log.missing:,} records in the log are neither rows nor dead "
             message += "letters, and may have been dropped on purpose, since its counts are no longer kept"
-            found.append(Finding("uncounted", message, fault=False, snapshot_id=entry.snapshot_id))
+            findings.append(Finding("uncounted", message, fault=False, snapshot_id=entry.snapshot_id))
             continue
         for snapshot_id, partition, offset in named:
             if snapshot_id == entry.snapshot_id:
                 among = f", one of {log.missing:,} of which {dropped:,} were dropped on purpose" if dropped else ""
                 message = f"LOST: partition {partition} offset {offset} is in the log and nowhere else{among}"
-                found.append(_at("lost", message, partition, offset, snapshot_id))
+                findings.append(_at("lost", message, partition, offset, snapshot_id))
         lost = log.missing - dropped
         message = f"Snapshot {entry.snapshot_id}: records in the log that are neither rows nor dead letters: {lost:,}"
-        found.append(Finding("lost_records", message, snapshot_id=entry.snapshot_id))
-    return found
+        findings.append(Finding("lost_records", message, snapshot_id=entry.snapshot_id))
+    return findings
 
 
-def faults_of(found: Iterable[Finding]) -> list[Finding]:
+def faults_of(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings that are faults."""
-    return [finding for finding in found if finding.fault]
+    return [finding for finding in findings if finding.fault]
 
 
-def verdict(entry: Entry, found: Collection[Finding]) -> str:
+def verdict(entry: Entry, findings: Collection[Finding]) -> str:
     """Return the result of one commit in a few words."""
-    faults = sorted({f.kind for f in found if f.fault and f.snapshot_id == entry.snapshot_id})
+    faults = sorted({f.kind for f in findings if f.fault and f.snapshot_id == entry.snapshot_id})
     if faults:
         return ", ".join(faults)
     match entry.kind:

@@ -41,10 +41,10 @@ def _aws(access: Access, config: Config) -> Iterator[Diagnostic]:
             "AWS credentials", False, str(error), "Sign in to AWS: `aws sts get-caller-identity` has to work"
         )
         return
-    ours = caller["Account"] == account
-    detail = caller["Arn"] if ours else f"{caller['Arn']}, and the deployment is of account {account}"
-    yield Diagnostic("AWS credentials", ours, detail, "Choose another --profile, or correct lakehouse.yaml")
-    if ours:
+    matches = caller["Account"] == account
+    detail = caller["Arn"] if matches else f"{caller['Arn']}, and the deployment is of account {account}"
+    yield Diagnostic("AWS credentials", matches, detail, "Choose another --profile, or correct lakehouse.yaml")
+    if matches:
         yield _permissions(aws, access, config, caller["Arn"])
 
 
@@ -93,7 +93,7 @@ def _confluent(access: Access, config: Config) -> Iterator[Diagnostic]:
         return
     try:
         environments = access.confluent.environments().list()
-        detail = f"the key {access.confluent_key} sees {len(environments)} environments"
+        detail = f"the key {access.confluent_key} has access to {len(environments)} environments"
         yield Diagnostic(subject, True, detail)
     except LakehouseError as error:
         yield Diagnostic(subject, False, str(error), remedy)
@@ -106,5 +106,5 @@ def _snowflake(access: Access, config: Config) -> Iterator[Diagnostic]:
             [(user, role, account)] = cursor.fetchall()
         yield Diagnostic("Snowflake", True, f"administrator {user} with role {role} in account {account}")
     except LakehouseError as error:
-        remedy = f"Put the administrator's key pair into the secret '{access.admin_secret}' as docs/cloud.md says"
+        remedy = f"Put the administrator's key pair into the secret '{access.admin_secret}' as docs/cloud.md describes"
         yield Diagnostic("Snowflake", False, str(error), remedy)

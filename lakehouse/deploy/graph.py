@@ -51,8 +51,8 @@ def deployment_resources(config: Config, access: Access, clock: Clock = SYSTEM_C
 def in_dependency_order(resources: Sequence[Resource[Any]]) -> list[Resource[Any]]:
     """Return the resources in their order, but move each one behind its last dependency.
 
-    The clouds depend on each other in turns: a role in AWS trusts what Confluent answered, and a later resource of
-    Confluent uses the role.
+    The clouds depend on each other in turns: the trust policy of a role in AWS names principals of Confluent, and a
+    later resource of Confluent uses the role.
 
     Raises:
         ValueError: A dependency is not among the resources, or resources depend on each other.

@@ -133,7 +133,7 @@ def needed_by(resources: Sequence[Resource[Any]], kind: type[Any]) -> list[Resou
 
 
 def read_all(resources: Sequence[Resource[Any]]) -> Outputs:
-    """Read everything that exists. What exists only within something that is gone is gone with it."""
+    """Read all resources. A resource whose container does not exist does not exist either."""
     outputs = Outputs()
     for resource in resources:
         if all(each in outputs for each in resource.read_depends_on):

@@ -76,7 +76,7 @@ class Resource(ABC, Generic[T]):
     def read_depends_on(self) -> tuple[Resource[Any], ...]:
         """Those of `depends_on` without which it cannot be read, or no longer exists.
 
-        `read`, `retained` and `delete` use the outputs of no others, so `destroy` still finds it when others are gone.
+        `read`, `retained` and `delete` use the outputs of no others, so `destroy` finds it after others were deleted.
         """
         return self.depends_on
 
@@ -138,7 +138,7 @@ class Resource(ABC, Generic[T]):
 
     @abstractmethod
     def delete(self, outputs: Outputs, current: T) -> None:
-        """Delete it and wait until it is gone. What is gone already is no error."""
+        """Delete it and wait until it is deleted. It is no error if it does not exist."""
 
     def retained(self, outputs: Outputs, current: T) -> str:
         """Return why `destroy` must retain it, besides its data: `cluster 'theirs' is in it`; empty if it need not."""
@@ -157,7 +157,7 @@ class Updatable(Resource[T]):
         """Remove the differences and return the state afterwards.
 
         Raises:
-            LakehouseError: The cloud refuses, or lets nobody change what differs.
+            LakehouseError: The cloud refuses, or what differs cannot be changed.
         """
 
 

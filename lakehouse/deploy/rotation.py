@@ -48,8 +48,8 @@ def rotate(resources: Sequence[Resource[Any]], policy: Policy, clock: Clock = SY
         resources, day_count=policy.day_count, retained=policy.retained, grace_days=policy.grace_days, clock=clock
     ):
         new = "a new key" if done.is_new else "the key stays"
-        gone = f", deleted: {', '.join(done.deleted)}" if done.deleted else ""
-        yield f"{done.address}: {new}, {done.key_id}{gone}"
+        deleted = f", deleted: {', '.join(done.deleted)}" if done.deleted else ""
+        yield f"{done.address}: {new}, {done.key_id}{deleted}"
     for resource in resources:
         if isinstance(resource, ServiceUserKey):
             user = resource.user()

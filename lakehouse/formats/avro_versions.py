@@ -59,8 +59,8 @@ def _fields(new: Type, old: Type) -> list[Field]:
                 f"the schema. Remove the default, or make it null"
             )
         fields.append(replace(field, type=type_, aliases=aliases))
-    kept = {before.name for before in paired.values()}
-    return fields + [_optional(before) for before in old.fields if before.name not in kept]
+    remaining = {before.name for before in paired.values()}
+    return fields + [_optional(before) for before in old.fields if before.name not in remaining]
 
 
 def _optional(field: Field) -> Field:

@@ -36,7 +36,7 @@ def comment(field: JsonField | ProtobufField, description: str | None = None) ->
     """Return the comment of a field's column: the mark of JSON text if it contains any, then the description."""
     at = path(field)
     if at is None:
-        # A description that looks like the mark must not be read as one.
+        # A user's description that equals the mark must not be treated as the mark.
         return f"Text: {description}" if description and _MARKED.match(description) else description
     mark = f"{MARK} in {at}" if at else MARK
     return f"{mark}: {description}" if description else mark

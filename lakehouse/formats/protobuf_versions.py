@@ -63,8 +63,8 @@ def merged(newer: tuple[Field, ...], older: tuple[Field, ...], within: str = "")
         if old and old.kind == field.kind:
             field = replace(field, fields=merged(field.fields, old.fields, f"{path}."))
         fields.append(field)
-    names, kept = {field.name.lower(): field.name for field in newer}, {field.number for field in pairs.values()}
-    dropped = [field for field in older if field.number not in kept]
+    names, remaining = {field.name.lower(): field.name for field in newer}, {field.number for field in pairs.values()}
+    dropped = [field for field in older if field.number not in remaining]
     for field in dropped:
         if name := names.get(field.name.lower()):
             raise SchemaError(

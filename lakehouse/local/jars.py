@@ -229,7 +229,7 @@ def _scratch(parent: Path) -> Iterator[Path]:
 
 
 def _move(source: Path, target: Path) -> None:
-    """Move atomically. A folder that another process moved there meanwhile has the same content and stays."""
+    """Move atomically. A folder that another process moved there first has the same content and is kept."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.replace(source, target)

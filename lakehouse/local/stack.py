@@ -211,13 +211,13 @@ class _Starter:
         if running and not running.is_of(server):
             process.stop(server.name, self._home)
             running = None
-        kept = running is not None
+        was_running = running is not None
         if running is None:
             self.started.add(server.name)
             running = process.start(server, self._home)
         process.wait_until_ready(server, running.leader, self._home, self._cancelled)
         server.provision(running.env)
-        seconds = 0 if kept else time.monotonic() - began
+        seconds = 0 if was_running else time.monotonic() - began
         assert running.leader is not None, "a process that is ready has not ended"
         pid, memory = running.leader.pid, running.resident_bytes()
         return State(server.name, "ready", server.address, self._home.log(server.name), pid, memory, seconds)

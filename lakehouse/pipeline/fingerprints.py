@@ -48,8 +48,8 @@ def properties(table: Table | None, schemas: TopicSchemas) -> dict[str, str]:
     stored, current = _remembered(table), schemas.fingerprints
     most = MAX_PROPERTY // LONGEST
     ranked = sorted((stored | current).items(), key=lambda item: (item[0] in current, int(item[0])))
-    kept = dict(ranked[-most:])
-    return {} if kept == stored else {SCHEMAS: json.dumps(kept, separators=(",", ":"))}
+    newest = dict(ranked[-most:])
+    return {} if newest == stored else {SCHEMAS: json.dumps(newest, separators=(",", ":"))}
 
 
 def _remembered(table: Table | None) -> dict[str, str]:

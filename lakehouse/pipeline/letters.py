@@ -91,12 +91,12 @@ def keep(context: BatchContext, decided: Decision) -> None:
     commit.publish(commit.audit(stage, counts, batch.offsets, same_decision, writes=int(decided.count > 0)))
 
 
-def mark(context: BatchContext, ref: TableRef, tried: DataFrame, count: int) -> None:
-    """Publish one more attempt at each letter that was tried, and of those that landed, that they are rows.
+def mark(context: BatchContext, ref: TableRef, attempted: DataFrame, count: int) -> None:
+    """Publish one more attempt at each letter, and mark the letters that became rows.
 
     Args:
         ref: The table of the letters.
-        tried: The letters, as `spark.dead_letters.tried` returns them.
+        attempted: The letters, as `spark.dead_letters.attempt` returns them.
         count: How many they are.
 
     Raises:
@@ -121,7 +121,7 @@ def mark(context: BatchContext, ref: TableRef, tried: DataFrame, count: int) -> 
         return []
 
     commit = StagedCommit(context.clients, ref, table.metadata.current_snapshot_id, batch)
-    stage, _ = commit.stage(table, lambda target: dead_letters.mark(tried, target, batch.topic_id), {})
+    stage, _ = commit.stage(table, lambda target: dead_letters.mark(attempted, target, batch.topic_id), {})
     counts = Counts(consumed=count, rows=count)
     commit.publish(commit.audit(stage, counts, count, each_is_marked))
 

@@ -1,4 +1,4 @@
-"""Remember batches that could not be published, so that a stream retries them only after a relevant change."""
+"""Batches that could not be published, which a stream retries only after a relevant change."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Refusals:
         self._known: dict[str, _Refusal] = {}
 
     def note(self, topic: str, decided_by: object, error: Exception) -> None:
-        """Remember why a batch of a topic was refused.
+        """Record the error of a refused batch of a topic.
 
         Args:
             topic: The name of the topic's entry in lakehouse.yaml.

@@ -63,8 +63,10 @@ class Result:
 
     def shown(self) -> list[list[Any]]:
         """Return the rows for a terminal: numbers and nulls unchanged, other values as text."""
-        kept = (int, float, Decimal, type(None))
-        return [[v if isinstance(v, kept) and not isinstance(v, bool) else text(v) for v in row] for row in self.rows]
+        json_types = (int, float, Decimal, type(None))
+        return [
+            [v if isinstance(v, json_types) and not isinstance(v, bool) else text(v) for v in row] for row in self.rows
+        ]
 
 
 def plain(value: Any) -> Any:

@@ -20,7 +20,7 @@ class Pointer:
 
     Attributes:
         metadata_location: The location of the metadata file.
-        table_uuid: The UUID of the Iceberg table; None if the reader does not know it.
+        table_uuid: The UUID of the Iceberg table; None if the reader does not store it.
         registration: The registration as returned by the reader's client, which guards an update.
     """
 

@@ -63,23 +63,23 @@ def wait(
         TimedOut: The deadline passed; the message has the last phase.
         LakehouseError: `look` failed.
     """
-    thing: P | None = None
+    current: P | None = None
 
     def missing() -> str | None:
-        nonlocal thing
-        thing = look()
-        if thing is None:
+        nonlocal current
+        current = look()
+        if current is None:
             return "not visible"
-        state = f"{thing.phase} ({thing.detail})" if thing.detail else thing.phase
-        if thing.phase in failed:
+        state = f"{current.phase} ({current.detail})" if current.detail else current.phase
+        if current.phase in failed:
             raise Failed(
                 f"{what} is {state}. It was not changed. Remove the cause, delete it and run the command again"
             )
-        return None if thing.phase in ready else state
+        return None if current.phase in ready else state
 
     _until(missing, what, f"not {' or '.join(sorted(ready))}", deadline_seconds, every_seconds, clock)
-    assert thing is not None
-    return thing
+    assert current is not None
+    return current
 
 
 def wait_until_deleted(
@@ -98,8 +98,8 @@ def wait_until_deleted(
     """
 
     def missing() -> str | None:
-        thing = look()
-        return None if thing is None else getattr(thing, "phase", "not deleted")
+        current = look()
+        return None if current is None else getattr(current, "phase", "not deleted")
 
     _until(missing, what, "not deleted", deadline_seconds, every_seconds, clock)
 
@@ -118,16 +118,16 @@ def wait_until_visible(
         TimedOut: The deadline passed.
         LakehouseError: `look` failed.
     """
-    thing: T | None = None
+    current: T | None = None
 
     def missing() -> str | None:
-        nonlocal thing
-        thing = look()
-        return "not visible" if thing is None else None
+        nonlocal current
+        current = look()
+        return "not visible" if current is None else None
 
     _until(missing, what, "not visible", deadline_seconds, every_seconds, clock)
-    assert thing is not None
-    return thing
+    assert current is not None
+    return current
 
 
 def retry_while_forbidden(

@@ -55,7 +55,7 @@ def undo_ownership(direct, bucket):
     [
         (undo_versioning, "versioning is off"),
         (undo_encryption, "objects are not encrypted"),
-        (undo_lifecycle, "old versions, incomplete uploads or query results are kept for ever"),
+        (undo_lifecycle, "old versions, incomplete uploads or query results never expire"),
         (undo_block, "public access is not blocked"),
         (undo_ownership, "objects may belong to others than the bucket's owner"),
     ],
@@ -194,7 +194,7 @@ def test_apply_changed_role_is_reported_and_repaired(aws, direct):
     )
     [change] = [change for change in plan(resources) if change.action == "update"]
     assert change.resource.address == "aws/role/writer"
-    assert change.reason == "it trusts others than it should; its rights are others than they should be"
+    assert change.reason == "its trust policy differs; its permissions differ"
     apply(resources, quiet)
     assert aws.state() == before
 

@@ -60,7 +60,7 @@ def test_examine_valid_credentials_pass(access):
     assert findings["AWS region"].observation == REGION
     assert findings["AWS credentials"].observation == f"arn:aws:iam::{ACCOUNT}:user/administrator"
     assert findings["AWS permissions"].observation == "all that a deployment needs"
-    assert findings["Confluent Cloud"].observation == f"the key {ADMIN} sees 0 environments"
+    assert findings["Confluent Cloud"].observation == f"the key {ADMIN} has access to 0 environments"
     assert [finding.subject for finding in findings.values() if not finding.ok] == ["Snowflake"]
 
 

@@ -21,7 +21,7 @@ def zigzag(number):
     return encoded + bytes([number])
 
 
-def test_bytes_after_record_make_dead_letter(resources):
+def test_ingest_bytes_after_record_are_dead_letter(resources):
     stream = Stream(resources, partitions=1, settings=LOGGED)
     good = framed(stream.schema(), TRADES, trade(1))
     stream.produce([{"value": good}, {"value": good + b"GARBAGE"}])
@@ -31,7 +31,7 @@ def test_bytes_after_record_make_dead_letter(resources):
     oracle.judge(stream)
 
 
-def test_empty_and_null_keys_are_ingested(resources):
+def test_ingest_empty_and_null_keys_are_rows(resources):
     stream = Stream(resources, partitions=1, settings={"mode": "upsert"} | LOGGED)
     schema = json.loads(TRADES)
     schema["fields"] = [
@@ -51,7 +51,7 @@ def test_empty_and_null_keys_are_ingested(resources):
 
 
 @pytest.fixture
-def survives(stack, resources):
+def ends_in_time(stack, resources):
     """Return a check that a run ends within SECONDS with dead letters or a refusal; otherwise, it restarts Spark."""
 
     def check(stream):
@@ -85,33 +85,33 @@ def with_field(type_):
     return json.dumps({**schema, "fields": [{"name": "more", "type": type_}, *schema["fields"]]})
 
 
-def test_list_of_billions_of_empty_items_is_dead_letter(survives, resources):
+def test_ingest_list_of_billions_of_empty_items_ends_in_time(ends_in_time, resources):
     stream = Stream(resources, partitions=1, settings=LOGGED)
     schema_id = stream.schema(with_field({"type": "array", "items": NOTHING}))
     stream.produce([{"value": b"\0" + schema_id.to_bytes(4, "big") + zigzag(2_000_000_000) + b"\0"}])
 
-    survives(stream)
+    ends_in_time(stream)
 
 
-def test_deep_record_of_foreign_schema_is_dead_letter(survives, resources):
+def test_ingest_deep_record_of_foreign_schema_ends_in_time(ends_in_time, resources):
     stream = Stream(resources, partitions=1, settings=LOGGED)
     stream.produce_trades(range(1))
     schema_id = register(f"elsewhere-{stream.name}", with_field(["null", NODE]))
     stream.produce([{"value": b"\0" + schema_id.to_bytes(4, "big") + b"\2" * 200_000 + b"\0"}])
 
-    survives(stream)
+    ends_in_time(stream)
 
 
-def test_endless_list_of_foreign_schema_is_dead_letter(survives, resources):
+def test_ingest_endless_list_of_foreign_schema_ends_in_time(ends_in_time, resources):
     stream = Stream(resources, partitions=1, settings=LOGGED)
     stream.produce_trades(range(1))
     schema_id = register(f"elsewhere-{stream.name}", with_field({"type": "array", "items": "null"}))
     stream.produce([{"value": b"\0" + schema_id.to_bytes(4, "big") + zigzag(20_000_000_000) + b"\0"}])
 
-    survives(stream)
+    ends_in_time(stream)
 
 
-def test_recursive_schema_is_refused(resources):
+def test_ingest_recursive_schema_is_refused(resources):
     stream = Stream(resources, partitions=1, settings={"key": []})
     schema_id = stream.schema(json.dumps(NODE))
     stream.produce([{"value": b"\0" + schema_id.to_bytes(4, "big") + b"\2" * 50_000 + b"\0"}])
@@ -121,7 +121,7 @@ def test_recursive_schema_is_refused(resources):
     assert stream.table() is None
 
 
-def test_list_of_records_without_fields_is_refused(resources):
+def test_ingest_list_of_records_without_fields_is_refused(resources):
     stream = Stream(resources, partitions=1)
     stream.schema(with_field({"type": "array", "items": {"type": "record", "name": "Empty", "fields": []}}))
     stream.produce([{"value": b"anything"}])

@@ -307,8 +307,8 @@ def environment(debug: bool, **options: Any) -> None:
     with _explained(debug):
         access = _access(**options)
         with_roles = bool(access.deployment.spark_principals)
-        made = settings(access.names, with_roles=with_roles)
-        click.echo(yaml.safe_dump({options["environment"]: made}, sort_keys=False))
+        environment = settings(access.names, with_roles=with_roles)
+        click.echo(yaml.safe_dump({options["environment"]: environment}, sort_keys=False))
 
 
 def _show(changes: Sequence[Change]) -> bool:
@@ -318,8 +318,8 @@ def _show(changes: Sequence[Change]) -> bool:
             click.echo(f"{SIGNS[change.action]} {change.resource.label}: {change.reason}")
     actions = [change.action for change in changes]
     counts = {words: actions.count(action) for action, words in CHANGING.items()}
-    kept = actions.count("no-op") + actions.count("retain")
-    summary = counts | {"to keep": kept, "unknown": actions.count("unknown")}
+    unchanged = actions.count("no-op") + actions.count("retain")
+    summary = counts | {"to keep": unchanged, "unknown": actions.count("unknown")}
     click.echo(", ".join(f"{n} {words}" for words, n in summary.items() if n) or "No resources exist")
     return any(counts.values())
 

@@ -15,7 +15,7 @@ from resources.confluent.waiting import wait_until_deleted
 from resources.secrets_manager import TAG
 
 GONE_SECONDS, EVERY_SECONDS = 120.0, 2.0
-"""The deadline of a deletion, and the pause between two looks."""
+"""Time limit of a deletion, and the pause between two requests for its state."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,9 +51,9 @@ class AwsResource(Resource[T]):
         has = tags if isinstance(tags, Mapping) else {tag["Key"]: tag["Value"] for tag in tags}
         for key, value in ((tag["Key"], tag["Value"]) for tag in self.tags):
             if has.get(key) != value:
-                theirs = f"the tag {key} = {has[key]}" if key in has else f"no tag {key}"
+                tag = f"the tag {key} = {has[key]}" if key in has else f"no tag {key}"
                 raise UnclearState(
-                    f"There is {label}, with {theirs}: it is not of deployment '{self.names.deployment}' in "
+                    f"There is {label}, with {tag}: it is not of deployment '{self.names.deployment}' in "
                     f"{self.names.region}. It was left unchanged. Remove it or choose another name; only if it is the "
                     f"deployment's, run `{command}`"
                 )

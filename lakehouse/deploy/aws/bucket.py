@@ -170,9 +170,9 @@ class Bucket(AwsResource[BucketState], Updatable[BucketState]):
 
     def _empty(self) -> None:
         s3 = self.service("s3")
-        asked = {"Bucket": self.bucket, "ExpectedBucketOwner": self.names.account}
-        while objects := self._versions(s3.call("list_object_versions", **asked)):
-            failed = s3.call("delete_objects", Delete={"Objects": objects, "Quiet": True}, **asked).get("Errors")
+        bucket = {"Bucket": self.bucket, "ExpectedBucketOwner": self.names.account}
+        while objects := self._versions(s3.call("list_object_versions", **bucket)):
+            failed = s3.call("delete_objects", Delete={"Objects": objects, "Quiet": True}, **bucket).get("Errors")
             if failed:
                 first = failed[0]
                 raise AwsError(
@@ -243,7 +243,7 @@ def _settings(names: Names, bucket: str, kms_key: str, lifecycle: tuple[Answer, 
         ),
         Setting(
             "bucket_lifecycle_configuration",
-            "old versions, incomplete uploads or query results are kept for ever",
+            "old versions, incomplete uploads or query results never expire",
             lambda has: {"LifecycleConfiguration": {"Rules": [*has.get("Rules", ()), *_missing_rules(has, lifecycle)]}},
             lambda has: not _missing_rules(has, lifecycle),
         ),

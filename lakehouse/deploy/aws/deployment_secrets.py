@@ -33,7 +33,7 @@ class DeploymentSecrets(AwsResource[tuple[str, ...]]):
         return self._names() or None
 
     def create(self, outputs: Outputs) -> tuple[str, ...]:
-        """Do nothing: the resource that knows a secret's value creates it."""
+        """Do nothing: the resource that has a secret's value creates it."""
         return ()
 
     def delete(self, outputs: Outputs, current: tuple[str, ...]) -> None:
@@ -74,6 +74,6 @@ class DeploymentSecrets(AwsResource[tuple[str, ...]]):
         return True
 
     def _described(self, name: str) -> Answer | None:
-        """Return what AWS knows of a secret; None if it does not exist or was deleted."""
+        """Return the description of a secret in AWS; None if it does not exist or was deleted."""
         secret = self.service(SERVICE).find("describe_secret", SecretId=name)
         return None if secret is None or "DeletedDate" in secret else secret

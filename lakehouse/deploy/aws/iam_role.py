@@ -32,7 +32,7 @@ class RoleState:
 
 @dataclass(frozen=True, repr=False)
 class IamRole(AwsResource[RoleState], Updatable[RoleState]):
-    """`aws/role/<purpose>`. A subclass for each purpose says whom it trusts and what it may do."""
+    """`aws/role/<purpose>`. A subclass for each purpose declares its trust policy and its permissions."""
 
     purpose: ClassVar[str]
     kms_key: str = ""
@@ -57,7 +57,7 @@ class IamRole(AwsResource[RoleState], Updatable[RoleState]):
 
     @property
     def read_depends_on(self) -> tuple[Resource[Any], ...]:
-        """Nothing: a role exists without those whom it trusts."""
+        """Return nothing: a role exists independently of its principals."""
         return ()
 
     @abstractmethod
@@ -81,7 +81,7 @@ class IamRole(AwsResource[RoleState], Updatable[RoleState]):
         return RoleState(role["Arn"], role["AssumeRolePolicyDocument"], access and access["PolicyDocument"])
 
     def create(self, outputs: Outputs) -> RoleState:
-        """Create it with its tag and trust, then its policy: one that an interruption leaves out is a difference."""
+        """Create it with its trust policy, then its permissions, which `diff` reports after an interruption."""
 
         def create() -> None:
             self._call(
@@ -90,28 +90,27 @@ class IamRole(AwsResource[RoleState], Updatable[RoleState]):
                 Description=f"Lakehouse deployment {self.names.deployment}: {self.purpose}",
                 Tags=self.tags,
             )
-            # The servers of IAM learn of a new role one after the other.
+            # IAM is eventually consistent: its servers list a new role at different times.
             self.service("iam").wait("role_exists", RoleName=self._role)
 
         return self.update(outputs, self.create_and_read(create, outputs))
 
     def wait_until_ready(self, outputs: Outputs, current: RoleState) -> RoleState:
-        """Wait until IAM shows it. Other services learn of it later; the resources that use it wait for that."""
+        """Wait until IAM returns it. Other services accept it later, for which the resources that use it wait."""
         self.service("iam").wait("role_exists", RoleName=self._role)
         return current
 
     def diff(self, outputs: Outputs, current: RoleState) -> list[str]:
-        """Compare whom it trusts and what it may do."""
+        """Compare the trust policy and the permissions."""
         wrong = {
-            "it trusts others than it should": not same(current.trust, self.trust(outputs)),
+            "its trust policy differs": not same(current.trust, self.trust(outputs)),
             "it has no rights yet": current.access is None,
-            "its rights are others than they should be": current.access is not None
-            and not same(current.access, self.access(outputs)),
+            "its permissions differ": current.access is not None and not same(current.access, self.access(outputs)),
         }
         return [phrase for phrase, is_wrong in wrong.items() if is_wrong]
 
     def update(self, outputs: Outputs, current: RoleState) -> RoleState:
-        """Put the declared trust and policy."""
+        """Write the declared trust policy and permissions."""
         trust, access = self.trust(outputs), self.access(outputs)
         if not same(current.trust, trust):
             self._call("update_assume_role_policy", PolicyDocument=json.dumps(trust))

@@ -1,4 +1,4 @@
-"""The five IAM roles of a deployment: whom each trusts, and what it may do (lakehouse/deploy/aws/policies.py)."""
+"""The five IAM roles of a deployment, with their trust policies and permissions (lakehouse/deploy/aws/policies.py)."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ Least privilege: every statement names the deployment's own bucket, databases an
 files. Nobody here may delete a bucket or a version of an object: where the bucket keeps versions, a file that was
 deleted or written over can be had back.
 
-Glue asks for a right on a table and on all that the table is in: its database and the catalog (AWS Glue, Specifying
-resource ARNs). Conditions on `s3:prefix` stand alone with ListBucket, the one action here that has the key.
+Glue requires a permission on a table, its database and the catalog (AWS Glue, Specifying
+resource ARNs). Conditions on `s3:prefix` are in statements of ListBucket only, the one action here that has the key.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def confluent_access(deployment: Deployment, tables: Tables) -> Policy:
     functions = f"arn:aws:glue:{deployment.region}:{deployment.account}:userDefinedFunction/{tables.database}/*"
     return _document(
         *_encrypted(deployment, *USE_KEY),
-        # Confluent says of none of its listings which prefix they have.
+        # Confluent documents no prefix for its listings.
         _allow(_buckets(deployment, tables), "s3:GetBucketLocation", "s3:ListBucket", "s3:ListBucketMultipartUploads"),
         _allow(_files(deployment, tables), *READ_FILES, *WRITE_FILES, "s3:PutObjectTagging"),
         _allow(
@@ -240,7 +240,7 @@ def reader_access(deployment: Deployment, *tables: Tables, workgroup: str, resul
     The workgroup stores results at the prefix `results`.
 
     Actions: Amazon Athena, "Use IAM policies to control workgroup access", "Control access to Amazon S3 from Athena"
-    and "Configure access to databases and tables in the AWS Glue Data Catalog" (which asks for the database `default`).
+    and "Configure access to databases and tables in the AWS Glue Data Catalog" (which requires the database `default`).
 
     Raises:
         ConfigError: `workgroup` or `results` is invalid, or results would be stored among tables.
@@ -251,13 +251,13 @@ def reader_access(deployment: Deployment, *tables: Tables, workgroup: str, resul
             f"prefix, such as athena"
         )
     group = f"arn:aws:athena:{deployment.region}:{deployment.account}:workgroup/{_plain('workgroup', workgroup)}"
-    kept = f"{deployment.bucket_arn}/{_plain('prefix', results)}/*"
+    files = f"{deployment.bucket_arn}/{_plain('prefix', results)}/*"
     catalog = f"arn:aws:glue:{deployment.region}:{deployment.account}"
     return _document(
         *_encrypted(deployment, *USE_KEY),
         *_reading(deployment, tables, *READ_FILES),
         _list_prefixes([deployment.bucket_arn], [f"{results}/*"]),
-        _allow([kept], *READ_FILES, *WRITE_FILES),
+        _allow([files], *READ_FILES, *WRITE_FILES),
         _allow(_glue(deployment, *tables), *READ_TABLES, "glue:GetDatabases"),
         _allow([f"{catalog}:catalog", f"{catalog}:database/default"], "glue:GetDatabase", "glue:GetDatabases"),
         _allow(

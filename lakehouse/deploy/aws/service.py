@@ -1,4 +1,4 @@
-"""One AWS service: calls that are repeated while it is busy, and refusals that say what to do about them."""
+"""One AWS service: calls with retries while it is busy, and errors with remedies."""
 
 from __future__ import annotations
 
@@ -139,9 +139,9 @@ class Service:
         try:
             self._client.get_waiter(waiter).wait(**parameters, WaiterConfig={"Delay": 2, "MaxAttempts": 20})
         except WaiterError as error:
-            asked = ", ".join(str(value) for value in parameters.values())
+            resource = ", ".join(str(value) for value in parameters.values())
             raise LakehouseError(
-                f"AWS {self.name} created {asked}, but does not list it ({error}). It was left unchanged. Run the "
+                f"AWS {self.name} created {resource}, but does not list it ({error}). It was left unchanged. Run the "
                 f"command again"
             ) from error
 

@@ -63,8 +63,8 @@ class Workgroup(AwsResource[Answer], Updatable[Answer]):
     def update(self, outputs: Outputs, current: Answer) -> Answer:
         """Apply the settings, and enable it."""
         has = current.get("Configuration", {}).get("ResultConfiguration", {}).get("EncryptionConfiguration")
-        kept = {"EncryptionConfiguration": has} if has and not self.kms_key else {}
-        updates = {"ResultConfigurationUpdates": self._results | kept, "EnforceWorkGroupConfiguration": True}
+        encryption = {"EncryptionConfiguration": has} if has and not self.kms_key else {}
+        updates = {"ResultConfigurationUpdates": self._results | encryption, "EnforceWorkGroupConfiguration": True}
         self.service("athena").call(
             "update_work_group", WorkGroup=self.names.workgroup, ConfigurationUpdates=updates, State="ENABLED"
         )

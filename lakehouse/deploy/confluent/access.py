@@ -74,7 +74,7 @@ class ServiceAccountResource(ConfluentResource[ServiceAccount]):
 
 @dataclass(frozen=True)
 class Role:
-    """A role on a CRN pattern, in which `{environment}`, `{cluster}`, `{kafka}`, … stand for CRNs of `RoleScopes`."""
+    """A role on a CRN pattern. `{environment}`, `{cluster}`, `{kafka}`, … are the CRNs of `RoleScopes`."""
 
     role: str
     pattern: str

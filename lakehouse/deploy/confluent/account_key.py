@@ -2,8 +2,8 @@
 
 Confluent shows a key's secret once. An interruption between creating and storing a key leaves a stray: a key that
 nobody has. A key with the account as owner and the right name and description that is in no version of the secret is
-deleted. Where there is no secret at all, only a young key is a stray: programs may still use an older one, whose secret
-somebody deleted.
+deleted. Without a secret, only a recent key is a stray: programs may still use an older one, whose secret was
+deleted.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class AccountKey:
                 f"--region {self.secrets.region} --secret-id {self.secret} --recovery-window-in-days {RECOVERY_DAYS}"
             ) from None
 
-    def ours(self) -> list[ApiKey]:
+    def existing(self) -> list[ApiKey]:
         """List the account's keys for the API, the oldest first."""
         keys = self.api_keys.list(self.owner_id)
         return [each for each in keys if (each.name, each.description) == (self.name, self.description)]
@@ -132,7 +132,7 @@ class AccountKey:
         """
         labelled = [version for stage in (CURRENT, PENDING, PREVIOUS) if (version := self.version(stage))]
         stored = {self.key(version).id for version in labelled}
-        unknown = [each for each in self.ours() if each.id not in stored]
+        unknown = [each for each in self.existing() if each.id not in stored]
         if unknown and labelled:
             # It may have been in a version that has lost its labels.
             stored |= {self.key(version).id for version in self.secrets.versions(self.secret)}

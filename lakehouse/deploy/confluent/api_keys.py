@@ -97,7 +97,7 @@ class ApiKeyResource(ConfluentResource[Key], Updatable[Key]):
         key_store = self.account_key(outputs)
         # The secret first: a key without one is still found by its account, with which it is deleted.
         self.account.secrets.delete(self.secret)
-        for key in key_store.ours():
+        for key in key_store.existing():
             key_store.api_keys.delete(key.id)
 
     def _deletions(self, outputs: Outputs) -> list[str]:

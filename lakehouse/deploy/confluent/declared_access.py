@@ -67,7 +67,7 @@ class DeclaredAccess:
     def _spark_acls(self) -> Iterator[tuple[str, str, str]]:
         """Read every topic that has a table; write derived topics and dead letters.
 
-        Lists and not roles: Basic clusters know no roles on topics and groups, and no role below an administrator's
+        Lists and not roles: Basic clusters have no roles on topics and groups, and no role below an administrator's
         describes the cluster or configurations.
         """
         topics = self.topics

@@ -102,7 +102,7 @@ class _Rule:
         # A key in its grace period delays the rotation: never more than one key works beyond those retained.
         is_due = pending or self._is_old(key_store, key) and deleted == expendable
         if is_due:
-            key = pending or _made(key_store)
+            key = pending or _create_pending(key_store)
             key_store.prove(key, self.clock)
             # Written again, so that the version's age is the time since it became current.
             key_store.secrets.promote(
@@ -119,14 +119,14 @@ class _Rule:
     def _expendable(self, key_store: AccountKey) -> list[str]:
         """List the ids of the keys beyond those retained. The current and the previous key are retained first."""
         labelled = [version for stage in (CURRENT, PREVIOUS) if (version := key_store.version(stage))]
-        newest_first = [each.id for each in reversed(key_store.ours())]
+        newest_first = [each.id for each in reversed(key_store.existing())]
         ranked = list(dict.fromkeys([*(key_store.key(version).id for version in labelled), *newest_first]))
         pending = _pending(key_store)
         surplus = ranked[self.retained :]
         return [each for each in surplus if each in newest_first and not (pending and pending.id == each)]
 
 
-def _made(key_store: AccountKey) -> Key:
+def _create_pending(key_store: AccountKey) -> Key:
     key = key_store.make()
     key_store.secrets.put_pending(key_store.secret, key_store.layout.write(key))
     return key

@@ -29,7 +29,7 @@ class PermissionsReport(ConfluentResource[tuple[()]], Undeletable[tuple[()]]):
     manager_key: Resource[Key]
 
     def read(self, outputs: Outputs) -> tuple[()]:
-        """Return nothing, and never None: there is nothing to create. Rotation of keys thus asks for no permissions."""
+        """Return nothing, and never None: there is nothing to create. Rotating keys requires no permissions."""
         return ()
 
     def create(self, outputs: Outputs) -> tuple[()]:

@@ -12,7 +12,7 @@ from lakehouse.deploy.snowflake.snowflake_resource import SnowflakeResource
 from resources.confluent.waiting import wait
 
 VERIFIED_WITHIN_SECONDS = 120
-"""All servers of IAM mostly know a new role within seconds; AWS promises no time."""
+"""A new IAM role is usually effective within seconds; AWS documents no limit."""
 
 UNREMARKABLE = ("PASSED", "SKIPPED", "", None)
 """Values in responses of the SYSTEM$VERIFY functions that are no reason for a refusal."""
@@ -33,13 +33,13 @@ class AccessVerification(SnowflakeResource[Verification], Updatable[Verification
     retained_because = "goes with what it is about"
     label: str
     question: str
-    """The statement that asks Snowflake."""
+    """The statement that verifies access."""
     after: tuple[Resource[Any], ...]
     """The resources that are verified."""
     clock: Clock = SYSTEM_CLOCK
 
     def read(self, outputs: Outputs) -> Verification:
-        """Ask Snowflake. Never None: dependents can be deleted also when access is broken."""
+        """Run the statement. The result is never None, so that dependents can be deleted without access."""
         [row] = self.administrator.rows(self.question)
         answer: dict[str, Any] = json.loads(next(iter(row.values())))
         # The reasons are in fields of their own: errorMessage, or one for each thing that was tried.
@@ -47,11 +47,11 @@ class AccessVerification(SnowflakeResource[Verification], Updatable[Verification
         return Verification("verified", "") if answer["success"] else Verification("refused", "; ".join(reasons))
 
     def create(self, outputs: Outputs) -> Verification:
-        """Ask Snowflake: there is nothing to create."""
+        """Run the statement: there is nothing to create."""
         return self.read(outputs)
 
     def wait_until_ready(self, outputs: Outputs, current: Verification) -> Verification:
-        """Ask until Snowflake has access.
+        """Repeat the statement until Snowflake has access.
 
         Raises:
             TimedOut: It does not; the message has Snowflake's last answer.

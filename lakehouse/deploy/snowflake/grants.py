@@ -87,8 +87,8 @@ class Grants(SnowflakeResource[Held], Updatable[Held], Undeletable[Held]):
         schemas = tuple(f"{having.removeprefix(FUTURE)}." for _, having in expected if having.startswith(FUTURE))
 
         def is_of_table(having: str) -> bool:
-            allowed, _, thing = having.partition(" on ")
-            return allowed in ("SELECT", "OWNERSHIP") and thing.rpartition(" ")[2].startswith(schemas)
+            allowed, _, object_ = having.partition(" on ")
+            return allowed in ("SELECT", "OWNERSHIP") and object_.rpartition(" ")[2].startswith(schemas)
 
         extra = sorted(grant for grant in current - expected if not is_of_table(grant[1]))
         return undeclared_permissions(
@@ -121,10 +121,10 @@ def _revocation(role: str, having: str) -> str:
     """Return the statement that revokes a grant, in the words of SHOW GRANTS."""
     if having.startswith(MEMBER):
         return f"REVOKE ROLE {role} FROM {having.removeprefix(MEMBER)}"
-    allowed, _, thing = having.partition(" on ")
+    allowed, _, object_ = having.partition(" on ")
     if allowed == "OWNERSHIP":
-        return f"GRANT OWNERSHIP ON {thing} TO ROLE SYSADMIN COPY CURRENT GRANTS"
-    if thing.startswith("future tables in "):
-        place = thing.removeprefix("future tables in ")
-        thing = f"FUTURE TABLES IN {'SCHEMA' if '.' in place else 'DATABASE'} {place}"
-    return f"REVOKE {allowed} ON {thing} FROM ROLE {role}"
+        return f"GRANT OWNERSHIP ON {object_} TO ROLE SYSADMIN COPY CURRENT GRANTS"
+    if object_.startswith("future tables in "):
+        place = object_.removeprefix("future tables in ")
+        object_ = f"FUTURE TABLES IN {'SCHEMA' if '.' in place else 'DATABASE'} {place}"
+    return f"REVOKE {allowed} ON {object_} FROM ROLE {role}"

@@ -71,7 +71,7 @@ class IcebergTables(SnowflakeResource[TableNames], Updatable[TableNames]):
                     f"Snowflake has an Iceberg table {self.database}.{self.schema}.{source.name} that is not on the "
                     f"external volume {self.volume}. It was left unchanged. Rename or drop it"
                 )
-        return tuple(sorted(name for name, ours in on_volume.items() if ours))
+        return tuple(sorted(name for name, is_on_volume in on_volume.items() if is_on_volume))
 
     def create(self, outputs: Outputs) -> TableNames:
         """Create those that the catalog has."""
@@ -102,7 +102,7 @@ class IcebergTables(SnowflakeResource[TableNames], Updatable[TableNames]):
         return self.read(outputs)
 
     def delete(self, outputs: Outputs, current: TableNames) -> None:
-        """Drop all on the volume; the catalog and the files stay as they are."""
+        """Drop all tables on the volume; the catalog and the files are unchanged."""
         for name in current:
             self.administrator.change(sql.drop("ICEBERG TABLE", *name))
 

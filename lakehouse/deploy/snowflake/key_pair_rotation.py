@@ -3,10 +3,11 @@
 A rotation stores the new private key as the secret's pending version, sets its public key in the slot that is not in
 use, logs in with it, and makes the pending version the current one. The old key logs in until `retire` unsets its slot.
 
-An interruption anywhere is safe: the secret holds a private key before Snowflake knows its public key, the slot of the
-current key is never written, and a single call moves the label. The next call uses a pending key that was left behind,
-so the other slot never holds a key that nobody has. The slot in use is read from Snowflake every time. Run one rotation
-of a user at a time: two at once could overwrite each other's slot between the login and the move of the label.
+An interruption anywhere is safe: the secret holds a private key before its public key is set in Snowflake, the slot of
+the current key is never written, and a single call moves the label. The next call uses a pending key that was left
+behind, so the other slot never holds a key whose private key is lost. The slot in use is read from Snowflake every
+time. Run one rotation of a user at a time: two at once could overwrite each other's slot between the login and the
+move of the label.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Keys:
 
 
 def install(user: ServiceUser) -> Keys:
-    """Give a user without keys its first one; a user whose key is the secret's stays as it is.
+    """Set the first key of a user without keys; a user that has the secret's key is unchanged.
 
     Raises:
         UnclearState: The user has keys and none of them is the secret's.
@@ -227,7 +228,7 @@ def _label(user: ServiceUser, slot: KeySlot, fingerprint: str | None) -> str:
             return label
     raise UnclearState(
         f"{slot} of Snowflake user {user.name} has a key ({fingerprint}) that is neither the previous nor the pending "
-        f"one of the secret '{user.secret}': somebody else may use it. Nothing was changed. If nobody does, unset it "
+        f"one of the secret '{user.secret}': another program may use it. Nothing was changed. If none does, unset it "
         f"as an administrator: {sql.unset_public_key(user.name, slot)}"
     )
 

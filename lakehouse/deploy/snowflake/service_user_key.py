@@ -20,7 +20,7 @@ class ServiceUserKey(Undeletable[Keys]):
     name: str
     """Of the user."""
     user: Callable[[], ServiceUser]
-    """Asks the administrator's session for its account, which opens it."""
+    """Returns the account of the administrator's session, which it opens."""
     after: tuple[Resource[Any], ...]
     """The user, and the grants with which it logs in."""
 

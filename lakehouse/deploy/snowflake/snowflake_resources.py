@@ -292,7 +292,7 @@ class SnowflakeResources:
         return tuple(_source(each, each.topic) for each in topics if each.engine == "tableflow")
 
     def _volume(self, address: str, name: str, bucket: str) -> ExternalVolume:
-        # Snowflake has one user in AWS for all volumes of an account, so one external id lets the role trust each.
+        # Snowflake has one user in AWS for all volumes of an account, so all have one external id in the trust policy.
         location, role_arn = f"s3://{bucket}/", self.names.role_arn("snowflake")
         external_id = self.names.external_id("volume")
         creation = sql.create_external_volume(

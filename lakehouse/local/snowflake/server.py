@@ -116,9 +116,9 @@ def application(
         "/queries/v1/query-request": current(query),
     }
     # fakesnow's upload of staged files is left out: it would let anyone write files.
-    kept = ("/queries/v1/abort-request", "/monitoring/queries/{sfqid}")
+    reused = ("/queries/v1/abort-request", "/monitoring/queries/{sfqid}")
     routes = [Route(path, handler, methods=["POST"]) for path, handler in handlers.items()]
-    routes += [route for route in fakesnow.server.routes if route.path in kept]
+    routes += [route for route in fakesnow.server.routes if route.path in reused]
     routes.append(Route("/healthz", lambda _: JSONResponse({"ok": True})))
     return Starlette(routes=routes, middleware=[Middleware(body.plain, limit=MAX_BODY_BYTES)])
 
