@@ -6,9 +6,9 @@ from typing import Any
 
 import dagster as dg
 
+from assets.asset_factory import NOTHING_IN
 from assets.automation import hourly, with_the_asset
 from assets.failures import explained
-from assets.step import NOTHING_IN
 from lakehouse.config.topic import Topic
 
 OPTIONAL_OUT = dg.Out(dg.Nothing, is_required=False)

@@ -4,9 +4,9 @@ from typing import Any
 
 import dagster as dg
 
+from assets.asset_factory import asset_spec, table_op
 from assets.entry import group, topic_of
 from assets.failures import explained
-from assets.step import asset_spec, step
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.table_ref import TableRef
@@ -29,7 +29,7 @@ def dead_letters_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         metadata={"dagster/table_name": str(TableRef(config.namespace, group(entry)).dead_letters)},
     )
 
-    @step(spec, pool=f"iceberg_{group(entry)}", resources=CLIENTS)
+    @table_op(spec, pool=f"iceberg_{group(entry)}", resources=CLIENTS)
     def dead_letters(context: dg.AssetExecutionContext, clients: Any) -> dg.MaterializeResult:
         with explained(entry):
             topic = topic_of(entry, context)

@@ -14,9 +14,9 @@ from lakehouse.core.markdown import escaped
 from lakehouse.core.sql import SPARK
 from lakehouse.core.table_ref import TableRef
 from lakehouse.readers import configured
+from lakehouse.readers.engine_totals import TableTotals, differences
 from lakehouse.readers.freshness import StageLag
 from lakehouse.readers.table_location import table_of, table_resources
-from lakehouse.readers.truth import TableTotals, differences
 from resources.catalog import published_table
 from resources.snapshots import commits
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
+from assets.asset_factory import asset_spec, table_op
 from assets.automation import unless_continuous
 from assets.entry import code_links, group, topic_of
 from assets.failures import explained
-from assets.step import asset_spec, step
 from assets.text_table import as_table
 from lakehouse.config.checks import DEAD_LETTER_TOPIC, KEY_NOT_NULL, RECORD_COUNT
 from lakehouse.config.loader import Config
@@ -72,7 +72,7 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         },
     )
 
-    @step(
+    @table_op(
         spec,
         pool=f"iceberg_{group(entry)}",
         resources=CLIENTS,

@@ -7,11 +7,11 @@ from typing import Any
 import dagster as dg
 
 from assets import confluent
+from assets.asset_factory import asset_spec, table_op
 from assets.automation import on_upstream_change
 from assets.entry import code_links, group
 from assets.failures import explained
 from assets.freshness import idle_policy
-from assets.step import asset_spec, step
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.pipeline.clients import CLIENTS, Clients
@@ -37,7 +37,7 @@ def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition | dg.AssetS
 
     cloud = confluent.needed(config) if source.connector(entry.name) else frozenset()
 
-    @step(spec, pool=f"kafka_{group(entry)}", resources={*CLIENTS, *cloud})
+    @table_op(spec, pool=f"kafka_{group(entry)}", resources={*CLIENTS, *cloud})
     def kafka_topic(context: dg.AssetExecutionContext, clients: Any) -> dg.MaterializeResult:
         metadata: dict[str, Any] = {}
         with explained(entry, *_sources(config, entry)):

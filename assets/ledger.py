@@ -4,10 +4,10 @@ from typing import Any
 
 import dagster as dg
 
+from assets.asset_factory import asset_spec, table_op
 from assets.check_definition import CheckDefinition
 from assets.entry import group, topic_of
 from assets.failures import explained
-from assets.step import asset_spec, step
 from assets.text_table import as_table
 from lakehouse.config.checks import LEDGER
 from lakehouse.config.loader import Config
@@ -37,7 +37,7 @@ def ledger_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         kinds={"iceberg", "spark"},
     )
 
-    @step(
+    @table_op(
         spec,
         pool=f"ledger_{group(entry)}",
         resources=CLIENTS,

@@ -5,9 +5,9 @@ from typing import Any
 
 import dagster as dg
 
+from assets.asset_factory import asset_spec, table_op
 from assets.entry import group, topic_of
 from assets.failures import explained
-from assets.step import asset_spec, step
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core import naming
@@ -24,7 +24,7 @@ def maintenance_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         kinds={"iceberg", "spark"},
     )
 
-    @step(spec, pool=f"iceberg_{group(entry)}", resources=("catalog", "spark"))
+    @table_op(spec, pool=f"iceberg_{group(entry)}", resources=("catalog", "spark"))
     def maintenance(context: dg.AssetExecutionContext, clients: Any) -> dg.MaterializeResult:
         metadata: dict[str, Any] = {}
         with explained(entry):

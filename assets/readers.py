@@ -5,11 +5,11 @@ from typing import Any
 
 import dagster as dg
 
+from assets.asset_factory import asset_spec, table_op
 from assets.automation import unless_continuous
 from assets.check_definition import CheckDefinition
 from assets.entry import group, topic_of
 from assets.failures import explained
-from assets.step import asset_spec, step
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.lag import snapshots_behind
@@ -33,7 +33,9 @@ def reader_asset(config: Config, entry: Topic, reader: Reader) -> dg.AssetsDefin
         metadata={"dagster/table_name": reader.table_name(TableRef(config.namespace, group(entry)))},
     )
 
-    @step(spec, pool=f"{reader.name}_{group(entry)}", resources={"catalog", reader.resource, *table_resources(entry)})
+    @table_op(
+        spec, pool=f"{reader.name}_{group(entry)}", resources={"catalog", reader.resource, *table_resources(entry)}
+    )
     def publication(context: dg.AssetExecutionContext, clients: Any) -> dg.MaterializeResult:
         with explained(entry):
             topic = topic_of(entry, context)

@@ -9,11 +9,11 @@ from typing import Any
 import dagster as dg
 
 from assets import confluent
+from assets.asset_factory import asset_spec, table_op
 from assets.automation import on_upstream_change
 from assets.entry import code_links, group
 from assets.failures import explained
 from assets.iceberg import check_results, declared_specs, table_metadata
-from assets.step import asset_spec, step
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
@@ -35,7 +35,7 @@ def tableflow_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     )
     cloud = confluent.needed(config)
 
-    @step(
+    @table_op(
         spec,
         pool=f"iceberg_{group(entry)}",
         resources={"catalog", "spark", *table_resources(entry), *cloud},

@@ -34,7 +34,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from rich.console import Console
 from rich.table import Table
 
-from lakehouse.cli.systems import connected
+from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
 from lakehouse.local import stack as local_stack
 from lakehouse.local.environment import environment
@@ -79,9 +79,9 @@ def main() -> None:
 
 
 def _all(home: Home, folder: Path, records: int, only: list[str] | None) -> list[measure.Result]:
-    with connected(loader.load()) as found:
-        systems = Clients.of(found)
-        catalog = found.catalog.iceberg()
+    with open_clients(loader.load()) as resources:
+        systems = Clients.of(resources)
+        catalog = resources.catalog.iceberg()
         catalog.create_namespace_if_not_exists(NAMESPACE)
         stack = Stack(
             kafka=os.environ["KAFKA_BOOTSTRAP_SERVERS"],

@@ -14,7 +14,7 @@ import time
 from itertools import islice
 from typing import Any
 
-from lakehouse.cli.systems import connected
+from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
@@ -38,8 +38,8 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=6, help="partitions of each topic")
     parser.add_argument("--workers", type=int, default=WORKERS)
     arguments = parser.parse_args()
-    with connected(loader.load()) as found:
-        systems = Clients.of(found)
+    with open_clients(loader.load()) as resources:
+        systems = Clients.of(resources)
         topics = filled_topics(systems, arguments.topics + WARM_UP + ALONE, arguments.records, arguments.partitions)
         warm, alone, rest = topics[:WARM_UP], topics[WARM_UP : WARM_UP + ALONE], topics[WARM_UP + ALONE :]
         ingest_together(warm, systems, arguments.workers)

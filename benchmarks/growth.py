@@ -26,7 +26,7 @@ from peers import plots
 from rich.console import Console
 from rich.table import Table
 
-from lakehouse.cli.systems import connected
+from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
 from lakehouse.config.topic import Topic
 from lakehouse.local import stack
@@ -67,8 +67,8 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
     arguments = parser.parse_args()
     curves: list[Curve] = []
-    with connected(loader.load()) as found:
-        systems = Clients.of(found)
+    with open_clients(loader.load()) as resources:
+        systems = Clients.of(resources)
         if arguments.append:
             subjects = [Subject(systems, "append", rows) for rows in arguments.append]
             title = f"Append of {arguments.appended:,} records, by rows in the table"

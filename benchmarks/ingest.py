@@ -17,7 +17,7 @@ from itertools import cycle, islice
 
 import fastavro
 
-from lakehouse.cli.systems import connected
+from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
 from lakehouse.config.topic import Topic
 from lakehouse.core.batch import next_batch
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--format", choices=SCHEMAS, default="avro")
     arguments = parser.parse_args()
-    with connected(loader.load()) as connected_systems:
+    with open_clients(loader.load()) as connected_systems:
         systems = Clients(
             connected_systems.kafka,
             connected_systems.schema_registry,

@@ -33,7 +33,7 @@ from pyiceberg.table import StaticTable
 from rich.console import Console
 from rich.table import Table
 
-from lakehouse.cli.systems import connected
+from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
 from lakehouse.local.synthetic_records import messages
 from resources.kafka import Kafka
@@ -55,7 +55,7 @@ def main() -> None:
     arguments = parser.parse_args()
     namespace = f"latency_{time.time_ns()}"
     topics = [f"{namespace}_{n}" for n in range(arguments.topics)]
-    with connected(loader.load()) as systems, tempfile.TemporaryDirectory() as folder:
+    with open_clients(loader.load()) as systems, tempfile.TemporaryDirectory() as folder:
         pool = prepared(systems, topics)
         session = systems.snowflake.keep_session()
         with streaming(Path(folder), namespace, topics), session, watched(systems, namespace, topics) as locations:

@@ -18,7 +18,7 @@ from growth import Subject
 from rich.console import Console
 from rich.table import Table
 
-from lakehouse.cli.systems import connected
+from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
 from lakehouse.pipeline.clients import Clients
 from tests.support.servers.proxy import Proxy, Request
@@ -40,9 +40,9 @@ def main() -> None:
         counts[request.method] += 1
 
     table = Table("batch", *METHODS, "all", title=f"Requests to S3 for a batch of {RECORDS:,} records")
-    with connected(loader.load()) as found, Proxy(os.environ["AWS_ENDPOINT_URL_S3"], guard=count) as proxy:
-        catalog = found.catalog.model_copy(update={"s3_endpoint": proxy.address})
-        systems = Clients(found.kafka, found.schema_registry, found.spark, catalog)
+    with open_clients(loader.load()) as resources, Proxy(os.environ["AWS_ENDPOINT_URL_S3"], guard=count) as proxy:
+        catalog = resources.catalog.model_copy(update={"s3_endpoint": proxy.address})
+        systems = Clients(resources.kafka, resources.schema_registry, resources.spark, catalog)
 
         def measure(name: str, subject: Subject, ids: Callable[[Subject], Iterable[int]], batches: int) -> None:
             for _ in range(batches):

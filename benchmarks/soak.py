@@ -23,7 +23,7 @@ import psutil
 from latency import PARTITIONS, prepared, produce, pyiceberg_catalog, streaming
 from peers import plots
 
-from lakehouse.cli.systems import connected
+from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
 from lakehouse.core import polling
 from lakehouse.local import stack
@@ -65,7 +65,7 @@ def main() -> None:
     namespace = f"soak_{time.time_ns()}"
     topics = [f"{namespace}_{n}" for n in range(arguments.topics)]
     measurements: list[Measurement] = []
-    with connected(loader.load()) as systems, tempfile.TemporaryDirectory() as folder:
+    with open_clients(loader.load()) as systems, tempfile.TemporaryDirectory() as folder:
         pool = prepared(systems, topics)
         with streaming(Path(folder), namespace, topics) as stream:
             seconds = arguments.minutes * MINUTE

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
-from lakehouse.cli.systems import connected
+from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
 from lakehouse.config.topic import Topic
 from lakehouse.core.batch import next_batch
@@ -40,8 +40,8 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
-    with connected(loader.load()) as found:
-        systems = Clients.of(found)
+    with open_clients(loader.load()) as resources:
+        systems = Clients.of(resources)
         stages = _stages(systems, fill(systems, arguments.records, "avro"))
         seconds: dict[str, list[float]] = {name: [] for name in stages}
         for _ in range(arguments.rounds + 1):

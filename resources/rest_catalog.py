@@ -94,7 +94,9 @@ class RestCatalog(dg.ConfigurableResource):
         None, "Token endpoint, if it is not the catalog's own `/v1/oauth/tokens`."
     )
     move: Literal["overwrite", "notify", "replace"] = Field(
-        "overwrite", description="Method to move a table to newer metadata: see resources/rest_catalog.py."
+        "overwrite",
+        description="Method to register newer metadata: `overwrite` (Polaris since 1.6), `notify` (Polaris catalogs "
+        "of type EXTERNAL), or `replace` (drop and register again: readers briefly find no table).",
     )
 
     _oauth: ClientCredentials | None = PrivateAttr(default=None)

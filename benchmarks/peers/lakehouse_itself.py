@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import psutil
 
-from lakehouse.cli.systems import connected
+from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
 from lakehouse.config.topic import Topic
 from lakehouse.local import process
@@ -22,8 +22,8 @@ def work(stack: Stack) -> Work:
     def keep_up(name: str, table: str, ended: Callable[[], bool]) -> None:
         metadata = {"columns": ["partition", "offset"]}
         topic = Topic.model_validate({"name": name, "table": table, "key": "userid", "metadata": metadata})
-        with connected(loader.load()) as found:
-            systems = Clients.of(found)
+        with open_clients(loader.load()) as resources:
+            systems = Clients.of(resources)
             while not ended():
                 if not sum(1 for _ in ingest(NAMESPACE, topic, systems)):
                     idle()

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from lakehouse.cli import console
 from lakehouse.cli.status import status
-from lakehouse.cli.systems import connected
+from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
 from lakehouse.config.loader import Config
 from lakehouse.config.sources.datagen import Datagen
@@ -54,7 +54,7 @@ def demo(once: bool) -> None:
         console.console.rule("1 · The embedded stack")
         show.up(home, [server for server in stack.SERVERS if server != "dagster-daemon"])
         config = loader.load()
-        with connected(config) as systems:
+        with open_clients(config) as systems:
             console.console.rule("2 · Records")
             _await_records(config, systems)
             console.console.rule("3 · Kafka → Iceberg → Glue → Snowflake")

@@ -20,12 +20,12 @@ def restore() -> list[str]:
     Raises:
         LakehouseError: A system does not answer or refuses.
     """
-    from lakehouse.cli.systems import connected
+    from lakehouse.cli.systems import open_clients
     from lakehouse.config import loader
     from lakehouse.readers import publish
 
     config = loader.load()
-    with connected(config) as systems:
+    with open_clients(config) as systems:
         topics = [
             topic
             for topic in config.topics.values()

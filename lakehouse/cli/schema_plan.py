@@ -165,10 +165,10 @@ def current_schema(config: Config, topic: Topic) -> Schema | None:
     Raises:
         LakehouseError: The catalog does not answer.
     """
-    from lakehouse.cli.systems import connected
+    from lakehouse.cli.systems import open_clients
 
     try:
-        with connected(config) as systems:
+        with open_clients(config) as systems:
             _, table = systems.catalog.resolve_table(topic.table_in(config.namespace))
     except LakehouseError as error:
         raise LakehouseError(f"{error}. Alternatively, pass the schema in use as --against FILE") from error

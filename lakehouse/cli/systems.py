@@ -15,7 +15,7 @@ from resources.build import build_resources
 
 
 @contextmanager
-def connected(config: Config) -> Iterator[Any]:
+def open_clients(config: Config) -> Iterator[Any]:
     """Yield the resources of the environment in LAKEHOUSE_ENV as attributes: kafka, catalog, snowflake …
 
     Raises:

@@ -112,7 +112,7 @@ def ranges(entries: Iterable[Entry]) -> list[Range]:
     An offset that several commits ingested, after a decision to go back, belongs to the oldest of them, so ranges of
     one topic never overlap.
     """
-    ranges = []
+    ingested = []
     highest: dict[tuple[Identity, int], int] = {}
     for entry in entries:
         if entry.kind != "ingest" or entry.batch is None:
@@ -121,9 +121,9 @@ def ranges(entries: Iterable[Entry]) -> list[Range]:
         for p, end in sorted(entry.batch.end.items()):
             start = max(entry.batch.start[p], highest.get((topic, p), 0))
             if start < end:
-                ranges.append(Range(entry.snapshot_id, p, start, end, topic))
+                ingested.append(Range(entry.snapshot_id, p, start, end, topic))
                 highest[topic, p] = end
-    return ranges
+    return ingested
 
 
 def uncounted_ranges(entries: Sequence[Entry]) -> list[Range]:

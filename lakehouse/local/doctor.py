@@ -102,6 +102,6 @@ def _servers(home: Home) -> Iterator[Diagnostic]:
         if state.state == "ready":
             yield Diagnostic(state.name, True, f"ready, process {state.pid}, {state.resident_bytes / GIB:.2f} GiB")
         else:
-            log = f". {process.last_words(state.log)}" if state.log.exists() else ""
+            log = f". {process.log_tail(state.log)}" if state.log.exists() else ""
             remedy = "Run `lakehouse up`; if it fails again, run `lakehouse down` before it"
             yield Diagnostic(state.name, False, f"{state.state}{log}", remedy)

@@ -48,7 +48,7 @@ class Refusal:
 class Hosts:
     """The names under which browsers may reach a server."""
 
-    own: frozenset[str]
+    loopback: frozenset[str]
     allowed: frozenset[str] = frozenset()
 
     @classmethod
@@ -68,7 +68,7 @@ class Hosts:
     @property
     def origins(self) -> frozenset[str]:
         """Origins of the pages of these hosts. A tunnel may add TLS."""
-        http = {f"http://{host}" for host in self.own | self.allowed}
+        http = {f"http://{host}" for host in self.loopback | self.allowed}
         return frozenset(http | {f"https://{host}" for host in self.allowed})
 
 
@@ -103,7 +103,7 @@ def refusal(headers: Mapping[str, str], hosts: Hosts) -> Refusal | None:
         The refusal, or None for an acceptable request.
     """
     host = headers.get("host", "").lower()
-    if host not in hosts.own | hosts.allowed:
+    if host not in hosts.loopback | hosts.allowed:
         return _refused(Rule.HOST, f"The host {host!r} is not a name of this server.", hosts)
     origin = headers.get("origin")
     if origin is not None and origin.lower() not in hosts.origins:
@@ -116,7 +116,7 @@ def refusal(headers: Mapping[str, str], hosts: Hosts) -> Refusal | None:
 
 
 def _refused(rule: Rule, problem: str, hosts: Hosts) -> Refusal:
-    address = min(hosts.own)
+    address = min(hosts.loopback)
     return Refusal(
         rule,
         f"{problem} It was refused and nothing was done. Use http://{address}, or name the host of a tunnel in"

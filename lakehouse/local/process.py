@@ -221,7 +221,7 @@ def wait_until_ready(server: Server, process: psutil.Process, home: Home, cancel
         if _listens(process, set(server.ports.values())) and server.ready():
             return True
         if not is_alive(process):
-            raise LakehouseError(f"{server.name} exited during its start. {last_words(home.log(server.name))}")
+            raise LakehouseError(f"{server.name} exited during its start. {log_tail(home.log(server.name))}")
         if cancelled.is_set():
             raise LakehouseError(
                 f"The start of {server.name} was cancelled because another server failed. Correct the error of that "
@@ -232,7 +232,7 @@ def wait_until_ready(server: Server, process: psutil.Process, home: Home, cancel
     clock = Clock(sleep=cancelled.wait)
     if not poll(is_ready, pause=POLL_SECONDS, deadline_seconds=server.seconds, clock=clock):
         raise LakehouseError(
-            f"{server.name} was not ready after {server.seconds:.0f} s. {last_words(home.log(server.name))}"
+            f"{server.name} was not ready after {server.seconds:.0f} s. {log_tail(home.log(server.name))}"
         )
 
 
@@ -279,7 +279,7 @@ def stop(name: str, home: Home) -> None:
         )
 
 
-def last_words(log: Path, count: int = 3) -> str:
+def log_tail(log: Path, count: int = 3) -> str:
     """Return the last error lines of a log, or its last lines if there are none, as a sentence for a message."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     errors = [line for line in lines if _ERROR.search(line) and not line.startswith("at ")]

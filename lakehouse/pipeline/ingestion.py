@@ -16,7 +16,7 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.batch import TOKEN, Batch, Log, Positions, clip, head, next_batch
 from lakehouse.core.errors import BadRecords, CommitConflict, Paused
 from lakehouse.core.table_ref import TableRef
-from lakehouse.pipeline import column_checks, fingerprints, letters
+from lakehouse.pipeline import column_checks, letters, schema_fingerprints
 from lakehouse.pipeline.batch_context import BatchContext
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.decoding import resolve_schemas
@@ -115,7 +115,7 @@ def ingest(
             known = resolve_schemas(clients.schema_registry, topic)
             context = BatchContext(topic, ref, clients, batch, table, base, known, on_phase=on_phase)
             context.report("schema")
-            fingerprints.check(table, topic, known)
+            schema_fingerprints.check(table, topic, known)
             decision = decide_schema(topic, known, table)
             if decision.action == "roll_over" and table and last:
                 roll_over(clients, ref, table, last, str(decision.error))
@@ -170,7 +170,7 @@ def publish(context: BatchContext) -> Published:
     if topic.keeps_dead_letters:
         context.report("dead_letters")
         letters.keep(context, written.dead if topic.errors == "log" else written.failing)
-    fingerprint_properties = fingerprints.properties(audited.table, context.schemas)
+    fingerprint_properties = schema_fingerprints.properties(audited.table, context.schemas)
     table = context.commit.publish(audited, asdict(counts), fingerprint_properties)
     snapshot = table.current_snapshot()
     assert snapshot is not None and snapshot.summary is not None
@@ -197,7 +197,7 @@ def _stage(context: BatchContext, table: Table) -> tuple[BatchContext, Stage, Wr
         previous, context = context.schemas, context.with_foreign_writers()
         # `unusable_ids` only distinguishes reasons of dead letters, so a change of it alone changes no row.
         if replace(context.schemas, unusable_ids=None) != previous:
-            fingerprints.check(table, context.topic, context.schemas)
+            schema_fingerprints.check(table, context.topic, context.schemas)
             stage, written = context.commit.stage(table.refresh(), rows, token)
     return context, stage, written
 

@@ -17,7 +17,7 @@ from lakehouse.core.batch import DECISION, TOKEN, Batch, Log, Positions
 from lakehouse.core.counts import Counts
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.table_ref import TableRef
-from lakehouse.pipeline import fingerprints
+from lakehouse.pipeline import schema_fingerprints
 from lakehouse.pipeline.decoding import resolve_schemas
 from lakehouse.pipeline.schema_decision import ensure_table
 from lakehouse.pipeline.staged_commit import StagedCommit
@@ -157,7 +157,7 @@ def resume(clients: Clients, namespace: str, topic: Topic, where: str, reason: s
         position = replace(position, start={p: previous.end.get(p, offset) for p, offset in position.end.items()})
     schemas = resolve_schemas(clients.schema_registry, topic)
     # The decision also accepts the registry's present schemas.
-    properties = fingerprints.properties(table, schemas)
+    properties = schema_fingerprints.properties(table, schemas)
     if previous and (not same_log or any(offset < previous.end.get(p, 0) for p, offset in position.end.items())):
         # In a log that lost records, new records reuse their offsets.
         properties[RECREATED] = f"{previous.cluster_id}/{previous.topic_id}"

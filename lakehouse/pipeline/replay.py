@@ -17,7 +17,7 @@ from lakehouse.core.batch import REPLAY, REPLAYS, Batch, Log, Positions, head, n
 from lakehouse.core.counts import Counts
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.table_ref import TableRef
-from lakehouse.pipeline import column_checks, decoding, fingerprints, letters
+from lakehouse.pipeline import column_checks, decoding, letters, schema_fingerprints
 from lakehouse.pipeline.audit import AuditFailed, CheckResult
 from lakehouse.pipeline.batch_context import BatchContext
 from lakehouse.pipeline.clients import Clients
@@ -155,16 +155,16 @@ def redrive(namespace: str, topic: Topic, clients: Clients) -> Redriven:
     attempts = dead_letters.attempt(decoded)
     first = dead_letters.first_offsets(attempts)
     count, staying = dead_letters.staying(attempts)
-    landing = count - staying.count
-    if landing and topic.replaces_rows:
+    recovered = count - staying.count
+    if recovered and topic.replaces_rows:
         # A newer record may have replaced or deleted the row since, so the log must be read from there on.
         since = {p: min(first.get(p, o), o) for p, o in position.end.items()}
         read_again(replace(context, batch=_within(replace(position, start=since), log)), None)
-    elif landing:
-        _write(context, _Read([decoded], {"dead_letters": landing}, count, first, staying), None)
+    elif recovered:
+        _write(context, _Read([decoded], {"dead_letters": recovered}, count, first, staying), None)
     if count:
         letters.mark(context, ref, attempts, count)
-    return Redriven(count, landing)
+    return Redriven(count, recovered)
 
 
 def replay_context(topic: Topic, ref: TableRef, clients: Clients, batch: Batch, table: Table | None) -> BatchContext:
@@ -258,7 +258,7 @@ def _write(context: BatchContext, read: _Read, branch: str | None) -> tuple[Writ
     from spark import write
 
     topic, names = context.topic, context.topic.metadata.names
-    fingerprints.check(context.table, topic, context.schemas)
+    schema_fingerprints.check(context.table, topic, context.schemas)
     # Load the table again, because reading the records may have taken long.
     table = ensure_table(context.clients.catalog, topic, context.ref, context.schemas)
     key = topic.key if topic.replaces_rows else (names["kafka_partition"], names["kafka_offset"])

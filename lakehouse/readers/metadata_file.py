@@ -10,7 +10,7 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.sql import DUCKDB
 from lakehouse.core.table_ref import TableRef
-from lakehouse.readers.truth import TableTotals, summable_columns
+from lakehouse.readers.engine_totals import TableTotals, summable_columns
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -15,7 +15,7 @@ from lakehouse.core.table_ref import TableRef
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from lakehouse.readers.truth import TableTotals
+    from lakehouse.readers.engine_totals import TableTotals
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Reader(ABC):
         yield lambda topic, ref, table: self.publish(topic, ref, table, clients)
 
     def query_totals(self, topic: Topic, ref: TableRef, clients: Any) -> TableTotals:
-        """Count the rows of the table as this system exposes them, and sum its columns (see lakehouse.readers.truth).
+        """Count the rows of the table as this system exposes them, and sum its columns.
 
         Raises:
             LakehouseError: The system does not have the table.

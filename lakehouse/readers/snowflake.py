@@ -16,7 +16,7 @@ from lakehouse.readers.reader import Publish, Reader, Registration
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from lakehouse.readers.truth import TableTotals
+    from lakehouse.readers.engine_totals import TableTotals
 
 ATTEMPTS = 3
 
@@ -84,8 +84,8 @@ class SnowflakeReader(Reader):
 
     def query_totals(self, topic: Topic, ref: TableRef, clients: Any) -> TableTotals:
         """Count and sum in SQL; repeat the query if the table was refreshed meanwhile."""
+        from lakehouse.readers.engine_totals import TableTotals
         from lakehouse.readers.metadata_file import scales, served
-        from lakehouse.readers.truth import TableTotals
 
         parts = (clients.snowflake.database, *ref.shown)
         name = SNOWFLAKE.identifier(*map(naming.snowflake_name, parts))

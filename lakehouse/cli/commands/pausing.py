@@ -16,7 +16,7 @@ def pause(topic: str, reason: str) -> None:
 
     A batch in progress is completed first. Other topics are not affected. No record is lost while Kafka retains it.
     """
-    from lakehouse.cli.systems import connected
+    from lakehouse.cli.systems import open_clients
     from lakehouse.config import loader
     from resources.pauses import pause
 
@@ -25,7 +25,7 @@ def pause(topic: str, reason: str) -> None:
         raise LakehouseError(
             f"Confluent's Tableflow writes the table of '{topic}'. Nothing was changed. Pause it in Confluent Cloud"
         )
-    with connected(declared) as systems:
+    with open_clients(declared) as systems:
         echo(f"{topic}: {pause(systems.catalog, declared.namespace, topic, reason).describe()}")
     echo(f"Resume with `lakehouse unpause {topic}`")
 
@@ -34,12 +34,12 @@ def pause(topic: str, reason: str) -> None:
 @click.argument("topic")
 def unpause(topic: str) -> None:
     """Resume TOPIC from the offsets in its table: streams within seconds, sensors with their next tick."""
-    from lakehouse.cli.systems import connected
+    from lakehouse.cli.systems import open_clients
     from lakehouse.config import loader
     from resources.pauses import unpause
 
     declared = loader.load()
-    with connected(declared) as systems:
+    with open_clients(declared) as systems:
         # The pause is removed first, because lakehouse.yaml may no longer declare the topic.
         if not unpause(systems.catalog, declared.namespace, topic):
             declared.topic(topic)

@@ -65,7 +65,7 @@ def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_j
       lakehouse plan users new.avsc --against old.avsc
     """
     from lakehouse.cli import schema_plan
-    from lakehouse.cli.systems import connected
+    from lakehouse.cli.systems import open_clients
     from lakehouse.config import loader
 
     try:
@@ -79,7 +79,7 @@ def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_j
             )
             plans = [schema_plan.plan(declared, topics[0], schema_file, table)]
         else:
-            with connected(declared) as systems:
+            with open_clients(declared) as systems:
                 plans = [schema_plan.plan_registered(declared, one, systems) for one in topics]
     except LakehouseError as error:
         raise click.UsageError(str(error)) from error
@@ -107,7 +107,7 @@ def dry_run(topics: tuple[str, ...], records: int, as_json: bool, junit: Path | 
     Exit code 0: no check failed (warnings are allowed). 1: a check failed. 2: a check could not be run.
     """
     from lakehouse.cli import check_runner
-    from lakehouse.cli.systems import connected
+    from lakehouse.cli.systems import open_clients
     from lakehouse.config import loader
     from lakehouse.config.sensitive import hide_values
     from lakehouse.pipeline.clients import Clients
@@ -117,7 +117,7 @@ def dry_run(topics: tuple[str, ...], records: int, as_json: bool, junit: Path | 
     try:
         declared = loader.load()
         selected = [declared.topic(name) for name in topics or declared.spark_topics]
-        with connected(declared) as resources:
+        with open_clients(declared) as resources:
             clients = Clients.of(resources)
             for topic in selected:
                 asset = f"iceberg/{topic.name}"
@@ -153,13 +153,13 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
     from assets.streaming import results
     from lakehouse.cli import check_runner
     from lakehouse.cli.last_run import failures
-    from lakehouse.cli.systems import connected
+    from lakehouse.cli.systems import open_clients
     from lakehouse.config import loader
 
     try:
         declared = loader.load()
         names = list(topics or (*declared.topics, *declared.routes))
-        with connected(declared) as systems:
+        with open_clients(declared) as systems:
             kafka_topics = systems.kafka.topics() if declared.routes else []
             routed = [topic for topic in declared.routed_topics(kafka_topics) if not topics]
             selected = [declared.topic(name) for name in names if name not in declared.routes] + routed

@@ -19,7 +19,7 @@ def status() -> None:
     from lakehouse.cli import console
     from lakehouse.cli.last_run import failures
     from lakehouse.cli.status import status
-    from lakehouse.cli.systems import connected
+    from lakehouse.cli.systems import open_clients
     from lakehouse.config import loader
     from lakehouse.config.environment import environment_name
 
@@ -30,7 +30,7 @@ def status() -> None:
         home = Home.default()
         show.servers(stack.status(home), home)
     declared = loader.load()
-    with connected(declared) as systems:
+    with open_clients(declared) as systems:
         console.console.print(console.topics(status(declared, systems)))
         for topic, reason in failures([*declared.topics]).items():
             console.console.print(f"[red]✗[/] {topic}: the last run failed. {console.plain(reason)}")
@@ -62,10 +62,10 @@ def query(sql: str, engine: str, output: str) -> None:
     were last published to them.
     """
     from lakehouse.cli import console
-    from lakehouse.cli.systems import connected
+    from lakehouse.cli.systems import open_clients
     from lakehouse.config import loader
 
-    with connected(loader.load()) as systems:
+    with open_clients(loader.load()) as systems:
         result = ENGINES[engine](sql, systems)
     match output:
         case "csv":

@@ -32,11 +32,11 @@ def stream(topics: tuple[str, ...], once: bool) -> None:
     import dagster as dg
 
     from assets.streaming.service import Streaming, select_topics
-    from lakehouse.cli.systems import connected
+    from lakehouse.cli.systems import open_clients
     from lakehouse.config import loader
 
     declared = loader.load()
-    with connected(declared) as systems, ExitStack() as stack:
+    with open_clients(declared) as systems, ExitStack() as stack:
         home = os.environ.get("DAGSTER_HOME")
         instance = stack.enter_context(dg.DagsterInstance.get()) if home and Path(home).is_dir() else None
         selected = select_topics(declared, topics, systems.kafka.topics() if declared.routes else ())

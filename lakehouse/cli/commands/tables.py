@@ -32,7 +32,7 @@ def ledger(topic: str, deep: bool, log: bool, as_json: bool) -> None:
     Exit code 0: the ledger is consistent. 1: it is not.
     """
     from lakehouse.cli import console
-    from lakehouse.cli.systems import connected
+    from lakehouse.cli.systems import open_clients
     from lakehouse.config import loader
     from lakehouse.pipeline import ledger_page
     from lakehouse.pipeline.clients import Clients
@@ -40,7 +40,7 @@ def ledger(topic: str, deep: bool, log: bool, as_json: bool) -> None:
 
     declared = loader.load()
     topic_entry = declared.topic(topic)
-    with connected(declared) as resources, hide_values(topic_entry):
+    with open_clients(declared) as resources, hide_values(topic_entry):
         if deep or log:
             report = reconcile(declared.namespace, topic_entry, Clients.of(resources), whole_log=log)
         else:
@@ -65,12 +65,12 @@ def dead_letters(topic: str, newest: int, as_json: bool) -> None:
     from dataclasses import asdict
 
     from lakehouse.cli import console
-    from lakehouse.cli.systems import connected
+    from lakehouse.cli.systems import open_clients
     from lakehouse.config import loader
     from lakehouse.pipeline.dead_letter_queries import pending_dead_letters
 
     declared = loader.load()
-    with connected(declared) as systems, hide_values(declared.topic(topic)):
+    with open_clients(declared) as systems, hide_values(declared.topic(topic)):
         pending = pending_dead_letters(systems.catalog, declared.namespace, declared.topic(topic), newest)
     if as_json:
         echo(json.dumps(asdict(pending), indent=2, default=str))
@@ -95,12 +95,12 @@ def redrive(topic: str) -> None:
     List the reasons:            lakehouse dead-letters orders
     Retry after a fix:           lakehouse redrive orders
     """
-    from lakehouse.cli.systems import connected
+    from lakehouse.cli.systems import open_clients
     from lakehouse.config import loader
     from lakehouse.pipeline.replay import redrive
 
     declared = loader.load()
-    with connected(declared) as systems, hide_values(declared.topic(topic)):
+    with open_clients(declared) as systems, hide_values(declared.topic(topic)):
         result = redrive(declared.namespace, declared.topic(topic), systems)
         echo(f"{result.attempted:,} dead letters retried, {result.recovered:,} became rows")
         if result.recovered:
@@ -130,12 +130,12 @@ def replay(topic: str, since: str, branch: str | None) -> None:
     Running it twice changes nothing more. The rows must pass the same audit as a batch before they are published. A
     partition or an offset that the table has not ingested yet is refused.
     """
-    from lakehouse.cli.systems import connected
+    from lakehouse.cli.systems import open_clients
     from lakehouse.config import loader
     from lakehouse.pipeline.replay import replay
 
     declared = loader.load()
-    with connected(declared) as systems, hide_values(declared.topic(topic)):
+    with open_clients(declared) as systems, hide_values(declared.topic(topic)):
         result = replay(declared.namespace, declared.topic(topic), systems, since, branch)
         echo(f"{result.counts.consumed:,} records read again, {result.counts.rows:,} rows in {branch or 'main'}")
         if result.snapshot_id and not branch:
@@ -156,12 +156,12 @@ def resume(topic: str, where: str, reason: str) -> None:
     Partitions that are not named keep the table's offsets; if the topic was recreated, all must be named. The decision
     is a snapshot without rows, and `lakehouse ledger` shows it with the records that it skipped.
     """
-    from lakehouse.cli.systems import connected
+    from lakehouse.cli.systems import open_clients
     from lakehouse.config import loader
     from lakehouse.pipeline.offsets import resume
 
     declared = loader.load()
-    with connected(declared) as systems:
+    with open_clients(declared) as systems:
         position = resume(systems, declared.namespace, declared.topic(topic), where, reason)
     for partition, offset in sorted(position.end.items()):
         echo(f"partition {partition}: was at {position.start[partition]:,}, continues at {offset:,}")
@@ -182,13 +182,13 @@ def bookmark(topic: str, where: str, reason: str, dead_letters: bool) -> None:
     Derive everything again:     lakehouse bookmark totals --at earliest --reason "new transform"
     Skip what is published:      lakehouse bookmark totals --at latest --reason "derived before"
     """
-    from lakehouse.cli.systems import connected
+    from lakehouse.cli.systems import open_clients
     from lakehouse.config import loader
     from lakehouse.pipeline.bookmarks import set_bookmark
     from lakehouse.pipeline.clients import Clients
 
     declared = loader.load()
-    with connected(declared) as resources:
+    with open_clients(declared) as resources:
         clients = Clients.of(resources)
         offsets = set_bookmark(declared, declared.topic(topic), clients, where, reason, letters=dead_letters)
     for partition, offset in sorted(offsets.items()):
@@ -202,12 +202,12 @@ def maintain(topics: tuple[str, ...]) -> None:
 
     Readers are not affected. What is kept is configured under `retention` in lakehouse.yaml.
     """
-    from lakehouse.cli.systems import connected
+    from lakehouse.cli.systems import open_clients
     from lakehouse.config import loader
     from lakehouse.pipeline.maintenance import maintain
 
     declared = loader.load()
-    with connected(declared) as systems:
+    with open_clients(declared) as systems:
         for name in topics or declared.spark_topics:
             with hide_values(declared.topic(name)):
                 for result in maintain(declared.namespace, declared.topic(name), systems.catalog, systems.spark):

@@ -88,10 +88,10 @@ def may_use(state: State, request: Request, environment_id: str, integration_id:
 def list_catalogs(state: State, request: Request):
     cluster_id = request.args["spec.kafka_cluster"]
     shown = state.listed(state.catalogs, lambda each: each["spec"]["kafka_cluster"]["id"] == cluster_id)
-    return [connected(state, each) for each in shown]
+    return [open_clients(state, each) for each in shown]
 
 
-def connected(state: State, document: dict) -> dict:
+def open_clients(state: State, document: dict) -> dict:
     """Set a catalog to connected once a topic of its cluster is a table, and return it without its secret."""
     secret = document["spec"]["config"].get("client_secret")
     shown = copy.deepcopy(document)
@@ -113,7 +113,7 @@ def create_catalog(state: State, request: Request):
     catalog_id = state.new_id("tci")
     document = document_of(state, request, "CatalogIntegration", CATALOGS, "catalog-integration", catalog_id)
     document["id"] = catalog_id
-    return 202, connected(state, state.add(state.catalogs, f"{spec['kafka_cluster']['id']}/{catalog_id}", document))
+    return 202, open_clients(state, state.add(state.catalogs, f"{spec['kafka_cluster']['id']}/{catalog_id}", document))
 
 
 def change_catalog(state: State, request: Request, thing_id: str):
@@ -124,14 +124,14 @@ def change_catalog(state: State, request: Request, thing_id: str):
     if spec["config"]["kind"] != catalog["spec"]["config"]["kind"]:
         raise Problem(400, "config.kind cannot be changed", "invalid_field")
     catalog["spec"]["config"] |= spec["config"]
-    return 200, connected(state, catalog)
+    return 200, open_clients(state, catalog)
 
 
 def get_catalog(state: State, request: Request, thing_id: str):
     catalog = state.catalogs.get(f"{request.args['spec.kafka_cluster']}/{thing_id}")
     if not catalog:
         raise Problem(404, "Not Found", "resource_not_found")
-    return 200, connected(state, catalog)
+    return 200, open_clients(state, catalog)
 
 
 def delete_catalog(state: State, request: Request, thing_id: str):

@@ -30,7 +30,7 @@ def check(table: Table | None, topic: Topic, schemas: TopicSchemas) -> None:
     Raises:
         UnclearState: A schema id has another schema than before, which would decode records to wrong values.
     """
-    stored = _remembered(table)
+    stored = _stored(table)
     changed = [id_ for id_, fingerprint in schemas.fingerprints.items() if stored.get(id_, fingerprint) != fingerprint]
     if table and changed:
         raise UnclearState(
@@ -45,12 +45,12 @@ def properties(table: Table | None, schemas: TopicSchemas) -> dict[str, str]:
 
     If they exceed the size limit, those of the topic's present schemas are kept first, then the newest.
     """
-    stored, current = _remembered(table), schemas.fingerprints
+    stored, current = _stored(table), schemas.fingerprints
     most = MAX_PROPERTY // LONGEST
     ranked = sorted((stored | current).items(), key=lambda item: (item[0] in current, int(item[0])))
     newest = dict(ranked[-most:])
     return {} if newest == stored else {SCHEMAS: json.dumps(newest, separators=(",", ":"))}
 
 
-def _remembered(table: Table | None) -> dict[str, str]:
+def _stored(table: Table | None) -> dict[str, str]:
     return json.loads(table.properties.get(SCHEMAS, "{}")) if table else {}

@@ -29,7 +29,7 @@ def asset_spec(entry: Topic, system: str, deps: Sequence[Sequence[str]], **attri
 Materialize = Callable[..., dg.MaterializeResult | Iterator[dg.AssetCheckResult | dg.MaterializeResult]]
 
 
-def step(
+def table_op(
     spec: dg.AssetSpec,
     pool: str,
     resources: Collection[str],
