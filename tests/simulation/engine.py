@@ -268,7 +268,7 @@ class Records:
         if self.letters:
             letters = self.spark.rows(self.letters.ref, "main", self.letters.snapshot_id)
             pending = (letter.record for letter in letters if not letter.landed and letter.reason != "poison")
-            return [record for record in pending if _is_of(record, self.batch.topic_id, {}, self.batch.end)]
+            return [record for record in pending if is_of(record, self.batch.topic_id, {}, self.batch.end)]
         try:
             return self.spark.kafka.read(self.batch)
         except LookupError as error:
@@ -460,14 +460,14 @@ def of_batch(decoded: Decoded, decoding: Any, topic: Any, ref: TableRef, batch: 
 
 def decision(letters: Rows, batch: Batch) -> Decision:
     """Return the set of a batch's records in a table of dead letters."""
-    of = [letter for letter in letters.collect() if _is_of(letter.record, batch.topic_id, batch.start, batch.end)]
+    of = [letter for letter in letters.collect() if is_of(letter.record, batch.topic_id, batch.start, batch.end)]
     return Decision(len(of), _digest(letter.record for letter in of), sum(letter.landed for letter in of))
 
 
 def discard(spark: MemorySpark, target: Target, batch: Batch) -> None:
     """Delete the dead letters of a batch."""
     planned = spark.job("plan", lambda: spark.head(target.ref, target.branch))
-    keep = lambda letter: not _is_of(letter.record, batch.topic_id, batch.start, batch.end)  # noqa: E731
+    keep = lambda letter: not is_of(letter.record, batch.topic_id, batch.start, batch.end)  # noqa: E731
     spark.job("commit deletes", lambda: spark.commit(target.deleting(), planned, keep=keep))
 
 
@@ -526,7 +526,8 @@ def mark(tried: Tried, target: Target, topic_id: str) -> None:
     spark.job("commit", lambda: spark.commit(target, planned, change=change))
 
 
-def _is_of(record: Record, topic_id: str, start: Mapping[int, int], end: Mapping[int, int]) -> bool:
+def is_of(record: Record, topic_id: str, start: Mapping[int, int], end: Mapping[int, int]) -> bool:
+    """Return whether a record is of a topic and a range of offsets."""
     p = record.partition
     return record.topic_id == topic_id and p in end and start.get(p, 0) <= record.offset < end[p]
 

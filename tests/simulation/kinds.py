@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tests.simulation.message_schedule import MessageSchedule
 from tests.simulation.reader_schedule import ReaderSchedule
 from tests.simulation.schedule import Schedule
 
-KINDS: Mapping[str, type[Schedule]] = {"ingestion": Schedule, "readers": ReaderSchedule}
+KINDS: Mapping[str, type[Schedule]] = {
+    "ingestion": Schedule,
+    "readers": ReaderSchedule,
+    "messages": MessageSchedule,
+}

@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
-from tests.simulation.engine import MemorySpark, Row, data_files
+from tests.simulation.engine import Letter, MemorySpark, Row, data_files
 from tests.simulation.kafka import MemoryKafka, Record
 from tests.simulation.memory_files import data_rows
 from tests.simulation.registry import OWN
@@ -148,6 +148,10 @@ class Oracle:
 
     def _violate(self, sentence: str) -> None:
         self.violations.append(sentence)
+
+    def letters(self) -> list[Letter]:
+        """Return the dead letters of the table, whether or not they landed."""
+        return rows_of(self._letters)
 
     # The end
 

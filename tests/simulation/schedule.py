@@ -50,7 +50,7 @@ class Outcome:
 class Schedule:
     """The systems of one world, and what happens in it."""
 
-    def __init__(self, choices: Choices):
+    def __init__(self, choices: Choices, kafka: type[MemoryKafka] = MemoryKafka):
         self.choices, self.world = choices, World(choices)
         mode = choices.of(("append", "upsert", "dedup"))
         self.topic = Topic(
@@ -61,7 +61,7 @@ class Schedule:
             max_records_per_batch=choices.of((4, 2, 1)),
             retention={"snapshots": choices.of(("7d", "1h")), "min_snapshots": 1},
         )
-        self.kafka = MemoryKafka(self.world, NAME, partitions=choices.of((1, 2)))
+        self.kafka = kafka(self.world, NAME, partitions=choices.of((1, 2)))
         self.registry = MemoryRegistry(self.world, NAME)
         self.iceberg = MemoryIcebergCatalog(self.world)
         spark = MemorySpark(self.world, self.kafka, self.iceberg)

@@ -75,6 +75,7 @@ def test_simulation_runs_the_functions_of_the_project():
     from lakehouse import readers
     from lakehouse.pipeline import (
         audit,
+        dead_letter_topic,
         ingestion,
         letters,
         maintenance,
@@ -87,7 +88,17 @@ def test_simulation_runs_the_functions_of_the_project():
     from resources import registrations
     from resources import snapshots as resource_snapshots
 
-    modules = (ingestion, letters, maintenance, offsets, replay, staged_commit, audit, reconciliation)
+    modules = (
+        ingestion,
+        letters,
+        maintenance,
+        offsets,
+        replay,
+        staged_commit,
+        audit,
+        reconciliation,
+        dead_letter_topic,
+    )
     modules += (readers, freshness, glue, metadata_pointer, reader_lag, rest_catalog, snowflake)
     modules += (registrations, resource_snapshots)
     before = {module: dict(vars(module)) for module in modules}
