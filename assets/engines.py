@@ -13,10 +13,10 @@ from lakehouse.core.lag import snapshots_behind
 from lakehouse.core.markdown import escaped
 from lakehouse.core.sql import SPARK
 from lakehouse.core.table_ref import TableRef
+from lakehouse.pipeline.table_location import table_of, table_resources
 from lakehouse.readers import configured
 from lakehouse.readers.engine_totals import TableTotals, differences
 from lakehouse.readers.freshness import StageLag
-from lakehouse.readers.table_location import table_of, table_resources
 from resources.catalog import published_table
 from resources.snapshots import commits
 

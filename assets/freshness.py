@@ -11,9 +11,9 @@ from lakehouse.config.checks import FRESH
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.markdown import escaped
+from lakehouse.pipeline.table_location import source_resources, table_resources
 from lakehouse.readers.freshness import NAMES, StageLag, summary
 from lakehouse.readers.reader_lag import measure_lag, required_resources
-from lakehouse.readers.table_location import table_resources
 
 
 def freshness_check(config: Config, entry: Topic, stage: str) -> CheckDefinition:
@@ -31,7 +31,8 @@ def freshness_check(config: Config, entry: Topic, stage: str) -> CheckDefinition
         )
 
     description = f"{NAMES[stage]}: nothing has waited longer than {entry.max_lag_seconds:,} s."
-    return CheckDefinition(FRESH, description, required_resources(stage) | table_resources(entry), fresh)
+    needs = required_resources(stage) | table_resources(entry) | source_resources(config, entry)
+    return CheckDefinition(FRESH, description, needs, fresh)
 
 
 def numbers(entry: Topic, lags: list[StageLag]) -> dict[str, Any]:

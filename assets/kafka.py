@@ -15,6 +15,7 @@ from assets.freshness import idle_policy
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.pipeline.clients import CLIENTS, Clients
+from lakehouse.pipeline.table_location import source_resources
 from resources.kafka import Offsets
 from resources.pauses import require_unpaused
 
@@ -37,7 +38,7 @@ def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition | dg.AssetS
 
     cloud = confluent.needed(config) if source.connector(entry.name) else frozenset()
 
-    @table_op(spec, pool=f"kafka_{group(entry)}", resources={*CLIENTS, *cloud})
+    @table_op(spec, pool=f"kafka_{group(entry)}", resources={*CLIENTS, *cloud, *source_resources(config, entry)})
     def kafka_topic(context: dg.AssetExecutionContext, clients: Any) -> dg.MaterializeResult:
         metadata: dict[str, Any] = {}
         with explained(entry, *_sources(config, entry)):

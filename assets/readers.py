@@ -15,9 +15,9 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.lag import snapshots_behind
 from lakehouse.core.markdown import escaped
 from lakehouse.core.table_ref import TableRef
+from lakehouse.pipeline.table_location import table_of, table_resources
 from lakehouse.readers.freshness import StageLag
 from lakehouse.readers.reader import Reader, Registration
-from lakehouse.readers.table_location import table_of, table_resources
 from resources.snapshots import commits, live_rows_at
 
 

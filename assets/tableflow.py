@@ -18,7 +18,7 @@ from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.pipeline import column_checks
-from lakehouse.readers.table_location import table_of, table_resources
+from lakehouse.pipeline.table_location import table_of, table_resources
 
 
 def tableflow_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:

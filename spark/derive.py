@@ -76,7 +76,14 @@ def late_rows(source: DataFrame, older: DataFrame, since: Positions) -> DataFram
 
 def own_columns(result: DataFrame) -> DataFrame:
     """Return a transform's result without the source's metadata columns; the derived table has its own."""
-    return result.drop(*map(metadata_columns.internal, metadata_columns.registered()))
+    names = (*metadata_columns.registered(), *metadata_columns.TABLEFLOW_ONLY)
+    return result.drop(*map(metadata_columns.internal, names))
+
+
+def ends(rows: DataFrame) -> Positions:
+    """Return the offset after the last one of the rows, by partition."""
+    last = rows.groupBy("kafka_partition").agg(F.max("kafka_offset"))
+    return {partition: offset + 1 for partition, offset in last.collect()}
 
 
 def messages(result: DataFrame, key: tuple[int, str] | None, value: tuple[int, str]) -> pa.Table:

@@ -67,6 +67,9 @@ COLUMNS: Sequence[MetadataColumn] = (
 )
 """This project's columns, in the table's order."""
 
+TABLEFLOW_ONLY = ("leader_epoch",)
+"""Columns that only Tableflow writes (Confluent, Tableflow: metadata columns)."""
+
 REQUIRED = ("partition", "offset")
 """Columns that identify the record of a row."""
 

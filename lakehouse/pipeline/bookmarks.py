@@ -10,6 +10,7 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.batch import REPLAYS, Batch, Positions
 from lakehouse.core.bookmark import Bookmark
 from lakehouse.core.errors import LakehouseError, UnclearState
+from lakehouse.pipeline.table_location import table_of
 from resources import bookmarks
 from resources.catalog import RECREATED, Catalog
 from resources.kafka import Kafka
@@ -85,7 +86,9 @@ def find_bookmark(
             )
         return None
     if not bookmark.is_of(last.cluster_id, last.topic_id):
-        if RECREATED not in table.properties:
+        # The table of Tableflow may have rows of the former topic, too, unless it is a new one.
+        is_same = source.engine == "tableflow" and bookmark.table_uuid == str(table.metadata.table_uuid)
+        if RECREATED not in table.properties and not is_same:
             # All rows of the table are from the new topic.
             return None
         raise UnclearState(
@@ -158,9 +161,11 @@ def set_bookmark(
             f"lakehouse.yaml"
         )
     log = read_log(clients.kafka, source.topic)
-    ref, table = clients.catalog.resolve_table(source.table_in(config.namespace))
+    ref, table = clients.catalog.resolve_table(table_of(config, source, clients))
     target_topic = clients.kafka.describe([target]).get(target)
-    if table is None or table.current_snapshot() is None or last_batch(table) is None or target_topic is None:
+    has_rows = table is not None and table.current_snapshot() is not None
+    has_rows = has_rows and (source.engine == "tableflow" or last_batch(table) is not None)
+    if table is None or not has_rows or target_topic is None:
         raise LakehouseError(
             f"Table {ref} is empty, or topic '{target}' does not exist, so there is nothing to resume from. Nothing "
             f"was changed. Materialize iceberg/{source.name} first"

@@ -8,6 +8,7 @@ from typing import Any
 
 from resources.build import with_own_connections
 from resources.catalog import Catalog
+from resources.glue import Glue
 from resources.kafka import Kafka
 from resources.schema_registry import SchemaRegistry
 from resources.spark import Spark
@@ -24,11 +25,14 @@ class Clients:
     schema_registry: SchemaRegistry
     spark: Spark
     catalog: Catalog
+    glue: Glue | None = None
+    """Names the database of Tableflow's tables; needed only to derive from one."""
 
     @staticmethod
     def of(resources: Any) -> Clients:
         """Return the clients among the attributes of `resources`, which are named by their resource keys."""
-        return Clients(**{name: getattr(resources, name) for name in CLIENTS})
+        clients = {name: getattr(resources, name) for name in CLIENTS}
+        return Clients(**clients, glue=getattr(resources, "glue", None))
 
     def with_own_connections(self) -> Clients:
         """Return clients with separate connections and a separate Spark session, for use by another thread."""
@@ -37,6 +41,7 @@ class Clients:
             with_own_connections(self.schema_registry),
             self.spark.with_own_session(),
             with_own_connections(self.catalog),
+            self.glue and with_own_connections(self.glue),
         )
 
     def close(self) -> None:

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Literal
 from lakehouse.config.loader import Config
 from lakehouse.config.sources.derived import Derived
 from lakehouse.config.topic import Topic
+from lakehouse.core import metadata_columns
 from lakehouse.core.batch import Batch, Positions, head
 from lakehouse.core.bookmark import Bookmark
 from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState
 from lakehouse.pipeline.bookmarks import bookmark_of, derived_bookmark_name, find_bookmark
+from lakehouse.pipeline.table_location import table_of
 from resources import bookmarks
 from resources.snapshots import last_batch
 from resources.transactions import MAX_BYTES, MAX_MESSAGES, Outgoing, begin, commit, message_limit, split
@@ -56,6 +58,9 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
     the bookmark, nothing is produced until it has caught up. After every error, read_committed consumers see exactly
     what the bookmark covers; of groups, they may see some messages that the bookmark does not cover yet.
 
+    A table of Tableflow has no offsets in its snapshots. Its position is a snapshot: the rows that the snapshot of the
+    bookmark does not have are new, by partition and offset, in whichever order Tableflow committed them.
+
     Raises:
         ConfigError: The transform cannot be imported.
         LakehouseError: The topic does not accept a message.
@@ -71,23 +76,33 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
     bookmarks.ensure(kafka)
     # First: this fences off any older process, which can produce nothing from now on.
     producer = begin(kafka, derived_bookmark_name(topic))
-    ref, table = clients.catalog.resolve_table(source.table_in(config.namespace))
-    snapshot, last = table.current_snapshot() if table else None, last_batch(table)
-    if table is None or snapshot is None or last is None:
-        return Produced(0, snapshot.snapshot_id if snapshot else None, {})
+    ref, table = clients.catalog.resolve_table(table_of(config, source, clients))
+    snapshot = table.current_snapshot() if table else None
+    if table is None or snapshot is None:
+        return Produced(0, None, {})
+    spark = clients.spark.session(clients.catalog.spark_settings())
+    read = partial(published, spark, ref, names=_names(source))
+    by_tableflow = source.engine == "tableflow"
+    last = _all_rows(source, clients, read(snapshot.snapshot_id)) if by_tableflow else last_batch(table)
+    if last is None:
+        return Produced(0, snapshot.snapshot_id, {})
     bookmark = find_bookmark(config, topic, source, clients, table, last)
     since = bookmark.offsets if bookmark else {}
+    if by_tableflow:
+        # Its retention may have deleted the last rows of a partition, which is no rollback.
+        furthest = {p: max(last.end.get(p, 0), since.get(p, 0)) for p in (*last.end, *since)}
+        last = replace(last, start=dict.fromkeys(furthest, 0), end=furthest)
     current = bookmark_of(
         last.cluster_id, last.topic_id, kafka.describe([topic.topic])[topic.topic].topic_id, table, since
     )
-    is_late = bookmark is not None and bookmark.replays != current.replays
+    is_late = bookmark is not None and (
+        bookmark.snapshot_id != current.snapshot_id if by_tableflow else bookmark.replays != current.replays
+    )
     if bookmark and (bookmark.is_past(last.end) or since == last.end and not is_late):
         return Produced(0, current.snapshot_id, since)
-    spark = clients.spark.session(clients.catalog.spark_settings())
-    read = partial(published, spark, ref, names=source.metadata.names)
     rows, late = read(current.snapshot_id), None
     if bookmark is not None and is_late:
-        late = _late(topic, table, rows, read, since, bookmark)
+        late = _late(config, topic, table, rows, read, since, bookmark)
     limit, produced = message_limit(kafka, topic.topic), 0
     remaining = replace(last, start={p: since.get(p, 0) for p in last.end})
     for result, end in _steps(config, topic, clients, rows, late, remaining):
@@ -102,8 +117,37 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
     return Produced(produced, current.snapshot_id, last.end, lineage)
 
 
+def _names(source: Topic) -> Mapping[str, str]:
+    """Return the names of all metadata columns that the source's table may have, by their internal names."""
+    if source.engine != "tableflow":
+        return source.metadata.names
+    columns = (*metadata_columns.registered(), *metadata_columns.TABLEFLOW_ONLY)
+    return metadata_columns.names(columns, source.metadata.naming)
+
+
+def _all_rows(source: Topic, clients: Clients, rows: DataFrame) -> Batch:
+    """Return the offsets of all rows of a table that Tableflow writes as one batch.
+
+    Raises:
+        LakehouseError: The topic does not exist, so it is unknown whose offsets these are.
+    """
+    from spark.derive import ends
+
+    described = clients.kafka.describe([source.topic]).get(source.topic)
+    if described is None:
+        raise clients.kafka.missing_topic_error(source.topic)
+    end = ends(rows)
+    return Batch(clients.kafka.cluster_id(), source.topic, described.topic_id, dict.fromkeys(end, 0), end)
+
+
 def _late(
-    topic: Topic, table: Table, rows: DataFrame, read: Callable[[int], DataFrame], since: Positions, bookmark: Bookmark
+    config: Config,
+    topic: Topic,
+    table: Table,
+    rows: DataFrame,
+    read: Callable[[int], DataFrame],
+    since: Positions,
+    bookmark: Bookmark,
 ) -> DataFrame:
     """Return the rows behind the bookmark that were added after the last derivation.
 
@@ -117,6 +161,13 @@ def _late(
         return late_rows(rows, read(bookmark.snapshot_id), since)
     if topic.source.group_by:
         return rows
+    if config.topic(topic.source.from_topic).engine == "tableflow":
+        raise UnclearState(
+            f"'{topic.name}' was derived from snapshot {bookmark.snapshot_id} of '{topic.source.from_topic}', which is "
+            f"expired, so the rows that Tableflow added since are unknown. Nothing was produced. Skip all rows of the "
+            f"newest snapshot with `lakehouse bookmark {topic.name} --at latest --reason …`, or delete topic "
+            f"'{topic.topic}' and its table to derive everything again"
+        )
     raise UnclearState(
         f"A redrive or replay added rows of '{topic.source.from_topic}' behind the bookmark of '{topic.name}', but "
         f"snapshot {bookmark.snapshot_id}, which is needed to identify them, is expired. Nothing was produced. Skip "

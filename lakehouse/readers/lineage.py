@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
+from lakehouse.pipeline.table_location import table_of
 from lakehouse.readers import reader_of
-from lakehouse.readers.table_location import table_of
 
 if TYPE_CHECKING:
     from openlineage.client.event_v2 import RunEvent

@@ -13,10 +13,10 @@ from lakehouse.core.batch import next_batch
 from lakehouse.core.errors import LakehouseError, reason, trace
 from lakehouse.core.lag import Lag, SnapshotLag, lag, pending, snapshots_behind
 from lakehouse.pipeline.ingestion import current_position, read_log
+from lakehouse.pipeline.table_location import table_of
 from lakehouse.readers import configured, reader_of
 from lakehouse.readers.freshness import StageLag
 from lakehouse.readers.reader import Reader
-from lakehouse.readers.table_location import table_of
 from resources import bookmarks
 from resources.pauses import pauses
 from resources.readable_offsets import leaderless_error
@@ -74,7 +74,7 @@ def measure_lag(stage: str, config: Config, topic: Topic, clients: Any) -> Stage
     return replace(stage_lag, behind=behind, shows=shows)
 
 
-def _derived(config: Config, topic: Topic, clients: Any, now_ms: int) -> tuple[Lag, None]:
+def _derived(config: Config, topic: Topic, clients: Any, now_ms: int) -> tuple[Lag | SnapshotLag, None]:
     """Return the lag of a derived topic behind the table of its source.
 
     Raises:
@@ -83,6 +83,8 @@ def _derived(config: Config, topic: Topic, clients: Any, now_ms: int) -> tuple[L
     from lakehouse.pipeline.bookmarks import derived_bookmark_name
 
     source = config.topic(topic.source.upstream)
+    if source.engine == "tableflow":
+        return _derived_from_tableflow(config, topic, source, clients, now_ms), None
     _, _, last = current_position(clients.catalog, source.table_in(config.namespace))
     if last is None:
         return Lag(0, 0.0), None
@@ -103,6 +105,28 @@ def _derived(config: Config, topic: Topic, clients: Any, now_ms: int) -> tuple[L
             )
     oldest = clients.kafka.oldest_timestamp(source.topic, pending_offsets, last.end) if pending_offsets else {}
     return lag(pending_offsets, last.end, oldest, now_ms), None
+
+
+def _derived_from_tableflow(config: Config, topic: Topic, source: Topic, clients: Any, now_ms: int) -> SnapshotLag:
+    """Return the lag of a derived topic behind the snapshots of Tableflow.
+
+    Raises:
+        LakehouseError: The snapshot that it was derived from is expired.
+    """
+    from lakehouse.pipeline.bookmarks import derived_bookmark_name
+
+    table = clients.catalog.load(table_of(config, source, clients))
+    target = clients.kafka.describe([topic.topic]).get(topic.topic)
+    bookmark = bookmarks.read(clients.kafka, derived_bookmark_name(topic), settled=False) if target else None
+    is_current = bookmark and target and bookmark.target_id == target.topic_id
+    derived_from = bookmark.snapshot_id if bookmark and is_current else None
+    behind = snapshots_behind(commits(table) if table else [], derived_from, now_ms)
+    if behind is None:
+        raise LakehouseError(
+            f"'{topic.name}' was derived from snapshot {derived_from} of '{source.name}', which is expired. How long "
+            f"newer rows have waited is unknown. Materialize kafka/{topic.name}"
+        )
+    return behind
 
 
 def _iceberg(config: Config, topic: Topic, clients: Any, now_ms: int) -> tuple[Lag, int | None]:

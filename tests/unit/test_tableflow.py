@@ -55,8 +55,12 @@ def test_defs_tableflow_topic_has_chain_of_readers(declare):
             "topics.t.checks: Tableflow publishes rows before checks run",
         ),
         (
-            "  t: {engine: tableflow}\n  d: {source: {type: derived, from: t, transform: 'a:b'}}",
-            "topics.d.source.from: Tableflow writes the table of 't'",
+            "  t: {engine: tableflow}\n  d: {continuous: true, source: {type: derived, from: t, transform: 'a:b'}}",
+            "topics.d.continuous: Tableflow writes the table of 't', whose snapshots no stream observes",
+        ),
+        (
+            "  t: {engine: tableflow, mode: upsert, key: k}\n  d: {source: {type: derived, from: t, transform: 'a:b'}}",
+            "topics.d.source.from: the table of 't' has 'mode: upsert', but its rows must never change",
         ),
     ],
 )
@@ -79,3 +83,11 @@ def test_tableflow_scheme_that_create_sets_has_the_names_of_the_asset(declare, m
     topic = loader.load().topics["orders"]
     assert tableflow_config(topic)["metadata_column_naming_scheme"] == scheme
     assert topic.metadata.names["kafka_offset"] == offset
+
+
+def test_defs_topic_derived_from_tableflow_needs_its_database(declare):
+    declare("  t: {engine: tableflow}\n  d: {source: {type: derived, from: t, transform: 'spark.flags:flagged'}}")
+    definitions = defs()
+    dg.Definitions.validate_loadable(definitions)
+    graph = definitions.resolve_asset_graph()
+    assert dg.AssetKey(["iceberg", "t"]) in graph.get(dg.AssetKey(["kafka", "d"])).parent_keys

@@ -52,9 +52,9 @@ class Derived(Source):
     def faults(self, config: Config, topic: Topic) -> Iterator[Fault]:
         """Yield problems of the source table, of the schema files and of the key's settings."""
         source = config.topics.get(self.from_topic)
-        if source and source.engine == "tableflow":
-            problem = f"Tableflow writes the table of '{self.from_topic}', but only tables of Spark can be derived from"
-            yield ("source", "from"), f"{problem}. Use 'engine: spark' there, or another topic here"
+        if source and source.engine == "tableflow" and topic.continuous:
+            problem = f"Tableflow writes the table of '{self.from_topic}', whose snapshots no stream observes"
+            yield ("continuous",), f"{problem}. Remove 'continuous', or use 'engine: spark' there"
         for field, file, key in (
             ("key_schema_file", self.key_schema_file, topic.key),
             ("value_schema_file", self.value_schema_file, ()),

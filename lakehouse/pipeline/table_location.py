@@ -14,6 +14,11 @@ def table_resources(topic: Topic) -> frozenset[str]:
     return frozenset({"glue", "kafka"} if topic.engine == "tableflow" else ())
 
 
+def source_resources(config: Config, topic: Topic) -> frozenset[str]:
+    """Return the keys of the resources that `table_of` needs for the table that a topic is derived from."""
+    return table_resources(config.topic(topic.source.upstream)) if topic.source.upstream else frozenset()
+
+
 def table_of(config: Config, topic: Topic, clients: Any) -> TableRef:
     """Return the table of a topic.
 
