@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +17,7 @@ from lakehouse.deploy.credentials import ADMIN_SECRET, Access
 from resources.confluent import URL
 
 if TYPE_CHECKING:
+    from lakehouse.deploy.one_cloud import OneCloud
     from lakehouse.deploy.planner import Action, Change
     from lakehouse.deploy.resource import Resource
 
@@ -94,6 +96,14 @@ def _rotation_options(command: Callable[..., None]) -> Callable[..., None]:
     return click.option("--day-count", type=float, help="The age in days at which a key is replaced.")(command)
 
 
+def _only_option(command: Callable[..., None]) -> Callable[..., None]:
+    return click.option(
+        "--only",
+        type=click.Choice(["confluent", "aws", "snowflake"]),
+        help="Only the resources of this cloud. Those of the others are read, and not changed.",
+    )(command)
+
+
 def _checked_access(debug: bool, **options: Any) -> Access:
     access = _access(**options)
     access.check_account()
@@ -150,27 +160,35 @@ def _resources(access: Access) -> list[Resource[Any]]:
 
 @deploy.command(short_help="Show the changes that `create` would make.")
 @_options
-def plan(debug: bool, **options: Any) -> None:
+@_only_option
+def plan(debug: bool, only: str | None, **options: Any) -> None:
     """Show the resources that `create` would create or update, and the reasons. Nothing is changed.
 
-    The resources of a cloud that is unreachable or refuses the credentials are marked `?`, with the reason.
+    The resources of a cloud that is unreachable or refuses the credentials are marked `?`, with the reason, and so are
+    those that wait for a resource of another cloud if `--only` is given.
 
     \b
-    Exit code 0: the plan is complete. 1: a cloud could not be read.
+    Exit code 0: the plan is complete. 1: a cloud could not be read, or resources wait for another cloud.
     """
-    changes = _planned(debug=debug, **options)
+    changes = _planned(debug, only, **options)
     _show(changes)
     raise SystemExit(1 if any(change.action == "unknown" for change in changes) else 0)
 
 
-def _planned(debug: bool, **options: Any) -> list[Change]:
-    """Return the plan of all resources, with `unknown` for those of a cloud that cannot be read."""
+def _one_cloud(access: Access, only: str) -> OneCloud:
+    from lakehouse.deploy.one_cloud import OneCloud
+
+    return OneCloud(only, _resources(access), access.environment)
+
+
+def _planned(debug: bool, only: str | None = None, **options: Any) -> list[Change]:
+    """Return the plan of all resources or one cloud's, with `unknown` for those of a cloud that cannot be read."""
     from lakehouse.deploy import planner
 
     with _explained(debug):
         access = _access(**options)
         _check_account_if_reachable(access)
-        return list(planner.plan_reachable(_resources(access)))
+        return list(_one_cloud(access, only).plan() if only else planner.plan_reachable(_resources(access)))
 
 
 @deploy.command(short_help="Draw the resources and their dependencies.")
@@ -195,14 +213,17 @@ def graph(debug: bool, language: str, **options: Any) -> None:
     """
     from lakehouse.deploy.drawing import FORMATS
 
-    click.echo(FORMATS[language](_planned(debug=debug, **options)))
+    click.echo(FORMATS[language](_planned(debug, **options)))
 
 
 @deploy.command(short_help="Create missing resources and update changed ones.")
 @_options
+@_only_option
 @_rotation_options
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-def create(debug: bool, day_count: float | None, retained: int | None, yes: bool, **options: Any) -> None:
+def create(
+    debug: bool, only: str | None, day_count: float | None, retained: int | None, yes: bool, **options: Any
+) -> None:
     """Create missing resources and update those that differ, in order. After an interruption, run it again.
 
     With `--day-count` or `--number-of-api-keys-to-retain`, keys are then rotated as by `lakehouse deploy rotate`.
@@ -211,35 +232,38 @@ def create(debug: bool, day_count: float | None, retained: int | None, yes: bool
 
     with _explained(debug):
         access = _checked_access(debug=debug, **options)
-        resources = _resources(access)
-        if _show(list(planner.plan(resources))):
-            if not yes:
-                click.confirm("Make these changes?", abort=True)
-            planner.apply(resources, _report)
+        resources, one = _resources(access), _one_cloud(access, only) if only else None
+        if _show(list(one.plan() if one else planner.plan(resources))) and not yes:
+            click.confirm("Make these changes?", abort=True)
+        one.apply(_report) if one else planner.apply(resources, _report)
         if day_count is not None or retained is not None:
             _rotate(access, day_count, retained)
 
 
 @deploy.command(short_help="Delete the resources, and data only on request.")
 @_options
+@_only_option
 @click.option("--yes", is_flag=True, help="Do not ask for the deployment's name.")
 @click.option("--delete-data", is_flag=True, help="Also delete tables and files. They cannot be recovered.")
-def delete(debug: bool, yes: bool, delete_data: bool, **options: Any) -> None:
+def delete(debug: bool, only: str | None, yes: bool, delete_data: bool, **options: Any) -> None:
     """Delete the resources of the deployment, and nothing else. Data is retained unless --delete-data is given.
 
-    The plan is shown first, and confirmed by the deployment's name unless --yes is given.
+    The plan is shown first, and confirmed by the deployment's name unless --yes is given. `--only` refuses to delete
+    what resources in the other clouds need: delete AWS last.
     """
     from lakehouse.deploy import planner
 
     with _explained(debug):
         access = _checked_access(debug=debug, **options)
-        resources = _resources(access)
-        if not _show(list(planner.plan_destroy(resources, delete_data=delete_data))):
+        resources, one = _resources(access), _one_cloud(access, only) if only else None
+        planned = one.plan_destroy if one else partial(planner.plan_destroy, resources)
+        if not _show(list(planned(delete_data=delete_data))):
             return
         name = access.deployment.name
         if not yes and click.prompt(f"Enter the deployment's name ({name}) to delete it", default="") != name:
             raise click.ClickException("The name does not match. Nothing was deleted")
-        planner.destroy(resources, _report, delete_data=delete_data)
+        destroy = one.destroy if one else partial(planner.destroy, resources)
+        destroy(_report, delete_data=delete_data)
 
 
 @deploy.command(short_help="Replace old keys.")
