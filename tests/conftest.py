@@ -3,11 +3,16 @@
 import json
 import os
 import random
+import sqlite3
+from contextlib import suppress
 
 import boto3
 import dagster as dg
 import pytest
+import sqlalchemy
 
+from assets import asset_factory
+from assets.failures import RETRY
 from lakehouse.config.loader import PROJECT, load
 from lakehouse.local import ports
 from lakehouse.local import stack as local_stack
@@ -29,6 +34,17 @@ CANARIES = {"CONFLUENT_CLOUD_API_SECRET": "canary-confluent", "AWS_SECRET_ACCESS
 SERVERS = ("kafka", "registry", "s3", "aws", "spark", "snowflake")
 
 
+@sqlalchemy.event.listens_for(sqlalchemy.engine.Engine, "connect")
+def omit_fsync(connection, record):
+    """Let SQLite return before its files are on the disk, which only a crash of the machine could reveal.
+
+    Half of the time of tests with a Dagster instance was fsync.
+    """
+    if isinstance(connection, sqlite3.Connection):
+        with suppress(sqlite3.OperationalError):  # another connection locks the database
+            connection.execute("PRAGMA synchronous = OFF")
+
+
 def pytest_collection_modifyitems(items):
     """Mark each test in these folders as a test of the stack."""
     for item in items:
@@ -40,6 +56,14 @@ def pytest_collection_modifyitems(items):
 def credentials_of_this_test():
     """Reset boto3's default session, which keeps its first credentials although os.environ changes."""
     boto3.DEFAULT_SESSION = None
+
+
+@pytest.fixture(autouse=True, scope="session")
+def retries_without_delay():
+    """Let steps of runs retry at once: four attempts took 35 seconds, in which nothing happened."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asset_factory, "RETRY", dg.RetryPolicy(RETRY.max_retries, delay=0))
+        yield
 
 
 @pytest.fixture

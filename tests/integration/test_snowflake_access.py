@@ -156,15 +156,12 @@ def test_write_to_external_table_is_refused(server: Server, lake: Lake):
 
 
 def test_query_without_server_is_unreachable(server: Server):
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
         started = time.monotonic()
         with pytest.raises(Unreachable, match=r"Snowflake does not answer at 127\.0\.0\.1:\d+"):
-            server.resource(port=silent.getsockname()[1]).query("select 1")
-        silent.listen()
-        with pytest.raises(Unreachable):
-            server.resource(port=silent.getsockname()[1]).query("select 1")
-    assert time.monotonic() - started < 60
+            server.resource(port=closed.getsockname()[1]).query("select 1")
+    assert time.monotonic() - started < 30
 
 
 def test_missing_key_file_is_error_with_its_path(server: Server):

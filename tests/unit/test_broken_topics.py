@@ -152,7 +152,8 @@ def test_status_broken_topics_show_their_failure(config, systems):
     assert "Kafka refuses to describe" in output.get()
 
 
-def test_status_unreachable_kafka_raises(config, systems):
+def test_status_unreachable_kafka_raises(config, systems, monkeypatch):
+    monkeypatch.setattr("resources.kafka.TIMEOUT_SECONDS", 1)
     systems["kafka"] = Kafka(bootstrap_servers="127.0.0.1:1")
     with pytest.raises(Unreachable, match="Kafka does not answer"):
         topic_statuses(config, SimpleNamespace(**systems))
