@@ -16,6 +16,11 @@ days."""
 _cache: dict[tuple[str, str, str], tuple[float, Mapping[str, str]]] = {}
 
 
+def clear_cache() -> None:
+    """Read every secret again at its next use, for a process that turns to another AWS endpoint."""
+    _cache.clear()
+
+
 def read_secret_fields(name: str, *fields: str, role_arn: str = "") -> Mapping[str, str]:
     """Return the fields of a secret in the region AWS_REGION.
 

@@ -18,6 +18,7 @@ from lakehouse.local import ports
 from lakehouse.local import stack as local_stack
 from lakehouse.local.environment import environment
 from lakehouse.local.home import Home
+from resources import aws_secrets
 from resources.build import build_resources
 from tests.support.sleepless import Sleepless
 
@@ -54,8 +55,18 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True)
 def credentials_of_this_test():
-    """Reset boto3's default session, which keeps its first credentials although os.environ changes."""
-    boto3.DEFAULT_SESSION = None
+    """Discard credentials that outlive a test, although the next one may use other servers with the same names.
+
+    They are discarded after each test, too: fixtures of the next module precede this one.
+    """
+    _discard_credentials()
+    yield
+    _discard_credentials()
+
+
+def _discard_credentials():
+    boto3.DEFAULT_SESSION = None  # keeps its first credentials although os.environ changes
+    aws_secrets.clear_cache()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from lakehouse.config.loader import PROJECT
 from lakehouse.local import jars, process
 from lakehouse.local import stack as local_stack
 from tests.conftest import CANARIES
@@ -48,7 +49,7 @@ def test_server_has_only_variables_that_it_needs(members):
 
 def test_servers_use_no_files_in_shared_temporary_folder(stack, members):
     shared = Path(tempfile.gettempdir())
-    own_folders = (stack.path, jars.cache())
+    own_folders = (PROJECT, stack.path, jars.cache())
     for name, processes in members.items():
         for member in processes:
             open_files = {Path(file.path) for file in [*member.memory_maps(), *member.open_files()]}
