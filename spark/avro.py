@@ -68,11 +68,11 @@ class AvroCodec(Codec):
 
         return framing.by_schema_id(data, self.writers, read)
 
-    def finished(self, struct: Column) -> Column:
+    def finished(self, struct: Column) -> tuple[Column, Column]:
         row = without_spare(struct, self.reader)
         is_complete, faults = row[END_FIELD] == F.lit(END_MARKER), misfits(row, columns(self.reader).struct)
         # The row keeps END_FIELD, which no column can have the name of.
-        return F.struct(row.alias("row"), none_of([~F.coalesce(is_complete, F.lit(False)), *faults]).alias("good"))
+        return row, none_of([~F.coalesce(is_complete, F.lit(False)), *faults])
 
     def explain(self, data: bytes) -> str | None:
         id_ = schema_id(data)

@@ -52,15 +52,16 @@ class Codec(Protocol):
         """Return a struct parsed from bytes, in the form that `finished` takes."""
         ...
 
-    def finished(self, struct: Column) -> Column:
-        """Return the result as `struct<row: struct<columns>, good: boolean>`; `good` is true if the bytes were decoded.
+    def finished(self, struct: Column) -> tuple[Column, Column]:
+        """Return the row as a struct of the columns, and whether the bytes were decoded.
 
-        Technical fields must not be next to those of a message, which may have any name.
+        They are two columns, because Spark's optimizer copies a struct wherever one of its fields is read: each column
+        of the table would have a copy of the conditions on all columns.
 
         Args:
             struct: The result of `decode`, as a column that is computed once however often it is used.
         """
-        return struct
+        return struct["row"], struct["good"]
 
     def schema_id(self, data: Column) -> Column:
         """Return the id of the writer's schema if it is known, else null."""
@@ -141,9 +142,10 @@ def decode(records: DataFrame, decoding: Decoding) -> DataFrame:
         decoding.value.schema_id(data).alias("schema_id"),
         (decoding.key.decode(F.col("key")) if decoding.key else F.lit(None)).alias("k"),
     )
-    decoded = decoded.withColumns(
-        {name: codec.finished(F.col(name)) for name, codec in (("v", decoding.value), ("k", decoding.key)) if codec}
-    )
+    for name, codec in (("v", decoding.value), ("k", decoding.key)):
+        if codec:
+            row, good = codec.finished(F.col(name))
+            decoded = decoded.withColumns({name: row, f"{name}_good": good})
     rows = _change_events(decoded, decoding) if decoding.mode == "debezium" else _records(decoding)
     columns = _columns(decoded, decoding, rows)
     filtered = rows.filtered
@@ -243,9 +245,9 @@ def _records(decoding: Decoding) -> _Rows:
     """Return the rows of a topic whose values are rows; for upserts, a null value deletes the row."""
     null = F.col("value").isNull()
     if decoding.mode == "upsert":
-        return _Rows(F.col("v.row"), None, empty=null, deleted=null, filtered=F.lit(False), faults=[])
+        return _Rows(F.col("v"), None, empty=null, deleted=null, filtered=F.lit(False), faults=[])
     never = F.lit(False)
-    return _Rows(F.col("v.row"), None, empty=never, deleted=never, filtered=never, faults=[])
+    return _Rows(F.col("v"), None, empty=never, deleted=never, filtered=never, faults=[])
 
 
 def _change_events(decoded: DataFrame, decoding: Decoding) -> _Rows:
@@ -254,7 +256,7 @@ def _change_events(decoded: DataFrame, decoding: Decoding) -> _Rows:
     `after` is the row for create, update and snapshot read, `before` for delete (Debezium, Data change events). The
     null value that follows a delete repeats it; without a key it has no meaning.
     """
-    row = F.col("v.row")
+    row = F.col("v")
     null, operation = F.col("value").isNull(), row["op"]
     deleted = F.coalesce((operation == "d") | (null if decoding.key else F.lit(False)), F.lit(False))
     filtered = F.coalesce(operation == "m", F.lit(False))
@@ -281,7 +283,7 @@ def _columns(decoded: DataFrame, decoding: Decoding, rows: _Rows) -> dict[str, C
     columns = {}
     for name in decoding.columns:
         if name not in in_value:
-            columns[name] = F.col("k.row")[name]
+            columns[name] = F.col("k")[name]
             continue
         columns[name] = rows.row[name]
         if name not in decoding.key_columns or decoding.mode not in ("upsert", "debezium"):
@@ -289,15 +291,14 @@ def _columns(decoded: DataFrame, decoding: Decoding, rows: _Rows) -> dict[str, C
         fallbacks = [rows.old[name]] if rows.old is not None else []
         if name in from_key:
             # The key may have another type: a value that does not convert is a bad key, and must not fail the batch.
-            fallbacks.append(F.col("k.row")[name].try_cast(types[name]))
+            fallbacks.append(F.col("k")[name].try_cast(types[name]))
         columns[name] = F.coalesce(columns[name], *fallbacks)
     return columns
 
 
 def _row_types(decoded: DataFrame, decoding: Decoding) -> dict[str, DataType]:
     """Return the types of a row's fields by name."""
-    value: Any = decoded.schema["v"].dataType
-    row = value["row"].dataType
+    row: Any = decoded.schema["v"].dataType
     return {field.name: field.dataType for field in (row["after"].dataType if decoding.mode == "debezium" else row)}
 
 
@@ -333,8 +334,8 @@ def _value_faults(decoding: Decoding, data: Column) -> list[tuple[Column, str]]:
     ]
 
 
-def _is_good(struct: str) -> Column:
-    return F.coalesce(F.col(f"{struct}.good"), F.lit(False))
+def _is_good(side: Literal["v", "k"]) -> Column:
+    return F.coalesce(F.col(f"{side}_good"), F.lit(False))
 
 
 def foreign_schema_ids(

@@ -93,7 +93,7 @@ class JsonCodec(Codec):
         altered = text if is_name else F.replace(text, F.lit(INFINITE), F.lit(OTHER))
         return [F.when(text.rlike(HUGE), _parsed(altered, fields))] if fields else []
 
-    def finished(self, struct: Column) -> Column:
+    def finished(self, struct: Column) -> tuple[Column, Column]:
         parsed = struct["parsed"]
         value = F.try_element_at(parsed[VALUE], F.lit(1))
         is_complete = (
@@ -105,8 +105,7 @@ class JsonCodec(Codec):
             infinite = F.coalesce(F.to_json(doubt).rlike(f'"-?{INFINITE}"'), F.lit(False))
             faults.append(struct["doubt"].isNotNull() & infinite)
         good = none_of([~F.coalesce(is_complete, F.lit(False)), *faults])
-        row = F.struct(*(converted(value[field.name], field).alias(field.name) for field in self.fields))
-        return F.struct(row.alias("row"), good.alias("good"))
+        return F.struct(*(converted(value[field.name], field).alias(field.name) for field in self.fields)), good
 
     def schema_id(self, data: Column) -> Column:
         if not self.writers:
