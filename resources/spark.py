@@ -44,6 +44,8 @@ PLANNING = {
     # Spark infers further conditions from each filter, once for each renamed column: with 300 columns and a check of
     # each, planning one batch took two minutes. Nothing here depends on inferred conditions.
     "spark.sql.constraintPropagation.enabled": "false",
+    # Each level of maps within maps takes about eight iterations of the analyzer, whose default limit is 100.
+    "spark.sql.analyzer.maxIterations": "1000",
     # Limits the plan texts in Spark's UI, which otherwise include all checks of a wide table.
     "spark.sql.ui.explainMode": "simple",
 }

@@ -68,9 +68,10 @@ class AvroCodec(Codec):
 
         return framing.by_schema_id(data, self.writers, read)
 
-    def finished(self, struct: Column) -> tuple[Column, Column]:
-        row = without_spare(struct, self.reader)
-        is_complete, faults = row[END_FIELD] == F.lit(END_MARKER), misfits(row, columns(self.reader).struct)
+    def finished(self, decoded: str) -> tuple[Column, Column]:
+        row = without_spare(F.col(decoded), self.reader)
+        is_complete = row[END_FIELD] == F.lit(END_MARKER)
+        faults = map(F.expr, misfits(decoded, columns(self.reader).struct))
         # The row keeps END_FIELD, which no column can have the name of.
         return row, none_of([~F.coalesce(is_complete, F.lit(False)), *faults])
 

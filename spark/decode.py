@@ -52,16 +52,17 @@ class Codec(Protocol):
         """Return a struct parsed from bytes, in the form that `finished` takes."""
         ...
 
-    def finished(self, struct: Column) -> tuple[Column, Column]:
+    def finished(self, decoded: str) -> tuple[Column, Column]:
         """Return the row as a struct of the columns, and whether the bytes were decoded.
 
         They are two columns, because Spark's optimizer copies a struct wherever one of its fields is read: each column
         of the table would have a copy of the conditions on all columns.
 
         Args:
-            struct: The result of `decode`, as a column that is computed once however often it is used.
+            decoded: The name of the column with the result of `decode`, which is computed once however often it is
+                used.
         """
-        return struct["row"], struct["good"]
+        return F.col(decoded)["row"], F.col(decoded)["good"]
 
     def schema_id(self, data: Column) -> Column:
         """Return the id of the writer's schema if it is known, else null."""
@@ -144,7 +145,7 @@ def decode(records: DataFrame, decoding: Decoding) -> DataFrame:
     )
     for name, codec in (("v", decoding.value), ("k", decoding.key)):
         if codec:
-            row, good = codec.finished(F.col(name))
+            row, good = codec.finished(name)
             decoded = decoded.withColumns({name: row, f"{name}_good": good})
     rows = _change_events(decoded, decoding) if decoding.mode == "debezium" else _records(decoding)
     columns = _columns(decoded, decoding, rows)

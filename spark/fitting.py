@@ -1,65 +1,52 @@
 """Detect decoded values that the type of their column cannot hold: decimals with more digits, text that is not
-UTF-8."""
+UTF-8.
+
+The conditions are SQL text: as columns, those of values within lists within lists would nest deeper than the messages
+of Spark Connect may (spark.conditions).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
-
+from lakehouse.core.sql import SPARK
 from lakehouse.formats.avro_resolution import LONG_DIGITS
-from spark.conditions import some
 
 if TYPE_CHECKING:
     from pyiceberg.types import IcebergType
 
 
-def misfits(column: Column, type_: IcebergType) -> list[Column]:
-    """Return conditions, never null, under which a column contains a value that its type cannot hold.
+def misfits(value: str, type_: IcebergType, level: int = 0) -> Iterator[str]:
+    """Yield SQL conditions, never null, under which a value contains one that its type cannot hold.
 
     Decimals of more than 64 bits need no condition, because Spark refuses values that do not fit. Shorter decimals are
     truncated to 64 bits without an error, and text is not validated, so that readers of the file would fail (Parquet,
     LogicalTypes: STRING is UTF-8).
+
+    Args:
+        value: The SQL expression of the value.
+        type_: The type of its column.
+        level: The number of lists and maps that contain the value.
     """
-    return list(_faults(column, type_))
-
-
-def _faults(column: Column, type_: IcebergType) -> Iterator[Column]:
     from pyiceberg.types import DecimalType, ListType, MapType, StringType, StructType
 
     match type_:
         case DecimalType() if type_.precision <= LONG_DIGITS:
-            most = Decimal(10) ** (type_.precision - type_.scale)
-            yield F.coalesce(F.abs(column) >= F.lit(most), F.lit(False))
+            yield f"coalesce(abs({value}) >= {10 ** (type_.precision - type_.scale)}BD, false)"
         case StringType():
-            yield F.coalesce(~F.is_valid_utf8(column), F.lit(False))
+            yield f"coalesce(NOT is_valid_utf8({value}), false)"
         case StructType():
             for field in type_.fields:
-                yield from _faults(column[field.name], field.field_type)
+                yield from misfits(f"{value}.{SPARK.identifier(field.name)}", field.field_type, level)
         case ListType():
-            yield from _each(column, type_.element_type)
+            yield from _each(value, type_.element_type, level)
         case MapType():
-            yield from _each(F.map_keys(column), type_.key_type)
-            yield from _each(F.map_values(column), type_.value_type)
+            yield from _each(f"map_keys({value})", type_.key_type, level)
+            yield from _each(f"map_values({value})", type_.value_type, level)
 
 
-def _each(items: Column, type_: IcebergType) -> Iterator[Column]:
-    if _is_checked(type_):
-        yield F.coalesce(F.exists(items, lambda item: some(misfits(item, type_))), F.lit(False))
-
-
-def _is_checked(type_: IcebergType) -> bool:
-    """Return whether values of the type have any condition, without building the conditions."""
-    from pyiceberg.types import DecimalType, ListType, MapType, StringType, StructType
-
-    match type_:
-        case StructType():
-            return any(_is_checked(field.field_type) for field in type_.fields)
-        case ListType():
-            return _is_checked(type_.element_type)
-        case MapType():
-            return _is_checked(type_.key_type) or _is_checked(type_.value_type)
-    return isinstance(type_, StringType) or (isinstance(type_, DecimalType) and type_.precision <= LONG_DIGITS)
+def _each(items: str, type_: IcebergType, level: int) -> Iterator[str]:
+    item = f"x{level}"
+    if conditions := " OR ".join(misfits(item, type_, level + 1)):
+        yield f"coalesce(exists({items}, {item} -> {conditions}), false)"

@@ -4,8 +4,7 @@ nulls."""
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -13,11 +12,12 @@ from pyspark.sql import types as T
 
 from lakehouse.core.framing import FRAME_BYTES, schema_id
 from lakehouse.formats.format import MessageSchema
-from lakehouse.formats.json_explain import DATE, MOMENT, explain
+from lakehouse.formats.json_explain import explain
 from lakehouse.formats.json_schema import Field
 from spark import framing
-from spark.conditions import none_of, some
+from spark.conditions import none_of
 from spark.decode import Codec
+from spark.json_faults import struct_faults
 from spark.json_values import converted
 
 OPTIONS = {
@@ -85,25 +85,26 @@ class JsonCodec(Codec):
     def _doubt(self, text: Column) -> list[Column]:
         """Return the fields with values of any type, parsed again if one of their numbers may be infinite.
 
-        In the copy, text that producers wrote is altered, so that INFINITE only occurs where Spark wrote it. That
-        requires that no field has this name.
+        In the copy, INFINITE in text and names that producers wrote is replaced, so that it only occurs where Spark
+        wrote it.
         """
-        fields = tuple(field for field in self.fields if _has_text(field))
-        is_name = any(map(_is_infinite, fields))
-        altered = text if is_name else F.replace(text, F.lit(INFINITE), F.lit(OTHER))
+        fields = tuple(_renamed(field) for field in self.fields if _has_text(field))
+        altered = F.replace(text, F.lit(INFINITE), F.lit(OTHER))
         return [F.when(text.rlike(HUGE), _parsed(altered, fields))] if fields else []
 
-    def finished(self, struct: Column) -> tuple[Column, Column]:
-        parsed = struct["parsed"]
-        value = F.try_element_at(parsed[VALUE], F.lit(1))
+    def finished(self, decoded: str) -> tuple[Column, Column]:
+        parsed = F.col(decoded)["parsed"]
+        in_sql = f"try_element_at({decoded}.parsed.{VALUE}, 1)"
+        value = F.expr(in_sql)
         is_complete = (
             (parsed[END] == 1) & parsed["__corrupt"].isNull() & (F.size(parsed[VALUE]) == 1) & value.isNotNull()
         )
-        faults = [fault for field in self.fields for fault in _faults(value[field.name], field, value)]
+        faults = [F.expr(fault) for fault in struct_faults(in_sql, self.fields)]
+        doubts = F.col(decoded)["doubt"]
         for field in filter(_has_text, self.fields):
-            doubt = F.coalesce(F.try_element_at(struct["doubt"][VALUE], F.lit(1))[field.name], value[field.name])
-            infinite = F.coalesce(F.to_json(doubt).rlike(f'"-?{INFINITE}"'), F.lit(False))
-            faults.append(struct["doubt"].isNotNull() & infinite)
+            doubt = F.try_element_at(doubts[VALUE], F.lit(1))[_renamed(field).name]
+            infinite = [F.to_json(each).rlike(f'"-?{INFINITE}"') for each in (doubt, value[field.name])]
+            faults.append(doubts.isNotNull() & F.coalesce(*infinite, F.lit(False)))
         good = none_of([~F.coalesce(is_complete, F.lit(False)), *faults])
         return F.struct(*(converted(value[field.name], field).alias(field.name) for field in self.fields)), good
 
@@ -136,9 +137,10 @@ def _parsed(text: Column, fields: tuple[Field, ...]) -> Column:
     return F.from_json(wrapped(text), schema, OPTIONS)
 
 
-def _is_infinite(field: Field) -> bool:
-    """Return whether the name of the field, or of a nested one, contains INFINITE."""
-    return INFINITE in field.name or any(map(_is_infinite, field.fields))
+def _renamed(field: Field) -> Field:
+    """Return the field with OTHER in place of INFINITE in its name and those of nested fields."""
+    name, fields = field.name.replace(INFINITE, OTHER), tuple(map(_renamed, field.fields))
+    return replace(field, name=name, fields=fields)
 
 
 def _has_text(field: Field) -> bool:
@@ -156,37 +158,3 @@ def _parsed_type(field: Field) -> T.DataType:
             return T.MapType(T.StringType(), _parsed_type(field.fields[0]))
     scalars = {"long": T.LongType(), "double": T.DoubleType(), "boolean": T.BooleanType(), "text": T.VariantType()}
     return scalars.get(field.kind, T.StringType())
-
-
-def _faults(value: Column, field: Field, within: Column) -> Iterator[Column]:
-    """Yield conditions, never null, under which a parsed value violates its schema or does not fit a column.
-
-    Args:
-        value: The parsed value.
-        field: Its field.
-        within: The struct, list or map that contains the value; if it is null, nothing is required.
-    """
-    if field.required:
-        yield within.isNotNull() & value.isNull()
-        if field.kind == "text":
-            # JSON's null, which is a value of a variant.
-            yield within.isNotNull() & F.coalesce(F.is_variant_null(value), F.lit(False))
-    match field.kind:
-        case "date":
-            yield value.isNotNull() & ~(value.rlike(DATE) & value.try_cast("date").isNotNull())
-        case "timestamp":
-            yield value.isNotNull() & ~(value.rlike(MOMENT) & F.upper(value).try_cast("timestamp").isNotNull())
-        case "double":
-            # A number too large for a double is parsed as infinite.
-            yield value.isNotNull() & value.isin(float("inf"), float("-inf"))
-        case "struct":
-            for part in field.fields:
-                yield from _faults(value[part.name], part, value)
-        case "list" | "map" if any(map(_is_checked, field.fields)):
-            values = F.map_values(value) if field.kind == "map" else value
-            yield value.isNotNull() & F.exists(values, lambda x: some(list(_faults(x, field.fields[0], value))))
-
-
-def _is_checked(field: Field) -> bool:
-    """Return whether values of the field have any condition."""
-    return field.required or field.kind in ("date", "timestamp", "double") or any(map(_is_checked, field.fields))

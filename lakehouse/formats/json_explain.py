@@ -18,8 +18,8 @@ MAX_LEVELS, MAX_DIGITS = 1000, 1000
 """Limits of Spark's parser for values within values and characters of a number (Jackson, StreamReadConstraints)."""
 
 DATE = r"^(?!0000)\d{4}-\d\d-\d\d$"
-MOMENT = r"^(?!0000)\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6}0*)?([Zz]|[+-]\d\d:\d\d)$"
-"""RFC 3339, 5.6, with fractions that fit microseconds."""
+MOMENT = r"^(?!0000)\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6}0*)?([Zz]|[+-](?:(?:0\d|1[0-7]):[0-5]\d|18:00))$"
+"""RFC 3339, 5.6, with fractions that fit microseconds and zones of up to 18 hours (Java, java.time.ZoneOffset)."""
 
 _ESCAPES = re.compile(r"\\(?:u(?P<high>[dD][89abAB]..)\\u[dD][c-fC-F]..|u(?P<lone>[dD][89a-fA-F]..)|.)", re.DOTALL)
 
@@ -117,8 +117,8 @@ def _value(value: Any, field: Field, path: str) -> Iterator[str]:
             yield f"{path}: a date as in RFC 3339 is expected, such as 2026-01-31"
         case "timestamp" if not (kind == "text" and _is_time(MOMENT, value.upper(), datetime)):
             yield (
-                f"{path}: a date and time as in RFC 3339 is expected, with a zone and at most microseconds, such as "
-                f"2026-01-31T23:59:59.123456Z"
+                f"{path}: a date and time as in RFC 3339 is expected, with a zone of at most 18 hours and at most "
+                f"microseconds, such as 2026-01-31T23:59:59.123456Z"
             )
 
 

@@ -44,8 +44,10 @@ REASONS = {
     '{"id": 1, "flag": 1}': "flag: true or false is expected, but it is a number",
     '{"id": 1, "day": "2026-02-30"}': "day: a date as in RFC 3339 is expected, such as 2026-01-31",
     '{"id": 1, "day": 7}': "day: a date as in RFC 3339 is expected, such as 2026-01-31",
-    '{"id": 1, "at": "2026-01-01 00:00"}': "at: a date and time as in RFC 3339 is expected, with a zone and at most "
-    "microseconds, such as 2026-01-31T23:59:59.123456Z",
+    '{"id": 1, "at": "2026-01-01 00:00"}': "at: a date and time as in RFC 3339 is expected, with a zone of at most 18 "
+    "hours and at most microseconds, such as 2026-01-31T23:59:59.123456Z",
+    '{"id": 1, "at": "2026-01-01T00:00:00+18:01"}': "at: a date and time as in RFC 3339 is expected, with a zone of at "
+    "most 18 hours and at most microseconds, such as 2026-01-31T23:59:59.123456Z",
     '{"id": 1, "inner": [1]}': "inner: an object is expected, but it is a list",
     '{"id": 1, "inner": {"t": "a"}}': "inner.x: it is required, but missing",
     '{"id": 1, "list": {}}': "list: a list is expected, but it is an object",

@@ -15,6 +15,25 @@ def scalar(type_, column, *values, bad=()):
     return avro(type_, column, [value if isinstance(value, tuple) else (value, value) for value in values], bad)
 
 
+def deep(levels, kind):
+    """Return an example of decimals within arrays or maps within each other, whose conditions are deep expressions."""
+    schema, column = logical("bytes", "decimal", precision=4, scale=2), "decimal(4, 2)"
+    good, bad, cell = b"\x01", b"\x7f\xff\xff", Decimal("0.01")
+    for _ in range(levels):
+        if kind == "array":
+            schema, column, good, bad, cell = (
+                {"type": "array", "items": schema},
+                ("list", column),
+                [good],
+                [bad],
+                [cell],
+            )
+        else:
+            schema, column, cell = {"type": "map", "values": schema}, ("map", "string", column), (("k", cell),)
+            good, bad = {"k": good}, {"k": bad}
+    return avro(schema, column, [(good, cell)], [bad])
+
+
 INT_EDGES, LONG_EDGES = ((-(2**bits), 0, 2**bits - 1) for bits in (31, 63))
 FLOATS = (0.5, -0.0, float("inf"), float("nan"))
 RECORD = {"type": "record", "name": "Inner", "fields": [{"name": "y", "type": "int"}]}
@@ -123,9 +142,12 @@ EXAMPLES = {
     "`duration` (`fixed` of 12)": Example(
         [scalar(logical("fixed", "duration", name="D", size=12), "binary", bytes(range(12)))]
     ),
-    "`array`": Example([scalar({"type": "array", "items": "int"}, ("list", "int"), [], [1, 2])]),
+    "`array`": Example([scalar({"type": "array", "items": "int"}, ("list", "int"), [], [1, 2]), deep(14, "array")]),
     "`map`": Example(
-        [avro({"type": "map", "values": "int"}, ("map", "string", "int"), [({}, ()), ({"": 1}, (("", 1),))])]
+        [
+            avro({"type": "map", "values": "int"}, ("map", "string", "int"), [({}, ()), ({"": 1}, (("", 1),))]),
+            deep(12, "map"),
+        ]
     ),
     "`record`": Example([scalar(RECORD, ("struct", (("y", "int"),)), {"y": 1})]),
     "a record that contains itself": Example([avro(["null", "R"], "", refused="'R' contains itself")], says="refused"),

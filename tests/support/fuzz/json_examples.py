@@ -21,6 +21,20 @@ def conditional(**more):
 
 B = {"properties": {"b": INTEGER}, "required": ["b"]}
 
+
+def deep(levels, kind, wrap):
+    """Return an example of dates within lists or maps within each other, whose conditions are deep expressions."""
+    schema, column, good, bad, cell = TEXT | {"format": "date"}, "date", '"1970-01-02"', '"1970-01-32"', 1
+    for _ in range(levels):
+        if kind == "list":
+            schema, column, cell = {"type": "array", "items": schema}, ("list", column), [cell]
+        else:
+            schema = {"type": "object", "additionalProperties": schema}
+            column, cell = ("map", "string", column), (("k", cell),)
+        good, bad = wrap % good, wrap % bad
+    return json_schema(schema, column, [(good, cell)], [bad])
+
+
 EXAMPLES = {
     "object with `properties`": Example(
         [
@@ -37,11 +51,15 @@ EXAMPLES = {
                 {"type": "object", "additionalProperties": INTEGER},
                 ("map", "string", "long"),
                 [('{"a": 1}', (("a", 1),)), ("{}", ())],
-            )
+            ),
+            deep(12, "map", '{"k": %s}'),
         ]
     ),
     "`array` of one item schema": Example(
-        [json_schema({"type": "array", "items": INTEGER}, ("list", "long"), [("[1, 2]", [1, 2]), ("[]", [])])]
+        [
+            json_schema({"type": "array", "items": INTEGER}, ("list", "long"), [("[1, 2]", [1, 2]), ("[]", [])]),
+            deep(14, "list", "[%s]"),
+        ]
     ),
     "`string`, `enum` or `const` of strings, any other `format`": Example(
         [
@@ -70,8 +88,14 @@ EXAMPLES = {
                     ('"1970-01-02T00:00:00.000001+00:00"', DAY + 1),
                     ('"1970-01-01T01:00:00+01:00"', 0),
                     ('"1970-01-01t00:00:00z"', 0),
+                    ('"1970-01-01T18:00:00+18:00"', 0),
                 ],
-                ['"1970-01-01T00:00:00"', '"1970-01-01T00:00:00.0000001Z"', '"1970-01-01"'],
+                [
+                    '"1970-01-01T18:01:00+18:01"',
+                    '"1970-01-01T00:00:00"',
+                    '"1970-01-01T00:00:00.0000001Z"',
+                    '"1970-01-01"',
+                ],
             )
         ]
     ),
