@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pyiceberg.table import Table
@@ -22,6 +22,10 @@ from tests.simulation.registry import OWN
 
 Place = tuple[str, int, int]
 """Topic id, partition and offset."""
+
+
+JAVA_TOLERANCE_MS = 60_000
+"""Maximum by which an entry of a table's history may be older than the one before it."""
 
 
 class Violation(AssertionError):
@@ -52,6 +56,7 @@ class Oracle:
     def committed(self, name: str, before: TableMetadata | None, after: TableMetadata) -> None:
         """Judge a commit to a table."""
         table = self._spark.iceberg.loaded(name)
+        self._judge_history(name, after)
         if name.endswith("__dead_letters"):
             self._letters = table
             self._judge(strict=False)
@@ -59,6 +64,13 @@ class Oracle:
             self._follow(table)
             self._rows = rows_of(table)
             self._judge(strict=False)
+
+    def _judge_history(self, name: str, metadata: TableMetadata) -> None:
+        """Judge whether Iceberg's Java library can read the metadata (TableMetadata: entries go back by a minute)."""
+        for log in (metadata.snapshot_log, metadata.metadata_log):
+            times = [entry.timestamp_ms for entry in log[-2:]]
+            if times != sorted(times) and times[0] - times[-1] > JAVA_TOLERANCE_MS:
+                self._violate(f"the history of {name} goes back by {times[0] - times[-1]} ms, so Java cannot read it")
 
     def _follow(self, table: Table) -> None:
         """Add the batches of new snapshots of main."""
@@ -95,10 +107,10 @@ class Oracle:
     # Contents
 
     def _judge(self, *, strict: bool) -> None:
-        ranges = self._ranges
+        ranges, every = self._ranges, self._kafka.every_record
         claimed = {
             place: record
-            for place, record in self._kafka.every_record.items()
+            for place, record in every.items()
             if any(place[:2] == r[:2] and r[2] <= place[2] < r[3] for r in ranges) and place not in self.uncertain
         }
         letters = [letter for letter in rows_of(self._letters) if place_of(letter.record) in claimed]
@@ -108,10 +120,10 @@ class Oracle:
                 self._violate(f"{kind} exist twice: {twice}")
         pending = {place_of(letter.record) for letter in letters if not letter.landed}
         landed = {place_of(letter.record) for letter in letters if letter.landed}
-        rows = {place_of(row.record) for row in self._rows} - self.uncertain
-        if surplus := rows - claimed.keys():
+        rows = {place_of(row.record) for row in self._rows}
+        if surplus := rows - claimed.keys() - self.uncertain:
             self._violate(f"rows exist that no batch claims: {sorted(surplus)}")
-        if bad := {place for place in rows if claimed[place].is_garbage or claimed[place].is_poison}:
+        if bad := {place for place in rows & every.keys() if every[place].is_garbage or every[place].is_poison}:
             self._violate(f"rows exist of records that cannot be decoded: {sorted(bad)}")
         if self.mode == "append":
             if lost := claimed.keys() - rows - pending:
@@ -126,25 +138,54 @@ class Oracle:
         self, claimed: dict[Place, Record], rows: set[Place], pending: set[Place], landed: set[Place]
     ) -> set[Place]:
         """Judge a table with one row per key, and return the rows that are dead letters as well."""
-        bad = {place for place, r in claimed.items() if (r.is_garbage or r.is_poison) and r.value is not None}
-        if self.mode == "dedup":
-            bad |= {place for place, record in claimed.items() if record.value is None}
+        bad = {place for place, record in claimed.items() if self._is_bad(record)}
         if lost := bad - pending:
             self._violate(f"records that cannot be decoded are no dead letters: {sorted(lost)}")
         late = {place for place, record in claimed.items() if record.schema_id != OWN} - bad
         # While dead letters are decoded again, their rows are published first and the letters are marked after.
         for good in (claimed.keys() - pending - bad, claimed.keys() - (pending - late) - bad):
-            if self.mode == "dedup":
-                keys = {claimed[place].key for place in good}
-                if rows <= good and len(rows) == len(keys) == len({claimed[place].key for place in rows}):
-                    return rows & pending
-            newest: dict[int, Place] = {}
-            for place in sorted(good, key=lambda place: (self._kafka.age(place[0]), place[2])):
-                newest[claimed[place].key] = place
-            if rows == {place for place in newest.values() if claimed[place].value is not None}:
+            if self._are_right(rows, {place: claimed[place] for place in good}):
                 return rows & pending
         self._violate(f"rows {sorted(rows)} are not the right ones of {sorted(claimed)} without {sorted(pending)}")
         return set()
+
+    def _are_right(self, rows: set[Place], good: Mapping[Place, Record]) -> bool:
+        """Return whether a table with one row per key may have these rows after reading these records.
+
+        An uncertain record was read or not. If it was read, it replaced or deleted an older row of its key.
+        """
+        every = self._kafka.every_record
+        uncertain = {place: every[place] for place in self.uncertain & every.keys() if not self._is_bad(every[place])}
+        possible = {**uncertain, **good}
+        by_key: dict[int, list[Place]] = {}
+        for place in sorted(possible, key=self._age):
+            by_key.setdefault(possible[place].key, []).append(place)
+        existing = [every[place].key for place in rows]
+        if not rows <= possible.keys() or len(existing) > len(set(existing)):
+            return False
+        for places in by_key.values():
+            certain = [place for place in places if place in good]
+            is_row = any(place in rows for place in places)
+            if self.mode == "dedup":
+                if certain and not is_row:
+                    return False
+                continue
+            # The rows that the key may have: that of its newest certain record, or of a later one that is uncertain.
+            last = places[places.index(certain[-1]) :] if certain else places
+            may_be_absent = not certain or any(possible[place].value is None for place in last)
+            may_be_row = any(place in rows and possible[place].value is not None for place in last)
+            if not (may_be_row if is_row else may_be_absent):
+                return False
+        return True
+
+    def _is_bad(self, record: Record) -> bool:
+        """Return whether a record never becomes a row or a deletion."""
+        if record.value is None:
+            return self.mode == "dedup"
+        return record.is_garbage or record.is_poison
+
+    def _age(self, place: Place) -> tuple[int, int, int]:
+        return self._kafka.age(place[0]), place[2], place[1]
 
     def _violate(self, sentence: str) -> None:
         self.violations.append(sentence)
