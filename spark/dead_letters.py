@@ -7,6 +7,7 @@ redrive and the topic's id are added.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -175,6 +176,18 @@ def waiting(spark: SparkSession, letters: TableRef, snapshot_id: int, position: 
     return source.withColumn("timestampType", codes)
 
 
+def poisonous(letters: DataFrame, batch: Batch) -> list[tuple[int, int]]:
+    """Return the partition and offset of each record of a batch whose decoding aborts a job."""
+    poison = letters.filter(_is_of(batch.topic_id, batch.start, batch.end) & (F.col("error_reason") == "poison"))
+    return [tuple(row) for row in poison.select("source_record.partition", "source_record.offset").collect()]
+
+
+def without(records: DataFrame, places: Sequence[tuple[int, int]]) -> DataFrame:
+    """Return the records, in the columns of spark.records, that have none of these partitions and offsets."""
+    left_out = ((F.col("partition") == p) & (F.col("offset") == o) for p, o in places)
+    return records.filter(~some([F.lit(False), *left_out]))
+
+
 def between(letters: DataFrame, topic_id: str, since: Positions, upto: Positions) -> DataFrame:
     """Return the dead letters with offsets from `since` (inclusive) to `upto` (exclusive) by partition, in order."""
     selected = letters.filter(_is_of(topic_id, since, upto))
@@ -195,6 +208,22 @@ def attempt(decoded: DataFrame) -> DataFrame:
     """
     place = record("partition").alias("kafka_partition"), record("offset").alias("kafka_offset")
     return decoded.select(*place, record("reason").isNull().alias("recovered")).localCheckpoint()
+
+
+def existing_rows(waiting: DataFrame, table: DataFrame, partition: str, offset: str) -> DataFrame:
+    """Return the dead letters whose records are rows, in the columns of `attempt`: a redrive published them, and was
+    interrupted before it marked the dead letters.
+
+    Args:
+        waiting: The dead letters, as `waiting` returns them.
+        table: The rows of the table, all of the topic that the dead letters come from.
+        partition: The table's column of Kafka partitions.
+        offset: The table's column of Kafka offsets.
+    """
+    places = table.select(F.col(partition).alias("kafka_partition"), F.col(offset).alias("kafka_offset"))
+    letters = waiting.select(F.col("partition").alias("kafka_partition"), F.col("offset").alias("kafka_offset"))
+    existing = letters.join(places, ["kafka_partition", "kafka_offset"], "left_semi")
+    return existing.withColumn("recovered", F.lit(True)).localCheckpoint()
 
 
 def first_offsets(attempted: DataFrame) -> dict[int, int]:

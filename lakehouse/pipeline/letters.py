@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from lakehouse.pipeline.audit import CheckResult
     from lakehouse.pipeline.batch_context import BatchContext
+    from lakehouse.pipeline.clients import Clients
     from spark.decision import Decision
     from spark.write import Target
 
@@ -91,13 +92,31 @@ def keep(context: BatchContext, decided: Decision) -> None:
     commit.publish(commit.audit(stage, counts, batch.offsets, same_decision, writes=int(decided.count > 0)))
 
 
-def mark(context: BatchContext, ref: TableRef, attempted: DataFrame, count: int) -> None:
-    """Publish one more attempt at each letter, and mark the letters that became rows.
+def poisonous_records(context: BatchContext) -> list[tuple[int, int]]:
+    """Return the partition and offset of each record of the context's batch that is a dead letter because decoding it
+    aborts the Spark job."""
+    from spark import dead_letters
+
+    ref = context.ref.dead_letters
+    table = load(context.clients.catalog, context.topic, ref)
+    if table is None or not may_hold(table, context.batch):
+        return []
+    return dead_letters.poisonous(context.spark.table(ref.spark_path()), context.batch)
+
+
+def mark(
+    clients: Clients, topic: Topic, ref: TableRef, attempted: DataFrame, count: int, topic_id: str, source: Batch
+) -> None:
+    """Publish one more attempt at each dead letter, and mark those that are rows now.
 
     Args:
-        ref: The table of the letters.
-        attempted: The letters, as `spark.dead_letters.attempt` returns them.
-        count: How many they are.
+        clients: Clients of the systems.
+        topic: The topic.
+        ref: The table of the dead letters.
+        attempted: The dead letters, as `spark.dead_letters.attempt` returns them.
+        count: The number of dead letters in `attempted`.
+        topic_id: Id of the topic that the dead letters come from.
+        source: A batch of the present topic, which must not be recreated meanwhile.
 
     Raises:
         UnclearState: The topic was deleted or recreated meanwhile.
@@ -105,12 +124,11 @@ def mark(context: BatchContext, ref: TableRef, attempted: DataFrame, count: int)
     """
     from spark import dead_letters
 
-    topic, batch = context.topic, context.batch
     changed = CommitConflict(
         f"Dead letters of '{topic.name}' were changed by another writer while they were decoded again. Decoded "
         f"rows are in the table, and the dead letters were left unchanged. Run `lakehouse redrive {topic.name}` again"
     )
-    table = load(context.clients.catalog, topic, ref)
+    table = load(clients.catalog, topic, ref)
     if table is None:
         raise changed
 
@@ -120,10 +138,41 @@ def mark(context: BatchContext, ref: TableRef, attempted: DataFrame, count: int)
             raise changed
         return []
 
-    commit = StagedCommit(context.clients, ref, table.metadata.current_snapshot_id, batch)
-    stage, _ = commit.stage(table, lambda target: dead_letters.mark(attempted, target, batch.topic_id), {})
+    commit = StagedCommit(clients, ref, table.metadata.current_snapshot_id, source)
+    stage, _ = commit.stage(table, lambda target: dead_letters.mark(attempted, target, topic_id), {})
     counts = Counts(consumed=count, rows=count)
     commit.publish(commit.audit(stage, counts, count, each_is_marked))
+
+
+def mark_existing_rows(clients: Clients, topic: Topic, ref: TableRef, previous: Batch, source: Batch) -> None:
+    """Mark the dead letters whose records are rows: a redrive was interrupted between the rows and the marks.
+
+    Once the table has rows of a recreated topic, offsets no longer identify rows, and a redrive is refused.
+
+    Args:
+        clients: Clients of the systems.
+        topic: The topic.
+        ref: The table that lacks the dead letters. All its rows are of the topic of `previous`.
+        previous: The newest batch of the table.
+        source: A batch of the present topic, which must not be recreated meanwhile.
+
+    Raises:
+        UnclearState: The topic was deleted or recreated meanwhile.
+        CommitConflict: Another writer changed the dead letters meanwhile.
+    """
+    from spark import dead_letters
+
+    table = load(clients.catalog, topic, ref.dead_letters)
+    snapshot = table.current_snapshot() if table else None
+    if snapshot is None:
+        return
+    spark, names = clients.spark.session(clients.catalog.spark_settings()), topic.metadata.names
+    waiting = dead_letters.waiting(spark, ref.dead_letters, snapshot.snapshot_id, previous)
+    columns = names["kafka_partition"], names["kafka_offset"]
+    existing = dead_letters.existing_rows(waiting, spark.table(ref.spark_path()), *columns)
+    count, _ = dead_letters.staying(existing)
+    if count:
+        mark(clients, topic, ref.dead_letters, existing, count, previous.topic_id, source)
 
 
 def may_hold(table: Table, batch: Batch) -> bool:

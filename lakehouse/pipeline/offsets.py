@@ -17,7 +17,7 @@ from lakehouse.core.batch import DECISION, TOKEN, Batch, Log, Positions
 from lakehouse.core.counts import Counts
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.table_ref import TableRef
-from lakehouse.pipeline import schema_fingerprints
+from lakehouse.pipeline import letters, schema_fingerprints
 from lakehouse.pipeline.decoding import resolve_schemas
 from lakehouse.pipeline.schema_decision import ensure_table
 from lakehouse.pipeline.staged_commit import StagedCommit
@@ -161,6 +161,8 @@ def resume(clients: Clients, namespace: str, topic: Topic, where: str, reason: s
     if previous and (not same_log or any(offset < previous.end.get(p, 0) for p, offset in position.end.items())):
         # In a log that lost records, new records reuse their offsets.
         properties[RECREATED] = f"{previous.cluster_id}/{previous.topic_id}"
+    if previous and table and RECREATED in properties and RECREATED not in table.properties:
+        letters.mark_existing_rows(clients, topic, ref, previous, position)
     table = ensure_table(clients.catalog, topic, ref, schemas, table)
     _record(clients, ref, table, base, position, reason, properties)
     return position

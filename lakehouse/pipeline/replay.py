@@ -163,7 +163,7 @@ def redrive(namespace: str, topic: Topic, clients: Clients) -> Redriven:
     elif recovered:
         _write(context, _Read([decoded], {"dead_letters": recovered}, count, first, staying), None)
     if count:
-        letters.mark(context, ref, attempts, count)
+        letters.mark(clients, topic, ref, attempts, count, position.topic_id, position)
     return Redriven(count, recovered)
 
 
@@ -212,9 +212,12 @@ def _within(batch: Batch, log: Log) -> Batch:
 def read_again(context: BatchContext, branch: str | None) -> Replayed:
     """Write the rows of a range again, all in one publication; into a branch instead of main if one is named.
 
+    Dead letters whose decoding aborts the Spark job are not read.
+
     Raises:
         LakehouseError: Records refer to more schemas than the lookup limit: one of them may be the newest of its key.
     """
+    from spark import dead_letters
     from spark.decode import decode
     from spark.records import read_range
 
@@ -222,10 +225,12 @@ def read_again(context: BatchContext, branch: str | None) -> Replayed:
     if not whole.offsets:
         return Replayed(whole, Counts(), None)
     options, headers = context.clients.kafka.spark_options(), context.schemas.decoding().needs_headers
+    poisonous = letters.poisonous_records(context)
     pieces, remaining = [], whole
     while remaining.offsets:
         piece = head(remaining, topic.max_records_per_batch)
-        pieces.append(read_range(context.spark, options, piece, headers=headers))
+        records = read_range(context.spark, options, piece, headers=headers)
+        pieces.append(dead_letters.without(records, poisonous) if poisonous else records)
         remaining = replace(remaining, start=piece.end)
     schemas = context.schemas
     for records in pieces:

@@ -12,9 +12,10 @@ from lakehouse.core.errors import BadRecords, IncompatibleSchema, UnclearState
 from lakehouse.pipeline import decoding
 from lakehouse.pipeline.dead_letter_topic import publish_dead_letters
 from lakehouse.pipeline.offsets import resume
+from lakehouse.pipeline.replay import Redriven, redrive, replay
 from resources.build import build_resources
 from spark.avro import AvroCodec
-from tests.support.topics import TRADES, Stream, admin, consume, framed, register, registry, trade
+from tests.support.topics import CHEAP, TRADES, Stream, admin, consume, framed, register, registry, trade, with_checks
 
 
 def with_types(schema, **types):
@@ -65,24 +66,15 @@ def test_ingest_incompatible_schema_continues_in_new_table(resources):
     assert stream.ingest() == []
 
 
-@pytest.mark.parametrize("subject", ["{}-value", "elsewhere-{}"], ids=["its subject", "another subject"])
-def test_ingest_record_that_fails_task_is_dead_letter(resources, monkeypatch, subject):
+def fail_task_at_kill(monkeypatch):
+    """Fail the Spark task at records that begin with "kill", as a defect in a decoder would."""
     from pyspark.sql import functions as F
 
     class Fragile(AvroCodec):
-        """A codec that fails the Spark task at some records, as a defect in a decoder would."""
-
         def decode(self, data):
             poison = F.substring(data, 6, 4) == F.lit(b"kill")
             return F.when(poison, F.raise_error(F.lit("killed")).cast("void")).otherwise(super().decode(data))
 
-    stream = Stream(resources, partitions=2)
-    stream.schema()
-    schema_id = register(subject.format(stream.name), TRADES.replace('"fields"', f'"doc": "{subject}", "fields"', 1))
-    values = [framed(schema_id, TRADES, trade(n)) for n in range(24)]
-    for n in (5, 6, 17):
-        values[n] = values[n][:5] + b"kill" + values[n][9:]
-    stream.produce([{"value": value, "partition": n % 2} for n, value in enumerate(values)])
     original = decoding.side_schema
 
     def fragile(*args):
@@ -90,6 +82,18 @@ def test_ingest_record_that_fails_task_is_dead_letter(resources, monkeypatch, su
         return decoding.replace(side, codec=Fragile(side.codec.writers, side.codec.reader))
 
     monkeypatch.setattr(decoding, "side_schema", fragile)
+
+
+@pytest.mark.parametrize("subject", ["{}-value", "elsewhere-{}"], ids=["its subject", "another subject"])
+def test_ingest_record_that_fails_task_is_dead_letter(resources, monkeypatch, subject):
+    stream = Stream(resources, partitions=2)
+    stream.schema()
+    schema_id = register(subject.format(stream.name), TRADES.replace('"fields"', f'"doc": "{subject}", "fields"', 1))
+    values = [framed(schema_id, TRADES, trade(n)) for n in range(24)]
+    for n in (5, 6, 17):
+        values[n] = values[n][:5] + b"kill" + values[n][9:]
+    stream.produce([{"value": value, "partition": n % 2} for n, value in enumerate(values)])
+    fail_task_at_kill(monkeypatch)
     stream.ingest()
 
     assert len(stream.rows()) == 21
@@ -98,6 +102,45 @@ def test_ingest_record_that_fails_task_is_dead_letter(resources, monkeypatch, su
     assert sorted(letter["value"] for letter in letters) == sorted(values[n] for n in (5, 6, 17))
     offsets = {(row["kafka_partition"], row["kafka_offset"]) for row in (*stream.rows(), *letters)}
     assert offsets == {(n % 2, n // 2) for n in range(24)}
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_redrive_with_poisonous_dead_letter_recovers_the_others(resources, monkeypatch, mode):
+    stream = Stream(resources, partitions=1, settings={"mode": mode})
+    schema_id = stream.schema()
+    values = [framed(schema_id, TRADES, trade(n)) for n in range(40, 60)]
+    values[5] = values[5][:5] + b"kill" + values[5][9:]
+    stream.produce([{"key": str(n).encode(), "value": value} for n, value in enumerate(values)])
+    fail_task_at_kill(monkeypatch)
+    unchecked, stream.topic = stream.topic, with_checks(stream.topic, CHEAP)
+    stream.ingest()
+    quarantined = len(stream.dead_letters()) - 1
+    assert quarantined > 0
+    stream.topic = unchecked
+
+    assert redrive(stream.namespace, stream.topic, stream.systems) == Redriven(quarantined, quarantined)
+
+    assert sorted(row["kafka_offset"] for row in stream.rows()) == [n for n in range(20) if n != 5]
+    waiting = [letter for letter in stream.dead_letters() if letter["redriven_timestamp"] is None]
+    assert [(letter["kafka_offset"], letter["error_reason"]) for letter in waiting] == [(5, "poison")]
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_replay_with_poisonous_dead_letter_rewrites_the_rows(resources, monkeypatch, mode):
+    stream = Stream(resources, partitions=1, settings={"mode": mode})
+    schema_id = stream.schema()
+    values = [framed(schema_id, TRADES, trade(n)) for n in range(10)]
+    values[5] = values[5][:5] + b"kill" + values[5][9:]
+    stream.produce([{"key": str(n).encode(), "value": value} for n, value in enumerate(values)])
+    fail_task_at_kill(monkeypatch)
+    stream.ingest()
+    before, letters = stream.rows(), stream.dead_letters()
+
+    replayed = replay(stream.namespace, stream.topic, stream.systems, "earliest")
+
+    assert replayed.counts.consumed == 9
+    assert stream.rows() == before
+    assert stream.dead_letters() == letters
 
 
 def test_publish_dead_letters_twice_adds_each_once(resources):

@@ -154,6 +154,31 @@ def test_redrive_concurrent_marks_are_conflict(resources, monkeypatch):
     assert redrive(stream.namespace, stream.topic, stream.systems) == Redriven(attempted=1, recovered=0)
 
 
+def test_resume_after_redrive_interrupted_before_its_marks_marks_rows(resources, monkeypatch):
+    stream = Stream(resources, partitions=1)
+    unchecked, stream.topic = stream.topic, with_checks(stream.topic, CHEAP)
+    stream.produce([{"value": b"never"}])
+    stream.produce_trades(range(40, 60))
+    stream.ingest()
+    stream.topic = unchecked
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    once_before(monkeypatch, dead_letters, "mark", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        redrive(stream.namespace, stream.topic, stream.systems)
+    rows = [row["kafka_offset"] for row in stream.rows()]
+    assert rows == list(range(1, 21))
+    recreate(stream)
+
+    resume(stream.systems, stream.namespace, stream.topic, "earliest", "recreated")
+
+    waiting = [x["kafka_offset"] for x in stream.dead_letters() if x["redriven_timestamp"] is None]
+    assert waiting == [0]
+    assert [row["kafka_offset"] for row in stream.rows()] == rows
+
+
 def test_redrive_concurrently_recovered_letters_are_conflict(resources, monkeypatch):
     stream = Stream(resources, partitions=1)
     unchecked, checked = stream.topic, with_checks(stream.topic, CHEAP)

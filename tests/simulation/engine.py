@@ -262,6 +262,7 @@ class Records:
     spark: MemorySpark
     batch: Batch
     letters: Rows | None = None
+    left_out: frozenset[tuple[int, int]] = frozenset()
 
     def read(self) -> list[Record]:
         """Read the records."""
@@ -270,7 +271,8 @@ class Records:
             pending = (letter.record for letter in letters if not letter.landed and letter.reason != "poison")
             return [record for record in pending if is_of(record, self.batch.topic_id, {}, self.batch.end)]
         try:
-            return self.spark.kafka.read(self.batch)
+            records = self.spark.kafka.read(self.batch)
+            return [record for record in records if (record.partition, record.offset) not in self.left_out]
         except LookupError as error:
             raise SparkConnectError(f"failOnDataLoss: {error}") from error
 
@@ -483,6 +485,17 @@ def waiting(spark: MemorySpark, letters: TableRef, snapshot_id: int, position: B
     return Records(spark, position, Rows(spark, letters, "main", snapshot_id))
 
 
+def poisonous(letters: Rows, batch: Batch) -> list[tuple[int, int]]:
+    """Return the partition and offset of each poisonous record of a batch."""
+    poison = (letter.record for letter in letters.collect() if letter.reason == "poison")
+    return [(r.partition, r.offset) for r in poison if _is_of(r, batch.topic_id, batch.start, batch.end)]
+
+
+def without(records: Records, places: Sequence[tuple[int, int]]) -> Records:
+    """Return the records that have none of these partitions and offsets."""
+    return replace(records, left_out=frozenset(places))
+
+
 @dataclass(frozen=True)
 class Tried:
     """A checkpointed DataFrame of dead letters that were decoded again."""
@@ -495,6 +508,17 @@ def attempt(decoded: Decoded) -> Tried:
     """Decide once which dead letters decode now."""
     spark = decoded.records.spark
     return Tried(spark, spark.job("attempt", decoded.outcomes))
+
+
+def existing_rows(waiting: Records, table: Rows, partition: str, offset: str) -> Tried:
+    """Return the dead letters whose records are rows, by partition and offset."""
+    spark = waiting.spark
+
+    def existing() -> list[Outcome]:
+        places = {(row.record.partition, row.record.offset) for row in spark.rows(table.ref, table.branch)}
+        return [Outcome(r, None) for r in waiting.read() if (r.partition, r.offset) in places]
+
+    return Tried(spark, spark.job("existing_rows", existing))
 
 
 def first_offsets(tried: Tried) -> dict[int, int]:
@@ -659,7 +683,10 @@ REPLACED = {
         "discard": discard,
         "append": append_letters,
         "waiting": waiting,
+        "poisonous": poisonous,
+        "without": without,
         "attempt": attempt,
+        "existing_rows": existing_rows,
         "first_offsets": first_offsets,
         "staying": staying,
         "mark": mark,
