@@ -41,12 +41,26 @@ def shrunk(kind: str, seed: int) -> Outcome:
         return run(Choices(None, shrink(outcome.drawn, breaks)), schedule)
 
 
+def first_violation(count: int) -> tuple[int, str] | None:
+    """Return the first seed below `count` whose schedule breaks a promise, with the promise; None if there is none."""
+    blocks = [range(start, min(start + BLOCK, count)) for start in range(0, count, BLOCK)]
+    with get_context("spawn").Pool(os.cpu_count()) as pool:
+        for violations, _ in pool.imap(partial(run_block, "ingestion"), blocks):
+            if violations:
+                return min(violations.items())
+    return None
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run schedules, print the report, and return 1 if a promise was broken."""
     if arguments[0] == "--trace":
         with simulation():
             kind = arguments[2] if len(arguments) > 2 else "ingestion"
             print("\n".join(run(Choices(int(arguments[1])), KINDS[kind]).world.trace))
+        return 0
+    if arguments[0] == "--until-violation":
+        found = first_violation(int(arguments[1]))
+        print(f"{found[0]} {found[1]}" if found else "none")
         return 0
     count, first = int(arguments[0]), int(arguments[1]) if len(arguments) > 1 else 0
     kind = arguments[2] if len(arguments) > 2 else "ingestion"

@@ -12,6 +12,7 @@ import pytest
 from tests.simulation.choices import Choices, shrink
 from tests.simulation.engine import REPLACED
 from tests.simulation.kinds import KINDS
+from tests.simulation.mutations.patches import PATCHES, mutated_copy
 from tests.simulation.schedule import run, simulation
 from tests.simulation.world import World, simulated_time
 
@@ -61,6 +62,11 @@ def test_step_of_a_program_with_a_mistake_raises_it():
 def test_shrinking_keeps_only_the_choices_that_matter():
     recorded = [3, 0, 7, 7, 1, 9, 4]
     assert shrink(recorded, lambda drawn: 9 in drawn) == [9]
+
+
+@pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: patch.stem)
+def test_mutation_patch_applies_to_the_project(patch, tmp_path):
+    mutated_copy(patch, tmp_path)
 
 
 def test_simulation_replaces_only_functions_that_run_in_spark():
