@@ -488,7 +488,7 @@ def waiting(spark: MemorySpark, letters: TableRef, snapshot_id: int, position: B
 def poisonous(letters: Rows, batch: Batch) -> list[tuple[int, int]]:
     """Return the partition and offset of each poisonous record of a batch."""
     poison = (letter.record for letter in letters.collect() if letter.reason == "poison")
-    return [(r.partition, r.offset) for r in poison if _is_of(r, batch.topic_id, batch.start, batch.end)]
+    return [(r.partition, r.offset) for r in poison if is_of(r, batch.topic_id, batch.start, batch.end)]
 
 
 def without(records: Records, places: Sequence[tuple[int, int]]) -> Records:
