@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,9 @@ TAG = "lakehouse:deployment"
 """Tag of an AWS resource; its value is the name of the resource's deployment."""
 CURRENT, PENDING, PREVIOUS = "AWSCURRENT", "AWSPENDING", "AWSPREVIOUS"
 TIMEOUT_SECONDS = 10
+
+FRESH = timedelta(minutes=10)
+"""The age at which a pending version is written again before it becomes current: more than all retries of a call."""
 
 RECOVERY_DAYS = 7
 """Time during which a deleted secret can be restored: the minimum of AWS (Secrets Manager, DeleteSecret)."""
@@ -143,6 +146,27 @@ class Secrets:
             )
         return Version(answer["VersionId"], frozenset(answer["VersionStages"]), value)
 
+    def replace(self, name: str, value: Callable[[], SecretJson], *, over: Version) -> None:
+        """Write a version and make it the current one.
+
+        Grace periods of the replaced version count from this version's creation, so a version that was written before
+        the process was suspended is written again.
+
+        Args:
+            name: Name of the secret.
+            value: Returns the new content as of now.
+            over: The version that the caller knows as current.
+
+        Raises:
+            LakehouseError: As `put_pending` and `promote`.
+        """
+        is_fresh = False
+        while not is_fresh:
+            began = datetime.now(UTC)
+            pending = self.put_pending(name, value())
+            is_fresh = datetime.now(UTC) - began < FRESH
+        self.promote(name, pending, over=over)
+
     def promote(self, name: str, pending: Version, *, over: Version) -> None:
         """Make the pending version the current one atomically; the previous one becomes AWSPREVIOUS.
 
@@ -193,6 +217,25 @@ class Secrets:
             except self._client.exceptions.InvalidRequestException:
                 if not self._is_deleted(name):
                     raise
+
+    def remedy(self, name: str, unusable: Version) -> str:
+        """Return a sentence with the commands that replace an unusable version of a secret, for errors.
+
+        Raises:
+            LakehouseError: As `read`.
+        """
+        place = f"--region {self.region} --secret-id {name}"
+        delete = (
+            f"delete the secret: aws secretsmanager delete-secret {place} --recovery-window-in-days {RECOVERY_DAYS}"
+        )
+        previous = self.read(name, PREVIOUS) if CURRENT in unusable.stages else None
+        if previous is None:
+            return f"If nobody needs it, {delete}"
+        return (
+            f"Make the previous version current again: aws secretsmanager update-secret-version-stage {place} "
+            f"--version-stage {CURRENT} --move-to-version-id {previous.version_id} --remove-from-version-id "
+            f"{unusable.version_id}; or, if nobody needs it, {delete}"
+        )
 
     def _is_deleted(self, name: str) -> bool:
         """Return whether the secret was deleted and can still be restored."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+from tests.simulation.deployment.schedule import DeploymentSchedule
 from tests.simulation.message_schedule import MessageSchedule
 from tests.simulation.reader_schedule import ReaderSchedule
 from tests.simulation.schedule import Schedule
 
-KINDS: Mapping[str, type[Schedule]] = {
+KINDS: Mapping[str, Any] = {
     "ingestion": Schedule,
     "readers": ReaderSchedule,
     "messages": MessageSchedule,
+    "deployment": DeploymentSchedule,
 }
+"""Classes with `world` and `run`, which raises Violation."""

@@ -8,7 +8,7 @@ deleted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -17,7 +17,7 @@ from lakehouse.core.polling import Clock
 from resources.confluent.api_client import Key
 from resources.confluent.api_keys import ApiKey, ApiKeys, Scope
 from resources.confluent.waiting import wait_until_accepted
-from resources.secrets_manager import CURRENT, PENDING, PREVIOUS, RECOVERY_DAYS, SecretJson, Secrets, Version
+from resources.secrets_manager import CURRENT, PENDING, PREVIOUS, SecretJson, Secrets, Version
 
 KNOWN_SECONDS = 20 * 60
 """Until an API accepts a new key."""
@@ -115,9 +115,23 @@ class AccountKey:
         except KeyError as error:
             raise UnclearState(
                 f"Version {version.version_id} of the secret '{self.secret}' has no field {error}, so its API key is "
-                f"not known. Nothing was changed. If nobody needs it, delete it: aws secretsmanager delete-secret "
-                f"--region {self.secrets.region} --secret-id {self.secret} --recovery-window-in-days {RECOVERY_DAYS}"
+                f"not known. Nothing was changed. {self.secrets.remedy(self.secret, version)}"
             ) from None
+
+    def ids(self, versions: Iterable[Version]) -> list[str]:
+        """Return the ids of the keys of versions. One of another layout has no key, unless it is the current one.
+
+        Raises:
+            UnclearState: The current version has another layout.
+        """
+        ids = []
+        for version in versions:
+            try:
+                ids.append(self.key(version).id)
+            except UnclearState:
+                if CURRENT in version.stages:
+                    raise
+        return ids
 
     def existing(self) -> list[ApiKey]:
         """List the account's keys for the API, the oldest first."""
@@ -131,11 +145,11 @@ class AccountKey:
             UnclearState: The secret does not exist, and keys do that programs may use.
         """
         labelled = [version for stage in (CURRENT, PENDING, PREVIOUS) if (version := self.version(stage))]
-        stored = {self.key(version).id for version in labelled}
+        stored = {*self.ids(labelled)}
         unknown = [each for each in self.existing() if each.id not in stored]
         if unknown and labelled:
             # It may have been in a version that has lost its labels.
-            stored |= {self.key(version).id for version in self.secrets.versions(self.secret)}
+            stored |= {*self.ids(self.secrets.versions(self.secret))}
         elif old := [each.id for each in unknown if datetime.now(UTC) - each.created_at > STRAY_AGE]:
             raise UnclearState(
                 f"There is no secret '{self.secret}' in region {self.secrets.region}, but its API keys "

@@ -105,11 +105,7 @@ class _Rule:
             key = pending or _create_pending(key_store)
             key_store.prove(key, self.clock)
             # Written again, so that the version's age is the time since it became current.
-            key_store.secrets.promote(
-                key_store.secret,
-                key_store.secrets.put_pending(key_store.secret, key_store.layout.write(key)),
-                over=current,
-            )
+            key_store.secrets.replace(key_store.secret, lambda: key_store.layout.write(key), over=current)
         return Rotated(address, key.id, bool(is_due), tuple(deleted))
 
     def _is_old(self, key_store: AccountKey, key: Key) -> bool:
@@ -120,7 +116,7 @@ class _Rule:
         """List the ids of the keys beyond those retained. The current and the previous key are retained first."""
         labelled = [version for stage in (CURRENT, PREVIOUS) if (version := key_store.version(stage))]
         newest_first = [each.id for each in reversed(key_store.existing())]
-        ranked = list(dict.fromkeys([*(key_store.key(version).id for version in labelled), *newest_first]))
+        ranked = list(dict.fromkeys([*key_store.ids(labelled), *newest_first]))
         pending = _pending(key_store)
         surplus = ranked[self.retained :]
         return [each for each in surplus if each in newest_first and not (pending and pending.id == each)]

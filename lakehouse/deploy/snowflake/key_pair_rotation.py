@@ -116,12 +116,12 @@ def rotate(user: ServiceUser, grace_days: float, day_count: float = 0) -> Keys:
         return _state(user, grace)
     if slots[target] and _label(user, target, slots[target]) == PREVIOUS and _now() < key.created_at + grace:
         return _state(user, grace)
-    # The grace period counts from now, whenever a pending key was created.
-    new = replace(left_behind or user.new_key(target), slot=target, created_at=_now())
-    pending = user.secrets.put_pending(user.secret, new.written(user.secret))
+    new = replace(left_behind or user.new_key(target), slot=target)
+    user.secrets.put_pending(user.secret, new.written(user.secret))
     _run(user, sql.set_public_key(user.name, new.public_key, target))
     _log_in(user, new)
-    user.secrets.promote(user.secret, pending, over=current)
+    # The grace period counts from now, whenever a pending key was created.
+    user.secrets.replace(user.secret, lambda: replace(new, created_at=_now()).written(user.secret), over=current)
     return _state(user, grace)
 
 
@@ -189,12 +189,13 @@ def _key(user: ServiceUser, version: Version) -> KeyPair:
     except ValueError as error:
         raise UnclearState(
             f"Version {version.version_id} of the secret '{user.secret}' cannot be used: {error}. Nothing was changed. "
-            f"Put a version of that layout, or choose another name"
+            f"{user.secrets.remedy(user.secret, version)}"
         ) from None
     if (key.account, key.user) != (user.account, user.name):
         raise UnclearState(
             f"Version {version.version_id} of the secret '{user.secret}' is of user {key.user} in account "
-            f"{key.account}, not of {user.name} in {user.account}. Nothing was changed. Choose that user's own secret"
+            f"{key.account}, not of {user.name} in {user.account}. Nothing was changed. "
+            f"{user.secrets.remedy(user.secret, version)}"
         )
     return key
 

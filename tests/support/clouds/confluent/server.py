@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import socket
 import threading
 from collections.abc import Callable, Mapping
@@ -74,74 +75,23 @@ class Fault:
         return self.nth <= self.matched < self.nth + self.times
 
 
-class ConfluentServer:
-    """The server, which runs within a `with` block.
+class ControlPlane:
+    """All planes at one address, without a network. `state` holds the resources."""
 
-    `calls` are the method and path of all requests, `violations` the deviations of requests and responses from the
-    documents, `faults` the faults to inject, and `state` the resources.
-    """
+    def __init__(self, url: str):
+        self.url, self.admin_secret = url, new_secret()
+        self.state = State(url, (ADMIN, self.admin_secret))
 
-    def __init__(self):
-        self._http = make_server("127.0.0.1", 0, self, threaded=True, request_handler=_Quiet)
-        self.url = f"http://127.0.0.1:{self._http.port}"
-        self.admin_secret = new_secret()
-        self.state = State(self.url, (ADMIN, self.admin_secret))
-        self.calls: list[tuple[str, str]] = []
-        self.faults: list[Fault] = []
-        self.violations: list[str] = []
-        self._lock = threading.Lock()
+    def answered(self, request: Request) -> Response:
+        """Execute a request and return its response.
 
-    def __enter__(self) -> ConfluentServer:
-        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._http.shutdown()
-        self._thread.join()
-        self._http.server_close()
-
-    def __call__(self, environ: dict[str, Any], start_response: Callable) -> Any:
-        """Answer a request, as WSGI defines it."""
-        request = Request(environ)
-        method = request.method
-        with self._lock:
-            self.calls.append((method, request.path))
-            active = [fault for fault in self.faults if fault.strikes(method, request.path)]
-            fault = active[0] if active else Fault()
-            if fault.answer:
-                status, headers, body = fault.answer
-                return Response(body, status, headers)(environ, start_response)
-            response = None if fault.cut == "before" else self._checked(request)
-        if fault.cut:
-            environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
-            return []
-        return response(environ, start_response)
-
-    def _checked(self, request: Request) -> Response:
+        Raises:
+            HTTPException: There is no such operation.
+        """
         path = request.path
         if path.startswith("/registry/"):
             _, _, registry_id, rest = path.split("/", 3)
             path, request.environ["registry_id"] = f"/{rest}", registry_id
-        query = request.args.to_dict()
-        call = f"{request.method} {path}"
-        operation = Operation.find(request.method, path, query)
-        if operation is None:
-            return self._violated([f"{call}: no such operation in the documents"])
-        body = json.loads(request.get_data()) if request.get_data() else None
-        if faults := operation.request_faults(query, body):
-            return self._violated([f"{call}, request: {fault}" for fault in faults])
-        response = self._answered(request, path)
-        text = response.get_data(as_text=True)
-        if faults := operation.answer_faults(response.status_code, response.content_type or "", text):
-            return self._violated([f"{call}, answer: {fault}" for fault in faults])
-        return response
-
-    def _violated(self, faults: list[str]) -> Response:
-        self.violations += faults
-        return _json(VIOLATION, {"errors": [{"status": str(VIOLATION), "detail": fault} for fault in faults]})
-
-    def _answered(self, request: Request, path: str) -> Response:
         try:
             self._authenticate(request, path)
             endpoint, values = ROUTES.bind("127.0.0.1").match(path, request.method)
@@ -149,9 +99,6 @@ class ConfluentServer:
             status, body = (200, self._page(request, path, result)) if isinstance(result, list) else result
         except Problem as problem:
             return _refusal(problem)
-        except HTTPException as error:
-            self.violations.append(f"{request.method} {path}: the stand-in does not have it")
-            return _json(VIOLATION, {"errors": [{"detail": str(error)}]})
         media_type = "application/vnd.schemaregistry.v1+json" if path.startswith("/subjects") else "application/json"
         return Response(status=status) if body is None else _json(status, body, media_type)
 
@@ -193,6 +140,72 @@ class ConfluentServer:
             case "sql":
                 return resource["kind"] == "Region" and resource["environment"] == parts[6]
         return resource["id"] == "tableflow"
+
+
+class ConfluentServer(ControlPlane):
+    """The server, which runs within a `with` block.
+
+    `calls` are the method and path of all requests, `violations` the deviations of requests and responses from the
+    documents, `faults` the faults to inject, and `state` the resources.
+    """
+
+    def __init__(self):
+        self._http = make_server("127.0.0.1", 0, self, threaded=True, request_handler=_Quiet)
+        super().__init__(f"http://127.0.0.1:{self._http.port}")
+        self.calls: list[tuple[str, str]] = []
+        self.faults: list[Fault] = []
+        self.violations: list[str] = []
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> ConfluentServer:
+        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable) -> Any:
+        """Answer a request, as WSGI defines it."""
+        request = Request(environ)
+        method = request.method
+        with self._lock:
+            self.calls.append((method, request.path))
+            active = [fault for fault in self.faults if fault.strikes(method, request.path)]
+            fault = active[0] if active else Fault()
+            if fault.answer:
+                status, headers, body = fault.answer
+                return Response(body, status, headers)(environ, start_response)
+            response = None if fault.cut == "before" else self._checked(request)
+        if fault.cut:
+            environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+            return []
+        return response(environ, start_response)
+
+    def _checked(self, request: Request) -> Response:
+        path = re.sub("^/registry/[^/]+", "", request.path)
+        query = request.args.to_dict()
+        call = f"{request.method} {path}"
+        operation = Operation.find(request.method, path, query)
+        if operation is None:
+            return self._violated([f"{call}: no such operation in the documents"])
+        body = json.loads(request.get_data()) if request.get_data() else None
+        if faults := operation.request_faults(query, body):
+            return self._violated([f"{call}, request: {fault}" for fault in faults])
+        try:
+            response = self.answered(request)
+        except HTTPException as error:
+            return self._violated([f"{call}: the stand-in does not have it ({error})"])
+        text = response.get_data(as_text=True)
+        if faults := operation.answer_faults(response.status_code, response.content_type or "", text):
+            return self._violated([f"{call}, answer: {fault}" for fault in faults])
+        return response
+
+    def _violated(self, faults: list[str]) -> Response:
+        self.violations += faults
+        return _json(VIOLATION, {"errors": [{"status": str(VIOLATION), "detail": fault} for fault in faults]})
 
 
 def _json(status: int, body: Any, media_type: str = "application/json") -> Response:

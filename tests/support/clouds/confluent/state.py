@@ -52,6 +52,8 @@ class State:
         self.role_lag = 0
         """Number of requests that are refused before a new role binding is effective."""
         self.page_size = 100
+        self.now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC)
+        """The clock of the cloud."""
 
         self.environments: dict[str, Document] = {}
         self.clusters: dict[str, Document] = {}
@@ -85,7 +87,7 @@ class State:
 
     def metadata(self, path: str, crn: str) -> Document:
         """Return the metadata of a new document."""
-        now = dt.datetime.now(dt.UTC).isoformat().replace("+00:00", "Z")
+        now = self.now().isoformat().replace("+00:00", "Z")
         return {"self": self.url + path, "resource_name": crn, "created_at": now, "updated_at": now}
 
     def add(self, kind: dict[str, Document], thing_id: str, document: Document) -> Document:

@@ -1,0 +1,265 @@
+"""The clouds of one schedule: their control planes in memory, by the clients that lakehouse/deploy uses.
+
+The project's own clients run (`Plane`, `Secrets`, `connect`, …). What is replaced is what they call:
+`requests.request`, the session of boto3, `snowflake.connector.connect`, the generation of RSA keys, and the clocks.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import requests
+import snowflake.connector
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+import lakehouse.deploy.confluent.account_key
+import lakehouse.deploy.confluent.key_rotation
+import lakehouse.deploy.snowflake.key_pair
+import lakehouse.deploy.snowflake.key_pair_rotation
+import resources.assumed_role
+import resources.secrets_manager
+from lakehouse.config.deployment import Deployment
+from lakehouse.config.loader import Config
+from lakehouse.core.polling import SYSTEM_CLOCK, Clock
+from lakehouse.deploy.aws.deployment_secrets import DeploymentSecrets
+from lakehouse.deploy.aws.service import Aws
+from lakehouse.deploy.confluent.confluent_resources import ConfluentResources
+from lakehouse.deploy.names import Names
+from lakehouse.deploy.resource import Resource
+from lakehouse.deploy.snowflake.key_pair_rotation import ServiceUser
+from lakehouse.deploy.snowflake.service_user_key import ServiceUserKey
+from lakehouse.deploy.snowflake.snowflake_resources import SnowflakeResources
+from resources.confluent_cloud import ConfluentCloud
+from resources.secrets_manager import Secrets
+from tests.simulation.choices import Choices
+from tests.simulation.deployment import key_pairs
+from tests.simulation.deployment.secrets_manager import MemorySecrets, MemorySecretsClient
+from tests.simulation.deployment.snowflake import MemorySession, MemorySnowflake, log_in
+from tests.simulation.world import World, replaced
+from tests.support.clouds.confluent.server import ADMIN, ControlPlane
+
+T = TypeVar("T")
+URL = "https://confluent"
+ACCOUNT, NAME = "123456789012", "lake"
+OURS, THEIRS = "us-east-1", "eu-west-1"
+"""The regions of two deployments of one name, which share Confluent's organization and nothing else."""
+
+CONFIG = Config.model_validate(
+    {"namespace": "trading", "topics": {"orders": {"name": "orders"}}, "environments": {}, "root": Path(".")}
+)
+
+
+class CloudWorld(World):
+    """A universe whose calls are those to the clouds.
+
+    Attributes:
+        observe: Called after each effect with the name of the operation.
+    """
+
+    def __init__(self, choices: Choices):
+        super().__init__(choices)
+        self.observe: Callable[[str], None] = lambda operation: None
+        self._keys: dict[str, str] = {}
+
+    @property
+    def true_now(self) -> float:
+        """The time in the clouds."""
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        """Pause the process that runs."""
+        self.advance(seconds)
+        if process := self.current:
+            self._pass_on(process, self.switch_percent)
+
+    def named(self, text: str) -> str:
+        """Return a text with names for keys, which differ in each process."""
+        return re.sub(
+            r"SHA256:[\w+/=]+|'MI[\w+/=]{20,}'?",
+            lambda each: self._keys.setdefault(each[0], f"<key {len(self._keys)}>"),
+            text,
+        )
+
+    def record(self, event: str) -> None:
+        """Add a line to the trace."""
+        super().record(self.named(event))
+
+    def call(self, operation: str, effect: Callable[[], T], error: Callable[[str], Exception]) -> T:
+        """Perform a call, and observe its effect."""
+
+        def observed() -> T:
+            answer = effect()
+            self.observe(operation)
+            return answer
+
+        return super().call(operation, observed, error)
+
+
+@dataclass
+class Clouds:
+    """The state of all clouds."""
+
+    confluent: ControlPlane = field(default_factory=lambda: ControlPlane(URL))
+    secrets: dict[str, MemorySecrets] = field(default_factory=lambda: {OURS: MemorySecrets(), THEIRS: MemorySecrets()})
+    """By region."""
+    snowflake: MemorySnowflake = field(default_factory=MemorySnowflake)
+    key_pair_count: int = 0
+    """Number of generated key pairs."""
+
+    def next_key_pair(self) -> int:
+        """Return the number of the next key pair."""
+        self.key_pair_count += 1
+        return self.key_pair_count
+
+    def names(self, region: str = OURS) -> Names:
+        """Return the names of a deployment."""
+        return Names(NAME, ACCOUNT, region)
+
+    def resources(self, world: CloudWorld, region: str = OURS) -> list[Resource[Any]]:
+        """Return the resources of a deployment, with clients for one process."""
+        names, clock = self.names(region), Clock(now=lambda: world.true_now, sleep=world.sleep)
+        deployment = Deployment(name=NAME, account=ACCOUNT, region=region)
+        cloud = _organization(self.confluent.admin_secret)
+        secrets = Secrets(region, NAME)
+        confluent = ConfluentResources(cloud, secrets, names, CONFIG, deployment, clock)
+        kept = DeploymentSecrets(Aws(resources.assumed_role.boto3_session("", region), region), names, clock)
+        session = MemorySession(world, self.snowflake)
+        user = SnowflakeResources(session, secrets, names, CONFIG, clock).user
+        service_user = ServiceUser(
+            account=session.account,
+            name=names.snowflake("USER"),
+            role=names.snowflake("ROLE"),
+            secret=names.snowflake_secret,
+            secrets=secrets,
+            administrator=session,
+        )
+        key = ServiceUserKey(name=service_user.name, user=lambda: service_user, after=(user,))
+        # `aws/secrets` stands for the bucket, too: without Tableflow no resource of Confluent uses it.
+        return [kept, *confluent.all(None, kept), user, key]
+
+
+@lru_cache(maxsize=4)
+def _organization(secret: str) -> ConfluentCloud:
+    return ConfluentCloud(api_key=ADMIN, api_secret=secret, url=URL, deadline_seconds=120)
+
+
+@dataclass(frozen=True)
+class _Request:
+    """As much of werkzeug's request as the handlers of the control plane use."""
+
+    method: str
+    path: str
+    args: dict[str, str]
+    json: Any
+    authorization: SimpleNamespace
+    environ: dict[str, Any] = field(default_factory=dict)
+
+
+class _Answered(Exception):
+    """A fault that is an answer of the server, or of a proxy in front of it."""
+
+    def __init__(self, status: int, text: str):
+        super().__init__(text)
+        self.answer = _response(status, "application/json", text.encode())
+
+
+def _response(status: int, content_type: str, content: bytes) -> requests.Response:
+    answer = requests.Response()
+    answer.status_code, answer._content, answer.headers["Content-Type"] = status, content, content_type
+    return answer
+
+
+def _transport(world: CloudWorld, clouds: Clouds) -> Callable[..., requests.Response]:
+    def request(
+        method: str, url: str, params: Any = None, json: Any = None, auth: Any = None, **limits: Any
+    ) -> requests.Response:
+        path = url.removeprefix(URL)
+        args = {name: str(value) for name, value in (params or {}).items()}
+        authorization = SimpleNamespace(username=auth[0], password=auth[1])
+
+        def effect() -> requests.Response:
+            answer = clouds.confluent.answered(_Request(method, path, args, json, authorization))  # type: ignore[arg-type]
+            return _response(answer.status_code, answer.content_type or "", answer.get_data())
+
+        def failed(reason: str) -> Exception:
+            if world.choices.happens(30):
+                return _Answered(500, _quoting(auth, json))
+            return requests.ConnectionError(reason)
+
+        try:
+            return world.call(f"confluent {method} {_kind(path)}", effect, failed)
+        except _Answered as fault:
+            return fault.answer
+
+    return request
+
+
+def _quoting(auth: tuple[str, str], body: Any) -> str:
+    """Return an error that quotes the request, as proxies do."""
+    return json.dumps({"errors": [{"detail": f"cannot pass on {auth[0]}:{auth[1]} {body}"}]})
+
+
+def _kind(path: str) -> str:
+    """Return the kind of object that a path names."""
+    words = [word for word in path.split("/") if re.fullmatch("[a-z-]+", word) and word not in ("registry", "orders")]
+    return words[-1]
+
+
+class _Boto3Session:
+    def __init__(self, world: CloudWorld, store: MemorySecrets):
+        self._world, self._store = world, store
+
+    def client(self, service: str, **settings: Any) -> MemorySecretsClient:
+        assert service == "secretsmanager"
+        return MemorySecretsClient(self._world, self._store)
+
+
+@contextmanager
+def simulated_clouds(world: CloudWorld, clouds: Clouds) -> Iterator[None]:
+    """Let the project call the clouds of a schedule, and read its clocks."""
+
+    class SimulatedDatetime(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return datetime.fromtimestamp(world.now(), tz or UTC)
+
+    clouds.confluent.state.now = lambda: datetime.fromtimestamp(world.true_now, UTC)
+    dated = (
+        lakehouse.deploy.confluent.account_key,
+        lakehouse.deploy.confluent.key_rotation,
+        lakehouse.deploy.snowflake.key_pair,
+        lakehouse.deploy.snowflake.key_pair_rotation,
+        resources.secrets_manager,
+    )
+    names: dict[Any, dict[str, Any]] = {
+        requests: {"request": _transport(world, clouds)},
+        resources.assumed_role: {
+            "boto3_session": lambda role_arn, region: _Boto3Session(world, clouds.secrets[region])
+        },
+        snowflake.connector: {
+            "connect": lambda user, private_key, **settings: log_in(world, clouds.snowflake, user, private_key)
+        },
+        serialization: {"load_pem_private_key": key_pairs.load_pem_private_key},
+        rsa: {"generate_private_key": key_pairs.generator(clouds.next_key_pair)},
+        **{module: {"datetime": SimulatedDatetime} for module in dated},
+    }
+    system_clock = {name: getattr(SYSTEM_CLOCK, name) for name in ("now", "sleep")}
+    try:
+        for name, value in {"now": lambda: world.true_now, "sleep": world.sleep}.items():
+            # The clients of Confluent pause by it; it is frozen.
+            object.__setattr__(SYSTEM_CLOCK, name, value)
+        with replaced(names):
+            yield
+    finally:
+        for name, value in system_clock.items():
+            object.__setattr__(SYSTEM_CLOCK, name, value)

@@ -1,0 +1,103 @@
+"""Schedules of the cloud set-up (../README.md), and single defects that they found."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from copy import deepcopy
+
+import pytest
+
+from lakehouse.core.errors import UnclearState
+from lakehouse.core.polling import Clock
+from lakehouse.deploy.planner import apply
+from lakehouse.deploy.rotation import Policy, rotate
+from tests.simulation.choices import Choices
+from tests.simulation.deployment.clouds import OURS, Clouds, CloudWorld, simulated_clouds
+from tests.simulation.deployment.operators import Operators
+from tests.simulation.deployment.oracle import Oracle
+from tests.simulation.deployment.schedule import DeploymentSchedule, established, narrow
+from tests.simulation.schedule import run
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_deployment_schedule_of_seed_keeps_all_promises(seed):
+    outcome = run(Choices(seed), DeploymentSchedule)
+    assert not outcome.violation, "\n".join(outcome.world.trace)
+
+
+def test_recorded_choices_replay_the_deployment_schedule():
+    outcome = run(Choices(7), DeploymentSchedule)
+    assert run(Choices(None, outcome.drawn), DeploymentSchedule).world.trace == outcome.world.trace
+
+
+def test_simulation_runs_the_functions_of_planner_and_rotation():
+    from lakehouse.deploy import planner, resource, rotation
+    from lakehouse.deploy.confluent import account_key, api_keys, key_rotation
+    from lakehouse.deploy.snowflake import key_pair, key_pair_rotation
+    from resources import secrets_manager, snowflake_connection
+    from resources.confluent import api_client, waiting
+
+    deployment = planner, resource, rotation, account_key, api_keys, key_rotation, key_pair, key_pair_rotation
+    modules = *deployment, secrets_manager, snowflake_connection, api_client, waiting
+    classes = {
+        value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, type) and value.__module__ == module.__name__
+    }
+    before = {each: dict(vars(each)) for each in (*modules, *classes)}
+    with simulated_clouds(CloudWorld(Choices(None)), Clouds()):
+        for each, names in before.items():
+            changed = {name for name, value in vars(each).items() if value is not names.get(name)}
+            # Only the clock, which the modules import by this name.
+            assert changed <= {"datetime"}
+            for value in vars(each).values():
+                if inspect.isfunction(value) and value.__module__ in sys.modules and "lakehouse" in value.__module__:
+                    module = sys.modules[value.__module__]
+                    assert inspect.unwrap(value).__code__.co_filename in (module.__file__, "<string>")
+
+
+def test_rotate_suspended_before_promotion_begins_grace_afterwards():
+    world, clouds, resumed = CloudWorld(Choices(None)), deepcopy(established(True)), []
+
+    def suspend(operation: str) -> None:
+        if operation == "snowflake login" and not resumed:
+            resumed.append(operation)
+            world.advance(26 * 3600)
+
+    with simulated_clouds(world, clouds):
+        oracle = Oracle(world, clouds, grace_days=1)
+        with oracle.operator_acts():
+            pass
+        world.advance(31 * 86_400)
+        judge = world.observe
+        world.observe = lambda operation: (judge(operation), suspend(operation))[0]
+        in_process(world, lambda: list(rotate(narrow(clouds.resources(world)), Policy(), simulated(world))))
+    assert resumed and not oracle.violations
+
+
+def test_create_overwritten_secret_names_command_that_restores_key():
+    world, clouds = CloudWorld(Choices(None)), deepcopy(established(True))
+    store, names = clouds.secrets[OURS], clouds.names()
+    for name in (f"{names.confluent_secrets}/kafka_cluster/spark/python_client", names.snowflake_secret):
+        with simulated_clouds(world, clouds):
+            oracle = Oracle(world, clouds, grace_days=1)
+            key = oracle.credential(name)
+            store.put(name, '{"note": "mine"}', ("AWSCURRENT",), world.true_now)
+            with pytest.raises(UnclearState) as blocked:
+                apply(narrow(clouds.resources(world)), lambda change: None)
+            assert Operators(world, clouds, oracle).follow(blocked.value)
+            apply(narrow(clouds.resources(world)), lambda change: None)
+        assert oracle.credential(name) == key
+
+
+def simulated(world: CloudWorld) -> Clock:
+    return Clock(now=lambda: world.true_now, sleep=world.sleep)
+
+
+def in_process(world: CloudWorld, work) -> None:
+    process = world.start("rotate", work)
+    while process in world.processes:
+        world.step(process)
+    assert process.result is None
