@@ -93,7 +93,12 @@ class _Rule:
     def apply(self, address: str, key_store: AccountKey) -> Rotated:
         key_store.delete_strays()
         current = key_store.version(CURRENT)
-        assert current is not None and current.created_at is not None, "the resource was read from this version"
+        if current is None:
+            raise UnclearState(
+                f"The secret '{key_store.secret}' was deleted during the rotation. Nothing was changed. Restore it or "
+                f"run `lakehouse deploy create`, which names what can be done about its keys"
+            )
+        assert current.created_at is not None, "it was read"
         expendable = self._expendable(key_store)
         deleted = expendable if self.now() >= current.created_at + self.grace else []
         for key_id in deleted:
