@@ -43,6 +43,7 @@ def deploy() -> None:
     Show the changes:           lakehouse deploy plan --env aws
     Draw the resources:         lakehouse deploy graph --env aws
     Make or resume changes:     lakehouse deploy create --env aws
+    Verify each permission:     lakehouse deploy verify --env aws
     Replace old keys:           lakehouse deploy rotate --env aws
     Delete everything:          lakehouse deploy delete --env aws
 
@@ -312,6 +313,38 @@ def doctor(debug: bool, **options: Any) -> None:
         diagnostics = examine(access, loader.load(environment=access.environment))
     show.diagnostics(diagnostics)
     raise SystemExit(0 if all(diagnostic.ok for diagnostic in diagnostics) else 1)
+
+
+@deploy.command(short_help="Make the lakehouse's calls and report each permission.")
+@_options
+def verify(debug: bool, **options: Any) -> None:
+    """Make the calls of the running lakehouse with the role of each plane, and print a line for each permission.
+
+    A table `lakehouse_canary` is written, registered, read by Athena and Snowflake, and removed. No other table is
+    touched. Run it after the first `create` and after the environment is configured, with a --profile that is in
+    `spark_principals`, and again with one that is in `rotation_principals`.
+
+    \b
+    Exit code 0: nothing is missing. 1: a permission is missing, or a call failed.
+    """
+    import dagster as dg
+
+    from lakehouse.config import loader
+    from lakehouse.deploy.verification.verify import SYSTEMS, Verification
+    from resources.build import build_resources
+
+    with _explained(debug):
+        access = _checked_access(debug=debug, **options)
+        config = loader.load(environment=access.environment)
+        systems = build_resources(config, access.environment)
+        outcomes: list[str] = []
+        with dg.build_resources({name: systems[name] for name in SYSTEMS if name in systems}) as clients:
+            for finding in Verification(config, access, clients).run():
+                outcomes.append(finding.outcome)
+                reason = f": {finding.reason}" if finding.reason else ""
+                click.echo(f"{finding.outcome:<9} {finding.role}: {finding.permission}{reason}")
+    click.echo(", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in dict.fromkeys(outcomes)))
+    raise SystemExit(1 if {"denied", "failed"} & {*outcomes} else 0)
 
 
 @deploy.command(short_help="Print the environment's settings for lakehouse.yaml.")

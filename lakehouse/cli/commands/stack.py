@@ -103,9 +103,13 @@ def demo(once: bool) -> None:
     demo(once)
 
 
-@click.command(short_help="Diagnose this machine and the stack.")
-def doctor() -> None:
+@click.command(short_help="Diagnose this machine and the stack, or an environment's identities.")
+@click.option("--env", "environment", help="Check the AWS identities of this environment instead of the stack.")
+def doctor(environment: str | None) -> None:
     """Check this machine and the stack, and print a remedy for each failure.
+
+    With `--env`, check the AWS credentials of this process, the role that each plane of the environment assumes, and
+    that Spark's executors read a table with the role of ingestion.
 
     \b
     Exit code 0: every check passed. 1: a check failed.
@@ -113,6 +117,17 @@ def doctor() -> None:
     from lakehouse.local import doctor, show
     from lakehouse.local.home import Home
 
-    diagnostics = doctor.examine(Home.default())
+    if environment:
+        import dagster as dg
+
+        from lakehouse.config import loader
+        from lakehouse.deploy.role_diagnosis import examine
+        from resources.build import build_resources
+
+        config = loader.load(environment=environment)
+        with dg.build_resources(build_resources(config, environment)) as clients:
+            diagnostics = list(examine(config, clients))
+    else:
+        diagnostics = doctor.examine(Home.default())
     show.diagnostics(diagnostics)
     raise SystemExit(0 if all(diagnostic.ok for diagnostic in diagnostics) else 1)

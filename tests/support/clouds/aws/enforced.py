@@ -38,6 +38,8 @@ class Enforced:
     administrators: frozenset[str]
     snowflake_role: str
     decided: list[Decided] = field(default_factory=list)
+    replaced: dict[str, Any] = field(default_factory=dict)
+    """Policies, by name of a role, that apply in place of the role's own."""
     _callers: dict[str, str] = field(default_factory=dict)
     _policies: dict[str, Any] = field(default_factory=dict)
 
@@ -80,6 +82,8 @@ class Enforced:
         return self._callers[access_key]
 
     def _policy(self, role: str) -> Any:
+        if role in self.replaced:
+            return self.replaced[role]
         if role not in self._policies:
             client = self.gaps.strict.client("iam")
             answer = client.get_role_policy(RoleName=role, PolicyName="lakehouse")

@@ -1,0 +1,130 @@
+"""The table that a verification writes, reads with every engine, and removes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakehouse.core.errors import LakehouseError, UnclearState
+from lakehouse.core.table_ref import TableRef
+from lakehouse.deploy.verification.planes import CANARY, MARK, Plane, Step
+from lakehouse.deploy.verification.probe import Probe, Unchecked
+from resources.catalog import PROPERTIES
+
+ROWS = 3
+"""Number of rows of the canary table."""
+COLUMN = "n"
+
+
+@dataclass(frozen=True)
+class Canary:
+    """The canary table of one namespace."""
+
+    namespace: str
+    clients: Any
+    """Has the resources `catalog`, `snowflake` and, if the environment has it, `athena` as attributes."""
+    written: list[TableRef] = field(default_factory=list)
+    """The table, once it has its rows."""
+
+    @property
+    def ref(self) -> TableRef:
+        """The table."""
+        return TableRef(self.namespace, CANARY)
+
+    @property
+    def leftovers(self) -> str:
+        """How to remove the table if it could not be removed."""
+        return f"Run `lakehouse deploy verify` again, or drop {self.ref} in Glue, its files and its table in Snowflake"
+
+    def write(self, role: str) -> Probe:
+        """Return the step that creates the table and appends its rows, as ingestion does."""
+
+        def write() -> None:
+            import pyarrow as pa
+
+            catalog, rows = self.clients.catalog, pa.table({COLUMN: list(range(ROWS))})
+            with catalog.translate_errors():
+                table = catalog.iceberg().create_table(self.ref.identifier, rows.schema, properties=PROPERTIES | MARK)
+                table.append(rows)
+            self.written.append(self.ref)
+
+        return Probe(role, "creation and an append by pyiceberg", str(self.ref), write)
+
+    def read(self, role: str, snowflake_role: str) -> Iterator[Step]:
+        """Yield the steps that count the rows with each engine.
+
+        Args:
+            role: Of DuckDB and Athena.
+            snowflake_role: That Snowflake assumes.
+        """
+        for each, action, call in (
+            (role, "a scan by pyiceberg", self._scan),
+            (role, "athena:GetQueryResults of a count", self._query_athena),
+            (snowflake_role, "CREATE ICEBERG TABLE in Snowflake", self._create_in_snowflake),
+            (snowflake_role, "a query by Snowflake", self._query_snowflake),
+        ):
+            if not self.written:
+                yield Unchecked(each, f"{action} on {self.ref}", "the canary table could not be written")
+            elif call == self._query_athena and not hasattr(self.clients, "athena"):
+                yield Unchecked(each, f"{action} on {self.ref}", "the environment has no `athena`")
+            else:
+                yield Probe(each, action, str(self.ref), call)
+
+    def drop_in_snowflake(self) -> None:
+        """Drop the table in Snowflake, if it is there.
+
+        Raises:
+            LakehouseError: Snowflake refuses.
+        """
+        if self.clients.snowflake.metadata_location(*self.ref.shown) is not None:
+            self.clients.snowflake.drop_iceberg_table(*self.ref.shown)
+
+    def _scan(self) -> None:
+        catalog = self.clients.catalog.for_readers()
+        with catalog.translate_errors():
+            _require_rows("PyIceberg", catalog.iceberg().load_table(self.ref.identifier).scan().to_arrow().num_rows)
+
+    def _query_athena(self) -> None:
+        _, rows = self.clients.athena.query(f'SELECT count(*) FROM "{self.namespace}"."{CANARY}"')  # noqa: S608 (checked names)
+        _require_rows("Athena", rows[0][0] if rows else 0)
+
+    def _create_in_snowflake(self) -> None:
+        self.clients.snowflake.ensure_iceberg_table(*self.ref.shown, *self.ref.identifier)
+
+    def _query_snowflake(self) -> None:
+        state = self.clients.snowflake.table_state(*self.ref.shown)
+        _require_rows("Snowflake", state.row_count if state else 0)
+
+
+def remove(plane: Plane) -> None:
+    """Remove the table from Glue, then its files.
+
+    Args:
+        plane: The role that deletes tables and files.
+
+    Raises:
+        UnclearState: Glue has a table of this name that no verification wrote.
+        LakehouseError: AWS refuses.
+    """
+    glue, s3 = plane.service("glue"), plane.service("s3")
+    table = {"CatalogId": plane.names.account, "DatabaseName": plane.namespace, "Name": CANARY}
+    answer = glue.find("get_table", **table)
+    if answer and not answer["Table"].get("Parameters", {}).items() >= MARK.items():
+        raise UnclearState(
+            f"Glue has a table {plane.namespace}.{CANARY} that no verification wrote. It was left untouched, and "
+            f"nothing was verified. Rename that table"
+        )
+    if answer:
+        glue.find("delete_table", **table)
+    bucket = plane.names.bucket
+    for file in list(s3.items("list_objects_v2", "Contents", Bucket=bucket, Prefix=plane.folder)):
+        s3.call("delete_object", Bucket=bucket, Key=file["Key"])
+
+
+def _require_rows(engine: str, rows: int) -> None:
+    if rows != ROWS:
+        raise LakehouseError(
+            f"{engine} counts {rows} rows in the canary table, which has {ROWS}. The table is removed. Check that "
+            f"{engine} reads the Glue catalog and region of the deployment"
+        )

@@ -1,0 +1,171 @@
+"""Make the calls of the running lakehouse with the role of each plane, and report each permission."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lakehouse.config.loader import Config
+from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState
+from lakehouse.deploy.aws.service import DENIED, AwsError
+from lakehouse.deploy.aws.table_locations import has_tableflow
+from lakehouse.deploy.credentials import Access
+from lakehouse.deploy.verification.canary import Canary, remove
+from lakehouse.deploy.verification.planes import CANARY, Plane, Step
+from lakehouse.deploy.verification.probe import Finding, Probe
+from lakehouse.pipeline.table_location import table_of
+
+SYSTEMS = ("kafka", "schema_registry", "catalog", "glue", "snowflake", "athena")
+"""The systems of the environment that a verification calls."""
+MAINTENANCE = "maintenance"
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The verification of one deployment."""
+
+    config: Config
+    access: Access
+    clients: Any
+    """Has SYSTEMS as attributes, `athena` only if the environment has it."""
+
+    def run(self) -> Iterator[Finding]:
+        """Yield a finding for each permission. The canary table is removed at the end, also after a failure.
+
+        Raises:
+            ConfigError: A topic has the canary table's name.
+            UnclearState: Another table has its name.
+            LakehouseError: AWS STS does not answer.
+        """
+        if CANARY in {topic.table for topic in self.config.topics.values()}:
+            raise ConfigError(
+                f"A topic of lakehouse.yaml has the table '{CANARY}', which a verification would remove. Nothing was "
+                f"verified. Give the topic another `table`"
+            )
+        files: list[str] = []
+        planes = {purpose: self._plane(purpose, files) for purpose in self._purposes}
+        refusals = {purpose: reason for purpose, plane in planes.items() if (reason := self._refusal(plane))}
+        # The caller's own credentials remove what maintenance may not, if the caller can write anything at all.
+        removers = () if "writer" in refusals else (planes[MAINTENANCE], replace(planes[MAINTENANCE], has_role=False))
+        canary = Canary(self.config.namespace, self.clients)
+        # What an interrupted verification left. Refusals have their lines below.
+        _clean(canary, removers)
+        try:
+            for purpose, plane in planes.items():
+                if purpose in refusals:
+                    yield Finding(plane.role, "all its permissions", "unchecked", refusals[purpose])
+                elif purpose == "writer":
+                    yield from self._writer(plane, canary)
+                elif purpose == "reader":
+                    yield from self._reader(plane, canary)
+                else:
+                    steps = plane.maintenance() if purpose == MAINTENANCE else plane.rotation(self._rotated_secrets)
+                    yield from _run(steps)
+        finally:
+            problems = _clean(canary, removers)
+        for problem in problems:
+            yield Finding(
+                planes[MAINTENANCE].role, f"removal of {canary.ref}", "failed", f"{problem}. {canary.leftovers}"
+            )
+        if self._has_tableflow:
+            reason = "only Confluent assumes it. `lakehouse deploy plan` reports its catalog integration"
+            yield Finding(self.access.names.role("confluent"), "all its permissions", "unchecked", reason)
+
+    @property
+    def _purposes(self) -> tuple[str, ...]:
+        # Maintenance deletes a file that the others read.
+        rotation = ("rotation",) if self.access.deployment.rotation_principals else ()
+        return ("writer", "reader", MAINTENANCE, *rotation)
+
+    @property
+    def _has_tableflow(self) -> bool:
+        # Glue and the bucket have no table that is in Confluent's storage.
+        return has_tableflow(self.config) and self.access.deployment.tableflow.storage == "own_bucket"
+
+    @property
+    def _rotated_secrets(self) -> tuple[str, ...]:
+        is_used = {"flink": bool(self.access.deployment.flink), "tableflow": has_tableflow(self.config)}
+        return tuple(name for name in self.access.names.secrets if is_used.get(name.rpartition("/")[2], True))
+
+    def _plane(self, purpose: str, files: list[str]) -> Plane:
+        deployment = self.access.deployment
+        principals = deployment.rotation_principals if purpose == "rotation" else deployment.spark_principals
+        return Plane(self.access.names, self.config.namespace, purpose, bool(principals), files)
+
+    def _refusal(self, plane: Plane) -> str:
+        """Return why the caller may not assume the role; empty if it may."""
+        try:
+            plane.service("sts").call("get_caller_identity")
+        except AwsError as error:
+            if error.code not in DENIED:
+                raise
+            principals = "rotation_principals" if plane.purpose == "rotation" else "spark_principals"
+            return f"the caller may not assume it. Run this with a --profile that is in `{principals}` ({error})"
+        return ""
+
+    def _writer(self, plane: Plane, canary: Canary) -> Iterator[Finding]:
+        names, environment = self.access.names, self.config.environments[self.access.environment]
+        used = [name for name in names.ingestion_secrets if "/operator" not in name or "confluent_cloud" in environment]
+        yield from _run(plane.secrets(tuple(used)))
+        topics = tuple(sorted({topic.topic for topic in self.config.topics.values()}))
+        yield Probe(plane.role, "a description of the topics", "Kafka", lambda: self._describe(topics)).run()
+        yield Probe(
+            plane.role, "a look-up", "the schema registry", lambda: self.clients.schema_registry.subjects(1)
+        ).run()
+        yield canary.write(plane.role).run()
+        yield from _run(plane.writer())
+        yield from self._tableflow(plane)
+
+    def _reader(self, plane: Plane, canary: Canary) -> Iterator[Finding]:
+        yield from _run(plane.reader())
+        yield from _run(canary.read(plane.role, self.access.names.role("snowflake")))
+        yield from self._tableflow(plane)
+
+    def _tableflow(self, plane: Plane) -> Iterator[Finding]:
+        topic = next((each for each in self.config.topics.values() if each.engine == "tableflow"), None)
+        if topic is not None and self._has_tableflow:
+            try:
+                database, table = table_of(self.config, topic, self.clients).identifier
+            except LakehouseError as error:
+                yield Finding(plane.role, "glue:GetTable on Tableflow's tables", "unchecked", str(error))
+                return
+            yield from _run(plane.tableflow(database, table))
+
+    def _describe(self, topics: tuple[str, ...]) -> None:
+        missing = sorted(set(topics) - set(self.clients.kafka.describe(topics)))
+        if missing:
+            raise LakehouseError(
+                f"Kafka shows no topic {', '.join(missing)}. Nothing was changed. Create it with `lakehouse deploy "
+                f"create`, or let the account of ingestion describe it"
+            )
+
+
+def _run(steps: Iterable[Step]) -> Iterator[Finding]:
+    for step in steps:
+        yield step.run()
+
+
+def _clean(canary: Canary, removers: Sequence[Plane]) -> list[str]:
+    """Remove the canary table with the first plane that may, and return what could not be removed.
+
+    Raises:
+        UnclearState: Another table has its name.
+    """
+    problems: list[str] = []
+    if not removers:
+        return problems
+    try:
+        canary.drop_in_snowflake()
+    except LakehouseError as error:
+        problems.append(str(error))
+    refusal = ""
+    for plane in removers:
+        try:
+            remove(plane)
+            return problems
+        except UnclearState:
+            raise
+        except LakehouseError as error:
+            refusal = str(error)
+    return [*problems, refusal]
