@@ -149,8 +149,16 @@ def _lead_to_kafka(clouds: Clouds) -> None:
     }
     for name, address in addresses.items():
         secret = f"{path}/{name}"
-        value = json.loads(client.get_secret_value(SecretId=secret)["SecretString"])
-        client.put_secret_value(SecretId=secret, SecretString=json.dumps(value | address))
+        current = client.get_secret_value(SecretId=secret, VersionStage="AWSCURRENT")
+        value = json.dumps(json.loads(current["SecretString"]) | address)
+        # moto does not move AWSCURRENT from a version that has AWSPENDING, too.
+        changed = client.put_secret_value(SecretId=secret, SecretString=value, VersionStages=["AWSPENDING"])
+        client.update_secret_version_stage(
+            SecretId=secret,
+            VersionStage="AWSCURRENT",
+            MoveToVersionId=changed["VersionId"],
+            RemoveFromVersionId=current["VersionId"],
+        )
 
 
 @contextmanager
