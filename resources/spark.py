@@ -140,6 +140,10 @@ class Spark(dg.ConfigurableResource):
         host, _, port = where.rpartition(":")
         check = "that the server is up (`lakehouse status`), and its address"
         silence_failed_queries()
+        # PySpark closes a collected session in whichever thread collects garbage. That thread may hold the lock of a
+        # channel for which the closing waits. Here, sessions are closed by `close`.
+        if hasattr(SparkSession, "__del__"):
+            del SparkSession.__del__
         session = None
         try:
             socket.create_connection((host.strip("[]"), int(port)), TIMEOUT_SECONDS).close()

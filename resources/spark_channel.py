@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import grpc
 from pyspark.sql.connect.client.core import DefaultChannelBuilder
 
@@ -16,12 +18,23 @@ class Channel(DefaultChannelBuilder):
     """
 
     def toChannel(self) -> grpc.Channel:  # noqa: N802  PySpark's name
-        """Open the channel."""
-        if self.use_ssl or self.host not in ("localhost", LOOPBACK):
-            return super().toChannel()
-        self._host = LOOPBACK
-        self.setChannelOption("grpc.enable_http_proxy", 0)
-        if self.token is None:
+        """Open the channel.
+
+        The token is not part of the channel's credentials, as it is in PySpark: gRPC calls Python for those from a
+        thread that holds a lock of the channel, while a thread that closes the channel waits for that lock and holds
+        Python's. This stopped two processes for good.
+        """
+        is_loopback = not self.use_ssl and self.host in ("localhost", LOOPBACK)
+        if is_loopback:
+            self._host = LOOPBACK
+            self.setChannelOption("grpc.enable_http_proxy", 0)
+        if not self.secure:
             return self._insecure_channel(self.endpoint)
-        local, token = grpc.local_channel_credentials(), grpc.access_token_call_credentials(self.token)
-        return self._secure_channel(self.endpoint, grpc.composite_channel_credentials(local, token))
+        credentials = grpc.local_channel_credentials() if is_loopback else grpc.ssl_channel_credentials()
+        return self._secure_channel(self.endpoint, credentials)
+
+    def metadata(self) -> Iterable[tuple[str, str]]:
+        """Return the metadata of each call: the parameters of the address, and the token."""
+        if self.token is None:
+            return super().metadata()
+        return [*super().metadata(), ("authorization", f"Bearer {self.token}")]

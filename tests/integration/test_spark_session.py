@@ -1,6 +1,8 @@
 """Sessions of Spark: redaction of secrets, quoting, the clock check and isolation."""
 
+import gc
 import time
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -48,6 +50,21 @@ def test_session_with_clock_skew_is_refused(resources, monkeypatch, seconds, mes
 
     assert spark.session({}).range(1).count() == 1
     spark.close()
+
+
+def test_collected_session_is_not_closed_by_the_collector(resources):
+    """Garbage may be collected by a thread that holds the lock of a channel, which closing needs."""
+    resources.spark.session({})
+    spark = resources.spark.with_own_session()
+    session = spark.session({})
+    collected, client = weakref.ref(session), session.client
+    resources.spark.session({})
+    del spark, session
+    gc.collect()
+
+    assert collected() is None
+    assert not client.is_closed
+    client.close()
 
 
 @pytest.mark.parametrize("other_closes", [False, True])

@@ -22,6 +22,7 @@ import duckdb
 
 folder, statements = sys.argv[1:]
 connection = duckdb.connect(config={"extension_directory": folder})
+connection.execute("SET enable_progress_bar = false")
 for name in ("avro", "httpfs", "iceberg"):
     [file] = files(f"duckdb_extension_{name}").joinpath("extensions").rglob("*.duckdb_extension")
     connection.execute(f"INSTALL '{file}'")
