@@ -131,10 +131,8 @@ class Plane:
             yield Unchecked(self.role, f"secretsmanager:{action} on the deployment's secrets", reason)
 
     def _secret(self, name: str, *actions: str) -> Iterator[Step]:
-        methods = {"DescribeSecret": "describe_secret", "GetSecretValue": "get_secret_value"}
-        methods |= {"ListSecretVersionIds": "list_secret_version_ids"}
         for action in actions:
-            call = partial(self.service("secretsmanager").call, methods[action], SecretId=name)
+            call = partial(self.service("secretsmanager").call, _method(action), SecretId=name)
             yield Probe(self.role, f"secretsmanager:{action}", name, call)
 
     @property
@@ -197,10 +195,9 @@ class Plane:
                 yield Unchecked(self.role, f"{action} on {resource}", reason)
 
     def _glue(self, operation: str, resource: str, database: str = "", **parameters: Any) -> Probe:
-        method = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in operation).lstrip("_")
         if database:
             parameters["DatabaseName"] = database
-        call = partial(self.service("glue").call, method, CatalogId=self.names.account, **parameters)
+        call = partial(self.service("glue").call, _method(operation), CatalogId=self.names.account, **parameters)
         return Probe(self.role, f"glue:{operation}", resource, call)
 
     def _read_tables(self, database: str, table: str) -> Iterator[Step]:
@@ -241,3 +238,8 @@ class Plane:
             return None
         location: str | None = answer["Table"].get("Parameters", {}).get("metadata_location")
         return location
+
+
+def _method(operation: str) -> str:
+    """Return boto3's name of an operation: `get_table` for `GetTable`."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in operation).lstrip("_")
