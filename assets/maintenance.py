@@ -15,7 +15,7 @@ from lakehouse.pipeline.maintenance import maintain
 
 
 def maintenance_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
-    """Return the asset `maintenance/<topic>`, which shares the pool of the table's writer and never runs beside it."""
+    """Return the asset `maintenance/<topic>`, which shares the writer's pool, so that only one of them runs."""
     spec = asset_spec(
         entry,
         "maintenance",

@@ -133,7 +133,7 @@ class Resource(ABC, Generic[T]):
         return current
 
     def warning(self, outputs: Outputs, current: T) -> str:
-        """Name what is not as declared and is left so; empty if there is nothing."""
+        """Return the differences that are left unchanged; empty if there are none."""
         return ""
 
     @abstractmethod

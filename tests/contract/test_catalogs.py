@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
@@ -47,8 +48,15 @@ class Lake:
         return in_order(elsewhere.load_table((stream.namespace, stream.topic.table)).scan().to_arrow().to_pylist())
 
 
+def _private_file() -> Path:
+    """Return a new file in the stack's folder, because Spark's server keeps it open; all files there are private."""
+    file = Path(os.environ["LAKEHOUSE_HOME"]) / "contract.db"
+    file.touch(mode=0o600)
+    return file
+
+
 @pytest.fixture(scope="module", params=DATABASES)
-def lake(request: Any, resources: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+def lake(request: Any, resources: Any) -> Iterator[Lake]:
     environment = resources.catalog
     catalog = Catalog(
         type=DATABASES[request.param],
@@ -57,7 +65,7 @@ def lake(request: Any, resources: Any, tmp_path_factory: pytest.TempPathFactory)
         region=environment.region,
     )
     uris = {
-        "sqlite": lambda: nullcontext(f"sqlite:///{tmp_path_factory.mktemp('sqlite') / 'catalog.db'}"),
+        "sqlite": lambda: nullcontext(f"sqlite:///{_private_file()}"),
         "postgresql": postgresql,
         "glue": lambda: nullcontext(None),
     }

@@ -47,10 +47,9 @@ def test_server_has_only_variables_that_it_needs(members):
             assert values == ({"canary-webhook", "canary-mine"} if name == "dagster-code" else set()), name
 
 
-def test_servers_use_no_files_in_shared_temporary_folder(tmp_path_factory, members):
+def test_servers_use_no_files_in_shared_temporary_folder(stack, members):
     shared = Path(tempfile.gettempdir())
-    # Other tests open catalogs in pytest's folder, which only its owner can enter.
-    own_folders = (PROJECT, tmp_path_factory.getbasetemp(), jars.cache())
+    own_folders = (PROJECT, stack.path, jars.cache())
     for name, processes in members.items():
         for member in processes:
             open_files = {Path(file.path) for file in [*member.memory_maps(), *member.open_files()]}

@@ -55,7 +55,7 @@ class ProviderIntegrationResource(ConfluentResource[ProviderIntegration]):
         return self.wait_until_listed(outputs)
 
     def delete(self, outputs: Outputs, current: ProviderIntegration) -> None:
-        """Delete it once nothing uses it: Tableflow goes on for a while behind its answer."""
+        """Delete it once nothing uses it: Tableflow stops some time after it confirms the deletion."""
 
         def used() -> ProviderIntegration | None:
             now = self.read(outputs)
