@@ -21,7 +21,7 @@ from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
 from lakehouse.config.topic import Topic
 from lakehouse.core.batch import next_batch
-from lakehouse.formats import protobuf
+from lakehouse.formats.protobuf.protobuf_format import protobuf_format
 from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.local.synthetic_records import messages
 from lakehouse.pipeline.clients import Clients
@@ -105,7 +105,7 @@ def encoded(format_: str, text: str, avro: str, value: bytes) -> bytes:
     record = fastavro.schemaless_reader(io.BytesIO(value[5:]), json.loads(avro), None)
     if format_ == "json_schema":
         return value[:5] + json.dumps(record).encode()
-    message = GetMessageClass(protobuf.message(RegisteredSchema(0, text, "PROTOBUF")))
+    message = GetMessageClass(protobuf_format.message(RegisteredSchema(0, text, "PROTOBUF")))
     return value[:5] + b"\x00" + message(**record).SerializeToString()
 
 

@@ -87,8 +87,8 @@ def _decode(spark: object, format_: str, columns: int) -> float:
     from pyspark.sql import types as T
 
     from lakehouse.pipeline.decoding import side_schema
-    from spark.decode import Decoding, decode
-    from spark.decoded import record as record_column
+    from spark.decoding.decode import Decoding, decode
+    from spark.decoding.decoded import record as record_column
 
     began = time.monotonic()
     codec = side_schema(format_, [FORMATS[format_](columns)], "").codec

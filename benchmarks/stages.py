@@ -26,9 +26,9 @@ from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.decoding import resolve_schemas
 from lakehouse.pipeline.ingestion import read_log
 from lakehouse.pipeline.schema_decision import ensure_table
-from spark import write
-from spark.decode import decode
+from spark.decoding.decode import decode
 from spark.records import read_range
+from spark.tables import write
 
 NAMESPACE = "stages"
 OLD_INTERFACE = "spark.sql.sources.useV1SourceList"

@@ -16,10 +16,10 @@ from lakehouse.core.errors import ConfigError
 from lakehouse.core.framing import frame
 from lakehouse.core.sql import SPARK
 from lakehouse.core.table_ref import TableRef
-from lakehouse.formats.avro import field_names
-from spark.decoded import PREFIX
+from lakehouse.formats.avro.avro_format import field_names
+from spark.decoding.decoded import PREFIX
 from spark.records import is_new
-from spark.spans import SPANNED, bound, literal
+from spark.tables.spans import SPANNED, bound, literal
 
 
 def published(spark: SparkSession, ref: TableRef, snapshot_id: int, names: Mapping[str, str]) -> DataFrame:

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.core.batch import Batch, Positions
-from spark.conditions import some
+from spark.decoding.conditions import some
 
 READ = {
     # Records of aborted or open transactions are not ingested.

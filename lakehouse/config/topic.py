@@ -19,7 +19,7 @@ from lakehouse.config.sources.source import Source
 from lakehouse.core import metadata_columns, naming
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.table_ref import TableRef
-from lakehouse.formats.primitive import StringFormat
+from lakehouse.formats.primitive_formats import StringFormat
 
 Columns = Annotated[
     tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)

@@ -17,7 +17,7 @@ from lakehouse.core import layout, naming
 from lakehouse.core.errors import SchemaError
 from lakehouse.core.text import did_you_mean
 from lakehouse.formats import format_of
-from lakehouse.formats.avro import AvroFormat
+from lakehouse.formats.avro.avro_format import AvroFormat
 from lakehouse.formats.format import MessageSchema, RegisteredFormat
 from lakehouse.formats.schema import RegisteredSchema
 

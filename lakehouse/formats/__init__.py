@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from lakehouse.core.registry import by_name, implementations
-from lakehouse.formats.avro import AvroFormat
+from lakehouse.formats.avro.avro_format import AvroFormat
 from lakehouse.formats.format import Format, RegisteredFormat
-from lakehouse.formats.json import JsonFormat
-from lakehouse.formats.json_schema import JsonSchemaFormat
-from lakehouse.formats.primitive import BytesFormat, IntFormat, LongFormat, StringFormat
-from lakehouse.formats.protobuf import ProtobufFormat
+from lakehouse.formats.json.json_format import JsonFormat
+from lakehouse.formats.json.json_schema_format import JsonSchemaFormat
+from lakehouse.formats.primitive_formats import BytesFormat, IntFormat, LongFormat, StringFormat
+from lakehouse.formats.protobuf.protobuf_format import ProtobufFormat
 
 FORMATS: Sequence[type[Format]] = (
     AvroFormat,

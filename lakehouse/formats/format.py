@@ -34,8 +34,8 @@ class Format(ABC):
     """Name in lakehouse.yaml."""
 
     decoder: ClassVar[str]
-    """`module:function` that returns a codec (spark.decode.Codec) for a MessageSchema and its reader. It is not
-    imported here, because PySpark is available only where records are decoded."""
+    """`module:function` that returns a codec (spark.decoding.decode.Codec) for a MessageSchema and its reader. It is
+    not imported here, because PySpark is available only where records are decoded."""
 
     is_scalar: ClassVar[bool] = False
     """Whether a message is a single value, so that a key has only one column."""

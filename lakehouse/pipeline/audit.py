@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.core.counts import Counts
-    from spark.checks import Result
+    from spark.tables.staged_checks import Result
 
 MAX_SNAPSHOTS_BY_FILE = 5
 """Maximum number of snapshots whose files are inspected one by one; above it, Iceberg's scan planning is faster."""

@@ -71,7 +71,7 @@ class BatchContext:
         Args:
             headers: Whether to read the message headers even if the table has no column for them.
         """
-        from spark.decode import decode, refused
+        from spark.decoding.decode import decode, refused
         from spark.records import read_range
 
         decoding = self.schemas.decoding()
@@ -91,7 +91,7 @@ class BatchContext:
             PySparkException: The records cannot be read at all, whether decoded or not.
             UnclearState: Spark's Kafka source cannot read a record.
         """
-        from spark.decode import decode, is_decodable
+        from spark.decoding.decode import decode, is_decodable
         from spark.records import is_readable, read_range
 
         records = read_range(self.spark, self.clients.kafka.spark_options(), batch)

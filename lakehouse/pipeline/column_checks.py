@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
 
-    from spark.checks import Result
+    from spark.tables.staged_checks import Result
 
 
 def run_checks(
@@ -47,7 +47,7 @@ def run_checks(
         ConfigError: A check does not fit the table.
         LakehouseError: A table that a check refers to is empty.
     """
-    from spark.checks import run
+    from spark.tables.staged_checks import run
 
     if not declared:
         return []
@@ -71,7 +71,7 @@ def quarantine_results(
         checked: The number of rows that were checked, including those in quarantine.
         quarantined: The number of rows in quarantine.
     """
-    from spark.checks import quarantine_result
+    from spark.tables.staged_checks import quarantine_result
 
     letters = TableRef(*table.name()).dead_letters.spark_path()
     results = {}
@@ -90,7 +90,7 @@ def validate_quarantine(spark: SparkSession, topic: Topic, ref: TableRef) -> Non
     Raises:
         ConfigError: A check does not fit.
     """
-    from spark.checks import validate
+    from spark.tables.staged_checks import validate
 
     path = ref.spark_path()
     validate(spark, topic.quarantine, Scope(path, path, {}))

@@ -61,7 +61,7 @@ def publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> int:
         UnclearState: A newer process produces the same dead letters, or it is unknown which were produced.
         Unreachable: A system does not answer.
     """
-    from spark import dead_letters
+    from spark.tables import dead_letters
 
     kafka, name = clients.kafka, dead_letter_bookmark_name(topic)
     # Dead letters past the table's offsets belong to an unpublished batch, and may turn out not to be dead letters.

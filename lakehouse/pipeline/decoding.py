@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyiceberg.types import StructType
     from pyspark.sql import DataFrame
 
-    from spark.decode import Codec, Decoding
+    from spark.decoding.decode import Codec, Decoding
 
 
 FOREIGN_WRITERS = 64
@@ -129,7 +129,7 @@ class TopicSchemas:
 
     def decoding(self) -> Decoding:
         """Return the instructions that decode records into rows."""
-        from spark.decode import Decoding
+        from spark.decoding.decode import Decoding
 
         value_columns = [field.name for field in self.struct.fields]
         from_key = [name for name in (self.key.codec.columns if self.key else ()) if name not in value_columns]
@@ -179,7 +179,7 @@ def with_foreign_writers(
     Raises:
         Unreachable: The registry does not answer. A missing answer is never treated as an unknown id.
     """
-    from spark.decode import foreign_schema_ids
+    from spark.decoding.decode import foreign_schema_ids
 
     assert known.unusable_ids is None
     known = _with_foreign_keys(registry, known, decoded, lookup)
@@ -228,7 +228,7 @@ def _with_foreign_keys(
     registry: SchemaRegistry, known: TopicSchemas, decoded: DataFrame, lookup: Lookup
 ) -> TopicSchemas:
     """Extend the key's schemas in the same way. Keys with unusable schemas, or beyond the limits, remain bad keys."""
-    from spark.decode import foreign_schema_ids
+    from spark.decoding.decode import foreign_schema_ids
 
     name = known.topic.effective_key_format
     if known.key is None or name is None or not isinstance(format_of(name), RegisteredFormat):

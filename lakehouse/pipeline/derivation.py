@@ -68,8 +68,8 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
         UnclearState: The rows that were already derived, or added late, are unknown.
         Unreachable: A system does not answer.
     """
+    from spark.column_lineage import columns_read
     from spark.derive import own_columns, published
-    from spark.lineage import columns_read
 
     assert isinstance(topic.source, Derived)
     source, kafka = config.topic(topic.source.from_topic), clients.kafka

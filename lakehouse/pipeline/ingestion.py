@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from lakehouse.core.counts import Counts
     from lakehouse.pipeline.audit import CheckResult
-    from spark.write import Target, Written
+    from spark.tables.write import Target, Written
 
 ATTEMPTS = 3
 """Number of attempts at a batch when other writers publish first."""
@@ -186,7 +186,7 @@ def _stage(context: BatchContext, table: Table) -> tuple[BatchContext, Stage, Wr
     Returns:
         The context with those schemas, the branch, and the result of the write.
     """
-    from spark import write
+    from spark.tables import write
 
     def rows(target: Target) -> Written:
         return write.rows(context.decoded(), target, context.topic.mode, context.topic.key, empty=context.base is None)
@@ -208,7 +208,7 @@ def _counts(context: BatchContext, written: Written) -> Counts:
     Raises:
         BadRecords: The policy is to stop.
     """
-    from spark.explain import first_faults
+    from spark.decoding.explain import first_faults
 
     topic, counts = context.topic, written.counts
     bad = counts.dead_letters - written.quarantined

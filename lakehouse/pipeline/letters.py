@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from lakehouse.pipeline.audit import CheckResult
     from lakehouse.pipeline.batch_context import BatchContext
     from lakehouse.pipeline.clients import Clients
-    from spark.decision import Decision
-    from spark.write import Target
+    from spark.tables.decision import Decision
+    from spark.tables.write import Target
 
 
 def load(catalog: Catalog, topic: Topic, ref: TableRef) -> Table | None:
@@ -52,8 +52,8 @@ def keep(context: BatchContext, decided: Decision) -> None:
         CommitConflict: Another writer published dead letters meanwhile.
         UnclearState: Decoding again did not result in the same dead letters. Nothing was published.
     """
-    from spark import dead_letters
-    from spark.decision import Decision
+    from spark.tables import dead_letters
+    from spark.tables.decision import Decision
 
     topic, batch, catalog, ref = context.topic, context.batch, context.clients.catalog, context.ref.dead_letters
     table = load(catalog, topic, ref)
@@ -95,7 +95,7 @@ def keep(context: BatchContext, decided: Decision) -> None:
 def poisonous_records(context: BatchContext) -> list[tuple[int, int]]:
     """Return the partition and offset of each record of the context's batch that is a dead letter because decoding it
     aborts the Spark job."""
-    from spark import dead_letters
+    from spark.tables import dead_letters
 
     ref = context.ref.dead_letters
     table = load(context.clients.catalog, context.topic, ref)
@@ -113,7 +113,7 @@ def mark(
         clients: Clients of the systems.
         topic: The topic.
         ref: The table of the dead letters.
-        attempted: The dead letters, as `spark.dead_letters.attempt` returns them.
+        attempted: The dead letters, as `spark.tables.dead_letters.attempt` returns them.
         count: The number of dead letters in `attempted`.
         topic_id: Id of the topic that the dead letters come from.
         source: A batch of the present topic, which must not be recreated meanwhile.
@@ -122,7 +122,7 @@ def mark(
         UnclearState: The topic was deleted or recreated meanwhile.
         CommitConflict: Another writer changed the letters meanwhile.
     """
-    from spark import dead_letters
+    from spark.tables import dead_letters
 
     changed = CommitConflict(
         f"Dead letters of '{topic.name}' were changed by another writer while they were decoded again. Decoded "
@@ -160,7 +160,7 @@ def mark_existing_rows(clients: Clients, topic: Topic, ref: TableRef, previous: 
         UnclearState: The topic was deleted or recreated meanwhile.
         CommitConflict: Another writer changed the dead letters meanwhile.
     """
-    from spark import dead_letters
+    from spark.tables import dead_letters
 
     table = load(clients.catalog, topic, ref.dead_letters)
     snapshot = table.current_snapshot() if table else None

@@ -125,7 +125,7 @@ def size(table: "Table") -> Size:
 
 
 def _steps(topic: Topic, ref: TableRef, catalog: Catalog, spark: Spark, orphan_age: timedelta) -> Iterator[str]:
-    from spark import maintenance as work
+    from spark.tables import maintenance_procedures as work
 
     session = spark.session(catalog.spark_settings())
     now, keep = datetime.now(UTC), topic.retention
@@ -188,7 +188,7 @@ def compact_incrementally(namespace: str, topic: Topic, catalog: Catalog, spark:
         CommitConflict: Another writer changed the table meanwhile.
         Unreachable: A system does not answer.
     """
-    from spark import maintenance as work
+    from spark.tables import maintenance_procedures as work
 
     session, began = spark.session(catalog.spark_settings()), time.monotonic()
     ref, table = catalog.published(topic.table_in(namespace))

@@ -231,7 +231,7 @@ def _record(
         CommitConflict: Another writer published after `base`.
         UnclearState: The topic was deleted or recreated meanwhile.
     """
-    from spark import write
+    from spark.tables import write
 
     decision = {"reason": reason, "by": getuser(), "at": datetime.now(UTC).isoformat(timespec="seconds")}
     spark = clients.spark.session(clients.catalog.spark_settings())

@@ -70,7 +70,7 @@ def reconcile(namespace: str, topic: Topic, clients: Clients, *, whole_log: bool
         Unreachable: A system does not answer.
     """
     from spark.derive import published
-    from spark.ledger import duplicate_keys, duplicates, held, places, together
+    from spark.tables.ledger_counts import duplicate_keys, duplicates, held, places, together
 
     ref, table = clients.catalog.resolve_table(topic.table_in(namespace))
     entries = read_ledger(table) if table else []
@@ -115,9 +115,9 @@ def _ask_log(
 ) -> list[Finding]:
     """Return findings about records in the log that have no outcome, as far back as the log goes."""
     from lakehouse.pipeline.decoding import resolve_schemas
-    from spark.decode import decode
-    from spark.ledger import logged, together, wrong_newest
+    from spark.decoding.decode import decode
     from spark.records import read_range
+    from spark.tables.ledger_counts import logged, together, wrong_newest
 
     log = read_log(clients.kafka, topic.topic)
     current = [r for r in ranges if r.topic == ledger.identity(log)]
@@ -160,8 +160,8 @@ def _dead_letters(
     Raises:
         UnclearState: The dead letters do not record their topic id.
     """
-    from spark.dead_letters import places
     from spark.derive import published
+    from spark.tables.dead_letters import places
 
     table = letters.load(catalog, topic, ref)
     if table is None or table.metadata.current_snapshot_id is None:

@@ -93,7 +93,7 @@ def _decided_by(context: BatchContext) -> tuple[object, ...]:
 def _is_decodable_now(context: BatchContext) -> bool:
     """Return whether all records can be decoded now, for example because a schema was registered under another
     subject."""
-    from spark.explain import first_faults
+    from spark.decoding.explain import first_faults
 
     context = context.with_foreign_writers()
     return not first_faults(context.decoded(), context.schemas.decoding(), limit=1)

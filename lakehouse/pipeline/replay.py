@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakehouse.pipeline.staged_commit import Audited
-    from spark.decision import Decision
-    from spark.write import Target, Written
+    from spark.tables.decision import Decision
+    from spark.tables.write import Target, Written
 
 
 @dataclass(frozen=True)
@@ -134,8 +134,8 @@ def redrive(namespace: str, topic: Topic, clients: Clients) -> Redriven:
         UnclearState: A table with one row per key needs records that the log no longer has.
         CommitConflict: Another writer changed the table or the dead letters meanwhile.
     """
-    from spark import dead_letters
-    from spark.decode import decode
+    from spark.decoding.decode import decode
+    from spark.tables import dead_letters
 
     ref = clients.catalog.resolve_table(topic.table_in(namespace))[0].dead_letters
     letter_table = letters.load(clients.catalog, topic, ref)
@@ -217,9 +217,9 @@ def read_again(context: BatchContext, branch: str | None) -> Replayed:
     Raises:
         LakehouseError: Records refer to more schemas than the lookup limit: one of them may be the newest of its key.
     """
-    from spark import dead_letters
-    from spark.decode import decode
+    from spark.decoding.decode import decode
     from spark.records import read_range
+    from spark.tables import dead_letters
 
     whole, topic = context.batch, context.topic
     if not whole.offsets:
@@ -260,7 +260,7 @@ def _write(context: BatchContext, read: _Read, branch: str | None) -> tuple[Writ
         CommitConflict: Another writer published meanwhile, and `branch` is None.
         UnclearState: The records that do not decode are not those that were decided on, or the topic was recreated.
     """
-    from spark import write
+    from spark.tables import write
 
     topic, names = context.topic, context.topic.metadata.names
     schema_fingerprints.check(context.table, topic, context.schemas)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from lakehouse.core.counts import Counts
-    from spark.write import Target
+    from spark.tables.write import Target
 
 T = TypeVar("T")
 
@@ -125,7 +125,7 @@ class StagedCommit:
             CommitConflict: Another writer dropped the branch.
             LakehouseError: The branch name is reserved: its rows would be published without an audit, or dropped.
         """
-        from spark.write import Target
+        from spark.tables.write import Target
 
         self.on_phase("branch")
         name, start = (self._new(table), self.base) if branch is None else self._kept(table, branch)
@@ -179,7 +179,7 @@ class StagedCommit:
         return table
 
     def _new(self, table: Table) -> str:
-        from spark.write import create_branch
+        from spark.tables.write import create_branch
 
         catalog = self.clients.catalog
         catalog.drop_staging(table)
@@ -188,7 +188,7 @@ class StagedCommit:
         return branch
 
     def _kept(self, table: Table, branch: str) -> tuple[str, int]:
-        from spark.write import create_branch
+        from spark.tables.write import create_branch
 
         ref = table.metadata.refs.get(branch)
         is_tag = ref is not None and ref.snapshot_ref_type != "branch"

@@ -9,7 +9,7 @@ from assets.topic import topic_definitions
 from lakehouse.config.loader import PROJECT, load
 from resources.build import build_resources
 from resources.spark import Progress
-from spark.lineage import columns_read
+from spark.column_lineage import columns_read
 from spark.totals import totals
 from tests.support.topics import TRADES, Stream, framed, trade
 

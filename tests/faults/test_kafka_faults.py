@@ -16,7 +16,7 @@ from lakehouse.readers.reader_lag import measure_lag
 from lakehouse.streaming.stream import Stream as RunningStream
 from lakehouse.streaming.stream_events import Commit, TopicBackedOff
 from resources.transactions import wait_until_visible
-from spark import write
+from spark.tables import write
 from tests.support.faults import oracle
 from tests.support.faults.moments import attempt, once_before
 from tests.support.topics import TRADES, Stream, admin, consume, framed, recreate, trade

@@ -14,7 +14,7 @@ from lakehouse.pipeline.dead_letter_topic import publish_dead_letters
 from lakehouse.pipeline.offsets import resume
 from lakehouse.pipeline.replay import Redriven, redrive, replay
 from resources.build import build_resources
-from spark.avro import AvroCodec
+from spark.codecs.avro_codec import AvroCodec
 from tests.support.topics import CHEAP, TRADES, Stream, admin, consume, framed, register, registry, trade, with_checks
 
 

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from lakehouse.core import naming
 from lakehouse.core.sql import SPARK
 from lakehouse.core.table_ref import TableRef
-from spark import merge
-from spark.decoded import PREFIX
+from spark.decoding.decoded import PREFIX
+from spark.tables import merge
 
 NAMESPACE = "merged"
 PROPERTY = "spark.sql.iceberg.snapshot-property.part"

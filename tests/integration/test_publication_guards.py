@@ -13,7 +13,7 @@ from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.offsets import resume
 from lakehouse.pipeline.replay import Redriven, redrive, replay
 from resources.schema_registry import SchemaRegistry
-from spark import dead_letters, write
+from spark.tables import dead_letters, write
 from tests.support.faults.moments import once_before
 from tests.support.topics import CHEAP, TRADES, Stream, framed, recreate, registry, trade, with_checks
 

@@ -12,7 +12,7 @@ from lakehouse.pipeline.audit import AuditFailed
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.offsets import resume
 from lakehouse.pipeline.replay import redrive, replay
-from spark import write
+from spark.tables import write
 from tests.support.topics import TRADES, Stream, admin, framed, recreate, register, trade
 
 

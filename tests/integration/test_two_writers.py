@@ -6,7 +6,7 @@ import pytest
 
 from lakehouse.core.errors import UnclearState
 from lakehouse.pipeline.audit import AuditFailed
-from spark import write
+from spark.tables import write
 from tests.support.topics import TRADES, Stream, framed, once, trade
 
 

@@ -12,8 +12,8 @@ from confluent_kafka.schema_registry import Schema
 from lakehouse.formats import format_of
 from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.decoding import side_schema
-from spark.decode import Decoding, decode
-from spark.decoded import own, record
+from spark.decoding.decode import Decoding, decode
+from spark.decoding.decoded import own, record
 from tests.support.protobuf_messages import message_class
 from tests.support.topics import Stream, framed, registry
 

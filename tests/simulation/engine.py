@@ -37,17 +37,17 @@ from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 from pyiceberg.typedef import Record as PartitionRecord
 from pyspark.errors import PySparkException
 
-import spark.dead_letters
-import spark.decode
-import spark.explain
-import spark.maintenance
+import spark.decoding.decode
+import spark.decoding.explain
 import spark.records
-import spark.write
+import spark.tables.dead_letters
+import spark.tables.maintenance_procedures
+import spark.tables.write
 from lakehouse.core.batch import Batch
 from lakehouse.core.counts import Counts
 from lakehouse.core.table_ref import TableRef
-from spark.decision import Decision
-from spark.write import Target, Written
+from spark.tables.decision import Decision
+from spark.tables.write import Target, Written
 from tests.simulation.catalog import MemoryIcebergCatalog
 from tests.simulation.kafka import MemoryKafka, Record
 from tests.simulation.memory_files import data_rows, delete_data, old_data, write_data
@@ -311,7 +311,7 @@ class Decoded:
         return "undecodable" if record.is_garbage else None
 
 
-# spark.records, spark.decode, spark.explain
+# spark.records, spark.decoding.decode, spark.decoding.explain
 
 
 def read_range(spark: MemorySpark, kafka: Mapping[str, str], batch: Batch, *, headers: bool = False) -> Records:
@@ -357,7 +357,7 @@ def first_faults(decoded: Decoded, decoding: Any, limit: int = 5, *, shows_keys:
     return [(o.record.partition, o.record.offset, o.reason) for o in outcomes if o.reason][:limit]
 
 
-# spark.write
+# spark.tables.write
 
 
 def create_branch(spark: MemorySpark, ref: TableRef, branch: str) -> None:
@@ -452,7 +452,7 @@ def _digest(records: Any) -> int:
     return functools.reduce(lambda digest, r: digest ^ (r.partition * 1_000_003 + r.offset + 7) ** 3, records, 0)
 
 
-# spark.dead_letters
+# spark.tables.dead_letters
 
 
 def of_batch(decoded: Decoded, decoding: Any, topic: Any, ref: TableRef, batch: Batch) -> Decoded:
@@ -556,7 +556,7 @@ def is_of(record: Record, topic_id: str, start: Mapping[int, int], end: Mapping[
     return record.topic_id == topic_id and p in end and start.get(p, 0) <= record.offset < end[p]
 
 
-# spark.maintenance
+# spark.tables.maintenance_procedures
 
 
 def compact(spark: MemorySpark, ref: TableRef, target_bytes: int, small_bytes: int) -> dict[str, int]:
@@ -663,21 +663,21 @@ def data_file(spark: MemorySpark, table: Table, rows: Sequence[Any]) -> DataFile
 
 REPLACED = {
     spark.records: {"read_range": read_range, "is_readable": is_readable},
-    spark.decode: {
+    spark.decoding.decode: {
         "decode": decode,
         "refused": refused,
         "is_decodable": is_decodable,
         "foreign_schema_ids": foreign_schema_ids,
     },
-    spark.explain: {"first_faults": first_faults},
-    spark.write: {
+    spark.decoding.explain: {"first_faults": first_faults},
+    spark.tables.write: {
         "create_branch": create_branch,
         "nothing": nothing,
         "append": append,
         "dedup": dedup,
         "upsert": upsert,
     },
-    spark.dead_letters: {
+    spark.tables.dead_letters: {
         "of_batch": of_batch,
         "decision": decision,
         "discard": discard,
@@ -691,7 +691,7 @@ REPLACED = {
         "staying": staying,
         "mark": mark,
     },
-    spark.maintenance: {
+    spark.tables.maintenance_procedures: {
         "compact": compact,
         "compact_deletes": compact_files,
         "compact_manifests": compact_files,

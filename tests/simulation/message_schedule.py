@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 import resources.transactions
-import spark.dead_letters
+import spark.tables.dead_letters
 from lakehouse.core.batch import Positions
 from lakehouse.core.errors import TransientError
 from lakehouse.core.polling import Clock, poll
@@ -104,7 +104,10 @@ class MessageSchedule(Schedule):
         """Run the schedule, in which polling takes simulated time."""
         clock = Clock(self.world.now, self.world.advance)
         with replaced(
-            {spark.dead_letters: {"between": between}, resources.transactions: {"poll": partial(poll, clock=clock)}}
+            {
+                spark.tables.dead_letters: {"between": between},
+                resources.transactions: {"poll": partial(poll, clock=clock)},
+            }
         ):
             super().run()
 

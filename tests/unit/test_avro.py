@@ -6,7 +6,7 @@ import pytest
 
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import SchemaError
-from lakehouse.formats import avro
+from lakehouse.formats.avro.avro_format import avro_format
 from lakehouse.formats.columns import table_schema
 from lakehouse.formats.schema import RegisteredSchema
 from tests.support.shapes import avro_shape
@@ -107,7 +107,7 @@ def test_columns_unsupported_schema_is_refused(schema, message):
 
 def test_field_names_schema_without_record_is_refused():
     with pytest.raises(SchemaError, match="not a record"):
-        avro.field_names('"string"')
+        avro_format.field_names('"string"')
 
 
 def test_columns_include_docs_and_metadata_columns():

@@ -2,8 +2,8 @@
 
 from lakehouse.config.loader import PROJECT
 from lakehouse.core.errors import BadRecords
-from spark import dead_letters
-from spark.decode import REASONS
+from spark.decoding.decode import REASONS
+from spark.tables import dead_letters
 
 
 def test_docs_dead_letter_columns_and_reasons_are_complete():

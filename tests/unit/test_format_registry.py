@@ -8,7 +8,7 @@ from lakehouse.core.errors import ConfigError
 from lakehouse.core.registry import implementations
 from lakehouse.formats import format_of, of_type, registered, with_schemas
 from lakehouse.formats.format import RegisteredFormat
-from lakehouse.formats.primitive import StringFormat
+from lakehouse.formats.primitive_formats import StringFormat
 from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.decoding import side_schema
 

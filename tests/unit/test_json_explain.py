@@ -6,9 +6,9 @@ import struct
 
 import pytest
 
-from lakehouse.formats.json_schema import reader
+from lakehouse.formats.json.json_schema_format import reader
 from lakehouse.formats.schema import RegisteredSchema
-from spark.json import JsonCodec
+from spark.codecs.json_codec import JsonCodec
 
 INTEGER = {"type": "integer"}
 INNER = {"type": "object", "properties": {"x": INTEGER, "t": {"type": "string"}}, "required": ["x"]}

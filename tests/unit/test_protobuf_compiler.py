@@ -8,8 +8,8 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from lakehouse.core.errors import SchemaError
-from lakehouse.formats import protobuf, protobuf_compiler
 from lakehouse.formats.budget import MAX_CHARACTERS
+from lakehouse.formats.protobuf.protobuf_format import protobuf_compiler, protobuf_format
 from lakehouse.formats.schema import RegisteredSchema
 
 ORDER = 'syntax = "proto3"; message Order { int64 id = 1; }'
@@ -34,7 +34,7 @@ def python_and_protobuf(statement: str) -> str:
 
 
 def compile_schema(text: str, *references: tuple[str, str]):
-    return protobuf.compiled(RegisteredSchema(1, text, "PROTOBUF", references))
+    return protobuf_format.compiled(RegisteredSchema(1, text, "PROTOBUF", references))
 
 
 def test_payload_runs_as_python_and_compiles_as_protobuf():
@@ -100,7 +100,9 @@ def test_compile_nested_reference_name_succeeds():
     text = (
         'syntax = "proto3"; import "acme/common-v1/money.v2.proto"; message Order { acme.common_v1.Money price = 1; }'
     )
-    fields = protobuf.reader([RegisteredSchema(1, text, "PROTOBUF", (("acme/common-v1/money.v2.proto", reference),))])
+    fields = protobuf_format.reader(
+        [RegisteredSchema(1, text, "PROTOBUF", (("acme/common-v1/money.v2.proto", reference),))]
+    )
     assert [(field.name, [part.name for part in field.fields]) for field in fields] == [("price", ["cents"])]
 
 
@@ -125,18 +127,20 @@ def test_compile_reference_cannot_redefine_well_known_types():
 )
 def test_compile_common_import_without_reference_succeeds(imported, type_, columns):
     text = f'syntax = "proto3"; import "{imported}"; message Order {{ {type_} a = 1; }}'
-    [field] = protobuf.reader([RegisteredSchema(1, text, "PROTOBUF")])
+    [field] = protobuf_format.reader([RegisteredSchema(1, text, "PROTOBUF")])
     assert [part.name for part in field.fields] == columns
 
 
 def test_compile_confluent_options_without_reference_succeeds():
     text = 'import "confluent/meta.proto"; message Order { int64 id = 1 [(confluent.field_meta).doc = "its id"]; }'
-    assert [field.name for field in protobuf.reader([RegisteredSchema(1, f'syntax = "proto3"; {text}', "PROTOBUF")])]
+    assert [
+        field.name for field in protobuf_format.reader([RegisteredSchema(1, f'syntax = "proto3"; {text}', "PROTOBUF")])
+    ]
 
 
 def test_compile_editions_are_refused():
     with pytest.raises(SchemaError, match="'edition', which is not supported"):
-        protobuf.reader([RegisteredSchema(1, 'edition = "2023"; message M { int32 id = 1; }', "PROTOBUF")])
+        protobuf_format.reader([RegisteredSchema(1, 'edition = "2023"; message M { int32 id = 1; }', "PROTOBUF")])
 
 
 @pytest.mark.parametrize(
@@ -194,7 +198,7 @@ def test_descriptor_that_contradicts_itself_is_refused():
     message.field.add(name="id", number=1, type=3, label=1)
     message.field.add(name="id", number=1, type=3, label=1)
     with pytest.raises(SchemaError):
-        protobuf.reader([RegisteredSchema(1, base64.b64encode(root.SerializeToString()).decode(), "PROTOBUF")])
+        protobuf_format.reader([RegisteredSchema(1, base64.b64encode(root.SerializeToString()).decode(), "PROTOBUF")])
 
 
 def test_compile_past_deadline_is_killed(monkeypatch):

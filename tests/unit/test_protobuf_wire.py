@@ -10,7 +10,7 @@ from google.protobuf import json_format
 
 from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.decoding import side_schema
-from spark.protobuf import decoded
+from spark.codecs.protobuf_codec import decoded
 from tests.support.protobuf_messages import message_class
 
 ORDER = """syntax = "proto3"; import "google/protobuf/timestamp.proto"; message M {

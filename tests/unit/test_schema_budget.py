@@ -6,9 +6,11 @@ import pytest
 
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import SchemaError
-from lakehouse.formats import avro, json_schema, protobuf
+from lakehouse.formats.avro.avro_format import avro_format
 from lakehouse.formats.budget import MAX_CHARACTERS, MAX_DEPTH, MAX_FIELDS, MAX_JSON_NESTING, MAX_NESTING
 from lakehouse.formats.columns import table_schema
+from lakehouse.formats.json.json_format import json_schema_format
+from lakehouse.formats.protobuf.protobuf_format import protobuf_format
 from lakehouse.formats.schema import RegisteredSchema
 from tests.support.shapes import avro_shape, json_shape, protobuf_shape
 
@@ -85,36 +87,36 @@ def proto_chain(levels):
 
 
 def test_doubling_types_are_refused_before_expansion():
-    for read in (avro_shape, avro.reader):
+    for read in (avro_shape, avro_format.reader):
         with pytest.raises(SchemaError, match=FIELDS):
             read([RegisteredSchema(1, avro_doubling(LEVELS))])
     with pytest.raises(SchemaError, match=FIELDS):
-        avro.parse(RegisteredSchema(1, avro_doubling(LEVELS)))
-    for read in (json_shape, json_schema.reader):
+        avro_format.parse(RegisteredSchema(1, avro_doubling(LEVELS)))
+    for read in (json_shape, json_schema_format.reader):
         with pytest.raises(SchemaError, match=FIELDS):
             read([RegisteredSchema(1, json_doubling(LEVELS), "JSON")])
-    for read in (protobuf_shape, protobuf.reader):
+    for read in (protobuf_shape, protobuf_format.reader):
         with pytest.raises(SchemaError, match=FIELDS):
             read([RegisteredSchema(1, proto_doubling(LEVELS), "PROTOBUF")])
 
 
 def test_doubling_all_of_is_refused_before_expansion():
     with pytest.raises(SchemaError, match=ENTRIES):
-        json_schema.reader([RegisteredSchema(1, json_all_of(18), "JSON")])
+        json_schema_format.reader([RegisteredSchema(1, json_all_of(18), "JSON")])
 
 
 def test_long_enumeration_referenced_often_is_refused():
     colours = {"enum": [f"c{i}" for i in range(10_000)]}
     properties = {f"p{i}": {"$ref": "#/definitions/colour"} for i in range(1_000)}
     with pytest.raises(SchemaError, match=ENTRIES):
-        json_schema.reader([RegisteredSchema(1, json_properties(properties, {"colour": colours}), "JSON")])
+        json_schema_format.reader([RegisteredSchema(1, json_properties(properties, {"colour": colours}), "JSON")])
     values = " ".join(f"C{i} = {i};" for i in range(10_000))
     fields = " ".join(f"Colour f{i} = {i};" for i in range(1, 1_001))
     with pytest.raises(SchemaError, match=ENTRIES):
-        protobuf.reader([RegisteredSchema(1, proto(f"message M {{ {fields} }}", f"enum Colour {{ {values} }}"))])
+        protobuf_format.reader([RegisteredSchema(1, proto(f"message M {{ {fields} }}", f"enum Colour {{ {values} }}"))])
     symbols = avro_record("R", a={"type": "enum", "name": "E", "symbols": [f"C{i}" for i in range(60_000)]}, b="E")
     with pytest.raises(SchemaError, match=ENTRIES):
-        avro.reader([RegisteredSchema(1, json.dumps(symbols))])
+        avro_format.reader([RegisteredSchema(1, json.dumps(symbols))])
 
 
 @pytest.mark.parametrize(
@@ -227,4 +229,4 @@ def test_recursive_redefined_wrapper_is_refused():
     forged = proto("package google.protobuf;", "message StringValue { StringValue value = 1; }")
     text = proto('import "own.proto";', "message M { google.protobuf.StringValue a = 1; }")
     with pytest.raises(SchemaError, match=DEPTH):
-        protobuf.reader([RegisteredSchema(1, text, "PROTOBUF", (("own.proto", forged),))])
+        protobuf_format.reader([RegisteredSchema(1, text, "PROTOBUF", (("own.proto", forged),))])

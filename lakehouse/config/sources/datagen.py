@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from lakehouse.config.sources.source import Fault, Source, file_faults
-from lakehouse.formats.primitive import StringFormat
+from lakehouse.formats.primitive_formats import StringFormat
 
 if TYPE_CHECKING:
     from lakehouse.config.loader import Config

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from lakehouse.config.sources.source import Fault, Source, file_faults
 from lakehouse.core.text import did_you_mean
-from lakehouse.formats.avro import AvroFormat
+from lakehouse.formats.avro.avro_format import AvroFormat
 
 if TYPE_CHECKING:
     from lakehouse.config.loader import Config

@@ -9,7 +9,7 @@ from lakehouse.config.base import Model
 from lakehouse.config.yaml_locations import Location
 from lakehouse.core.errors import SchemaError
 from lakehouse.core.text import did_you_mean
-from lakehouse.formats import avro
+from lakehouse.formats.avro.avro_format import avro_format
 
 if TYPE_CHECKING:
     from lakehouse.config.loader import Config
@@ -75,7 +75,7 @@ def file_faults(config: Config, at: Location, file: str, key: Collection[str] = 
         yield at, f"file '{file}' does not exist in {config.root}. Correct the path"
         return
     try:
-        fields = avro.field_names(config.text(file))
+        fields = avro_format.field_names(config.text(file))
     except (ValueError, SchemaError) as error:
         yield at, f"'{file}' is not an Avro record schema: {error}. Correct the file"
         return

@@ -19,8 +19,8 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.formats.columns import table_schema
 from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline import decoding
-from spark.decode import decode
-from spark.decoded import record
+from spark.decoding.decode import decode
+from spark.decoding.decoded import record
 from tests.support.fuzz.cells import Column, fits, of_arrow, of_iceberg, plain
 from tests.support.fuzz.model import METADATA_NAMES, Case
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import functions as F
 
-from spark.decode import Codec
+from spark.decoding.decode import Codec
 
 
 def decoder(schema, reader):

@@ -1,0 +1,236 @@
+"""Avro schema resolution: the pairs of writer and reader types, refused ones, and the schemas that Spark reads with.
+
+Spark reads with Avro for Java, which pairs types of unions by position and structure, ignores logical types, and
+promotes numbers to types that do not represent all of them exactly. Therefore Spark does not get the registered
+schemas: `schemas` rewrites both for one writer, with a unique name for each pair of types, and with a type that matches
+nothing in place of each type with values that must not be read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from lakehouse.formats.avro.avro_columns import is_long
+from lakehouse.formats.avro.avro_types import MAX_PRECISION, Field, Type, digits, partners
+
+LONG_DIGITS, LONG_BYTES = 18, 8
+"""Maximum digits of a decimal that Spark stores as a long (org.apache.spark.sql.types.Decimal), and bytes of a long."""
+
+PROMOTIONS = frozenset(
+    {("int", "long"), ("int", "double"), ("float", "double"), ("string", "bytes"), ("bytes", "string")}
+)
+"""Promotions that preserve every value (Avro specification, Schema Resolution)."""
+
+LOSSY = frozenset({("int", "float"), ("long", "float"), ("long", "double")})
+"""Promotions that Avro allows but that may change the value."""
+
+SPARK_LOGICAL = frozenset(
+    ["date", "decimal"] + [f"{zone}timestamp-{unit}" for zone in ("", "local-") for unit in ("millis", "micros")]
+)
+"""Logical types with a column type."""
+
+
+def target(wrote: Type, branch: Type, reads: Type) -> Type | None:
+    """Return the reader's branch for values of a writer's branch; None if there is none.
+
+    Types that are the only ones on both sides match whatever their names; among several branches, names decide.
+
+    Args:
+        wrote: The writer's type.
+        branch: One of its branches.
+        reads: The reader's type at the same place.
+    """
+    if len(reads.branches) == 1 and (len(wrote.branches) == 1 or not branch.name):
+        return reads.branches[0]
+    return reads.partner(wrote, branch)
+
+
+def fault(wrote: Type, reads: Type) -> str | None:
+    """Return the reason why values of one branch cannot be read as another, or None.
+
+    Inner types of the branches are not compared.
+    """
+    kinds = wrote.kind, reads.kind
+    if kinds == ("enum", "string"):
+        return None
+    if kinds in LOSSY:
+        return f"{wrote.kind} does not always fit {reads.kind}"
+    if (wrote.kind != reads.kind and kinds not in PROMOTIONS) or _meaning(wrote) != _meaning(reads):
+        return f"{described(wrote)} is not {described(reads)}"
+    if wrote.kind == "fixed" and wrote.size != reads.size:
+        return f"fixed of {wrote.size} bytes is not fixed of {reads.size}"
+    if wrote.kind == "record":
+        paired = partners(wrote.fields, reads.fields)
+        lacking = (field.name for field in reads.fields if field.name not in paired and field.default is None)
+        if name := next(lacking, None):
+            return f"the record has no '{name}', which has no default in the reader schema"
+    return None
+
+
+def read_by(wrote: Type, reads: Type) -> dict[str, Field]:
+    """Return the reader's fields by the names of the writer's fields."""
+    paired = partners(wrote.fields, reads.fields)
+    return {paired[field.name].name: field for field in reads.fields if field.name in paired}
+
+
+def described(type_: Type) -> str:
+    """Return the description of a branch for messages."""
+    if type_.logical == "decimal":
+        return f"decimal of scale {type_.scale} on {type_.kind}"
+    return type_.logical or type_.name or type_.kind
+
+
+def _meaning(type_: Type) -> tuple[str, int] | None:
+    """Return a key that is equal for types between which Spark converts exactly, such as two units of timestamps."""
+    if not type_.logical:
+        return None
+    return type_.logical.replace("timestamp-millis", "timestamp-micros"), type_.scale
+
+
+def schemas(writer: Type, reader: Type, end: str, size: int) -> tuple[str, str] | None:
+    """Return the writer and reader schema with which Spark reads records of one writer.
+
+    Reading fails exactly for values that must not be read. In Spark the reader schema has the same type for all
+    writers.
+
+    Args:
+        writer: The type that records were written with.
+        reader: The type of the columns.
+        end: The name of a field to append to both schemas.
+        size: The size of this field in bytes.
+
+    Returns:
+        Both schemas as JSON, or None if no record of the writer can be read.
+    """
+    if fault(writer, reader):
+        return None
+    rewriting = _Rewriting()
+    both, ending = rewriting.pair(writer, reader), rewriting.fixed(size)
+    for schema in both:
+        schema["fields"].append({"name": end, "type": ending})
+    return json.dumps(both[0]), json.dumps(both[1])
+
+
+class _Rewriting:
+    """Rewriting of one writer's schema and the reader's."""
+
+    def __init__(self) -> None:
+        self.names = (f"t{n}" for n in count())
+
+    def fixed(self, size: int = 1) -> dict[str, Any]:
+        """Return a type that matches only itself."""
+        return {"type": "fixed", "name": next(self.names), "size": size}
+
+    def place(self, wrote: Type, reads: Type) -> tuple[Any, Any]:
+        written: list[Any] = []
+        read: dict[int, Any] = {}
+        for branch in wrote.inner if wrote.kind == "union" else (wrote,):
+            to = None if branch.kind == "null" else target(wrote, branch, reads)
+            if branch.kind == "null":
+                written.append("null")
+            elif to is None or fault(branch, to):
+                written.append(self.fixed())
+            else:
+                one, read[id(to)] = self.pair(branch, to)
+                written.append(one)
+        branches = [read[id(branch)] if id(branch) in read else self.branch(branch) for branch in reads.branches]
+        return written if wrote.kind == "union" else written[0], self.readable(reads, branches)
+
+    def pair(self, wrote: Type, reads: Type) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return both schemas of a branch that is read as another one."""
+        match wrote.kind:
+            case "record":
+                return self.records(wrote, reads)
+            case "array" | "map":
+                key = "items" if wrote.kind == "array" else "values"
+                one, other = self.place(wrote.inner[0], reads.inner[0])
+                return {"type": wrote.kind, key: one}, {"type": wrote.kind, key: other}
+            case "enum":
+                name = next(self.names)
+                # In Spark an enum is text. For a text column the writer's symbols are read unchanged.
+                return _enum(wrote, name), _enum(wrote if reads.kind == "string" else reads, name)
+            case "fixed":
+                fixed = self.fixed(wrote.size)
+                return fixed, fixed | _logical(reads)
+        # Logical types that differ in unit only are one type in Spark, which reads the writer's unit.
+        return {"type": wrote.kind}, {"type": reads.kind, **_logical(reads if reads.logical == "decimal" else wrote)}
+
+    def records(self, wrote: Type, reads: Type) -> tuple[dict[str, Any], dict[str, Any]]:
+        name, readers = next(self.names), read_by(wrote, reads)
+        written, read = [], {}
+        for field in wrote.fields:
+            if column := readers.get(field.name):
+                one, other = self.place(field.type, column.type)
+                written.append({"name": column.name, "type": one})
+                read[column.name] = {"name": column.name, "type": other}
+            else:
+                written.append(self.skipped(field))
+        fields = [read.get(field.name) or self.lacking(field) for field in reads.fields]
+        record = {"type": "record", "name": name}
+        return {**record, "fields": written}, {**record, "fields": fields}
+
+    def lacking(self, field: Field) -> dict[str, Any]:
+        """Return a field that only the reader has."""
+        default = {} if field.default is None else {"default": json.loads(field.default)}
+        type_ = self.readable(field.type, [self.branch(branch) for branch in field.type.branches])
+        return {"name": field.name, "type": type_, **default}
+
+    def readable(self, place: Type, branches: list[Any]) -> Any:
+        """Return the reader's branches in the form that Spark decodes to the type of the column."""
+        if has_spare(place):
+            branches = [*branches, self.fixed()]
+        return ["null", *branches] if place.nullable else branches
+
+    def skipped(self, field: Field) -> dict[str, Any]:
+        """Return a field that only the writer has."""
+        inner = field.type.inner if field.type.kind == "union" else (field.type,)
+        branches = [self.branch(branch, self.skipped) for branch in inner]
+        return {"name": field.name, "type": branches if field.type.kind == "union" else branches[0]}
+
+    def branch(self, type_: Type, field: Callable[[Field], dict[str, Any]] | None = None) -> dict[str, Any]:
+        """Return a branch that only one of the two schemas has; `field` rewrites the fields and inner types of it."""
+        field = field or self.lacking
+        match type_.kind:
+            case "record":
+                fields = [field(part) for part in type_.fields]
+                return {"type": "record", "name": next(self.names), "fields": fields}
+            case "array" | "map":
+                key = "items" if type_.kind == "array" else "values"
+                return {"type": type_.kind, key: field(Field("", type_.inner[0]))["type"]}
+            case "enum":
+                return _enum(type_, next(self.names))
+            case "fixed":
+                return self.fixed(type_.size) | _logical(type_)
+        return {"type": type_.kind, **_logical(type_)}
+
+
+def has_spare(place: Type) -> bool:
+    """Return whether Spark's schema of a union has an additional branch.
+
+    Spark decodes a union of only an int and a long to one long, even if they have logical types.
+    """
+    return sorted(branch.kind for branch in place.branches) == ["int", "long"] and not is_long(place)
+
+
+def _enum(type_: Type, name: str) -> dict[str, Any]:
+    default = {} if type_.default is None else {"default": type_.default}
+    return {"type": "enum", "name": name, "symbols": list(type_.symbols), **default}
+
+
+def _logical(type_: Type) -> dict[str, Any]:
+    """Return the logical type for Spark.
+
+    Writers may exceed the precision of a decimal, and Spark would cut such a value to its last 8 bytes if the precision
+    fits a long. Therefore Spark gets a higher precision, and the caller checks the digits.
+    """
+    if type_.logical not in SPARK_LOGICAL:
+        return {}
+    if type_.logical != "decimal":
+        return {"logicalType": type_.logical}
+    precision, most = type_.precision, digits(type_.size) if type_.kind == "fixed" else MAX_PRECISION
+    if precision <= LONG_DIGITS and not (type_.kind == "fixed" and type_.size <= LONG_BYTES):
+        precision = min(MAX_PRECISION, most)
+    return {"logicalType": "decimal", "precision": precision, "scale": type_.scale}

@@ -1,0 +1,1 @@
+"""Formats `json_schema` and `json`."""

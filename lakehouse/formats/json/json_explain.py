@@ -1,0 +1,165 @@
+"""Reasons why a JSON text does not decode: the field, the rule, and the byte, but no content of the value.
+
+The text is parsed in plain Python, after Spark's parser refused it (RFC 8259, RFC 3339).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from datetime import date, datetime
+from typing import Any
+
+from lakehouse.formats.json.json_schema_format import Field
+
+MAX_LEVELS, MAX_DIGITS = 1000, 1000
+"""Limits of Spark's parser for values within values and characters of a number (Jackson, StreamReadConstraints)."""
+
+DATE = r"^(?!0000)\d{4}-\d\d-\d\d$"
+MOMENT = r"^(?!0000)\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6}0*)?([Zz]|[+-](?:(?:0\d|1[0-7]):[0-5]\d|18:00))$"
+"""RFC 3339, 5.6, with fractions that fit microseconds and zones of up to 18 hours (Java, java.time.ZoneOffset)."""
+
+_ESCAPES = re.compile(r"\\(?:u(?P<high>[dD][89abAB]..)\\u[dD][c-fC-F]..|u(?P<lone>[dD][89a-fA-F]..)|.)", re.DOTALL)
+
+
+class _Number(str):
+    """The text of a number."""
+
+
+class _Object(dict[str, Any]):
+    """An object. Of repeated members, the last one is used."""
+
+    def __init__(self, members: list[tuple[str, Any]]):
+        super().__init__(members)
+        self.is_ambiguous = len(self) < len(members)
+
+
+def explain(data: bytes, start: int, fields: tuple[Field, ...]) -> str | None:
+    """Return the reason why a JSON text is not an object with the fields; None if there is none.
+
+    Args:
+        data: The whole value.
+        start: The index of the first byte of the text.
+        fields: The fields of its schema.
+    """
+    try:
+        text = data[start:].decode()
+    except UnicodeDecodeError as error:
+        return f"the text is not valid UTF-8, at byte {start + error.start} of the value"
+
+    def at(character: int) -> str:
+        return f"at byte {start + len(text[:character].encode())} of the value"
+
+    for escape in _ESCAPES.finditer(text):
+        if escape["lone"]:
+            return f"half of a surrogate pair is escaped alone, {at(escape.start())}"
+    try:
+        value = json.loads(
+            text, parse_int=_Number, parse_float=_Number, parse_constant=_refused, object_pairs_hook=_Object
+        )
+    except json.JSONDecodeError as error:
+        return f"the text is not JSON ({error.msg}), {at(error.pos)}"
+    except ValueError:
+        return "the text is not JSON: it contains NaN or Infinity"
+    except RecursionError:
+        return f"values are nested more than {MAX_LEVELS} levels deep"
+    if not isinstance(value, dict):
+        return f"an object is expected, but the text is {_kind(value)}"
+    return next(_members(value, fields, ""), None)
+
+
+def _refused(_: str) -> None:
+    raise ValueError
+
+
+def _members(value: dict[str, Any], fields: tuple[Field, ...], path: str) -> Iterator[str]:
+    for field in fields:
+        member, here = value.get(field.name), f"{path}{field.name}"
+        if member is not None:
+            yield from _value(member, field, here)
+        elif field.required:
+            yield f"{here}: it is required, but {'null' if field.name in value else 'missing'}"
+
+
+def _value(value: Any, field: Field, path: str) -> Iterator[str]:
+    """Yield the reasons why a value other than null does not fit a field."""
+    kind = _kind(value)
+    if isinstance(value, _Number) and len(value) > MAX_DIGITS:
+        yield f"{path}: a number has more than {MAX_DIGITS:,} characters"
+    match field.kind:
+        case "struct" | "map" if kind != "an object":
+            yield f"{path}: an object is expected, but it is {kind}"
+        case "struct":
+            yield from _members(value, field.fields, f"{path}.")
+        case "map":
+            for item in value.values():
+                yield from _item(item, field.fields[0], f"{path}.value")
+        case "list" if kind != "a list":
+            yield f"{path}: a list is expected, but it is {kind}"
+        case "list":
+            for i, item in enumerate(value):
+                yield from _item(item, field.fields[0], f"{path}[{i}]")
+        case "long" | "double" if kind != "a number":
+            yield f"{path}: a number is expected, but it is {kind}"
+        case "long" if not re.fullmatch(r"-?\d+", value):
+            yield f"{path}: an integer is expected, but it has a fraction or an exponent"
+        case "long" if len(value) > 20 or not -(2**63) <= int(value) < 2**63:
+            yield f"{path}: an integer does not fit 64 bits"
+        case "double" if math.isinf(float(value)):
+            yield f"{path}: a number does not fit a double"
+        case "text":
+            yield from _any(value, path)
+        case "boolean" if not isinstance(value, bool):
+            yield f"{path}: true or false is expected, but it is {kind}"
+        case "date" if not (kind == "text" and _is_time(DATE, value, date)):
+            yield f"{path}: a date as in RFC 3339 is expected, such as 2026-01-31"
+        case "timestamp" if not (kind == "text" and _is_time(MOMENT, value.upper(), datetime)):
+            yield (
+                f"{path}: a date and time as in RFC 3339 is expected, with a zone of at most 18 hours and at most "
+                f"microseconds, such as 2026-01-31T23:59:59.123456Z"
+            )
+
+
+def _any(value: Any, path: str) -> Iterator[str]:
+    """Yield the reasons why a value without a schema does not fit JSON text."""
+    if isinstance(value, _Number) and math.isinf(float(value)):
+        yield f"{path}: a number does not fit a double"
+    if isinstance(value, _Object) and value.is_ambiguous:
+        yield f"{path}: an object repeats a member"
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for item in items:
+        yield from _any(item, path)
+
+
+def _item(value: Any, field: Field, path: str) -> Iterator[str]:
+    if value is not None:
+        yield from _value(value, field, path)
+    elif field.required:
+        yield f"{path}: it is required, but null"
+
+
+def _is_time(pattern: str, text: str, kind: type[date]) -> bool:
+    if not re.match(pattern, text):
+        return False
+    try:
+        kind.fromisoformat(re.sub(r"(\.\d{6})0+", r"\1", text))
+    except ValueError:
+        return False
+    return True
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case _Number():
+            return "a number"
+        case str():
+            return "text"
+        case bool():
+            return "true or false"
+        case dict():
+            return "an object"
+        case list():
+            return "a list"
+    return "null"

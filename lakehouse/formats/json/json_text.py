@@ -1,0 +1,48 @@
+"""Marks of columns that contain JSON text, in their comments.
+
+A column of text and one of JSON text have the same type in Iceberg, but the text `abc` is `abc` in one and `"abc"` in
+the other. The two encodings could not be distinguished in rows, so each column states its encoding in its comment.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lakehouse.formats.json.json_schema_format import Field as JsonField
+    from lakehouse.formats.protobuf.protobuf_format import Field as ProtobufField
+
+MARK = "JSON text"
+_MARKED = re.compile(rf"{MARK}(?: in (?P<path>[a-z.]+))?(?:: |$)")
+
+
+def path(field: JsonField | ProtobufField) -> str | None:
+    """Return the place of JSON text in a field's column. Fields of a struct are columns of their own.
+
+    Returns:
+        The path below the column, such as `element.value` in a list of maps; empty for the column itself, and None if
+        it contains none.
+    """
+    at: list[str] = []
+    inner: Any = field
+    while inner.kind in ("list", "map"):
+        at.append("element" if inner.kind == "list" else "value")
+        inner = inner.fields[-1]
+    return ".".join(at) if inner.kind in ("text", "json") else None
+
+
+def comment(field: JsonField | ProtobufField, description: str | None = None) -> str | None:
+    """Return the comment of a field's column: the mark of JSON text if it contains any, then the description."""
+    at = path(field)
+    if at is None:
+        # A user's description that equals the mark must not be treated as the mark.
+        return f"Text: {description}" if description and _MARKED.match(description) else description
+    mark = f"{MARK} in {at}" if at else MARK
+    return f"{mark}: {description}" if description else mark
+
+
+def marked(comment: str | None) -> str | None:
+    """Return the path that the comment of a column names (see `path`)."""
+    match = _MARKED.match(comment or "")
+    return (match["path"] or "") if match else None

@@ -1,0 +1,1 @@
+"""Decoders of messages, one module per format."""

@@ -1,0 +1,89 @@
+"""Decode Avro messages with Spark's own parser."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
+
+from lakehouse.core.framing import FRAME_BYTES, schema_id
+from lakehouse.formats.avro.avro_columns import columns
+from lakehouse.formats.avro.avro_explain import explain
+from lakehouse.formats.avro.avro_resolution import schemas
+from lakehouse.formats.avro.avro_types import Type, parse
+from lakehouse.formats.format import MessageSchema
+from spark.codecs.avro_unions import without_spare
+from spark.decoding import framing_columns
+from spark.decoding.conditions import none_of
+from spark.decoding.decode import Codec
+from spark.decoding.fitting import misfits
+
+END_MARKER = secrets.token_bytes(8)
+"""Random bytes that mark the end of a record. They differ by process, so that no producer can forge them."""
+
+END_FIELD = f"end_{secrets.token_hex(8)}"
+"""Name of the field that reads these bytes; no schema can have it."""
+
+
+def decoder(schema: MessageSchema, reader: Type) -> AvroCodec:
+    """Return the codec that decodes each record by the version that it was written with."""
+    return AvroCodec({version.id: parse(version) for version in schema.versions}, reader)
+
+
+@dataclass(frozen=True)
+class AvroCodec(Codec):
+    """Codec of Avro records in the Confluent wire format.
+
+    END_MARKER is appended to each body, and a field that reads it to each schema. A record that ends elsewhere than its
+    bytes, which Avro does not detect, fails to read the marker.
+
+    Attributes:
+        writers: The types that records were written with, by registry id.
+        reader: The type that all of them are read as (lakehouse.formats.avro.avro_resolution).
+    """
+
+    writers: Mapping[int, Type]
+    reader: Type
+
+    @property
+    def columns(self) -> list[str]:
+        return [field.name for field in self.reader.fields]
+
+    def decode(self, data: Column) -> Column:
+        body = F.concat(framing_columns.body(data), F.lit(END_MARKER))
+
+        def read(id_: int) -> Column:
+            resolved = schemas(self.writers[id_], self.reader, END_FIELD, len(END_MARKER))
+            bytes_ = body if resolved else F.lit(None).cast("binary")
+            resolvable = resolved or schemas(self.reader, self.reader, END_FIELD, len(END_MARKER))
+            assert resolvable is not None, "a schema reads what it wrote"
+            writer_schema, reader_schema = resolvable
+            # Dates before 1582 are in the proleptic Gregorian calendar, as in Avro; Spark 2 wrote a hybrid calendar.
+            options = {"mode": "PERMISSIVE", "avroSchema": reader_schema, "datetimeRebaseMode": "CORRECTED"}
+            return from_avro(bytes_, writer_schema, options)
+
+        return framing_columns.by_schema_id(data, self.writers, read)
+
+    def finished(self, decoded: str) -> tuple[Column, Column]:
+        row = without_spare(F.col(decoded), self.reader)
+        is_complete = row[END_FIELD] == F.lit(END_MARKER)
+        faults = map(F.expr, misfits(decoded, columns(self.reader).struct))
+        # The row keeps END_FIELD, which no column can have the name of.
+        return row, none_of([~F.coalesce(is_complete, F.lit(False)), *faults])
+
+    def explain(self, data: bytes) -> str | None:
+        id_ = schema_id(data)
+        if id_ is None or id_ not in self.writers:
+            return None
+        return explain(data, FRAME_BYTES, self.writers[id_], self.reader)
+
+    def schema_id(self, data: Column) -> Column:
+        return framing_columns.by_schema_id(data, self.writers, F.lit)
+
+    def framed(self, data: Column) -> Column:
+        # A record without fields, which a version of the schema may define, has no bytes.
+        return framing_columns.is_framed(data, may_be_empty=True)

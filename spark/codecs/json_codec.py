@@ -1,0 +1,160 @@
+"""Decode JSON messages with Spark's own parser; reject those that do not match their schema, instead of reading
+nulls."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, replace
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from lakehouse.core.framing import FRAME_BYTES, schema_id
+from lakehouse.formats.format import MessageSchema
+from lakehouse.formats.json.json_explain import explain
+from lakehouse.formats.json.json_schema_format import Field
+from spark.codecs.json_faults import struct_faults
+from spark.codecs.json_values import converted
+from spark.decoding import framing_columns
+from spark.decoding.conditions import none_of
+from spark.decoding.decode import Codec
+
+OPTIONS = {
+    "mode": "PERMISSIVE",
+    "columnNameOfCorruptRecord": "__corrupt",
+    # Spark accepts a superset of JSON by default.
+    "allowSingleQuotes": "false",
+    "allowNonNumericNumbers": "false",
+    "prefersDecimal": "false",
+}
+"""Spark, JSON Files: data source options."""
+
+VALUE, END, OTHER = (f"{name}_{secrets.token_hex(8)}" for name in ("value", "end", "other"))
+"""Random names that no message can contain; they differ by process."""
+
+
+PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+SURROGATE = r"\\u[dD][89a-fA-F]"
+"""Escapes of a surrogate pair, and the beginning of any surrogate."""
+
+HUGE = r"[\[:,\s]-?(?:[0-9]+(?:\.[0-9]+)?[eE]\+?[0-9]{3}|[0-9]{210})"
+"""Pattern of numbers that may exceed a double (1.8e308): an exponent of three digits, or 210 digits. It may match
+text."""
+
+INFINITE = "Infinity"
+"""Quoted text that Spark writes in values of any type for a number that exceeds a double."""
+
+
+def wrapped(text: Column) -> Column:
+    """Return the text as the only item of a list in an object, followed by a member with the number 1.
+
+    Spark ignores text after the first JSON value. Text that is not exactly one value breaks the list or makes it
+    longer.
+    """
+    return F.concat(F.lit(f'{{"{VALUE}":['), text, F.lit(f'],"{END}":1}}'))
+
+
+def decoder(schema: MessageSchema, reader: tuple[Field, ...]) -> JsonCodec:
+    """Return the codec of objects in the Confluent wire format."""
+    return JsonCodec(reader, frozenset(version.id for version in schema.versions))
+
+
+@dataclass(frozen=True)
+class JsonCodec(Codec):
+    """Codec of JSON objects, in the Confluent wire format or, without `writers`, as bare text.
+
+    Attributes:
+        fields: The columns.
+        writers: The registry ids that messages may have.
+    """
+
+    fields: tuple[Field, ...]
+    writers: frozenset[int] | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        return [field.name for field in self.fields]
+
+    def decode(self, data: Column) -> Column:
+        body = data if self.writers is None else framing_columns.body(data)
+        text = F.try_validate_utf8(body.cast("string"))
+        parsed = F.when(~_has_lone_surrogate(text), _parsed(text, self.fields))
+        return F.struct(parsed.alias("parsed"), *(doubt.alias("doubt") for doubt in self._doubt(text)))
+
+    def _doubt(self, text: Column) -> list[Column]:
+        """Return the fields with values of any type, parsed again if one of their numbers may be infinite.
+
+        In the copy, INFINITE in text and names that producers wrote is replaced, so that it only occurs where Spark
+        wrote it.
+        """
+        fields = tuple(_renamed(field) for field in self.fields if _has_text(field))
+        altered = F.replace(text, F.lit(INFINITE), F.lit(OTHER))
+        return [F.when(text.rlike(HUGE), _parsed(altered, fields))] if fields else []
+
+    def finished(self, decoded: str) -> tuple[Column, Column]:
+        parsed = F.col(decoded)["parsed"]
+        in_sql = f"try_element_at({decoded}.parsed.{VALUE}, 1)"
+        value = F.expr(in_sql)
+        is_complete = (
+            (parsed[END] == 1) & parsed["__corrupt"].isNull() & (F.size(parsed[VALUE]) == 1) & value.isNotNull()
+        )
+        faults = [F.expr(fault) for fault in struct_faults(in_sql, self.fields)]
+        doubts = F.col(decoded)["doubt"]
+        for field in filter(_has_text, self.fields):
+            doubt = F.try_element_at(doubts[VALUE], F.lit(1))[_renamed(field).name]
+            infinite = [F.to_json(each).rlike(f'"-?{INFINITE}"') for each in (doubt, value[field.name])]
+            faults.append(doubts.isNotNull() & F.coalesce(*infinite, F.lit(False)))
+        good = none_of([~F.coalesce(is_complete, F.lit(False)), *faults])
+        return F.struct(*(converted(value[field.name], field).alias(field.name) for field in self.fields)), good
+
+    def schema_id(self, data: Column) -> Column:
+        if not self.writers:
+            return F.lit(None).cast("int")
+        return framing_columns.by_schema_id(data, self.writers, F.lit)
+
+    def framed(self, data: Column) -> Column:
+        return F.lit(True) if self.writers is None else framing_columns.is_framed(data)
+
+    def explain(self, data: bytes) -> str | None:
+        if self.writers is None:
+            return explain(data, 0, self.fields)
+        return explain(data, FRAME_BYTES, self.fields) if schema_id(data) in self.writers else None
+
+
+def _has_lone_surrogate(text: Column) -> Column:
+    """Return whether a surrogate is escaped without its other half, which UTF-8 cannot represent (RFC 8259, 8.2)."""
+    # An escaped backslash does not begin an escape.
+    rest = F.regexp_replace(F.replace(text, F.lit(r"\\"), F.lit("  ")), PAIR, "")
+    return (F.contains(text, F.lit(r"\ud")) | F.contains(text, F.lit(r"\uD"))) & rest.rlike(SURROGATE)
+
+
+def _parsed(text: Column, fields: tuple[Field, ...]) -> Column:
+    """Return an object with these fields, wrapped by `wrapped`."""
+    value = T.ArrayType(_parsed_type(Field("", "struct", fields)))
+    members = {VALUE: value, END: T.IntegerType(), "__corrupt": T.StringType()}
+    schema = T.StructType([T.StructField(name, type_) for name, type_ in members.items()])
+    return F.from_json(wrapped(text), schema, OPTIONS)
+
+
+def _renamed(field: Field) -> Field:
+    """Return the field with OTHER in place of INFINITE in its name and those of nested fields."""
+    name, fields = field.name.replace(INFINITE, OTHER), tuple(map(_renamed, field.fields))
+    return replace(field, name=name, fields=fields)
+
+
+def _has_text(field: Field) -> bool:
+    return field.kind == "text" or any(map(_has_text, field.fields))
+
+
+def _parsed_type(field: Field) -> T.DataType:
+    """Return the type to parse: text for dates and times, and a variant for values of any type."""
+    match field.kind:
+        case "struct":
+            return T.StructType([T.StructField(part.name, _parsed_type(part)) for part in field.fields])
+        case "list":
+            return T.ArrayType(_parsed_type(field.fields[0]))
+        case "map":
+            return T.MapType(T.StringType(), _parsed_type(field.fields[0]))
+    scalars = {"long": T.LongType(), "double": T.DoubleType(), "boolean": T.BooleanType(), "text": T.VariantType()}
+    return scalars.get(field.kind, T.StringType())

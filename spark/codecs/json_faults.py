@@ -1,0 +1,53 @@
+"""Detect parsed JSON values that violate their schema or do not fit their column.
+
+The conditions are SQL text: as columns, those of values within lists within lists would nest deeper than the messages
+of Spark Connect may (spark.decoding.conditions).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from lakehouse.core.sql import SPARK
+from lakehouse.formats.json.json_explain import DATE, MOMENT
+from lakehouse.formats.json.json_schema_format import Field
+
+
+def struct_faults(struct: str, fields: Sequence[Field], level: int = 0) -> Iterator[str]:
+    """Yield SQL conditions, never null, under which a field of an object is missing or has a value that does not fit.
+
+    Args:
+        struct: The SQL expression of the object; if it is null, nothing is required.
+        fields: Its fields.
+        level: The number of lists and maps that contain the object.
+    """
+    for field in fields:
+        value = f"{struct}.{SPARK.identifier(field.name)}"
+        if field.required:
+            yield f"({struct} IS NOT NULL AND {value} IS NULL)"
+            if field.kind == "text":
+                # JSON's null, which is a value of a variant.
+                yield f"coalesce(is_variant_null({value}), false)"
+        yield from _faults(value, field, level)
+
+
+def _faults(value: str, field: Field, level: int) -> Iterator[str]:
+    match field.kind:
+        case "date":
+            is_date = f"{value} RLIKE {SPARK.literal(DATE)} AND try_cast({value} AS DATE) IS NOT NULL"
+            yield f"({value} IS NOT NULL AND NOT ({is_date}))"
+        case "timestamp":
+            is_time = f"{value} RLIKE {SPARK.literal(MOMENT)} AND try_cast(upper({value}) AS TIMESTAMP) IS NOT NULL"
+            yield f"({value} IS NOT NULL AND NOT ({is_time}))"
+        case "double":
+            # A number too large for a double is parsed as infinite.
+            yield f"coalesce(abs({value}) = double('Infinity'), false)"
+        case "struct":
+            yield from struct_faults(value, field.fields, level)
+        case "list" | "map":
+            item, [inner] = f"x{level}", field.fields
+            conditions = [f"{item} IS NULL"] if inner.required else []
+            conditions += _faults(item, inner, level + 1)
+            if conditions:
+                items = f"map_values({value})" if field.kind == "map" else value
+                yield f"coalesce(exists({items}, {item} -> {' OR '.join(conditions)}), false)"

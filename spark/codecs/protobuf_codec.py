@@ -1,0 +1,398 @@
+"""Decode Protobuf messages in compiled code over Arrow (ptars), without a Python object per message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from lakehouse.core.framing import FRAME_BYTES, frame, schema_id
+from lakehouse.formats.format import MessageSchema
+from lakehouse.formats.protobuf.protobuf_explain import FIRST_SECOND, LAST_SECOND, explain
+from lakehouse.formats.protobuf.protobuf_format import Field, protobuf_format
+from lakehouse.formats.protobuf.protobuf_versions import fits, partners
+from lakehouse.formats.schema import RegisteredSchema
+from spark.codecs.protobuf_wire import NONE, doubts, is_doubtful, message_class, plain
+from spark.decoding import framing_columns
+from spark.decoding.conditions import first_of
+from spark.decoding.decode import Codec
+
+if TYPE_CHECKING:
+    from ptars._lib import MessageHandler
+
+PLAIN = "lakehouse_plain"
+"""Package for copies of those well-known types that ptars would convert lossily."""
+
+
+def decoder(schema: MessageSchema, reader: tuple[Field, ...]) -> ProtobufCodec:
+    """Return the codec that decodes each message by the version that it was written with."""
+    return ProtobufCodec({version.id: version for version in schema.versions}, reader, schema.record)
+
+
+@dataclass(frozen=True)
+class ProtobufCodec(Codec):
+    """Codec of Protobuf messages in the Confluent wire format.
+
+    Each message is decoded by its writer's schema; fields are then matched by number.
+
+    Attributes:
+        writers: The schemas by registry id.
+        fields: The columns.
+        record: The full name of the message; empty for the first one of each file.
+    """
+
+    writers: Mapping[int, RegisteredSchema]
+    fields: tuple[Field, ...]
+    record: str = ""
+
+    @property
+    def columns(self) -> list[str]:
+        return [field.name for field in self.fields]
+
+    def decode(self, data: Column) -> Column:
+        body = self._by_writer(data, lambda id_: F.substring(data, FRAME_BYTES + 1 + len(self._index[id_]), MAX_LENGTH))
+        read = F.arrow_udf(self._decoder(), self._type)  # type: ignore[call-overload]  # its stub lacks this form
+        return read(self.schema_id(data), body)
+
+    def schema_id(self, data: Column) -> Column:
+        return framing_columns.by_schema_id(data, self.writers, F.lit)
+
+    def framed(self, data: Column) -> Column:
+        return framing_columns.is_framed(data)
+
+    def other(self, data: Column) -> Column:
+        """Return whether a message has a known schema, but is of another type than this table's."""
+        return self._by_writer(data, lambda _: F.lit(False)).isNull() & self.schema_id(data).isNotNull()
+
+    def explain(self, data: bytes) -> str | None:
+        id_ = schema_id(data)
+        if id_ is None or id_ not in self.writers or len(data) == FRAME_BYTES:
+            return None
+        start = FRAME_BYTES + len(self._index[id_])
+        if data[FRAME_BYTES:start] != self._index[id_]:
+            return f"byte {FRAME_BYTES} of the value does not select message '{self.sources[id_][1]}'"
+        descriptors, message, written = self.sources[id_]
+        return explain(data, start, message_class(descriptors, message), written, self.fields)
+
+    @cached_property
+    def sources(self) -> dict[int, Source]:
+        """The decoders of each writer's messages, by registry id. The cached value is pickled with the codec."""
+        return {
+            id_: (
+                protobuf_format.compiled(schema).SerializeToString(),
+                protobuf_format.message(schema, self.record).full_name,
+                protobuf_format.message_fields(schema, self.record),
+            )
+            for id_, schema in self.writers.items()
+        }
+
+    @cached_property
+    def _index(self) -> dict[int, bytes]:
+        messages = {id_: protobuf_format.message(schema, self.record) for id_, schema in self.writers.items()}
+        return {id_: protobuf_format.message_index(message) for id_, message in messages.items()}
+
+    def _by_writer(self, data: Column, then: Callable[[int], Column]) -> Column:
+        branches = []
+        for id_ in sorted(self.writers):
+            head = frame(id_) + self._index[id_]
+            branches.append((F.substring(data, 1, len(head)) == F.lit(head), then(id_)))
+        return first_of(branches)
+
+    @property
+    def _type(self) -> T.StructType:
+        row = T.StructType([T.StructField(field.name, _spark_type(field)) for field in self.fields])
+        return T.StructType([T.StructField("row", row), T.StructField("good", T.BooleanType())])
+
+    def _decoder(self) -> Callable[[pa.Array, pa.Array], pa.Array]:
+        """Return the function that Spark's Python workers run. It contains descriptors and fields, and no
+        connections."""
+        wanted, sources = self.fields, self.sources
+
+        def decode(ids: pa.Array, bodies: pa.Array) -> pa.Array:
+            return decoded(ids, bodies, sources, wanted)
+
+        return decode
+
+
+MAX_LENGTH = 2**31 - 1
+
+Source = tuple[bytes, str, tuple[Field, ...]]
+"""A writer: its serialized descriptors, the full name of the message, and its fields."""
+
+
+def decoded(ids: pa.Array, bodies: pa.Array, sources: Mapping[int, Source], wanted: tuple[Field, ...]) -> pa.Array:
+    """Return messages as a struct array of `row`, the wanted fields, and `good`; null if a message does not decode.
+
+    Args:
+        ids: The registry id of each message's writer, or null.
+        bodies: The bytes of each message, or null.
+        sources: The writers by registry id.
+        wanted: The columns.
+    """
+    if bodies.type != pa.binary():
+        bodies = bodies.cast(pa.binary())
+    parts: list[Part] = []
+    usable = bodies.is_valid()
+    for id_ in pc.unique(ids.filter(usable)).to_pylist():
+        rows = pc.indices_nonzero(pc.fill_null(pc.and_(pc.equal(ids, id_), usable), False))
+        descriptors, message, _ = sources[id_]
+        rows, messages = rows.cast(pa.int64()), bodies.take(rows)
+        if is_plain := is_doubtful(descriptors, message):
+            messages = plain(messages, descriptors, message)
+            rows, messages = rows.filter(messages.is_valid()), messages.drop_null()
+        if len(rows):
+            parts += _decode(rows, messages, sources[id_], wanted, is_plain=is_plain)
+    if not parts:
+        return pa.nulls(len(bodies), pa.struct([("row", _struct_type(wanted)), ("good", pa.bool_())]))
+    order = pa.concat_arrays([rows for rows, _ in parts])
+    positions = pa.array(range(len(bodies)), pa.int64())
+    return pa.concat_arrays([part for _, part in parts]).take(pc.index_in(positions, order))
+
+
+Part = tuple[pa.Array, pa.Array]
+"""Decoded messages: the indices of their rows, and their structs of `row` and `good`."""
+
+
+def _decode(
+    rows: pa.Array, bodies: pa.Array, source: Source, wanted: tuple[Field, ...], *, is_plain: bool = False
+) -> list[Part]:
+    """Return the messages of some rows that decode. A bad message is isolated by bisection.
+
+    Messages that ptars refuses, or may read differently from Protobuf's own parser, are first read by that parser, one
+    by one; `is_plain` is true then.
+    """
+    descriptors, message, written = source
+    parts: list[Part] = []
+    try:
+        structs = _structs(bodies, descriptors, message)
+        doubtful = NONE if is_plain else doubts(structs, written)
+        certain, certain_rows = structs, rows
+        if len(doubtful):
+            certain_indices = pc.indices_nonzero(pc.invert(pc.is_in(pa.array(range(len(rows))), doubtful)))
+            certain, certain_rows = structs.take(certain_indices), rows.take(certain_indices)
+        converted = _struct(certain, written, wanted)
+        flags = pa.array([True] * len(converted), pa.bool_())
+        parts.append((certain_rows, pa.StructArray.from_arrays([converted, flags], ["row", "good"])))
+    except (ValueError, pa.ArrowException):
+        if len(bodies) > 1:
+            half = len(bodies) // 2
+            halves = [(rows.slice(0, half), bodies.slice(0, half)), (rows.slice(half), bodies.slice(half))]
+            # Copy each half, because ptars ignores the offset of a slice.
+            return [
+                part
+                for half_rows, half_bodies in halves
+                for part in _decode(half_rows, pa.concat_arrays([half_bodies]), source, wanted, is_plain=is_plain)
+            ]
+        doubtful = NONE if is_plain else pa.array([0], pa.int64())
+    if len(doubtful):
+        read = plain(bodies.take(doubtful), descriptors, message)
+        rows = rows.take(doubtful).filter(read.is_valid())
+        if len(rows):
+            parts += _decode(rows, read.drop_null(), source, wanted, is_plain=True)
+    return parts
+
+
+def _structs(bodies: pa.Array, descriptors: bytes, message: str) -> pa.StructArray:
+    """Return messages as ptars reads them.
+
+    Raises:
+        ValueError: A message does not decode (ArrowInvalid is a subclass).
+    """
+    try:
+        return _handler(descriptors, message).array_to_record_batch(bodies).to_struct_array()
+    except Exception:
+        raise
+    except BaseException as error:
+        # ptars panics on a map entry without a value. PanicException is not an Exception and cannot be imported.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise ValueError("ptars cannot read a message") from error
+
+
+@lru_cache(maxsize=128)
+def _handler(descriptors: bytes, message: str) -> MessageHandler:
+    """Return the compiled decoder of a message; cached per worker process."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+    from google.protobuf.descriptor_pool import DescriptorPool
+    from ptars import HandlerPool, PtarsConfig
+
+    files = FileDescriptorSet.FromString(descriptors)
+    pool = DescriptorPool()
+    for file in files.file:
+        _make_plain(file)
+        pool.Add(file)
+    descriptor = pool.FindMessageTypeByName(message)
+    return HandlerPool([descriptor.file], PtarsConfig(list_value_name="element")).get_for_message(descriptor)
+
+
+def _make_plain(file: Any) -> None:
+    """Replace types in a file descriptor that ptars would convert lossily.
+
+    Timestamps and similar types become ordinary messages: ptars counts nanoseconds in 64 bits, which end in the year
+    2262. JSON values, which are recursive, become bytes.
+    """
+    moved = {
+        "google/protobuf/timestamp.proto": "google.protobuf",
+        "google/protobuf/duration.proto": "google.protobuf",
+    }
+    if file.name in moved or file.name.startswith("google/type/"):
+        file.package = PLAIN + "." + file.package
+    names = (".google.protobuf.Timestamp", ".google.protobuf.Duration")
+
+    def visit(messages: Any) -> None:
+        for message in messages:
+            visit(message.nested_type)
+            entry = message.options.map_entry
+            for field in message.field:
+                if (
+                    field.type_name.removeprefix(".") in protobuf_format.JSON
+                    and file.name != "google/protobuf/struct.proto"
+                ):
+                    field.type = field.TYPE_BYTES
+                    field.ClearField("type_name")
+                    if field.label == field.LABEL_OPTIONAL and not field.HasField("oneof_index") and not entry:
+                        # Optional bytes distinguish an empty value from an absent one.
+                        field.oneof_index, field.proto3_optional = len(message.oneof_decl), True
+                        message.oneof_decl.add(name=f"_{field.name}")
+                elif field.type_name in names or field.type_name.startswith(".google.type."):
+                    field.type_name = f".{PLAIN}{field.type_name}"
+
+    visit(file.message_type)
+
+
+def _struct(array: pa.Array, written: tuple[Field, ...], wanted: tuple[Field, ...]) -> pa.Array:
+    """Return a struct array with the wanted fields; fields that the writer does not have are null."""
+    written_fields = partners(wanted, written)
+    children = []
+    for field in wanted:
+        written_field = written_fields.get(field.name)
+        index = array.type.get_field_index(written_field.name) if written_field else -1
+        # Fields of an absent message have default values in the array.
+        if written_field is None or (not fits(written_field, field) and _is_empty(array.drop_null().field(index))):
+            children.append(pa.nulls(len(array), _arrow_type(field)))
+        else:
+            children.append(_converted(array.field(index), written_field, field))
+    return pa.StructArray.from_arrays(children, fields=list(_struct_type(wanted)), mask=array.is_null())
+
+
+def _converted(array: pa.Array, written: Field, wanted: Field) -> pa.Array:
+    """Convert a writer's field to the type of the column, without loss.
+
+    Raises:
+        ValueError: A value cannot be converted (ArrowInvalid is a subclass).
+    """
+    if not fits(written, wanted):
+        if _is_empty(array):
+            return pa.nulls(len(array), _arrow_type(wanted))
+        raise ValueError(f"{written.kind} cannot be converted to {wanted.kind}")
+    match wanted.kind:
+        case "struct":
+            return _struct(array, written.fields, wanted.fields)
+        case "list":
+            values = _converted(array.values, written.fields[0], wanted.fields[0])
+            return pa.ListArray.from_arrays(array.offsets, values, type=_arrow_type(wanted), mask=array.is_null())
+        case "map":
+            keys, items = (
+                _converted(part, *pair)
+                for part, pair in zip(
+                    (array.keys, array.items), zip(written.fields, wanted.fields, strict=True), strict=True
+                )
+            )
+            return pa.MapArray.from_arrays(array.offsets, keys, items, type=_arrow_type(wanted))
+        case "enum":
+            numbers, names = zip(*written.symbols, strict=True)
+            named = pa.array(names).take(pc.index_in(array, pa.array(numbers, pa.int32())))
+            return pc.coalesce(named, array.cast(pa.string()))
+        case "timestamp":
+            return _timestamps(array)
+        case "json":
+            return pa.array([_json(written.message, value) for value in array.to_pylist()], pa.string())
+    return array.cast(_arrow_type(wanted))
+
+
+def _is_empty(array: pa.Array) -> bool:
+    """Return whether all fields are absent, or all lists or maps are empty."""
+    if pa.types.is_list(array.type) or pa.types.is_map(array.type):
+        return len(array.flatten() if pa.types.is_list(array.type) else array.keys) == 0
+    return array.null_count == len(array)
+
+
+def _timestamps(array: pa.Array) -> pa.Array:
+    """Convert seconds and nanoseconds to microseconds."""
+    valid = array.is_valid()
+    seconds, nanos = (array.field(name).filter(valid) for name in ("seconds", "nanos"))
+    if len(seconds):
+        span, fraction = pc.min_max(seconds).as_py(), pc.min_max(nanos).as_py()
+        if span["min"] < FIRST_SECOND or span["max"] > LAST_SECOND or fraction["min"] < 0 or fraction["max"] >= 10**9:
+            raise ValueError("a timestamp is out of range")
+    micros = pc.divide(array.field("nanos"), 1000)
+    if not pc.all(pc.equal(pc.multiply(pc.divide(nanos, 1000), 1000), nanos), min_count=0).as_py():
+        raise ValueError("a timestamp is not in whole microseconds")
+    since = pc.add(pc.multiply(array.field("seconds"), 1_000_000), micros.cast(pa.int64()))
+    return pc.if_else(valid, since, None).cast(pa.timestamp("us", "UTC"))
+
+
+def _json(message: str, value: bytes | None) -> str | None:
+    """Convert a JSON value, which is a recursive message in Protobuf, to text."""
+    from google.protobuf import json_format, struct_pb2
+    from google.protobuf.message import DecodeError
+
+    if value is None:
+        return None
+    try:
+        parsed = getattr(struct_pb2, message.rpartition(".")[2]).FromString(value)
+        return json_format.MessageToJson(parsed, indent=None)
+    except (DecodeError, json_format.Error) as error:
+        raise ValueError(str(error)) from error
+
+
+def _struct_type(fields: tuple[Field, ...]) -> pa.StructType:
+    return pa.struct([pa.field(field.name, _arrow_type(field)) for field in fields])
+
+
+def _arrow_type(field: Field) -> pa.DataType:
+    match field.kind:
+        case "struct":
+            return _struct_type(field.fields)
+        case "list":
+            return pa.list_(pa.field("element", _arrow_type(field.fields[0])))
+        case "map":
+            return pa.map_(*(_arrow_type(part) for part in field.fields))
+    return {
+        "int": pa.int32(),
+        "long": pa.int64(),
+        "decimal": pa.decimal128(20, 0),
+        "float": pa.float32(),
+        "double": pa.float64(),
+        "boolean": pa.bool_(),
+        "binary": pa.binary(),
+        "timestamp": pa.timestamp("us", "UTC"),
+    }.get(field.kind, pa.string())
+
+
+def _spark_type(field: Field) -> T.DataType:
+    match field.kind:
+        case "struct":
+            return T.StructType([T.StructField(part.name, _spark_type(part)) for part in field.fields])
+        case "list":
+            return T.ArrayType(_spark_type(field.fields[0]))
+        case "map":
+            key, value = field.fields
+            return T.MapType(_spark_type(key), _spark_type(value))
+    return {
+        "int": T.IntegerType(),
+        "long": T.LongType(),
+        "decimal": T.DecimalType(20, 0),
+        "float": T.FloatType(),
+        "double": T.DoubleType(),
+        "boolean": T.BooleanType(),
+        "binary": T.BinaryType(),
+        "timestamp": T.TimestampType(),
+    }.get(field.kind, T.StringType())

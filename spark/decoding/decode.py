@@ -1,0 +1,362 @@
+"""Decode message bytes to rows, or to the reason why they are dead letters.
+
+Decoding runs in the JVM. Records are decoded with the schema that they were written with into the columns of the table.
+The frame is Confluent's: a zero byte, the schema id as four bytes in big endian, then the body (Schema Registry, Wire
+format).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
+
+from lakehouse.core.metadata_columns import internal, registered
+from spark.decoding import framing_columns
+from spark.decoding.conditions import first_of
+from spark.decoding.decoded import PREFIX, record
+
+Mode = Literal["append", "dedup", "upsert", "debezium"]
+
+REASONS = {
+    "null_value": "The value is null, which is not a row in an append table",
+    "not_framed": "The value is not in the Confluent wire format: a zero byte, then a 4-byte schema id",
+    "unknown_schema": "The registry has no schema with the value's schema id that this table could use",
+    "undecodable": "The value does not decode with the schema of its id",
+    "bad_key": "A key column is missing: the message key cannot be read, or the column is null in the value",
+    "no_row": "The change event has no row after the change",
+    "poison": "Decoding the record aborted the Spark job",
+    "unknown_operation": "The operation of the change event is not one that changes a single row",
+    "check": "The row fails a check that quarantines it",
+    "unfit_schema": "The value does not decode, and its schema does not fit the table",
+    "schema_limit": "The value's schema id was not looked up, because the batch has too many ids that the topic does "
+    "not have. `lakehouse redrive` looks it up",
+    "other_type": "The value is not of the topic's record type, by the name in the schema of its id",
+}
+"""Reasons for dead letters: a stable code and a sentence. Append new ones, because tables store their numbers."""
+
+
+class Codec(Protocol):
+    """Decodes the key or value of a message to columns. Every format has an implementation."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns, in order."""
+        ...
+
+    def decode(self, data: Column) -> Column:
+        """Return a struct parsed from bytes, in the form that `finished` takes."""
+        ...
+
+    def finished(self, decoded: str) -> tuple[Column, Column]:
+        """Return the row as a struct of the columns, and whether the bytes were decoded.
+
+        They are two columns, because Spark's optimizer copies a struct wherever one of its fields is read: each column
+        of the table would have a copy of the conditions on all columns.
+
+        Args:
+            decoded: The name of the column with the result of `decode`, which is computed once however often it is
+                used.
+        """
+        return F.col(decoded)["row"], F.col(decoded)["good"]
+
+    def schema_id(self, data: Column) -> Column:
+        """Return the id of the writer's schema if it is known, else null."""
+        ...
+
+    def framed(self, data: Column) -> Column:
+        """Return whether `data` has the framing of this format."""
+        ...
+
+    def explain(self, data: bytes) -> str | None:
+        """Return why a message does not decode: field, rule and position, but no value; None if unknown.
+
+        It also runs in Spark's Python workers, where no session is available.
+
+        Args:
+            data: The complete message bytes.
+        """
+        return None
+
+    def other(self, data: Column) -> Column:
+        """Return whether `data` has a known schema, but not the record type that this codec decodes."""
+        return F.lit(False)
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """Instructions that turn a topic's records into rows.
+
+    Attributes:
+        value: The codec of message values.
+        key: The codec of message keys; None if they are not decoded.
+        columns: The columns of the table, without metadata columns.
+        key_columns: The columns that must not be null.
+        mode: How records change the table.
+        registered: Whether the schema registry has the value's schemas.
+        other_type_ids: Known schema ids of other record types. Their records belong to another table or, unless
+            `has_other_types`, are dead letters.
+        unfit_ids: Ids of versions that do not fit the table.
+        unusable_ids: Ids that the registry has no usable schema for; None if the registry was asked about every id.
+        has_other_types: Whether the topic has records of other types as well.
+        metadata: The table's names of metadata columns by their internal names.
+        quarantine: SQL conditions by check name; rows that meet one are quarantined.
+    """
+
+    value: Codec
+    key: Codec | None
+    columns: tuple[str, ...]
+    key_columns: tuple[str, ...]
+    mode: Mode
+    registered: bool = True
+    other_type_ids: frozenset[int] = frozenset()
+    unfit_ids: frozenset[int] = frozenset()
+    unusable_ids: frozenset[int] | None = None
+    has_other_types: bool = False
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    quarantine: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def needs_headers(self) -> bool:
+        """Whether rows contain headers, which Spark reads only on request."""
+        return any(column.needs_headers for name, column in registered().items() if internal(name) in self.metadata)
+
+
+def decode(records: DataFrame, decoding: Decoding) -> DataFrame:
+    """Decode records to rows, or to the reason why they are dead letters.
+
+    Args:
+        records: The records in the columns of spark.records.
+        decoding: The instructions.
+
+    Returns:
+        The table's columns and metadata columns by their names in the table, and the columns of spark.decoding.decoded.
+    """
+    data = F.col("value")
+    decoded = records.select(
+        "*",
+        decoding.value.decode(data).alias("v"),
+        decoding.value.schema_id(data).alias("schema_id"),
+        (decoding.key.decode(F.col("key")) if decoding.key else F.lit(None)).alias("k"),
+    )
+    for name, codec in (("v", decoding.value), ("k", decoding.key)):
+        if codec:
+            row, good = codec.finished(name)
+            decoded = decoded.withColumns({name: row, f"{name}_good": good})
+    rows = _change_events(decoded, decoding) if decoding.mode == "debezium" else _records(decoding)
+    columns = _columns(decoded, decoding, rows)
+    filtered = rows.filtered
+    if decoding.has_other_types:
+        filtered |= F.coalesce(decoding.value.other(data), F.lit(False))
+        filtered |= decoding.value.framed(data) & framing_columns.names_one_of(decoding.other_type_ids, data)
+    row_faults = list(rows.faults)
+    if decoding.key:
+        row_faults.append((F.col("key").isNotNull() & ~_is_good("k"), "bad_key"))
+    row_faults += [(columns[name].isNull(), "bad_key") for name in decoding.key_columns]
+    reason = F.when(
+        ~filtered, F.coalesce(F.when(~rows.empty, _first(_value_faults(decoding, data))), _first(row_faults))
+    )
+    # Spark pushes filters below projections unless an expression is non-deterministic. A filter by the reason would
+    # otherwise decode once for each column that the reason depends on.
+    reason = F.when(F.monotonically_increasing_id() >= 0, reason)
+    result = _result(decoded, columns, decoding, filtered, rows.deleted, reason)
+    if not decoding.quarantine:
+        return result
+    good = record("reason").isNull() & ~record("filtered") & ~record("tombstone")
+    failed = [(good & F.expr(fails), F.lit(name)) for name, fails in decoding.quarantine.items()]
+    check = first_of(failed)
+    result = result.withColumn(PREFIX + "check", check)
+    reason = F.when(record("check").isNotNull(), "check").otherwise(record("reason"))
+    return result.withColumn(PREFIX + "reason", reason)
+
+
+def refused(records: DataFrame, decoding: Decoding, reason: str) -> DataFrame:
+    """Return records in the form of `decode`, all of them undecoded dead letters with one reason."""
+    records = records.withColumn("schema_id", F.lit(None).cast("int"))
+    columns = {name: F.lit(None) for name in decoding.columns}
+    never = F.lit(False)
+    # Not a constant, because Spark would then optimize away the observation that counts these records.
+    return _result(records, columns, decoding, never, never, F.when(F.col("offset") >= 0, reason))
+
+
+def _result(
+    records: DataFrame,
+    columns: Mapping[str, Column],
+    decoding: Decoding,
+    filtered: Column,
+    deleted: Column,
+    reason: Column,
+) -> DataFrame:
+    metadata = {internal(name): F.expr(column.expression) for name, column in registered().items()}
+    names = ("partition", "offset", "timestamp", "schema_id", "key", "value", "headers")
+    technical = {name: F.col(name) for name in names if name != "headers" or name in records.columns} | {
+        "timestamp_type": metadata["kafka_timestamp_type"],
+        "filtered": filtered,
+        "tombstone": deleted,
+        "reason": reason,
+        "check": F.lit(None).cast("string"),
+    }
+    return records.select(
+        *(column.alias(name) for name, column in columns.items()),
+        *(metadata[known].alias(name) for known, name in decoding.metadata.items()),
+        *(column.alias(PREFIX + name) for name, column in technical.items()),
+    )
+
+
+def is_decodable(decoded: DataFrame) -> bool:
+    """Return whether Spark can decode all records without aborting, whether good or bad; nothing is written."""
+    from pyspark.errors import AnalysisException, PySparkException
+
+    try:
+        decoded.write.format("noop").mode("overwrite").save()
+    except AnalysisException:
+        # The plan is invalid, so no record was decoded.
+        raise
+    except PySparkException:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Columns of decoded records from which a mode builds rows.
+
+    Attributes:
+        row: The row after the change, as a struct.
+        old: The row before the change, as a struct; None if the mode has none.
+        empty: Whether the record has no value to decode.
+        deleted: Whether the record deletes the row of its key.
+        filtered: Whether the record is ignored.
+        faults: Further conditions for dead letters, with their reasons.
+    """
+
+    row: Column
+    old: Column | None
+    empty: Column
+    deleted: Column
+    filtered: Column
+    faults: list[tuple[Column, str]]
+
+
+def _records(decoding: Decoding) -> _Rows:
+    """Return the rows of a topic whose values are rows; for upserts, a null value deletes the row."""
+    null = F.col("value").isNull()
+    if decoding.mode == "upsert":
+        return _Rows(F.col("v"), None, empty=null, deleted=null, filtered=F.lit(False), faults=[])
+    never = F.lit(False)
+    return _Rows(F.col("v"), None, empty=never, deleted=never, filtered=never, faults=[])
+
+
+def _change_events(decoded: DataFrame, decoding: Decoding) -> _Rows:
+    """Return the rows of Debezium change events.
+
+    `after` is the row for create, update and snapshot read, `before` for delete (Debezium, Data change events). The
+    null value that follows a delete repeats it; without a key it has no meaning.
+    """
+    row = F.col("v")
+    null, operation = F.col("value").isNull(), row["op"]
+    deleted = F.coalesce((operation == "d") | (null if decoding.key else F.lit(False)), F.lit(False))
+    filtered = F.coalesce(operation == "m", F.lit(False))
+    if not decoding.key:
+        filtered |= null
+    old = row["before"] if "before" in decoding.value.columns else None
+    faults = [
+        (~null & ~F.coalesce(operation.isin("c", "r", "u", "d"), F.lit(False)), "unknown_operation"),
+        (operation.isin("c", "r", "u") & row["after"].isNull(), "no_row"),
+    ]
+    return _Rows(row["after"], old, empty=null, deleted=deleted, filtered=filtered, faults=faults)
+
+
+def _columns(decoded: DataFrame, decoding: Decoding, rows: _Rows) -> dict[str, Column]:
+    """Return the table's columns: those of the row. Missing key columns are taken from the message key or the old
+    row."""
+    from_key = set(decoding.key.columns) if decoding.key else set()
+    types = _row_types(decoded, decoding) if from_key or decoding.mode == "debezium" else {}
+    in_value = (
+        set(decoding.value.columns)
+        if decoding.mode != "debezium"
+        else set(decoding.columns) - (from_key - types.keys())
+    )
+    columns = {}
+    for name in decoding.columns:
+        if name not in in_value:
+            columns[name] = F.col("k")[name]
+            continue
+        columns[name] = rows.row[name]
+        if name not in decoding.key_columns or decoding.mode not in ("upsert", "debezium"):
+            continue
+        fallbacks = [rows.old[name]] if rows.old is not None else []
+        if name in from_key:
+            # The key may have another type: a value that does not convert is a bad key, and must not fail the batch.
+            fallbacks.append(F.col("k")[name].try_cast(types[name]))
+        columns[name] = F.coalesce(columns[name], *fallbacks)
+    return columns
+
+
+def _row_types(decoded: DataFrame, decoding: Decoding) -> dict[str, DataType]:
+    """Return the types of a row's fields by name."""
+    row: Any = decoded.schema["v"].dataType
+    return {field.name: field.dataType for field in (row["after"].dataType if decoding.mode == "debezium" else row)}
+
+
+def _first(faults: list[tuple[Column, str]]) -> Column:
+    """Return the reason of the first fault that applies, else null.
+
+    Conditions are not combined, because Spark's optimizer is slow with conjunctions that read every column.
+    """
+    return first_of(faults) if faults else F.lit(None).cast("string")
+
+
+def _value_faults(decoding: Decoding, data: Column) -> list[tuple[Column, str]]:
+    """Return the possible faults of a value's bytes, in order of precedence."""
+    schema_id, undecoded = F.col("schema_id"), ~_is_good("v")
+    unknown = [(schema_id.isNull(), "unknown_schema")] if decoding.registered else []
+    if decoding.unusable_ids is not None:
+        unknown.insert(
+            0,
+            (
+                schema_id.isNull()
+                & ~framing_columns.names_one_of(decoding.unusable_ids | decoding.other_type_ids, data),
+                "schema_limit",
+            ),
+        )
+    if decoding.other_type_ids:
+        unknown.insert(0, (framing_columns.names_one_of(decoding.other_type_ids, data), "other_type"))
+    unfit_faults = [(schema_id.isin(*decoding.unfit_ids) & undecoded, "unfit_schema")] if decoding.unfit_ids else []
+    return [
+        (data.isNull(), "null_value"),
+        (~decoding.value.framed(data), "not_framed"),
+        *unknown,
+        *unfit_faults,
+        (undecoded, "undecodable"),
+    ]
+
+
+def _is_good(side: Literal["v", "k"]) -> Column:
+    return F.coalesce(F.col(f"{side}_good"), F.lit(False))
+
+
+def foreign_schema_ids(
+    decoded: DataFrame, most: int, known: Collection[int] = (), side: Literal["key", "value"] = "value"
+) -> list[int]:
+    """Return the schema ids of records whose key or value has an unknown schema, by descending number of records.
+
+    Args:
+        decoded: The decoded records.
+        most: The maximum number of ids. Producers choose ids, so there may be as many as records.
+        known: Ids to leave out.
+        side: Whether to inspect keys or values. A key that is not in the key's format counts as one of an unknown
+            schema.
+    """
+    data, reason = record(side), {"key": "bad_key", "value": "unknown_schema"}[side]
+    is_unknown = (
+        (record("reason") == reason) & framing_columns.is_framed(data) & ~framing_columns.names_one_of(known, data)
+    )
+    counted = decoded.filter(is_unknown).groupBy(framing_columns.id_bytes(data).alias("id")).count()
+    # Ties are broken by id, so that every run makes the same decision about a record.
+    first = counted.orderBy(F.col("count").desc(), "id").limit(most).select("id")
+    return [int.from_bytes(row["id"], "big") for row in first.collect()]

@@ -1,0 +1,37 @@
+"""Columns of decoded records: the table's own, and technical ones about each record.
+
+The technical columns have a generated prefix, so that fields of messages may have any name. They are not fields of one
+struct, because Spark computes a field again wherever it is used, and `reason` reads every column.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+PREFIX = f"lakehouse_{secrets.token_hex(8)}_"
+"""Prefix of the technical columns. It differs by process, so that no schema can have a field with it."""
+
+
+def record(field: str) -> Column:
+    """Return a technical column.
+
+    Args:
+        field: One of
+            partition, offset, timestamp, timestamp_type, key, value, headers: as in the broker; headers only if they
+            were requested.
+            schema_id: the registry id of the schema that decoded the value, or null.
+            filtered: whether the record belongs to another table.
+            tombstone: whether the record deletes the row of its key.
+            reason: why the record is a dead letter, a key of spark.decoding.decode.REASONS; null if it is not one.
+            check: the quarantining check that the row fails, or null.
+    """
+    return F.col(PREFIX + field)
+
+
+def own(columns: Iterable[str]) -> list[str]:
+    """Return the names of the table's own columns."""
+    return [name for name in columns if not name.startswith(PREFIX)]

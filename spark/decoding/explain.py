@@ -1,0 +1,106 @@
+"""Explain why a record does not decode, as text with field, rule and position but without values.
+
+Spark only reports that decoding failed. The few records that fail are read again in Python, one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from lakehouse.core.framing import schema_id
+from lakehouse.core.sql import SPARK
+from spark.decoding.decode import REASONS, Codec, Decoding
+from spark.decoding.decoded import record
+
+OF_VALUE, OF_KEY = ("undecodable", "unfit_schema"), "bad_key"
+"""Reasons that a codec can explain."""
+
+OF_SCHEMA = ("unknown_schema", "other_type", "schema_limit")
+"""Reasons caused by the schema id in the value."""
+
+SHOWN = 64
+"""Maximum number of bytes of a message key in an error."""
+
+
+def message(decoding: Decoding) -> Column:
+    """Return the reason why a record is a dead letter: the sentence of the reason code, and details if known."""
+    sentences = F.create_map(*[F.lit(part) for item in REASONS.items() for part in item])
+    read_again = F.arrow_udf(_explainer(decoding), "string")  # type: ignore[call-overload]  # its stub lacks this form
+    reason = record("reason")
+    detail = F.when(reason.isin(*OF_VALUE, OF_KEY, *OF_SCHEMA), read_again(reason, record("key"), record("value")))
+    return F.concat(
+        sentences[reason], F.coalesce(F.concat(F.lit(": "), F.coalesce(detail, _missing(decoding))), F.lit(""))
+    )
+
+
+def first_faults(
+    decoded: DataFrame, decoding: Decoding, limit: int = 5, *, shows_keys: bool = False
+) -> list[tuple[int, int, str]]:
+    """Return the first records that could not be decoded, by partition and offset.
+
+    Args:
+        decoded: The decoded records; see spark.decoding.decode.
+        decoding: The instructions that they were decoded with.
+        limit: The maximum number of records.
+        shows_keys: Whether the text may quote message keys.
+
+    Returns:
+        Partition, offset and reason of each record.
+    """
+    bad = decoded.filter(record("reason").isNotNull() & record("check").isNull())
+    fields = [record(name).alias(name) for name in ("partition", "offset", "key", "value", "reason")]
+    bad = bad.select(*fields, F.coalesce(_missing(decoding), F.lit("")).alias("missing"))
+    faults = []
+    for row in bad.orderBy("partition", "offset").limit(limit).collect():
+        detail = _explained(decoding.value, decoding.key, row["reason"], row["key"], row["value"])
+        detail = detail or (row["missing"] if row["reason"] == OF_KEY else "")
+        quoted = f" (key {_quoted(row['key'])})" if shows_keys and row["key"] is not None else ""
+        explanation = REASONS[row["reason"]] + (f": {detail}" if detail else "")
+        faults.append((row["partition"], row["offset"], explanation + quoted))
+    return faults
+
+
+def _missing(decoding: Decoding) -> Column:
+    """Return the first key column that is null if the reason is `bad_key`, else null."""
+    null = [
+        F.when(F.col(SPARK.identifier(name)).isNull(), F.lit(f"key column '{name}' is null"))
+        for name in decoding.key_columns
+    ]
+    return F.when(record("reason") == OF_KEY, F.coalesce(*null)) if null else F.lit(None).cast("string")
+
+
+def _explainer(decoding: Decoding) -> Callable[[pa.Array, pa.Array, pa.Array], pa.Array]:
+    """Return the function that Spark's Python workers run. It contains schemas, and no connections."""
+    value_codec, key_codec = decoding.value, decoding.key
+
+    def explain(reasons: pa.Array, keys: pa.Array, values: pa.Array) -> pa.Array:
+        rows = zip(reasons.to_pylist(), keys.to_pylist(), values.to_pylist(), strict=True)
+        return pa.array([_explained(value_codec, key_codec, *row) for row in rows], pa.string())
+
+    return explain
+
+
+def _explained(
+    value_codec: Codec, key_codec: Codec | None, reason: str | None, key: bytes | None, value: bytes | None
+) -> str | None:
+    try:
+        if reason in OF_SCHEMA and value is not None:
+            return f"schema id {schema_id(value)}"
+        if reason in OF_VALUE and value is not None:
+            return value_codec.explain(value)
+        if reason == OF_KEY and key is not None and key_codec:
+            return key_codec.explain(key)
+    except Exception as error:
+        # One message without an explanation must not prevent publication of the others.
+        return f"the cause could not be determined ({type(error).__name__})"
+    return None
+
+
+def _quoted(key: bytes) -> str:
+    shown = key[:SHOWN]
+    text = shown.decode("ascii") if shown.isascii() and shown.decode("ascii").isprintable() else shown.hex()
+    return f"'{text}'" + ("…" if len(key) > SHOWN else "")

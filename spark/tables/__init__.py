@@ -1,0 +1,1 @@
+"""Writes, merges, checks, counts and maintenance of Iceberg tables."""

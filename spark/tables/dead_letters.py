@@ -1,0 +1,302 @@
+"""Store records that could not become rows, so that they can be decoded again later.
+
+The columns are those of Confluent's dead-letter queues (Confluent Cloud for Apache Flink, Error handling), except that
+headers are a list, since Kafka allows repeated keys, and that the schema id, the number of attempts, the time of
+redrive and the topic's id are added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lakehouse.config.topic import Topic
+from lakehouse.core import naming
+from lakehouse.core.batch import Batch, Positions
+from lakehouse.core.table_ref import TableRef
+from spark.decoding import framing_columns
+from spark.decoding.conditions import some
+from spark.decoding.decode import REASONS, Decoding
+from spark.decoding.decoded import record
+from spark.decoding.explain import message
+from spark.derive import published
+from spark.tables.decision import Decision, digest
+from spark.tables.write import Target, with_properties
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
+CODES = {reason: code for code, reason in enumerate(REASONS, start=1)}
+"""Value of `error_code` by reason."""
+
+
+def schema() -> Schema:
+    """Return the columns of a table of dead letters; Kafka timestamps are in milliseconds."""
+    from pyiceberg.schema import Schema, assign_fresh_schema_ids
+    from pyiceberg.types import (
+        BinaryType,
+        IcebergType,
+        IntegerType,
+        ListType,
+        LongType,
+        MapType,
+        NestedField,
+        StringType,
+        StructType,
+        TimestamptzType,
+    )
+
+    def fields(*columns: tuple[str, IcebergType, str]) -> list[NestedField]:
+        # The catalog assigns the ids.
+        return [NestedField(n, name, type_, required=False, doc=doc) for n, (name, type_, doc) in enumerate(columns, 1)]
+
+    text, number, time = StringType(), IntegerType(), TimestamptzType()
+    header = StructType(*fields(("key", text, "Name"), ("value", BinaryType(), "Value")))
+    record = StructType(
+        *fields(
+            ("topic", text, "Kafka topic"),
+            ("partition", number, "Kafka partition"),
+            ("offset", LongType(), "Kafka offset"),
+            ("timestamp", time, "Kafka timestamp"),
+            ("timestamp_type", text, "CreateTime or LogAppendTime"),
+            ("headers", ListType(1, header, element_required=False), "The record's headers, in order"),
+            ("key", BinaryType(), "The message key's bytes"),
+            ("value", BinaryType(), "The message value's bytes"),
+        )
+    )
+    details = MapType(1, text, 2, text, value_required=False)
+    columns = fields(
+        ("error_timestamp", time, "When the record was set aside"),
+        ("error_code", number, "Number of the reason"),
+        ("error_reason", text, "Stable name of the reason"),
+        ("error_message", text, "The reason as a sentence"),
+        ("error_details", details, "More about it"),
+        ("processor", text, "What set it aside"),
+        ("statement_name", text, "The entry of lakehouse.yaml"),
+        ("affected_type", text, "What lacks the record"),
+        ("affected_catalog", text, "Its catalog"),
+        ("affected_database", text, "Its namespace"),
+        ("affected_name", text, "Its name"),
+        ("source_record", record, "The record as the broker has it"),
+        ("schema_id", number, "Registry id that the value names"),
+        ("attempts", number, "How often decoding was tried"),
+        ("redriven_timestamp", time, "When it became a row after all"),
+        ("topic_id", text, "Kafka's id of the topic"),
+    )
+    return assign_fresh_schema_ids(Schema(*columns))
+
+
+def of_batch(decoded: DataFrame, decoding: Decoding, topic: Topic, ref: TableRef, batch: Batch) -> DataFrame:
+    """Return the records of a batch that are dead letters, with unchanged bytes.
+
+    Args:
+        decoded: The decoded records of the batch, with headers.
+        decoding: The instructions that they were decoded with.
+        topic: The topic as declared in lakehouse.yaml.
+        ref: The table that lacks the records.
+        batch: The offsets of the records.
+    """
+    # Without the policy `log`, records that do not decode are skipped, and only quarantined rows are kept.
+    is_dead_letter = record("reason" if topic.errors == "log" else "check").isNotNull()
+    return decoded.filter(is_dead_letter & ~record("filtered")).select(*_columns(decoding, topic, ref, batch.topic_id))
+
+
+def decision(letters: DataFrame, batch: Batch) -> Decision:
+    """Return the set of a batch's records in a table of dead letters."""
+    source, recovered = F.col("source_record"), F.col("redriven_timestamp").isNotNull()
+    [row] = (
+        letters.filter(_is_of(batch.topic_id, batch.start, batch.end))
+        .agg(
+            F.count(F.lit(1)).alias("count"),
+            digest(source["partition"], source["offset"], F.lit(True)).alias("digest"),
+            F.count_if(recovered).alias("recovered"),
+        )
+        .collect()
+    )
+    return Decision(row["count"], row["digest"], row["recovered"])
+
+
+def discard(spark: SparkSession, target: Target, batch: Batch) -> None:
+    """Delete the dead letters of a batch's offsets from a branch of their table."""
+    ranges = [(p, batch.start[p], end) for p, end in batch.end.items()]
+    offsets = spark.createDataFrame(ranges, "partition int, first long, after long").alias("offsets")
+    letter = f"branch_{target.branch}"
+    source = f"{letter}.source_record"
+    inside = (
+        (F.col(f"{letter}.topic_id") == batch.topic_id)
+        & (F.col(f"{source}.partition") == F.col("offsets.partition"))
+        & (F.col(f"{source}.offset") >= F.col("offsets.first"))
+        & (F.col(f"{source}.offset") < F.col("offsets.after"))
+    )
+    with with_properties(spark, target.deleting()):
+        offsets.mergeInto(target.path, inside).whenMatched().delete().merge()
+
+
+def append(letters: DataFrame, target: Target) -> None:
+    """Append dead letters to a branch of their table."""
+    with with_properties(letters.sparkSession, target):
+        letters.writeTo(target.path).append()
+
+
+def _is_of(topic_id: str, start: Positions, end: Positions) -> Column:
+    """Return whether a dead letter is of a topic and has an offset in a range.
+
+    The range is from `start` (inclusive) to `end` (exclusive) by partition. A recreated topic has the same offsets and
+    another id.
+    """
+    source = F.col("source_record")
+    inside = [
+        (source["partition"] == p) & (source["offset"] >= start.get(p, 0)) & (source["offset"] < after)
+        for p, after in end.items()
+        if after > start.get(p, 0)
+    ]
+    return (F.col("topic_id") == topic_id) & some([F.lit(False), *inside])
+
+
+def waiting(spark: SparkSession, letters: TableRef, snapshot_id: int, position: Batch) -> DataFrame:
+    """Return the dead letters of one snapshot that are not rows yet, in the columns of spark.records.
+
+    Those that abort decoding are left out.
+
+    Args:
+        spark: The Spark session.
+        letters: The table of dead letters.
+        snapshot_id: The snapshot.
+        position: The newest batch of the table that lacks the records. Dead letters with later offsets are of an
+            unpublished batch: the next run decides about their records again.
+    """
+    undecoded = published(spark, letters, snapshot_id, {}).filter(F.col("redriven_timestamp").isNull())
+    # Decoding such a record again would abort the job, and no other dead letter could be redriven.
+    undecoded = undecoded.filter(F.col("error_reason") != "poison")
+    source = undecoded.filter(_is_of(position.topic_id, {}, position.end)).select("source_record.*")
+    codes = F.when(F.col("timestamp_type") == "CreateTime", 0).when(F.col("timestamp_type") == "LogAppendTime", 1)
+    return source.withColumn("timestampType", codes)
+
+
+def poisonous(letters: DataFrame, batch: Batch) -> list[tuple[int, int]]:
+    """Return the partition and offset of each record of a batch whose decoding aborts a job."""
+    poison = letters.filter(_is_of(batch.topic_id, batch.start, batch.end) & (F.col("error_reason") == "poison"))
+    return [tuple(row) for row in poison.select("source_record.partition", "source_record.offset").collect()]
+
+
+def without(records: DataFrame, places: Sequence[tuple[int, int]]) -> DataFrame:
+    """Return the records, in the columns of spark.records, that have none of these partitions and offsets."""
+    left_out = ((F.col("partition") == p) & (F.col("offset") == o) for p, o in places)
+    return records.filter(~some([F.lit(False), *left_out]))
+
+
+def between(letters: DataFrame, topic_id: str, since: Positions, upto: Positions) -> DataFrame:
+    """Return the dead letters with offsets from `since` (inclusive) to `upto` (exclusive) by partition, in order."""
+    selected = letters.filter(_is_of(topic_id, since, upto))
+    return selected.orderBy("source_record.partition", "source_record.offset")
+
+
+def places(letters: DataFrame) -> DataFrame:
+    """Return the partitions and offsets of dead letters, in the columns that tables have for them."""
+    source = F.col("source_record")
+    return letters.select(source["partition"].alias("kafka_partition"), source["offset"].alias("kafka_offset"))
+
+
+def attempt(decoded: DataFrame) -> DataFrame:
+    """Decide once which dead letters decode now: `recovered` by `kafka_partition` and `kafka_offset`.
+
+    The result is checkpointed, because Spark would decode again for each query. If the checkpoint is lost, queries
+    fail.
+    """
+    place = record("partition").alias("kafka_partition"), record("offset").alias("kafka_offset")
+    return decoded.select(*place, record("reason").isNull().alias("recovered")).localCheckpoint()
+
+
+def existing_rows(waiting: DataFrame, table: DataFrame, partition: str, offset: str) -> DataFrame:
+    """Return the dead letters whose records are rows, in the columns of `attempt`: a redrive published them, and was
+    interrupted before it marked the dead letters.
+
+    Args:
+        waiting: The dead letters, as `waiting` returns them.
+        table: The rows of the table, all of the topic that the dead letters come from.
+        partition: The table's column of Kafka partitions.
+        offset: The table's column of Kafka offsets.
+    """
+    places = table.select(F.col(partition).alias("kafka_partition"), F.col(offset).alias("kafka_offset"))
+    letters = waiting.select(F.col("partition").alias("kafka_partition"), F.col("offset").alias("kafka_offset"))
+    existing = letters.join(places, ["kafka_partition", "kafka_offset"], "left_semi")
+    return existing.withColumn("recovered", F.lit(True)).localCheckpoint()
+
+
+def first_offsets(attempted: DataFrame) -> dict[int, int]:
+    """Return the first offset by partition of the dead letters that decode."""
+    first = (
+        attempted.filter("recovered").groupBy(F.col("kafka_partition").alias("p")).agg(F.min("kafka_offset").alias("o"))
+    )
+    return {row["p"]: row["o"] for row in first.collect()}
+
+
+def staying(attempted: DataFrame) -> tuple[int, Decision]:
+    """Return the number of dead letters, and the set of those that do not decode."""
+    stays = ~F.col("recovered")
+    places = digest(F.col("kafka_partition"), F.col("kafka_offset"), stays)
+    [row] = attempted.agg(
+        F.count(F.lit(1)).alias("all"), F.count_if(stays).alias("n"), places.alias("digest")
+    ).collect()
+    return row["all"], Decision(row["n"], row["digest"])
+
+
+def mark(attempted: DataFrame, target: Target, topic_id: str) -> None:
+    """Count one more attempt at each dead letter on a branch of their table, and mark those that recovered as redriven.
+
+    Args:
+        attempted: The dead letters, as `attempt` returns them.
+        target: The branch.
+        topic_id: Id of the Kafka topic that they come from.
+    """
+    letter = f"branch_{target.branch}"
+    source = f"{letter}.source_record"
+    same = (
+        (F.col(f"{letter}.topic_id") == topic_id)
+        & (F.col(f"{source}.partition") == F.col("attempted.kafka_partition"))
+        & (F.col(f"{source}.offset") == F.col("attempted.kafka_offset"))
+        & F.col(f"{letter}.redriven_timestamp").isNull()
+    )
+    attempts = F.col(f"{letter}.attempts") + 1
+    with with_properties(attempted.sparkSession, target):
+        (
+            attempted.alias("attempted")
+            .mergeInto(target.path, same)
+            .whenMatched(F.col("attempted.recovered"))
+            .update({"attempts": attempts, "redriven_timestamp": F.current_timestamp()})
+            .whenMatched()
+            .update({"attempts": attempts})
+            .merge()
+        )
+
+
+def _columns(decoding: Decoding, topic: Topic, ref: TableRef, topic_id: str) -> list[Column]:
+    reason, value = record("reason"), record("value")
+    fields = ("partition", "offset", "timestamp", "timestamp_type", "headers", "key", "value")
+    source_record = F.struct(F.lit(topic.topic).alias("topic"), *(record(field).alias(field) for field in fields))
+    details = F.create_map(
+        F.lit("bytes"), F.octet_length(value).cast("string"), F.lit("check"), record("check").cast("string")
+    )
+    codes = F.create_map(*[F.lit(part) for code in CODES.items() for part in code])
+    named = F.conv(F.hex(framing_columns.id_bytes(value)), 16, 10).try_cast("int")
+    return [
+        F.current_timestamp().alias("error_timestamp"),
+        codes[reason].alias("error_code"),
+        reason.alias("error_reason"),
+        message(decoding).alias("error_message"),
+        F.map_filter(details, lambda _, value: value.isNotNull()).alias("error_details"),
+        F.lit("lakehouse").alias("processor"),
+        F.lit(topic.name).alias("statement_name"),
+        F.lit("table").alias("affected_type"),
+        F.lit(naming.CATALOG).alias("affected_catalog"),
+        F.lit(ref.namespace).alias("affected_database"),
+        F.lit(ref.name).alias("affected_name"),
+        source_record.alias("source_record"),
+        F.when(framing_columns.is_framed(value, may_be_empty=True), named).alias("schema_id"),
+        F.lit(1).alias("attempts"),
+        F.lit(None).cast("timestamp").alias("redriven_timestamp"),
+        F.lit(topic_id).alias("topic_id"),
+    ]

@@ -1,0 +1,177 @@
+"""Count what a table, its dead letters and the topic's log have of the ranges in a ledger, in one query each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import reduce
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from lakehouse.core.ledger import NAMED, LogContents, Range, RangeContents
+from lakehouse.core.sql import SPARK
+from spark.decoding.decoded import record
+
+PLACE = ["kafka_partition", "kafka_offset"]
+"""Columns that identify a record within its topic."""
+
+
+def places(table: DataFrame, names: Mapping[str, str], key: Sequence[str] = ()) -> DataFrame:
+    """Return PLACE of a table's rows and `key`, a struct of the columns that identify a row.
+
+    Args:
+        table: One snapshot of a table.
+        names: The table's names of metadata columns by their internal names.
+        key: The names of the key columns.
+    """
+    place = [F.col(SPARK.identifier(names[name])).alias(name) for name in PLACE]
+    columns = [F.col(SPARK.identifier(name)) for name in key]
+    return table.select(*place, *([F.struct(*columns).alias("key")] if key else []))
+
+
+def held(table: DataFrame, ranges: Sequence[Range]) -> dict[Range | None, RangeContents]:
+    """Return the number of rows and distinct offsets, and the first and last offset, in each range; None for no range.
+
+    Args:
+        table: One snapshot of a table with the columns PLACE.
+        ranges: The ranges.
+    """
+    counts = (
+        _in_ranges(_places(table), ranges, "left")
+        .groupBy("range")
+        .agg(
+            F.sum("n").alias("rows"),
+            F.count("*").alias("distinct"),
+            F.min("kafka_offset").alias("first"),
+            F.max("kafka_offset").alias("last"),
+        )
+    )
+    return {
+        None if i is None else ranges[i]: RangeContents(rows, distinct, first, last)
+        for i, rows, distinct, first, last in counts.collect()
+    }
+
+
+def duplicates(table: DataFrame, allowed: int = 1) -> list[tuple[int, int, int]]:
+    """Return the first records that occur more often than `allowed`, as (partition, offset, occurrences)."""
+    repeated = _places(table).filter((F.col("n") > allowed) & F.col("kafka_offset").isNotNull())
+    return [tuple(row) for row in repeated.orderBy(*PLACE).limit(NAMED).collect()]
+
+
+def duplicate_keys(table: DataFrame, key: Sequence[str], shown: Collection[str]) -> list[tuple[str, int]]:
+    """Return the first keys with more than one row, as (key, rows).
+
+    Args:
+        table: The result of `places`.
+        key: The names of the key columns.
+        shown: The columns whose values may be returned; others are hidden.
+    """
+    repeated = table.groupBy("key").agg(F.count("*").alias("n")).filter("n > 1")
+    texts = [F.col("key")[name].cast("string") if name in shown else F.lit("(sensitive)") for name in key]
+    text = F.concat_ws(", ", *texts)
+    return [tuple(row) for row in repeated.select(text.alias("key"), "n").orderBy("key").limit(NAMED).collect()]
+
+
+def together(tables: Sequence[DataFrame | None]) -> DataFrame:
+    """Return the columns PLACE of all tables that are not None."""
+    return reduce(DataFrame.unionAll, [table.select(*PLACE) for table in tables if table is not None])
+
+
+def logged(
+    records: DataFrame, ranges: Sequence[Range], outcomes: DataFrame | None
+) -> tuple[dict[int, LogContents], list[tuple[int, int, int]]]:
+    """Return the number of records in the log for each snapshot's ranges, and the first records without an outcome.
+
+    Args:
+        records: The records in the columns of spark.records.
+        ranges: The ranges.
+        outcomes: Rows and dead letters with the columns PLACE; None to count records only.
+
+    Returns:
+        The numbers by snapshot id, and (snapshot id, partition, offset) of the records to report.
+    """
+    places = _in_ranges(records.selectExpr("partition AS kafka_partition", "offset AS kafka_offset"), ranges, "inner")
+    missing = places.withColumn("missing", F.lit(False))
+    if outcomes is not None:
+        joined = places.join(outcomes.distinct().withColumn("has_outcome", F.lit(True)), PLACE, "left")
+        missing = joined.withColumn("missing", F.col("has_outcome").isNull())
+    counts = missing.groupBy("snapshot").agg(F.count("*"), F.count_if("missing"))
+    by_snapshot = {snapshot: LogContents(records, lost) for snapshot, records, lost in counts.collect()}
+    if not any(numbers.missing for numbers in by_snapshot.values()):
+        return by_snapshot, []
+    rank = F.row_number().over(Window.partitionBy("snapshot").orderBy(*PLACE))
+    reported = missing.filter("missing").withColumn("rank", rank).filter(F.col("rank") <= NAMED)
+    return by_snapshot, [
+        tuple(row) for row in reported.select("snapshot", *PLACE).orderBy("snapshot", *PLACE).collect()
+    ]
+
+
+def wrong_newest(
+    decoded: DataFrame, letters: DataFrame | None, table: DataFrame, key: Sequence[str]
+) -> list[tuple[int, int, bool]]:
+    """Return the first records that are the newest of their key but are not what an upsert table has.
+
+    Keys that occur in several partitions are left out, because their records have no order.
+
+    Args:
+        decoded: The decoded records up to the table's offsets.
+        letters: The dead letters, as returned by `places`; None if there are none.
+        table: The rows, as returned by `places`.
+        key: The names of the key columns.
+
+    Returns:
+        (partition, offset, tombstone) of each record; for a tombstone, the table still has an older row.
+    """
+    good = decoded.filter(record("reason").isNull() & ~record("filtered")).select(
+        record("partition").alias("kafka_partition"),
+        record("offset").alias("kafka_offset"),
+        record("tombstone").alias("tombstone"),
+        F.struct(*(F.col(SPARK.identifier(name)) for name in key)).alias("key"),
+    )
+    if letters is not None:
+        good = good.join(letters.select(*PLACE).distinct(), PLACE, "left_anti")
+    newest = (
+        good.groupBy("key")
+        .agg(
+            F.max_by(F.struct(*PLACE, "tombstone"), "kafka_offset").alias("newest"),
+            F.count_distinct("kafka_partition").alias("partitions"),
+        )
+        .filter("partitions = 1")
+        .select("key", "newest.*")
+    )
+    rows = table.select(
+        "key", F.col("kafka_partition").alias("row_partition"), F.col("kafka_offset").alias("row_offset")
+    )
+    older = (F.col("row_partition") == F.col("kafka_partition")) & (F.col("row_offset") < F.col("kafka_offset"))
+    no_row = F.col("row_offset").isNull() & ~F.col("tombstone")
+    wrong = newest.join(rows, "key", "left").filter(older | no_row).select(*PLACE, "tombstone")
+    return [tuple(rows) for rows in wrong.orderBy(*PLACE).limit(NAMED).collect()]
+
+
+def _places(table: DataFrame) -> DataFrame:
+    """Return each record once, with its number of occurrences as `n`."""
+    return table.groupBy(*PLACE).agg(F.count("*").alias("n"))
+
+
+def _in_ranges(places: DataFrame, ranges: Sequence[Range], how: str) -> DataFrame:
+    """Add the number of the range that contains a record, and its snapshot, as `range` and `snapshot`.
+
+    A join on a condition alone compares each record with each range. Offsets are therefore divided into bins about as
+    wide as the average range: there are at most twice as many bins as ranges, and a record is only compared within its
+    bin.
+    """
+    width = max(1, sum(r.end - r.start for r in ranges) // max(1, len(ranges)))
+    bins = [
+        (i, r.snapshot_id, r.partition, r.start, r.end, bin_)
+        for i, r in enumerate(ranges)
+        for bin_ in range(r.start // width, (r.end - 1) // width + 1)
+    ]
+    schema = "range INT, snapshot LONG, of INT, low LONG, high LONG, bin LONG"
+    known = F.broadcast(places.sparkSession.createDataFrame(bins, schema))
+    inside = (
+        (F.col("kafka_partition") == F.col("of"))
+        & (F.expr(f"kafka_offset div {width}") == F.col("bin"))
+        & (F.col("kafka_offset") >= F.col("low"))
+        & (F.col("kafka_offset") < F.col("high"))
+    )
+    return places.join(known, inside, how).drop("of", "low", "high", "bin")

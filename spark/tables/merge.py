@@ -1,0 +1,108 @@
+"""Merge rows by key into a branch at the cost of the batch.
+
+Of the table, only key columns are read, and nothing is moved. A MERGE that also inserts keeps all rows of the batch,
+matched or not. For such an outer join Spark cannot broadcast the batch and shuffles every key of the table (Spark,
+RewriteMergeIntoTable). Matching rows are therefore determined by an inner join and written separately from appended
+ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import reduce
+from operator import and_
+
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F
+
+from lakehouse.core.sql import SPARK
+from spark.decoding.decoded import PREFIX, record
+from spark.tables.spans import SPANNED, bound, literal
+
+
+def replace(
+    rows: DataFrame,
+    target: str,
+    branch: str,
+    key: tuple[str, ...],
+    first: AbstractContextManager[None],
+    last: AbstractContextManager[None],
+) -> None:
+    """Delete the table's rows with keys of the batch, then append the batch, in two commits on the branch.
+
+    Args:
+        rows: One row per key, in the columns of the table and `tombstone` of spark.decoding.decoded, which is true for
+            rows to delete only.
+        target: The branch as Spark addresses it.
+        branch: The name of the branch.
+        key: The key columns.
+        first: Entered around the commit that deletes.
+        last: Entered around the commit that appends, which completes the batch.
+    """
+    with _cached(rows):
+        table = f"branch_{branch}"
+        matches = _same_key("source", table, key) & _in_span(rows, table, key)
+        keys = rows.select(*[_column(c) for c in key]).alias("source")
+        with first:
+            keys.mergeInto(target, matches).whenMatched().delete().merge()
+        with last:
+            rows.filter(~record("tombstone")).drop(PREFIX + "tombstone").writeTo(target).append()
+
+
+def add_missing(rows: DataFrame, target: str, key: tuple[str, ...]) -> int:
+    """Append the rows whose key the table lacks, and return their number.
+
+    Args:
+        rows: One row per key, in the columns of the table.
+        target: The branch as Spark addresses it.
+        key: The key columns.
+    """
+    with _cached(rows):
+        table = rows.sparkSession.table(target).alias("table")
+        keys = table.filter(_in_span(rows, "table", key)).select(*[_column("table", c) for c in key])
+        # In separate queries, because Spark Connect refuses rows that are observed on both sides of one join.
+        present = keys.join(rows.alias("source"), _same_key("source", "table", key), "leftsemi").localCheckpoint()
+        missing = rows.alias("source").join(present.alias("present"), _same_key("source", "present", key), "leftanti")
+        return add(missing, target)
+
+
+def add(rows: DataFrame, target: str) -> int:
+    """Append the rows, and return their number."""
+    added = Observation()
+    rows.observe(added, F.count(F.lit(1)).alias("rows")).writeTo(target).append()
+    return added.get["rows"]
+
+
+@contextmanager
+def _cached(rows: DataFrame) -> Iterator[None]:
+    """Cache the rows, so that the batch is read, decoded and reduced once."""
+    rows.persist()
+    try:
+        yield
+    finally:
+        rows.unpersist()
+
+
+def _same_key(one: str, other: str, key: tuple[str, ...]) -> Column:
+    return reduce(and_, [_column(one, c) == _column(other, c) for c in key])
+
+
+def _in_span(rows: DataFrame, table: str, key: tuple[str, ...]) -> Column:
+    """Return whether a key is between the batch's minimum and maximum of each key column, by which Iceberg skips files.
+
+    Computing them also fills the cache, whose size lets Spark broadcast the rows.
+    """
+    types = {field.name: field.dataType for field in rows.schema}
+    spanned = [c for c in key if isinstance(types[c], SPANNED)]
+    spans = [F.struct(bound(F.min(_column(c)), types[c]), bound(F.max(_column(c)), types[c])) for c in spanned]
+    [(_, *bounds)] = rows.agg(F.count(F.lit(1)), *spans).collect()
+    is_in_span = F.lit(True)
+    for column, span in zip(spanned, bounds, strict=True):
+        low, high = (literal(value, types[column]) for value in span)
+        is_in_span &= _column(table, column).between(low, high)
+    return is_in_span
+
+
+def _column(*path: str) -> Column:
+    return F.col(SPARK.identifier(*path))

@@ -1,0 +1,285 @@
+"""Write decoded rows as one commit on a branch, in one pass that also counts outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from lakehouse.core.batch import PART, PARTS
+from lakehouse.core.counts import Counts
+from lakehouse.core.errors import Unreachable
+from lakehouse.core.sql import SPARK
+from lakehouse.core.table_ref import TableRef
+from spark.decoding.decode import Mode
+from spark.decoding.decoded import PREFIX, own, record
+from spark.tables import merge
+from spark.tables.decision import Decision, digest
+
+
+@dataclass(frozen=True)
+class Written:
+    """Result of a write.
+
+    Attributes:
+        counts: Outcomes of the records.
+        unknown_schema: The number of dead letters whose schema id is not among the known writers.
+        quarantined: The number of dead letters that fail a check.
+        bad_key: The number of dead letters whose key does not decode.
+        dead_digest: The digest of all dead letters (spark.tables.decision).
+        check_digest: The digest of the dead letters that fail a check.
+    """
+
+    counts: Counts
+    unknown_schema: int = 0
+    quarantined: int = 0
+    bad_key: int = 0
+    dead_digest: int = 0
+    check_digest: int = 0
+
+    def __add__(self, other: Written) -> Written:
+        return Written(
+            self.counts + other.counts,
+            self.unknown_schema + other.unknown_schema,
+            self.quarantined + other.quarantined,
+            self.bad_key + other.bad_key,
+            self.dead_digest ^ other.dead_digest,
+            self.check_digest ^ other.check_digest,
+        )
+
+    @property
+    def dead(self) -> Decision:
+        """The set of dead letters."""
+        return Decision(self.counts.dead_letters, self.dead_digest)
+
+    @property
+    def failing(self) -> Decision:
+        """The set of dead letters that fail a check."""
+        return Decision(self.quarantined, self.check_digest)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A branch that rows are written to.
+
+    Attributes:
+        ref: The table.
+        branch: The name of the branch.
+        properties: Properties for the summary of the snapshot that completes the write.
+    """
+
+    ref: TableRef
+    branch: str
+    properties: Mapping[str, str]
+
+    @property
+    def path(self) -> str:
+        """The branch as Spark addresses it."""
+        return self.ref.spark_path(self.branch)
+
+    def deleting(self) -> Target:
+        """Return the target for a commit that deletes rows and that another commit completes."""
+        return replace(self, properties={PART: "delete"})
+
+    def completing(self) -> Target:
+        """Return the target for the commit that completes the deleting one.
+
+        The audit requires both commits: if another writer drops the branch between them, Iceberg creates it again
+        without the first.
+        """
+        return replace(self, properties={**self.properties, PARTS: "2"})
+
+
+def create_branch(spark: SparkSession, ref: TableRef, branch: str) -> None:
+    """Create a branch at the head of main; in a table without snapshots, at an empty snapshot."""
+    spark.sql(f"ALTER TABLE {ref.spark_path()} CREATE BRANCH {SPARK.identifier(branch)}")
+
+
+def rows(decoded: DataFrame, target: Target, mode: Mode, key: tuple[str, ...], *, empty: bool) -> Written:
+    """Write decoded records according to the mode, in one pass.
+
+    Args:
+        decoded: The decoded records; see spark.decoding.decode.
+        target: The branch.
+        mode: How records change the table.
+        key: The columns that identify a row.
+        empty: Whether the table has no rows yet.
+    """
+    match mode:
+        case "append":
+            return append(decoded, target)
+        case "dedup":
+            return dedup(decoded, target, key, empty)
+        case _:
+            return upsert(decoded, target, key, empty)
+
+
+def nothing(spark: SparkSession, target: Target) -> None:
+    """Commit an empty snapshot for the properties in its summary."""
+    with with_properties(spark, target):
+        spark.table(target.path).limit(0).writeTo(target.path).append()
+
+
+def append(decoded: DataFrame, target: Target) -> Written:
+    """Append the good rows."""
+    observation, good = _observe(decoded)
+    with with_properties(decoded.sparkSession, target):
+        _table_rows(good, target).writeTo(target.path).append()
+    counts = _reported(observation)
+    return _written(counts, rows=counts["consumed"] - counts["dead_letters"] - counts["filtered"])
+
+
+def dedup(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool) -> Written:
+    """Append the first good record of each key that the table lacks.
+
+    Args:
+        decoded: The decoded records; see spark.decoding.decode.
+        target: The branch.
+        key: The columns that identify a row.
+        empty: Whether the table has no rows to compare with.
+    """
+    observation, good = _observe(decoded)
+    rows = _table_rows(_one_a_key(good, key, F.min_by), target)
+    with with_properties(decoded.sparkSession, target):
+        added = merge.add(rows, target.path) if empty else merge.add_missing(rows, target.path, key)
+    counts = _reported(observation)
+    good_records = counts["consumed"] - counts["dead_letters"] - counts["filtered"]
+    return _written(counts, rows=added, deduplicated=good_records - added)
+
+
+def upsert(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool) -> Written:
+    """Replace the row of each key by its newest good record; a tombstone deletes the row.
+
+    Args:
+        decoded: The decoded records; see spark.decoding.decode.
+        target: The branch.
+        key: The columns that identify a row.
+        empty: Whether the table has no rows to replace.
+    """
+    observation, good = _observe(decoded)
+    kept = Observation()
+    latest = _one_a_key(good, key, F.max_by)
+    latest = latest.observe(kept, F.count(F.lit(1)).alias("kept"), F.count_if(record("tombstone")).alias("tombstones"))
+    spark = decoded.sparkSession
+    if empty:
+        with with_properties(spark, target):
+            _table_rows(latest.filter(~record("tombstone")), target).writeTo(target.path).append()
+    else:
+        deleted, completed = (with_properties(spark, part) for part in (target.deleting(), target.completing()))
+        rows = _table_rows(latest, target, record("tombstone"))
+        merge.replace(rows, target.path, target.branch, key, deleted, completed)
+    counts, last = _reported(observation), _reported(kept)
+    return _written(
+        counts,
+        rows=last["kept"] - last["tombstones"],
+        tombstones=last["tombstones"],
+        superseded=counts["consumed"] - counts["dead_letters"] - counts["filtered"] - last["kept"],
+    )
+
+
+def _one_a_key(good: DataFrame, key: tuple[str, ...], choose: Callable[[Column, Column], Column]) -> DataFrame:
+    """Return one record per key: the newest (max_by) or the oldest (min_by)."""
+    # A key's records are in one partition, ordered by offset, unless the partition count was changed. The other
+    # columns then make the choice deterministic.
+    order = F.struct(record("offset"), record("timestamp"), record("partition"))
+    others = _quoted(c for c in own(good.columns) if c not in key)
+    newest = good.groupBy(*_quoted(key)).agg(choose(F.struct(*others, record("tombstone")), order).alias(PREFIX))
+    return newest.select(*_quoted(key), f"{PREFIX}.*")
+
+
+def _quoted(columns: Iterable[str]) -> list[Column]:
+    """Return columns by names, which may contain dots."""
+    return [F.col(SPARK.identifier(name)) for name in columns]
+
+
+def _reported(observation: Observation) -> Mapping[str, int]:
+    """Return the counts of an observation.
+
+    Raises:
+        Unreachable: Spark did not send them: they are at the end of its response, which may be cut off.
+    """
+    if counts := observation.get:
+        return counts
+    raise Unreachable("Spark Connect", "its server", "its log and load", "the counts of a write did not arrive")
+
+
+def _written(observed: Mapping[str, int], **outcomes: int) -> Written:
+    common = {name: observed[name] for name in ("consumed", "dead_letters", "filtered")}
+    details = (observed[name] for name in ("unknown_schema", "quarantined", "bad_key", "dead_digest", "check_digest"))
+    return Written(Counts(**common, **outcomes), *details)
+
+
+def _observe(decoded: DataFrame) -> tuple[Observation, DataFrame]:
+    """Return the good records, with counts of all records that are taken in the same pass.
+
+    The observation also prevents Spark from decoding twice, once to filter and once to write.
+    """
+    observation = Observation()
+    reason, filtered, is_quarantined = record("reason"), record("filtered"), record("check").isNotNull()
+    is_dead, origin = reason.isNotNull(), (record("partition"), record("offset"))
+    observed = decoded.observe(
+        observation,
+        F.count(F.lit(1)).alias("consumed"),
+        F.count_if(is_dead).alias("dead_letters"),
+        F.count_if(filtered).alias("filtered"),
+        F.count_if(reason == "unknown_schema").alias("unknown_schema"),
+        F.count_if(is_quarantined).alias("quarantined"),
+        F.count_if(reason == "bad_key").alias("bad_key"),
+        digest(*origin, is_dead).alias("dead_digest"),
+        digest(*origin, is_quarantined).alias("check_digest"),
+    )
+    return observation, observed.filter(~is_dead & ~filtered)
+
+
+def _table_rows(rows: DataFrame, target: Target, *extra: Column) -> DataFrame:
+    """Return the table's columns in the table's types; columns that the newest schema dropped are null."""
+    types, columns = {field.name: field.dataType for field in rows.schema}, []
+    for field in rows.sparkSession.table(target.path).schema:
+        value = F.col(SPARK.identifier(field.name))
+        value = _as_type(value, types[field.name], field.dataType) if field.name in types else _null(field.dataType)
+        columns.append(value.alias(field.name))
+    return rows.select(*columns, *extra)
+
+
+def _as_type(value: Column, have: T.DataType, want: T.DataType) -> Column:
+    """Convert a value to the table's type, with struct fields matched by name; a cast would match them by position."""
+    if have == want:
+        return value
+    match have, want:
+        case T.StructType(), T.StructType():
+            types = {field.name: field.dataType for field in have}
+
+            def part(of: T.StructField) -> Column:
+                is_present = of.name in types
+                return _as_type(value[of.name], types[of.name], of.dataType) if is_present else _null(of.dataType)
+
+            return F.when(value.isNotNull(), F.struct(*(part(field).alias(field.name) for field in want)))
+        case T.ArrayType(), T.ArrayType():
+            return F.transform(value, lambda item: _as_type(item, have.elementType, want.elementType))
+        case T.MapType(), T.MapType():
+            return F.transform_values(value, lambda _, item: _as_type(item, have.valueType, want.valueType))
+    return value.cast(want)
+
+
+def _null(type_: T.DataType) -> Column:
+    return F.lit(None).cast(type_)
+
+
+@contextmanager
+def with_properties(spark: SparkSession, target: Target) -> Iterator[None]:
+    """Add the target's properties to the summary of every commit in the context.
+
+    Source: Iceberg, Spark writes: snapshot properties.
+    """
+    settings = {f"spark.sql.iceberg.snapshot-property.{name}": value for name, value in target.properties.items()}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in settings:
+            spark.conf.unset(name)
