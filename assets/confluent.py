@@ -20,9 +20,9 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError, is_transient
 from lakehouse.core.markdown import escaped
 from resources.confluent.clusters import Cluster
+from resources.confluent.confluent_cloud import ConfluentCloud
 from resources.confluent.connectors import Connector
 from resources.confluent.tableflow import TableflowTopic
-from resources.confluent_cloud import ConfluentCloud
 
 RESOURCE = "confluent_cloud"
 CONNECTOR, PROVISIONED = "connector", "provisioned"

@@ -17,8 +17,8 @@ from lakehouse.pipeline.table_location import table_of, table_resources
 from lakehouse.readers import configured
 from lakehouse.readers.engine_totals import TableTotals, differences
 from lakehouse.readers.freshness import StageLag
-from resources.catalog import published_table
-from resources.snapshots import commits
+from resources.iceberg.catalog import published_table
+from resources.iceberg.snapshots import commits
 
 AGREE = "engines_agree"
 

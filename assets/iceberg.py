@@ -25,8 +25,8 @@ from lakehouse.pipeline.dead_letter_topic import try_publish_dead_letters
 from lakehouse.pipeline.ingestion import Published, ingest
 from lakehouse.pipeline.maintenance import size
 from lakehouse.pipeline.replay import replay
-from resources.pauses import require_unpaused
-from resources.snapshots import live_rows
+from resources.iceberg.pauses import require_unpaused
+from resources.iceberg.snapshots import live_rows
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -16,8 +16,8 @@ from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.pipeline.clients import CLIENTS, Clients
 from lakehouse.pipeline.table_location import source_resources
-from resources.kafka import Offsets
-from resources.pauses import require_unpaused
+from resources.iceberg.pauses import require_unpaused
+from resources.kafka.kafka import Offsets
 
 
 def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition | dg.AssetSpec:

@@ -18,7 +18,7 @@ from lakehouse.core.table_ref import TableRef
 from lakehouse.pipeline.table_location import table_of, table_resources
 from lakehouse.readers.freshness import StageLag
 from lakehouse.readers.reader import Reader, Registration
-from resources.snapshots import commits, live_rows_at
+from resources.iceberg.snapshots import commits, live_rows_at
 
 
 def reader_asset(config: Config, entry: Topic, reader: Reader) -> dg.AssetsDefinition:

@@ -40,7 +40,7 @@ from lakehouse.local import stack as local_stack
 from lakehouse.local.environment import environment
 from lakehouse.local.home import Home
 from lakehouse.pipeline.clients import Clients
-from resources.catalog import PROPERTIES
+from resources.iceberg.catalog import PROPERTIES
 
 RESULTS = Path(__file__).with_name("results")
 SERVERS = ("kafka", "registry", "s3", "spark")

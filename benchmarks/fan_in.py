@@ -23,7 +23,7 @@ from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.streaming.stream import WORKERS, Stream
 from lakehouse.streaming.stream_events import Commit
-from resources.kafka import Kafka
+from resources.kafka.kafka import Kafka
 
 WARM_UP = 10
 ALONE = 10

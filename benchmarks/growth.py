@@ -33,7 +33,7 @@ from lakehouse.local import stack
 from lakehouse.local.home import Home
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
-from resources.kafka import Kafka
+from resources.kafka.kafka import Kafka
 
 SCHEMA = json.dumps(
     {

@@ -21,12 +21,12 @@ from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
 from lakehouse.config.topic import Topic
 from lakehouse.core.batch import next_batch
-from lakehouse.formats.protobuf.protobuf_format import protobuf_format
+from lakehouse.formats.protobuf import protobuf_format
 from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.local.synthetic_records import messages
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest, read_log
-from resources.kafka import Kafka
+from resources.kafka.kafka import Kafka
 
 DISTINCT = 20_000
 

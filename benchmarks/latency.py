@@ -36,7 +36,7 @@ from rich.table import Table
 from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
 from lakehouse.local.synthetic_records import messages
-from resources.kafka import Kafka
+from resources.kafka.kafka import Kafka
 
 DISTINCT = 5_000
 PARTITIONS = 6

@@ -58,7 +58,7 @@ FORMATS: dict[str, Callable[[int], RegisteredSchema]] = {
 
 def main() -> None:
     """Measure each number of columns in each format, and print the medians."""
-    from resources.spark import Spark
+    from resources.spark.spark import Spark
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--columns", type=int, nargs="+", default=[42, 150, 300, 600, 1500])

@@ -13,16 +13,16 @@ from lakehouse.config.environment import RESOURCES, EnvRef, Setting
 from lakehouse.config.loader import Config
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.text import did_you_mean
-from resources.athena import Athena
-from resources.catalog import Catalog
-from resources.confluent_cloud import ConfluentCloud
-from resources.glue import Glue
-from resources.kafka import Kafka
+from resources.aws.athena import Athena
+from resources.aws.glue import Glue
+from resources.confluent.confluent_cloud import ConfluentCloud
+from resources.iceberg.catalog import Catalog
+from resources.iceberg.rest_catalog import RestCatalog
+from resources.kafka.kafka import Kafka
 from resources.open_lineage import OpenLineage
-from resources.rest_catalog import RestCatalog
 from resources.schema_registry import SchemaRegistry
-from resources.snowflake import Snowflake
-from resources.spark import Spark
+from resources.snowflake.snowflake import Snowflake
+from resources.spark.spark import Spark
 from resources.webhook import Webhook
 
 SYSTEMS: dict[str, type[dg.ConfigurableResource]] = {

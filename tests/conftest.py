@@ -18,7 +18,7 @@ from lakehouse.local import ports
 from lakehouse.local import stack as local_stack
 from lakehouse.local.environment import environment
 from lakehouse.local.home import Home
-from resources import aws_secrets
+from resources.aws import aws_secrets
 from resources.build import build_resources
 from tests.support.sleepless import Sleepless
 

@@ -10,10 +10,10 @@ from assets.kafka import data_version, offset_metadata
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import reason, trace
-from resources.catalog import Catalog
-from resources.kafka import Kafka, Offsets
-from resources.pauses import pauses
-from resources.readable_offsets import readable_offsets
+from resources.iceberg.catalog import Catalog
+from resources.iceberg.pauses import pauses
+from resources.kafka.kafka import Kafka, Offsets
+from resources.kafka.readable_offsets import readable_offsets
 
 
 def topic_offsets_sensor(config: Config) -> dg.SensorDefinition:

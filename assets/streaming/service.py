@@ -25,7 +25,7 @@ from lakehouse.pipeline.clients import Clients
 from lakehouse.streaming.publishers import PublicationFailed, PublicationRequest, TablePublished, reader_publishers
 from lakehouse.streaming.stream import Stream
 from lakehouse.streaming.stream_events import Commit, Event, TableCompacted, TopicBackedOff, TopicRecovered, TopicServed
-from resources.stream_group import GroupUnavailable
+from resources.kafka.stream_group import GroupUnavailable
 
 END_SECONDS = 30
 """Time limit for readers to publish the last commits when a stream ends, and again for the events sent to Dagster.

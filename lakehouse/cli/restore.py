@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lakehouse.core.table_ref import TableRef
     from lakehouse.local.stack import State
-    from resources.catalog import Catalog
+    from resources.iceberg.catalog import Catalog
 
 
 def restore() -> list[str]:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from lakehouse.core.errors import ConfigError, LakehouseError, translate
 from lakehouse.deploy.aws.service import Aws
 from lakehouse.deploy.names import Names
+from resources.aws.secrets_manager import Secrets
 from resources.confluent import URL
-from resources.secrets_manager import Secrets
-from resources.snowflake_connection import connect, private_key
+from resources.snowflake.snowflake_connection import connect, private_key
 
 if TYPE_CHECKING:
     import boto3
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from snowflake.connector.errors import Error
 
     from lakehouse.config.deployment import Deployment
-    from resources.confluent_cloud import ConfluentCloud
-    from resources.rest_catalog import RestCatalog
+    from resources.confluent.confluent_cloud import ConfluentCloud
+    from resources.iceberg.rest_catalog import RestCatalog
 
 ADMIN_SECRET = "/snowflake_admin_credentials"  # noqa: S105 (a secret's name)
 
@@ -82,7 +82,7 @@ class Access:
     def confluent(self) -> ConfluentCloud:
         """Confluent Cloud, with its Cloud API key."""
         from resources.confluent.api_client import DEADLINE_SECONDS
-        from resources.confluent_cloud import ConfluentCloud
+        from resources.confluent.confluent_cloud import ConfluentCloud
 
         return ConfluentCloud(
             api_key=self.confluent_key,

@@ -10,7 +10,7 @@ from lakehouse.core import naming
 from lakehouse.core.diagnostic import Diagnostic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.aws.service import Service
-from resources.assumed_role import boto3_session
+from resources.aws.assumed_role import boto3_session
 
 PLANES = {
     "ingestion": ("catalog", "role_arn"),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from lakehouse.core.errors import IncompatibleSchema
 from lakehouse.core.sql import SPARK
-from lakehouse.formats.json.json_format import json_text
+from lakehouse.formats.json import json_text
 from lakehouse.formats.schema import BRANCH, Shape
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from lakehouse.config.sources.datagen import Datagen
 from lakehouse.config.topic import Topic
 from lakehouse.local.synthetic_records import headers, messages
 from resources.build import build_resources
-from resources.kafka import Kafka
+from resources.kafka.kafka import Kafka
 from resources.schema_registry import SchemaRegistry
 
 TICK_SECONDS = 0.2

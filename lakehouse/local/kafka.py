@@ -15,8 +15,8 @@ from lakehouse.local.credentials import Credentials
 from lakehouse.local.home import Home, write_atomically
 from lakehouse.local.java import class_path, java
 from lakehouse.local.process import Server, run_tool
-from resources.jaas import jaas_config
-from resources.kafka import Kafka
+from resources.kafka.jaas import jaas_config
+from resources.kafka.kafka import Kafka
 
 USER, MECHANISM = "lakehouse", "SCRAM-SHA-512"
 """Login of clients if the broker requires it. With SCRAM, an impostor of the broker does not receive the password."""

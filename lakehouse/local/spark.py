@@ -45,8 +45,8 @@ SETTINGS = MappingProxyType(
         "spark.kafka.consumer.cache.capacity": "256",
         "spark.sql.sources.v2.bucketing.enabled": "true",
         "spark.sql.iceberg.planning.preserve-data-grouping": "true",
-        # Plans contain Kafka's password, so the UI and the event log are off; the redaction in resources/spark.py is
-        # for clusters that enable them.
+        # Plans contain Kafka's password, so the UI and the event log are off; the redaction in
+        # resources/spark/spark.py is for clusters that enable them.
         "spark.ui.enabled": "false",
         "spark.eventLog.enabled": "false",
         "spark.redaction.regex": "(?i)secret|password|token|credential|access[.-]?key|jaas",

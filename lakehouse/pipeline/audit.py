@@ -13,7 +13,7 @@ from lakehouse.core.batch import PART, PARTS
 from lakehouse.core.errors import CommitConflict, LakehouseError
 from lakehouse.core.sql import SPARK
 from lakehouse.core.table_ref import TableRef
-from resources.snapshots import history
+from resources.iceberg.snapshots import history
 
 if TYPE_CHECKING:
     from uuid import UUID

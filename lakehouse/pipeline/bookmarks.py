@@ -11,11 +11,11 @@ from lakehouse.core.batch import REPLAYS, Batch, Positions
 from lakehouse.core.bookmark import Bookmark
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.pipeline.table_location import table_of
-from resources import bookmarks
-from resources.catalog import RECREATED, Catalog
-from resources.kafka import Kafka
-from resources.snapshots import last_batch
-from resources.transactions import begin, commit
+from resources.iceberg.catalog import RECREATED, Catalog
+from resources.iceberg.snapshots import last_batch
+from resources.kafka import bookmark_topic
+from resources.kafka.kafka import Kafka
+from resources.kafka.transactions import begin, commit
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -70,7 +70,7 @@ def find_bookmark(
         UnclearState: The rows that were already derived are unknown, or are not rows of the current table.
     """
     assert isinstance(topic.source, Derived)
-    bookmark = bookmarks.read(clients.kafka, derived_bookmark_name(topic))
+    bookmark = bookmark_topic.read(clients.kafka, derived_bookmark_name(topic))
     if topic.source.group_by:
         is_same = (
             bookmark is not None
@@ -171,10 +171,10 @@ def set_bookmark(
             f"was changed. Materialize iceberg/{source.name} first"
         )
     offsets = parse_position(log, clients.kafka, where).end
-    bookmarks.ensure(clients.kafka)
+    bookmark_topic.ensure(clients.kafka)
     producer = begin(clients.kafka, name)
     bookmark = bookmark_of(log.cluster_id, log.topic_id, target_topic.topic_id, table, offsets, reason)
-    commit(clients.kafka, producer, [bookmarks.message(clients.kafka, name, bookmark)])
+    commit(clients.kafka, producer, [bookmark_topic.message(clients.kafka, name, bookmark)])
     return offsets
 
 

@@ -6,12 +6,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from resources.aws.glue import Glue
 from resources.build import with_own_connections
-from resources.catalog import Catalog
-from resources.glue import Glue
-from resources.kafka import Kafka
+from resources.iceberg.catalog import Catalog
+from resources.kafka.kafka import Kafka
 from resources.schema_registry import SchemaRegistry
-from resources.spark import Spark
+from resources.spark.spark import Spark
 
 CLIENTS = ("kafka", "schema_registry", "spark", "catalog")
 """Keys of the Dagster resources that provide the clients."""

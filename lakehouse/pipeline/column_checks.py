@@ -13,8 +13,8 @@ from lakehouse.core.batch import Positions
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.table_ref import TableRef
 from lakehouse.pipeline.audit import CheckResult
-from resources.catalog import Catalog
-from resources.snapshots import counts_by_snapshot, history
+from resources.iceberg.catalog import Catalog
+from resources.iceberg.snapshots import counts_by_snapshot, history
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from lakehouse.config.topic import Topic
-from resources.catalog import Catalog
+from resources.iceberg.catalog import Catalog
 
 COLUMNS = (
     "error_timestamp",

@@ -20,9 +20,9 @@ from lakehouse.core.errors import UnclearState, reason, trace
 from lakehouse.pipeline import letters
 from lakehouse.pipeline.audit import CheckResult
 from lakehouse.pipeline.bookmarks import bookmark_of, dead_letter_bookmark_name, has_messages
-from resources import bookmarks
-from resources.snapshots import last_batch
-from resources.transactions import Outgoing, begin, commit, message_limit, split
+from resources.iceberg.snapshots import last_batch
+from resources.kafka import bookmark_topic
+from resources.kafka.transactions import Outgoing, begin, commit, message_limit, split
 
 _LOG = logging.getLogger(__name__)
 
@@ -69,14 +69,14 @@ def publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> int:
     last, table = last_batch(current), letters.load(clients.catalog, topic, ref.dead_letters)
     if last is None or table is None or table.current_snapshot() is None:
         return 0
-    if not _may_lack(bookmarks.read(kafka, name, settled=False), table, last):
+    if not _may_lack(bookmark_topic.read(kafka, name, settled=False), table, last):
         return 0
     target = topic.dead_letter_topic
     kafka.ensure_topic(target, topic.partitions, min_partitions=1)
-    bookmarks.ensure(kafka)
+    bookmark_topic.ensure(kafka)
     # First: this fences off any older process, which can produce nothing from now on.
     producer = begin(kafka, name)
-    bookmark, target_id = bookmarks.read(kafka, name), kafka.describe([target])[target].topic_id
+    bookmark, target_id = bookmark_topic.read(kafka, name), kafka.describe([target])[target].topic_id
     if bookmark is None and has_messages(kafka, target, of=topic):
         raise UnclearState(
             f"Topic '{target}' has dead letters of '{topic.topic}', but no bookmark records which. Nothing was "
@@ -99,7 +99,7 @@ def publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> int:
             remaining -= 1
         offsets = dict(produced) if remaining else upto
         bookmark = bookmark_of(last.cluster_id, last.topic_id, target_id, table, offsets)
-        yield bookmarks.message(kafka, name, bookmark)
+        yield bookmark_topic.message(kafka, name, bookmark)
 
     if new.num_rows:
         for part in split(_messages(new, topic, message_limit(kafka, target))):

@@ -22,9 +22,9 @@ from lakehouse.core.bookmark import Bookmark
 from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState
 from lakehouse.pipeline.bookmarks import bookmark_of, derived_bookmark_name, find_bookmark
 from lakehouse.pipeline.table_location import table_of
-from resources import bookmarks
-from resources.snapshots import last_batch
-from resources.transactions import MAX_BYTES, MAX_MESSAGES, Outgoing, begin, commit, message_limit, split
+from resources.iceberg.snapshots import last_batch
+from resources.kafka import bookmark_topic
+from resources.kafka.transactions import MAX_BYTES, MAX_MESSAGES, Outgoing, begin, commit, message_limit, split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,7 +73,7 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
 
     assert isinstance(topic.source, Derived)
     source, kafka = config.topic(topic.source.from_topic), clients.kafka
-    bookmarks.ensure(kafka)
+    bookmark_topic.ensure(kafka)
     # First: this fences off any older process, which can produce nothing from now on.
     producer = begin(kafka, derived_bookmark_name(topic))
     ref, table = clients.catalog.resolve_table(table_of(config, source, clients))
@@ -107,7 +107,7 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
     remaining = replace(last, start={p: since.get(p, 0) for p in last.end})
     for result, end in _steps(config, topic, clients, rows, late, remaining):
         messages = _outgoing(topic, result, limit)
-        bookmark_message = bookmarks.message(kafka, derived_bookmark_name(topic), replace(current, offsets=end))
+        bookmark_message = bookmark_topic.message(kafka, derived_bookmark_name(topic), replace(current, offsets=end))
         outgoing = itertools.chain(messages, [bookmark_message])
         # Groups may be produced twice, so only the last of their transactions needs the bookmark.
         for part in split(outgoing) if topic.source.group_by else [outgoing]:

@@ -15,7 +15,7 @@ from lakehouse.pipeline.audit import CheckResult
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import read_log
 from lakehouse.pipeline.replay import Replayed, read_again, replay_context
-from resources.catalog import Catalog
+from resources.iceberg.catalog import Catalog
 
 DECODES = "decodes"
 """Name of the check result about decoding, besides the topic's own checks."""

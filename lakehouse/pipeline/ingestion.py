@@ -25,10 +25,10 @@ from lakehouse.pipeline.poison import largest_decodable_prefix
 from lakehouse.pipeline.refusals import Refusals, publish_unless_refused
 from lakehouse.pipeline.schema_decision import decide_schema, ensure_table
 from lakehouse.pipeline.staged_commit import OnPhase, Stage, no_report
-from resources.catalog import Catalog
-from resources.kafka import Kafka
-from resources.pauses import pauses
-from resources.snapshots import last_batch
+from resources.iceberg.catalog import Catalog
+from resources.iceberg.pauses import pauses
+from resources.iceberg.snapshots import last_batch
+from resources.kafka.kafka import Kafka
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

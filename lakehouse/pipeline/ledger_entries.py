@@ -10,7 +10,7 @@ from lakehouse.core.batch import COUNTS, DECISION, PART, REPLAY
 from lakehouse.core.counts import Counts
 from lakehouse.core.ledger import Entry, Kind
 from lakehouse.pipeline.audit import committed_rows
-from resources.snapshots import batch_of, full_history
+from resources.iceberg.snapshots import batch_of, full_history
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -14,7 +14,7 @@ from lakehouse.core.errors import CommitConflict, UnclearState
 from lakehouse.core.table_ref import TableRef
 from lakehouse.pipeline.audit import committed_rows
 from lakehouse.pipeline.staged_commit import StagedCommit
-from resources.catalog import Catalog
+from resources.iceberg.catalog import Catalog
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -11,9 +11,9 @@ from lakehouse.config.topic import Topic
 from lakehouse.core import naming
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.table_ref import TableRef
-from resources.catalog import Catalog, published_table
-from resources.snapshots import commits, snapshot_count
-from resources.spark import Spark
+from resources.iceberg.catalog import Catalog, published_table
+from resources.iceberg.snapshots import commits, snapshot_count
+from resources.spark.spark import Spark
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -21,9 +21,9 @@ from lakehouse.pipeline import letters, schema_fingerprints
 from lakehouse.pipeline.decoding import resolve_schemas
 from lakehouse.pipeline.schema_decision import ensure_table
 from lakehouse.pipeline.staged_commit import StagedCommit
-from resources.catalog import RECREATED, SUCCESSOR
-from resources.kafka import Kafka
-from resources.snapshots import batch_of, last_batch
+from resources.iceberg.catalog import RECREATED, SUCCESSOR
+from resources.iceberg.snapshots import batch_of, last_batch
+from resources.kafka.kafka import Kafka
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -17,7 +17,7 @@ from lakehouse.pipeline import letters
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import read_log
 from lakehouse.pipeline.ledger_entries import read_ledger
-from resources.catalog import Catalog
+from resources.iceberg.catalog import Catalog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

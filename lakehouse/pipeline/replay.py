@@ -24,8 +24,8 @@ from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import read_log
 from lakehouse.pipeline.offsets import parse_offsets, parse_position
 from lakehouse.pipeline.schema_decision import decide_schema, ensure_table
-from resources.catalog import RECREATED
-from resources.snapshots import last_batch
+from resources.iceberg.catalog import RECREATED
+from resources.iceberg.snapshots import last_batch
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

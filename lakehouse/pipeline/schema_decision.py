@@ -15,7 +15,7 @@ from lakehouse.formats.columns import table_schema
 from lakehouse.formats.evolution import Change
 from lakehouse.formats.schema import Shape
 from lakehouse.pipeline.decoding import TopicSchemas, older_versions
-from resources.catalog import Catalog
+from resources.iceberg.catalog import Catalog
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema

@@ -14,7 +14,7 @@ from lakehouse.query.result import Result
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from resources.catalog import Catalog
+    from resources.iceberg.catalog import Catalog
 
 
 def query(statement: str, clients: Any) -> Result:

@@ -8,7 +8,7 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.errors import UnclearState
 from lakehouse.core.table_ref import TableRef
 from lakehouse.readers.metadata_pointer import MetadataPointer, Pointer
-from resources.catalogs.glue import GlueBackend
+from resources.iceberg.catalogs.glue_catalog import GlueBackend
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

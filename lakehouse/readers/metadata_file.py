@@ -64,7 +64,7 @@ def scales(topic: Topic, ref: TableRef, served: Table, clients: Any) -> dict[str
         ConfigError: An entry of `sensitive` is not a column.
         LakehouseError: The table does not exist.
     """
-    from resources.catalog import published_table
+    from resources.iceberg.catalog import published_table
 
     table = published_table(clients.catalog, ref)
     if topic.sensitive and served.metadata.table_uuid != table.metadata.table_uuid:

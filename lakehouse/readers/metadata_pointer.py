@@ -55,8 +55,8 @@ class MetadataPointer(Reader):
 
     def publish(self, topic: Topic, ref: TableRef, table: Table, clients: Any) -> Registration:
         """Move the pointer to the table as loaded, unless it is there already or at a later state."""
-        from resources.catalog import snapshot_at
-        from resources.registrations import is_current
+        from resources.iceberg.catalog import snapshot_at
+        from resources.iceberg.registrations import is_current
 
         pointer = self.look_up(ref, clients)
         if pointer and pointer.table_uuid in (None, str(table.metadata.table_uuid)):
@@ -69,7 +69,7 @@ class MetadataPointer(Reader):
 
     def current(self, ref: TableRef, clients: Any) -> Registration | None:
         """Return the registered metadata file and its snapshot."""
-        from resources.catalog import snapshot_at
+        from resources.iceberg.catalog import snapshot_at
 
         pointer = self.look_up(ref, clients)
         if pointer is None:

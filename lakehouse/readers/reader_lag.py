@@ -17,10 +17,10 @@ from lakehouse.pipeline.table_location import table_of
 from lakehouse.readers import configured, reader_of
 from lakehouse.readers.freshness import StageLag
 from lakehouse.readers.reader import Reader
-from resources import bookmarks
-from resources.pauses import pauses
-from resources.readable_offsets import leaderless_error
-from resources.snapshots import commits
+from resources.iceberg.pauses import pauses
+from resources.iceberg.snapshots import commits
+from resources.kafka import bookmark_topic
+from resources.kafka.readable_offsets import leaderless_error
 
 _LOG = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ def _derived(config: Config, topic: Topic, clients: Any, now_ms: int) -> tuple[L
         return Lag(0, 0.0), None
     log = read_log(clients.kafka, source.topic)
     target = clients.kafka.describe([topic.topic]).get(topic.topic)
-    bookmark = bookmarks.read(clients.kafka, derived_bookmark_name(topic), settled=False) if target else None
+    bookmark = bookmark_topic.read(clients.kafka, derived_bookmark_name(topic), settled=False) if target else None
     is_current = (
         bookmark and target and bookmark.is_of(last.cluster_id, last.topic_id) and bookmark.target_id == target.topic_id
     )
@@ -117,7 +117,7 @@ def _derived_from_tableflow(config: Config, topic: Topic, source: Topic, clients
 
     table = clients.catalog.load(table_of(config, source, clients))
     target = clients.kafka.describe([topic.topic]).get(topic.topic)
-    bookmark = bookmarks.read(clients.kafka, derived_bookmark_name(topic), settled=False) if target else None
+    bookmark = bookmark_topic.read(clients.kafka, derived_bookmark_name(topic), settled=False) if target else None
     is_current = bookmark and target and bookmark.target_id == target.topic_id
     derived_from = bookmark.snapshot_id if bookmark and is_current else None
     behind = snapshots_behind(commits(table) if table else [], derived_from, now_ms)

@@ -106,6 +106,6 @@ class SnowflakeReader(Reader):
 
 
 def _registration(location: str, clients: Any, rows: int | None = None) -> Registration:
-    from resources.catalog import snapshot_at
+    from resources.iceberg.catalog import snapshot_at
 
     return Registration(location, snapshot_at(clients.catalog, location), rows)

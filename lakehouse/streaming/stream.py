@@ -21,7 +21,7 @@ from lakehouse.streaming.context import StreamContext
 from lakehouse.streaming.scheduler import POLL_SECONDS, Scheduler
 from lakehouse.streaming.stream_events import Event
 from lakehouse.streaming.worker import Worker
-from resources.stream_group import StreamGroup
+from resources.kafka.stream_group import StreamGroup
 
 WORKERS = 2
 """Number of topics served concurrently: while one batch is being committed, another is decoded."""

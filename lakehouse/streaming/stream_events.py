@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from lakehouse.config.topic import Topic
 from lakehouse.pipeline.ingestion import Published
 from lakehouse.pipeline.maintenance import Maintained
-from resources.stream_group import GroupUnavailable
+from resources.kafka.stream_group import GroupUnavailable
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from lakehouse.pipeline.refusals import Refusals
 from lakehouse.streaming.context import StreamContext
 from lakehouse.streaming.scheduler import POLL_SECONDS
 from lakehouse.streaming.stream_events import Commit, TopicBackedOff, TopicRecovered, TopicServed
-from resources.kafka import Kafka
-from resources.pauses import require_unpaused
-from resources.readable_offsets import readable_offsets
+from resources.iceberg.pauses import require_unpaused
+from resources.kafka.kafka import Kafka
+from resources.kafka.readable_offsets import readable_offsets
 
 
 class Worker:

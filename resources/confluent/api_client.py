@@ -13,7 +13,7 @@ from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 from lakehouse.core.errors import OutcomeUnknownError, UnclearState, Unreachable, redact_credentials
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock, doubling, retry
-from resources.confluent.errors import ConfluentError, ErrorMessage, NotFound, RateLimited, error_message, refusal
+from resources.confluent.api_errors import ConfluentError, ErrorMessage, NotFound, RateLimited, error_message, refusal
 
 CONNECT_SECONDS, READ_SECONDS = 10, 60
 DEADLINE_SECONDS = 120

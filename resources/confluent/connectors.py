@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from resources.confluent.api_client import ApiClient
-from resources.confluent.errors import ConfluentError, InvalidRequest
+from resources.confluent.api_errors import ConfluentError, InvalidRequest
 from resources.confluent.traces import shortened
 
 READY = frozenset({"RUNNING"})

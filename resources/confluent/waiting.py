@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from lakehouse.core.errors import Unreachable
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock, poll, retry
-from resources.confluent.errors import ConfluentError, Forbidden
+from resources.confluent.api_errors import ConfluentError, Forbidden
 
 FAILED = frozenset({"FAILED", "FAILING"})
 EVERY_SECONDS = 10.0

@@ -16,8 +16,8 @@ from lakehouse.core.errors import LakehouseError, UnclearState, Unreachable
 from lakehouse.core.sql import SNOWFLAKE
 from lakehouse.readers import reader_of, registered
 from lakehouse.readers.reader import Registration
-from resources.glue import Glue
-from resources.rest_catalog import RestCatalog
+from resources.aws.glue import Glue
+from resources.iceberg.rest_catalog import RestCatalog
 from tests.support.clouds.rest.server import CLIENT_ID, SCOPE, SECRET, WAREHOUSE, Polaris
 from tests.support.servers.proxy import GLUE_ERROR, Fault, Proxy
 from tests.support.topics import Stream

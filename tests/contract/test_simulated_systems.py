@@ -26,7 +26,7 @@ from pyiceberg.table.update import AssertRefSnapshotId, SetPropertiesUpdate
 from pyiceberg.types import LongType, NestedField
 
 from lakehouse.core.errors import LakehouseError
-from resources.kafka import Kafka, Offsets
+from resources.kafka.kafka import Kafka, Offsets
 from tests.simulation.catalog import MemoryIcebergCatalog
 from tests.simulation.choices import Choices
 from tests.simulation.kafka import MemoryKafka

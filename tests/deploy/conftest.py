@@ -25,11 +25,11 @@ from lakehouse.deploy.credentials import ADMIN_SECRET
 from lakehouse.deploy.planner import apply
 from lakehouse.deploy.snowflake.key_pair_rotation import ServiceUser
 from lakehouse.local.snowflake.storage import IAM_USER_ARN
+from resources.aws.secrets_manager import Secrets
 from resources.confluent import api_client
 from resources.confluent.api_keys import Scope
+from resources.confluent.confluent_cloud import ConfluentCloud
 from resources.confluent.tableflow import own_bucket
-from resources.confluent_cloud import ConfluentCloud
-from resources.secrets_manager import Secrets
 from tests.support.clouds.all_clouds import Clouds
 from tests.support.clouds.aws.enforced import SNOWFLAKE
 from tests.support.clouds.aws.world import REGION, World, world

@@ -12,7 +12,7 @@ from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.deploy.aws import policies
 from lakehouse.deploy.aws.actions import ROLES
 from lakehouse.deploy.planner import apply, destroy, plan, plan_destroy
-from resources.secrets_manager import TAG
+from resources.aws.secrets_manager import TAG
 from tests.support.clouds.aws import iam
 from tests.support.clouds.aws.world import ACCOUNT, CANARY, REGION, VENDOR, Given
 

@@ -13,9 +13,9 @@ from moto import mock_aws
 
 from lakehouse.core.errors import CommitConflict, UnclearState, Unreachable
 from lakehouse.deploy.snowflake.key_pair import KeyPair
-from resources.secrets_manager import PENDING, PREVIOUS, TAG, SecretJson, Secrets
-from resources.snowflake_connection import private_key
-from resources.snowflake_sql import KeySlot
+from resources.aws.secrets_manager import PENDING, PREVIOUS, TAG, SecretJson, Secrets
+from resources.snowflake.snowflake_connection import private_key
+from resources.snowflake.snowflake_sql import KeySlot
 
 NAME = "/lakehouse/test"
 ONE, TWO, THREE = (SecretJson({"key": f"hidden {number}"}) for number in (1, 2, 3))

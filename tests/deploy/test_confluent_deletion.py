@@ -10,7 +10,7 @@ import boto3
 import pytest
 
 from lakehouse.deploy.planner import read_all
-from resources.secrets_manager import TAG
+from resources.aws.secrets_manager import TAG
 from tests.support.clouds.confluent.deployment import KINDS, REGION, SMALL, Lake, left
 
 pytestmark = pytest.mark.stack

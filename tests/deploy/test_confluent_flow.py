@@ -6,10 +6,10 @@ from typing import Any
 
 from resources.confluent import clusters, connectors, flink
 from resources.confluent.api_keys import Scope
-from resources.confluent.kafka import Acl
+from resources.confluent.confluent_cloud import ConfluentCloud
+from resources.confluent.kafka_rest import Acl
 from resources.confluent.tableflow import glue, own_bucket
 from resources.confluent.waiting import wait, wait_until_accepted, wait_until_deleted
-from resources.confluent_cloud import ConfluentCloud
 from tests.support.clouds.confluent.server import ConfluentServer
 from tests.support.sleepless import Sleepless
 

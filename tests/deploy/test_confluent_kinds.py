@@ -10,14 +10,14 @@ import pytest
 
 from lakehouse.core.errors import OutcomeUnknownError
 from resources.confluent.api_client import Key
+from resources.confluent.api_errors import Conflict, ConfluentError, Forbidden, InvalidRequest, NotFound
 from resources.confluent.api_keys import Scope
 from resources.confluent.clusters import Cluster
-from resources.confluent.errors import Conflict, ConfluentError, Forbidden, InvalidRequest, NotFound
-from resources.confluent.kafka import Acl
+from resources.confluent.confluent_cloud import ConfluentCloud
+from resources.confluent.kafka_rest import Acl
 from resources.confluent.organization import Environment, ServiceAccount
 from resources.confluent.tableflow import glue
 from resources.confluent.waiting import Failed, wait, wait_until_accepted
-from resources.confluent_cloud import ConfluentCloud
 from tests.support.clouds.confluent.server import ConfluentServer, Fault
 from tests.support.sleepless import Sleepless
 

@@ -13,8 +13,8 @@ from assets.kafka import topic_asset
 from assets.tableflow import tableflow_asset
 from lakehouse.config.loader import PROJECT, Config
 from lakehouse.pipeline.clients import CLIENTS
-from resources.confluent_cloud import ConfluentCloud
-from resources.glue import Glue
+from resources.aws.glue import Glue
+from resources.confluent.confluent_cloud import ConfluentCloud
 from tests.support.clouds.confluent.server import ConfluentServer, Fault
 
 pytestmark = pytest.mark.stack

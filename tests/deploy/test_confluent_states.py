@@ -19,7 +19,7 @@ from lakehouse.config import loader
 from lakehouse.config.loader import Config
 from lakehouse.definitions import defs
 from resources.build import SYSTEMS
-from resources.confluent_cloud import ConfluentCloud
+from resources.confluent.confluent_cloud import ConfluentCloud
 from tests.support.clouds.confluent.server import ADMIN, ConfluentServer, Fault
 
 CONNECTOR, TABLE, CLUSTER = "kafka/trades:connector", "iceberg/trades:tableflow", "confluent/kafka_cluster:provisioned"

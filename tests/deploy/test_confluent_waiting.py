@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lakehouse.core.errors import OutcomeUnknownError, Unreachable
-from resources.confluent.errors import Forbidden
+from resources.confluent.api_errors import Forbidden
 from resources.confluent.waiting import (
     Failed,
     TimedOut,

@@ -25,7 +25,7 @@ from lakehouse.deploy.credentials import Access
 from lakehouse.deploy.resource import Resource
 from lakehouse.deploy.rotation import Policy, rotate
 from lakehouse.deploy.settings import settings
-from resources.snowflake import Snowflake
+from resources.snowflake.snowflake import Snowflake
 from tests.support.clouds.all_clouds import Clouds
 from tests.support.clouds.aws.world import REGION, Given
 from tests.support.clouds.confluent.server import ADMIN

@@ -16,7 +16,7 @@ import pytest
 
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.deploy.snowflake.key_pair_rotation import install, retire, rotate
-from resources.snowflake_sql import KeySlot
+from resources.snowflake.snowflake_sql import KeySlot
 from tests.support.clouds.snowflake.rotated_users import Case, Killed, Wire, secrets_manager
 from tests.support.clouds.snowflake.server import key_pair
 

@@ -8,7 +8,7 @@ import pytest
 from assets.topic import topic_definitions
 from lakehouse.config.loader import PROJECT, load
 from resources.build import build_resources
-from resources.spark import Progress
+from resources.spark.spark import Progress
 from spark.column_lineage import columns_read
 from spark.totals import totals
 from tests.support.topics import TRADES, Stream, framed, trade
@@ -70,7 +70,7 @@ def test_derived_topic_has_column_lineage(published, resources):
 
 def test_spark_query_reports_finished_tasks(resources, monkeypatch):
     lines = []
-    monkeypatch.setattr("resources.spark.PROGRESS_SECONDS", 0)
+    monkeypatch.setattr("resources.spark.spark.PROGRESS_SECONDS", 0)
     spark = resources.spark.session(resources.catalog.spark_settings())
     progress = Progress(lines.append)
     spark.registerProgressHandler(progress)

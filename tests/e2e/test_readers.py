@@ -15,7 +15,7 @@ from lakehouse.cli.main import main
 from lakehouse.config.loader import PROJECT, load
 from lakehouse.core.sql import SNOWFLAKE
 from lakehouse.definitions import defs
-from resources.rest_catalog import RestCatalog
+from resources.iceberg.rest_catalog import RestCatalog
 from tests.support.clouds.rest.server import CLIENT_ID, SCOPE, SECRET, WAREHOUSE
 from tests.support.topics import Stream
 

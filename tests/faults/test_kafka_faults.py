@@ -15,7 +15,7 @@ from lakehouse.local import stack as local_stack
 from lakehouse.readers.reader_lag import measure_lag
 from lakehouse.streaming.stream import Stream as RunningStream
 from lakehouse.streaming.stream_events import Commit, TopicBackedOff
-from resources.transactions import wait_until_visible
+from resources.kafka.transactions import wait_until_visible
 from spark.tables import write
 from tests.support.faults import oracle
 from tests.support.faults.moments import attempt, once_before

@@ -6,7 +6,7 @@ import pytest
 
 from lakehouse.core.errors import UnclearState, Unreachable
 from lakehouse.pipeline.offsets import resume
-from resources.snapshots import last_batch
+from resources.iceberg.snapshots import last_batch
 from tests.support.faults import oracle
 from tests.support.faults.moments import LOGGED, attempt
 from tests.support.faults.proxied import ProxiedStream, proxied

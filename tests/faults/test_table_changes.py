@@ -9,7 +9,7 @@ import pytest
 
 from lakehouse.core.errors import LakehouseError
 from lakehouse.pipeline import audit
-from resources.catalog import Catalog
+from resources.iceberg.catalog import Catalog
 from spark.tables import write
 from tests.support.faults import oracle
 from tests.support.faults.moments import attempt, once_before

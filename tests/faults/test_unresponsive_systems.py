@@ -17,16 +17,16 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from lakehouse.core.errors import Unreachable
 from lakehouse.core.table_ref import TableRef
-from resources import aws_secrets
-from resources.athena import Athena
-from resources.catalog import Catalog
-from resources.glue import Glue
-from resources.kafka import Kafka
+from resources.aws import aws_secrets
+from resources.aws.athena import Athena
+from resources.aws.glue import Glue
+from resources.iceberg.catalog import Catalog
+from resources.iceberg.rest_catalog import RestCatalog
+from resources.kafka.kafka import Kafka
 from resources.open_lineage import OpenLineage
-from resources.rest_catalog import RestCatalog
 from resources.schema_registry import SchemaRegistry
-from resources.snowflake import Snowflake
-from resources.spark import Spark
+from resources.snowflake.snowflake import Snowflake
+from resources.spark.spark import Spark
 from resources.webhook import Webhook
 
 LOADED = (boto3, dagster_snowflake, schema_registry)

@@ -7,7 +7,7 @@ import pytest
 from lakehouse.local import stack as local_stack
 from lakehouse.local.environment import environment
 from lakehouse.local.home import Home
-from resources.spark import Spark
+from resources.spark.spark import Spark
 from tests.support.fuzz.checking import COUNTS, ROWS
 from tests.support.fuzz.decoding import Decoder
 

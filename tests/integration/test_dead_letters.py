@@ -8,7 +8,7 @@ from lakehouse.core.errors import UnclearState
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.letters import may_hold
 from lakehouse.pipeline.replay import Redriven, redrive
-from resources.catalog import Catalog
+from resources.iceberg.catalog import Catalog
 from tests.support.topics import CHEAP, TRADES, Stream, framed, recreate, trade, with_checks
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from lakehouse.pipeline.derivation import derive
 from lakehouse.pipeline.replay import redrive
-from resources import transactions
+from resources.kafka import transactions
 from tests.support.topics import CHEAP, TRADES, consume, framed, trade, with_checks
 from tests.support.totals import Totals
 

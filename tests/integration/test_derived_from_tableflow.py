@@ -12,7 +12,7 @@ from lakehouse.pipeline.bookmarks import set_bookmark
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.derivation import derive
 from lakehouse.readers.reader_lag import measure_lag
-from resources.glue import Glue
+from resources.aws.glue import Glue
 from tests.support.topics import Stream, recreate
 
 PREFIXES = {"confluent": "$$", "confluent_portable": "cflt_metadata_"}

@@ -9,10 +9,10 @@ from confluent_kafka import Producer, TopicPartition
 from lakehouse.core.batch import TOKEN
 from lakehouse.core.errors import CommitConflict, UnclearState, Unreachable
 from lakehouse.core.table_ref import TableRef
-from resources.kafka import Kafka
+from resources.kafka.kafka import Kafka
+from resources.kafka.transactions import wait_until_visible
 from resources.schema_registry import SchemaRegistry
-from resources.spark import Spark
-from resources.transactions import wait_until_visible
+from resources.spark.spark import Spark
 from tests.support.topics import TRADES, Stream, admin, framed, recreate, trade
 
 POINTS = ["before stage", "during stage", "after stage", "before publish", "after publish"]

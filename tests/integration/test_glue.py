@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 
 from lakehouse.core.errors import CommitConflict, UnclearState
-from resources.glue import Glue
+from resources.aws.glue import Glue
 from tests.support.topics import Stream, in_order
 
 

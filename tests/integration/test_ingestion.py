@@ -48,7 +48,7 @@ def test_ingest_into_glue_catalog_writes_same_rows(resources):
     from pyiceberg.catalog import load_catalog
 
     from lakehouse.pipeline.ingestion import ingest
-    from resources.catalog import Catalog
+    from resources.iceberg.catalog import Catalog
 
     glue = Catalog(
         type="glue",

@@ -28,7 +28,7 @@ from lakehouse.local.home import Home
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
 from resources.build import build_resources
-from resources.kafka import Kafka
+from resources.kafka.kafka import Kafka
 from tests.support.processes.cluster import free_ports
 from tests.support.servers import strangers
 from tests.support.topics import TRADES, framed, trade

@@ -22,7 +22,7 @@ from lakehouse.core.counts import Counts
 from lakehouse.core.ledger import Range, totals
 from lakehouse.pipeline.reconciliation import check_ledger, reconcile
 from resources.build import build_resources
-from resources.transactions import wait_until_visible
+from resources.kafka.transactions import wait_until_visible
 from tests.support.topics import TRADES, Stream, admin, framed, recreate, trade
 
 SET = AlterConfigOpType.SET

@@ -6,7 +6,7 @@ import pytest
 
 from lakehouse.core.errors import ConfigError
 from lakehouse.pipeline.maintenance import maintain, size
-from resources.snapshots import live_rows
+from resources.iceberg.snapshots import live_rows
 from tests.support.topics import Stream, once
 
 

@@ -14,7 +14,7 @@ from lakehouse.cli.status import status
 from lakehouse.core.errors import LakehouseError, UnclearState, Unreachable
 from lakehouse.readers import reader_of
 from lakehouse.readers.reader_lag import stages_of
-from resources.rest_catalog import RestCatalog
+from resources.iceberg.rest_catalog import RestCatalog
 from tests.support.clouds.rest.server import CLIENT_ID, SCOPE, SECRET, WAREHOUSE
 from tests.support.servers.proxy import Fault
 from tests.support.topics import Stream, in_order

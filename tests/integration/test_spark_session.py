@@ -10,7 +10,7 @@ import pytest
 from lakehouse.core.errors import ClockSkew
 from lakehouse.core.sql import SPARK
 from lakehouse.pipeline.replay import redrive
-from resources.kafka import Kafka
+from resources.kafka.kafka import Kafka
 from tests.support.hostile import HOSTILE
 from tests.support.topics import CHEAP, Stream, with_checks
 

@@ -11,7 +11,7 @@ from lakehouse.core.errors import Stalled, Unreachable
 from lakehouse.local import process
 from lakehouse.streaming import stream as streams
 from lakehouse.streaming.stream_events import Commit, TopicBackedOff
-from resources.spark import Spark
+from resources.spark.spark import Spark
 from tests.integration.test_stream import running, until
 from tests.support.topics import Stream
 

@@ -14,7 +14,7 @@ from assets.streaming.service import Streaming
 from lakehouse.cli.main import main
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local.environment import environment
-from resources.snowflake import Snowflake
+from resources.snowflake.snowflake import Snowflake
 from resources.webhook import Webhook
 from tests.support.servers.listener import Listener
 from tests.support.topics import Stream

@@ -3,7 +3,7 @@
 import random
 
 from lakehouse.config.loader import PROJECT
-from resources.snapshots import commits, live_rows
+from resources.iceberg.snapshots import commits, live_rows
 from tests.support.topics import TRADES, Stream, framed, trade
 
 

@@ -20,8 +20,8 @@ from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import RemoveSnapshotsUpdate
 
-from resources.catalog import Catalog
-from resources.clock_checked import require_clock
+from resources.iceberg.catalog import Catalog
+from resources.iceberg.clock_checked import require_clock
 from tests.simulation.memory_files import MemoryFileIO, write_metadata
 from tests.simulation.world import World
 

@@ -79,7 +79,7 @@ class Letter:
 
 
 class MemorySpark:
-    """The client protocol of resources.spark.Spark, and its own session."""
+    """The client protocol of resources.spark.spark.Spark, and its own session."""
 
     def __init__(self, world: World, kafka: MemoryKafka, iceberg: MemoryIcebergCatalog):
         self.world, self.kafka, self.iceberg = world, kafka, iceberg

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from lakehouse.core.batch import Batch
 from lakehouse.core.errors import LakehouseError, Unreachable
-from resources.kafka import Offsets, TopicDescription
+from resources.kafka.kafka import Offsets, TopicDescription
 from tests.simulation.world import World
 
 
@@ -61,7 +61,7 @@ class Partition:
 
 
 class MemoryKafka:
-    """The client protocol of resources.kafka.Kafka that the pipeline uses.
+    """The client protocol of resources.kafka.kafka.Kafka that the pipeline uses.
 
     Attributes:
         topic: The name of the only topic.

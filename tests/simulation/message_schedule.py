@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-import resources.transactions
+import resources.kafka.transactions
 import spark.tables.dead_letters
 from lakehouse.core.batch import Positions
 from lakehouse.core.errors import TransientError
@@ -106,7 +106,7 @@ class MessageSchedule(Schedule):
         with replaced(
             {
                 spark.tables.dead_letters: {"between": between},
-                resources.transactions: {"poll": partial(poll, clock=clock)},
+                resources.kafka.transactions: {"poll": partial(poll, clock=clock)},
             }
         ):
             super().run()
@@ -124,7 +124,7 @@ class MessageSchedule(Schedule):
                 case None:
                     break
                 case TransientError():
-                    self.world.advance(resources.transactions.TIMEOUT_SECONDS)
+                    self.world.advance(resources.kafka.transactions.TIMEOUT_SECONDS)
                 case _:
                     raise Violation(
                         f"producing letters fails without faults: {type(error).__name__} {error}"

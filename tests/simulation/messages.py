@@ -1,4 +1,4 @@
-"""Topics of messages in memory, with transactional producers: the rest of the client protocol of resources.kafka.Kafka.
+"""Topics of messages in memory, with transactional producers: the rest of the protocol of resources.kafka.kafka.Kafka.
 
 A producer with the same transactional id fences an older one off and aborts its transaction, and the coordinator aborts
 a transaction that is open for too long (Kafka, KIP-98). The source topic of the simulation is in kafka.py.
@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from lakehouse.core.errors import translate
-from resources.kafka import Headers, Offsets, Received, TopicDescription
-from resources.kafka_errors import to_error
-from resources.transactions import TIMEOUT_SECONDS
+from resources.kafka.kafka import Headers, Offsets, Received, TopicDescription
+from resources.kafka.kafka_errors import to_error
+from resources.kafka.transactions import TIMEOUT_SECONDS
 from tests.simulation.kafka import MemoryKafka
 
 T = TypeVar("T")

@@ -88,7 +88,7 @@ class ReaderSchedule(Schedule):
             self.oracle.violations.append(f"{reader} shows snapshot {head}, which was never the head of main")
             return
         position = len(self.published) - 1 - self.published[::-1].index(head)
-        # A REST catalog does not compare what a request replaces (resources/rest_catalog.py).
+        # A REST catalog does not compare what a request replaces (resources/iceberg/rest_catalog.py).
         if position < self.shown.get(reader, 0) and reader != "rest":
             self.oracle.violations.append(f"{reader} moved back from snapshot {self.shown[reader]} to {position}")
         self.shown[reader] = position

@@ -19,9 +19,9 @@ import requests
 from botocore.exceptions import ClientError, ConnectTimeoutError
 from snowflake.connector.errors import OperationalError, ProgrammingError
 
-from resources.glue import Glue
-from resources.rest_catalog import RestCatalog
-from resources.snowflake import Snowflake
+from resources.aws.glue import Glue
+from resources.iceberg.rest_catalog import RestCatalog
+from resources.snowflake.snowflake import Snowflake
 from tests.simulation.catalog import MemoryIcebergCatalog
 from tests.simulation.world import World
 
@@ -145,7 +145,7 @@ class SimulatedGlue(Glue):
 
 
 class MemoryRestServer:
-    """A catalog with Iceberg's REST protocol, which moves a table as resources/rest_catalog.py describes."""
+    """A catalog with Iceberg's REST protocol, which moves a table as resources/iceberg/rest_catalog.py describes."""
 
     def __init__(self, world: World, iceberg: MemoryIcebergCatalog, on_shown: Shown):
         self._world, self._iceberg, self._on_shown = world, iceberg, on_shown
@@ -232,7 +232,7 @@ MISSING = 2003
 
 
 class MemorySnowflakeServer:
-    """The statements of resources/snowflake_sql.py that create, refresh and describe an Iceberg table over Glue."""
+    """The statements of snowflake_sql.py in resources/snowflake that create, refresh and describe a table over Glue."""
 
     def __init__(self, world: World, iceberg: MemoryIcebergCatalog, glue: MemoryGlueClient, on_shown: Shown):
         self._world, self._iceberg, self._glue, self._on_shown = world, iceberg, glue, on_shown

@@ -91,8 +91,8 @@ def test_simulation_runs_the_functions_of_the_project():
         staged_commit,
     )
     from lakehouse.readers import freshness, glue, metadata_pointer, reader_lag, rest_catalog, snowflake
-    from resources import registrations
-    from resources import snapshots as resource_snapshots
+    from resources.iceberg import registrations
+    from resources.iceberg import snapshots as resource_snapshots
 
     modules = (
         ingestion,

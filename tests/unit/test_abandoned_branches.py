@@ -4,7 +4,7 @@ import time
 
 import pyarrow as pa
 
-from resources.catalog import Catalog
+from resources.iceberg.catalog import Catalog
 
 ROWS = pa.table({"a": pa.array([1, 2], pa.int64())})
 

@@ -6,7 +6,7 @@ import pytest
 
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import SchemaError
-from lakehouse.formats.avro.avro_format import avro_format
+from lakehouse.formats.avro import avro_format
 from lakehouse.formats.columns import table_schema
 from lakehouse.formats.schema import RegisteredSchema
 from tests.support.shapes import avro_shape

@@ -17,8 +17,8 @@ from lakehouse.config.loader import Config
 from lakehouse.config.topic import Route, Topic
 from lakehouse.core.errors import LakehouseError, UnclearState, Unreachable
 from lakehouse.core.markdown import plain
-from resources.catalog import Catalog
-from resources.kafka import Kafka, Offsets, TopicDescription
+from resources.iceberg.catalog import Catalog
+from resources.kafka.kafka import Kafka, Offsets, TopicDescription
 
 NAMES = ("carts", "orders", "trades", "users")
 UNCLEAR = "Glue has a table shop.orders that is not an Iceberg table. Nothing was changed"
@@ -153,7 +153,7 @@ def test_status_broken_topics_show_their_failure(config, systems):
 
 
 def test_status_unreachable_kafka_raises(config, systems, monkeypatch):
-    monkeypatch.setattr("resources.kafka.TIMEOUT_SECONDS", 1)
+    monkeypatch.setattr("resources.kafka.kafka.TIMEOUT_SECONDS", 1)
     systems["kafka"] = Kafka(bootstrap_servers="127.0.0.1:1")
     with pytest.raises(Unreachable, match="Kafka does not answer"):
         topic_statuses(config, SimpleNamespace(**systems))

@@ -4,8 +4,8 @@ import pytest
 
 from lakehouse.core import naming
 from lakehouse.core.errors import ConfigError
-from resources.catalog import Catalog
-from resources.catalogs import registered
+from resources.iceberg.catalog import Catalog
+from resources.iceberg.catalogs import registered
 
 
 @pytest.mark.parametrize("use", [Catalog.iceberg, Catalog.spark_settings, Catalog.file_io, Catalog.cleaning.fget])

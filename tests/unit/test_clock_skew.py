@@ -9,7 +9,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from lakehouse.core.errors import ClockSkew
 from lakehouse.core.table_ref import TableRef
-from resources.catalog import Catalog
+from resources.iceberg.catalog import Catalog
 
 ROWS = pa.table({"a": pa.array([1, 2], pa.int64())})
 BRANCH = "ingest_batch"

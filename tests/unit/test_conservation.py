@@ -13,7 +13,7 @@ from lakehouse.core.counts import Counts
 from lakehouse.core.errors import CommitConflict
 from lakehouse.core.table_ref import TableRef
 from lakehouse.pipeline.audit import RECORD_COUNT, Staged, audit
-from resources.catalog import Catalog
+from resources.iceberg.catalog import Catalog
 
 BRANCH = "ingest_1"
 BATCH = Batch("c", "orders", "t", {0: 0}, {0: 3})

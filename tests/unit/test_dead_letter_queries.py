@@ -8,7 +8,7 @@ import pytest
 from lakehouse.config.topic import Topic
 from lakehouse.core.table_ref import TableRef
 from lakehouse.pipeline.dead_letter_queries import pending_dead_letters
-from resources.catalog import Catalog
+from resources.iceberg.catalog import Catalog
 from spark.tables import dead_letters
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -9,7 +9,7 @@ import pytest
 
 from lakehouse.core.errors import LakehouseError
 from lakehouse.query.engines import ENGINES
-from resources.catalog import Catalog
+from resources.iceberg.catalog import Catalog
 
 ROWS = [
     {"id": 1, "price": Decimal("10.50"), "name": "x_1", "At": dt.datetime(2026, 1, 1, tzinfo=dt.UTC)},

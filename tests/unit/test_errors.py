@@ -20,8 +20,8 @@ from lakehouse.core.errors import (
     is_transient,
     translate,
 )
-from resources.confluent.errors import Forbidden, RateLimited
-from resources.rest_catalog import IncompleteReplacement
+from resources.confluent.api_errors import Forbidden, RateLimited
+from resources.iceberg.rest_catalog import IncompleteReplacement
 
 UNREACHABLE = Unreachable("Kafka", "there:9092", "the network", "refused")
 COMPOSED = [

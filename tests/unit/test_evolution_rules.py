@@ -28,7 +28,7 @@ from lakehouse.core.errors import SchemaError
 from lakehouse.core.table_ref import TableRef
 from lakehouse.formats import evolution
 from lakehouse.formats.schema import RegisteredSchema, Shape
-from resources.catalog import Catalog
+from resources.iceberg.catalog import Catalog
 from tests.support.shapes import avro_shape, json_shape, protobuf_shape
 
 INT, LONG, TEXT = IntegerType(), LongType(), StringType()

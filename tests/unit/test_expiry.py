@@ -12,7 +12,7 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.batch import PART, TOKEN, Batch
 from lakehouse.core.errors import UnclearState, Unreachable
 from lakehouse.pipeline.maintenance import oldest_kept
-from resources.snapshots import commits, last_batch, snapshot_count
+from resources.iceberg.snapshots import commits, last_batch, snapshot_count
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 ROWS = pa.table({"a": pa.array([1], pa.int64())})

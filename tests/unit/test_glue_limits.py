@@ -20,9 +20,9 @@ from lakehouse.core.counts import Counts
 from lakehouse.core.errors import Refused, Unreachable
 from lakehouse.core.table_ref import TableRef
 from lakehouse.formats.columns import table_schema
-from resources.catalog import Catalog
-from resources.glue import Glue
-from resources.snapshots import counts_by_snapshot
+from resources.aws.glue import Glue
+from resources.iceberg.catalog import Catalog
+from resources.iceberg.snapshots import counts_by_snapshot
 from tests.support.servers.listener import Listener
 
 ROWS = pa.table({"a": pa.array([1, 2], pa.int64())})

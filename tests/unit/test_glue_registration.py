@@ -13,9 +13,9 @@ from lakehouse.core.batch import TOKEN, Batch
 from lakehouse.core.errors import UnclearState
 from lakehouse.core.table_ref import TableRef
 from lakehouse.readers import reader_of
-from resources.catalog import Catalog
-from resources.glue import Glue
-from resources.snapshots import last_batch
+from resources.aws.glue import Glue
+from resources.iceberg.catalog import Catalog
+from resources.iceberg.snapshots import last_batch
 
 ROWS = pa.table({"a": pa.array([1, 2], pa.int64())})
 TOPIC = Topic(name="orders")

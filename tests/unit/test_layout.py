@@ -6,7 +6,7 @@ from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
 from lakehouse.core.errors import SchemaError
 from lakehouse.core.table_ref import TableRef
-from resources.catalog import Catalog
+from resources.iceberg.catalog import Catalog
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType()),

@@ -8,11 +8,11 @@ import pytest
 from assets.sensors.open_lineage import OFF, lineage_sensor
 from lakehouse.config import loader
 from lakehouse.core.errors import Unreachable
-from resources.catalog import Catalog
-from resources.glue import Glue
-from resources.kafka import Kafka
+from resources.aws.glue import Glue
+from resources.iceberg.catalog import Catalog
+from resources.kafka.kafka import Kafka
 from resources.open_lineage import OpenLineage
-from resources.snowflake import Snowflake
+from resources.snowflake.snowflake import Snowflake
 from tests.support.servers.listener import Listener, Received
 
 KEY = "a-secret-key"

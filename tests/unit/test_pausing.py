@@ -23,8 +23,8 @@ from lakehouse.definitions import defs
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
 from resources.build import build_resources
-from resources.catalog import Catalog
-from resources.kafka import Kafka, Offsets, TopicDescription
+from resources.iceberg.catalog import Catalog
+from resources.kafka.kafka import Kafka, Offsets, TopicDescription
 from tests.support.lone_member import LoneMember
 from tests.support.waiting import wait_until
 

@@ -5,7 +5,7 @@ import pytest
 from lakehouse.core.batch import Log
 from lakehouse.core.errors import LakehouseError
 from lakehouse.pipeline.offsets import parse_position
-from resources.kafka import Kafka
+from resources.kafka.kafka import Kafka
 
 LOG = Log("c", "orders", "t", {0: 2, 1: 0, 2: 0}, {0: 9, 1: 5, 2: 0})
 KAFKA = Kafka(bootstrap_servers="127.0.0.1:1")

@@ -9,7 +9,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from lakehouse.core.errors import SchemaError
 from lakehouse.formats.budget import MAX_CHARACTERS
-from lakehouse.formats.protobuf.protobuf_format import protobuf_compiler, protobuf_format
+from lakehouse.formats.protobuf import protobuf_compiler, protobuf_format
 from lakehouse.formats.schema import RegisteredSchema
 
 ORDER = 'syntax = "proto3"; message Order { int64 id = 1; }'

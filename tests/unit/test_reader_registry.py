@@ -14,12 +14,12 @@ from lakehouse.readers.freshness import NAMES
 from lakehouse.readers.lineage import dataset, upstream
 from lakehouse.readers.reader_lag import required_resources, stages_of
 from lakehouse.streaming.publishers import reader_publishers
+from resources.aws.glue import Glue
 from resources.build import SYSTEMS
-from resources.catalog import Catalog
-from resources.glue import Glue
-from resources.kafka import Kafka
-from resources.rest_catalog import RestCatalog
-from resources.snowflake import Snowflake
+from resources.iceberg.catalog import Catalog
+from resources.iceberg.rest_catalog import RestCatalog
+from resources.kafka.kafka import Kafka
+from resources.snowflake.snowflake import Snowflake
 
 READERS = registered()
 

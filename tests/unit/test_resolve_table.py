@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from lakehouse.core.table_ref import TableRef
-from resources.catalog import SUCCESSOR, Catalog
+from resources.iceberg.catalog import SUCCESSOR, Catalog
 
 ORDERS = TableRef("shop", "orders")
 

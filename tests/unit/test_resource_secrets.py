@@ -16,15 +16,15 @@ from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
 
 import resources
 from lakehouse.core.errors import ConfigError, LakehouseError
-from resources import aws_secrets
+from resources.aws import aws_secrets
 from resources.build import SYSTEMS
-from resources.confluent_cloud import ConfluentCloud
-from resources.kafka import Kafka
+from resources.confluent.confluent_cloud import ConfluentCloud
+from resources.iceberg.rest_catalog import RestCatalog
+from resources.kafka.kafka import Kafka
 from resources.open_lineage import OpenLineage
-from resources.rest_catalog import RestCatalog
 from resources.schema_registry import SchemaRegistry
-from resources.snowflake import Snowflake
-from resources.spark import Spark
+from resources.snowflake.snowflake import Snowflake
+from resources.spark.spark import Spark
 from resources.webhook import Webhook
 from tests.support.servers.listener import Listener
 
@@ -103,12 +103,12 @@ def test_secret_missing_or_of_other_system_is_explained(client):
 
 def resource_classes():
     """Yield every resource class of the project."""
-    for module in pkgutil.iter_modules(resources.__path__):
-        for value in vars(importlib.import_module(f"resources.{module.name}")).values():
+    for module in pkgutil.walk_packages(resources.__path__, "resources."):
+        for value in vars(importlib.import_module(module.name)).values():
             if (
                 isinstance(value, type)
                 and issubclass(value, dg.ConfigurableResource)
-                and value.__module__ == (f"resources.{module.name}")
+                and value.__module__ == module.name
             ):
                 yield value
 

@@ -6,11 +6,11 @@ import pytest
 
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import SchemaError
-from lakehouse.formats.avro.avro_format import avro_format
+from lakehouse.formats.avro import avro_format
 from lakehouse.formats.budget import MAX_CHARACTERS, MAX_DEPTH, MAX_FIELDS, MAX_JSON_NESTING, MAX_NESTING
 from lakehouse.formats.columns import table_schema
-from lakehouse.formats.json.json_format import json_schema_format
-from lakehouse.formats.protobuf.protobuf_format import protobuf_format
+from lakehouse.formats.json import json_schema_format
+from lakehouse.formats.protobuf import protobuf_format
 from lakehouse.formats.schema import RegisteredSchema
 from tests.support.shapes import avro_shape, json_shape, protobuf_shape
 

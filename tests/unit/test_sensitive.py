@@ -12,7 +12,7 @@ from lakehouse.config import sensitive
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import ConfigError, UnexpectedError
 from lakehouse.pipeline.schema_decision import ensure_table
-from resources.catalog import Catalog
+from resources.iceberg.catalog import Catalog
 
 CANARY = "canary-4711"
 

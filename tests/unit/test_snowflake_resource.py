@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakehouse.core.errors import LakehouseError
-from resources.snowflake import Snowflake
+from resources.snowflake.snowflake import Snowflake
 
 
 def snowflake(key_path: Path) -> Snowflake:
@@ -31,7 +31,7 @@ def snowflake(key_path: Path) -> Snowflake:
 
 def test_import_loads_no_driver():
     code = (
-        "import sys, resources.snowflake\n"
+        "import sys, resources.snowflake.snowflake\n"
         "print([m for m in ('snowflake.connector', 'dagster_snowflake', 'fakesnow', 'duckdb', 'pyiceberg')"
         " if m in sys.modules])"
     )

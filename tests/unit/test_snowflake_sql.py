@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from lakehouse.local.snowflake.statements import Alter, Create, parse
-from resources import snowflake_integrations as integrations
-from resources import snowflake_sql as sql
+from resources.snowflake import snowflake_integrations as integrations
+from resources.snowflake import snowflake_sql as sql
 
 STATEMENTS = {
     "create_role": sql.create_role("LAKEHOUSE"),

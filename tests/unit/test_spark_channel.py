@@ -11,7 +11,7 @@ import pytest
 
 from lakehouse.core.errors import Unreachable
 from lakehouse.local import ports, reserved
-from resources.spark import Spark
+from resources.spark.spark import Spark
 
 TOKEN = "canary-5b1e"
 

@@ -6,9 +6,9 @@ import pytest
 from google.protobuf import text_format
 from pyspark.sql.connect.proto import Plan
 
-from resources.jaas import jaas_config
-from resources.kafka import Kafka
-from resources.spark import REDACTION
+from resources.kafka.jaas import jaas_config
+from resources.kafka.kafka import Kafka
+from resources.spark.spark import REDACTION
 
 # Java and Python agree on the syntax of this pattern.
 PATTERN = re.compile(REDACTION["spark.sql.redaction.string.regex"])

@@ -12,9 +12,9 @@ from lakehouse.config.topic import Topic
 from lakehouse.pipeline.clients import Clients
 from lakehouse.streaming.stream import Stream
 from lakehouse.streaming.stream_events import TopicServed
-from resources import stream_group
-from resources.kafka import Kafka, Offsets
-from resources.stream_group import GroupUnavailable, is_assigned
+from resources.kafka import stream_group
+from resources.kafka.kafka import Kafka, Offsets
+from resources.kafka.stream_group import GroupUnavailable, is_assigned
 from tests.support.lone_member import LoneMember
 from tests.support.waiting import wait_until
 from tests.unit.test_stream_without_kafka import Brokers, systems_with

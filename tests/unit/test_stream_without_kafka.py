@@ -16,12 +16,12 @@ from lakehouse.core.markdown import plain
 from lakehouse.pipeline.clients import Clients
 from lakehouse.streaming.stream import Stream
 from lakehouse.streaming.stream_events import TopicServed
-from resources.catalog import Catalog
-from resources.glue import Glue
-from resources.kafka import Kafka, Offsets, TopicDescription
+from resources.aws.glue import Glue
+from resources.iceberg.catalog import Catalog
+from resources.kafka.kafka import Kafka, Offsets, TopicDescription
 from resources.schema_registry import SchemaRegistry
-from resources.snowflake import Snowflake
-from resources.spark import Spark
+from resources.snowflake.snowflake import Snowflake
+from resources.spark.spark import Spark
 from tests.support.lone_member import LoneMember
 from tests.support.waiting import wait_until
 

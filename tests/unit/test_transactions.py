@@ -2,8 +2,8 @@
 
 import pytest
 
-from resources import transactions
-from resources.transactions import Outgoing, split
+from resources.kafka import transactions
+from resources.kafka.transactions import Outgoing, split
 
 
 def messages(count, size=0):

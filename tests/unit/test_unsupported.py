@@ -13,10 +13,10 @@ from lakehouse.core.errors import UnclearState
 from lakehouse.core.table_ref import TableRef
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
-from resources.catalog import Catalog
-from resources.kafka import Kafka, Offsets, TopicDescription
+from resources.iceberg.catalog import Catalog
+from resources.kafka.kafka import Kafka, Offsets, TopicDescription
 from resources.schema_registry import SchemaRegistry
-from resources.spark import Spark
+from resources.spark.spark import Spark
 
 ROWS = pa.table({"a": pa.array([1], pa.int64())})
 

@@ -18,7 +18,7 @@ def pause(topic: str, reason: str) -> None:
     """
     from lakehouse.cli.systems import open_clients
     from lakehouse.config import loader
-    from resources.pauses import pause
+    from resources.iceberg.pauses import pause
 
     declared = loader.load()
     if declared.topic(topic).engine != "spark":
@@ -36,7 +36,7 @@ def unpause(topic: str) -> None:
     """Resume TOPIC from the offsets in its table: streams within seconds, sensors with their next tick."""
     from lakehouse.cli.systems import open_clients
     from lakehouse.config import loader
-    from resources.pauses import unpause
+    from resources.iceberg.pauses import unpause
 
     declared = loader.load()
     with open_clients(declared) as systems:

@@ -9,7 +9,7 @@ from lakehouse.config.base import Model
 from lakehouse.config.yaml_locations import Location
 from lakehouse.core.errors import SchemaError
 from lakehouse.core.text import did_you_mean
-from lakehouse.formats.avro.avro_format import avro_format
+from lakehouse.formats.avro import avro_format
 
 if TYPE_CHECKING:
     from lakehouse.config.loader import Config

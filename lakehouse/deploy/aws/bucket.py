@@ -18,7 +18,7 @@ from lakehouse.deploy.aws.service import DENIED, Absent, Answer, AwsError
 from lakehouse.deploy.aws.table_locations import RESULTS
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Outputs, Updatable
-from resources.secrets_manager import TAG
+from resources.aws.secrets_manager import TAG
 
 DEFAULT_REGION = "us-east-1"
 """The only region for which S3 accepts no LocationConstraint."""

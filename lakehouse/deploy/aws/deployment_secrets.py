@@ -12,7 +12,7 @@ from functools import partial
 from lakehouse.deploy.aws.aws_resource import AwsResource
 from lakehouse.deploy.aws.service import Answer, AwsError
 from lakehouse.deploy.resource import Outputs
-from resources.secrets_manager import RECOVERY_DAYS, TAG
+from resources.aws.secrets_manager import RECOVERY_DAYS, TAG
 
 SERVICE = "secretsmanager"
 

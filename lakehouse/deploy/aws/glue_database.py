@@ -8,7 +8,7 @@ from lakehouse.deploy.aws.aws_resource import AwsResource
 from lakehouse.deploy.aws.service import Answer
 from lakehouse.deploy.aws.table_locations import location
 from lakehouse.deploy.resource import Outputs, Updatable
-from resources.secrets_manager import TAG
+from resources.aws.secrets_manager import TAG
 
 KEPT = ("Description", "Parameters", "CreateTableDefaultPermissions")
 """Properties that an update deletes unless it contains them."""

@@ -190,8 +190,8 @@ def writer_access(
     Raises:
         ConfigError: One of `secrets` is no name.
     """
-    # Actions: those that org.apache.iceberg.aws.glue.GlueCatalog, pyiceberg.catalog.glue and resources.glue call; AWS
-    # Secrets Manager, "Identity-based policies".
+    # Actions: those that org.apache.iceberg.aws.glue.GlueCatalog, pyiceberg.catalog.glue and resources.aws.glue call;
+    # AWS Secrets Manager, "Identity-based policies".
     document = _document(
         *_encrypted(deployment, *USE_KEY),
         _list(deployment, tables, *_optional(tableflow)),
@@ -214,7 +214,7 @@ def rotation_access(deployment: Deployment, secrets: Iterable[str]) -> Policy:
     Raises:
         ConfigError: One of `secrets` is no name.
     """
-    # Actions: those that resources.secrets_manager calls.
+    # Actions: those that resources.aws.secrets_manager calls.
     actions = ("GetSecretValue", "DescribeSecret", "ListSecretVersionIds", "PutSecretValue", "UpdateSecretVersionStage")
     return _document(_allow(_secrets(deployment, secrets), *(f"secretsmanager:{action}" for action in actions)))
 

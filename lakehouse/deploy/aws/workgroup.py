@@ -8,7 +8,7 @@ from lakehouse.deploy.aws.aws_resource import AwsResource
 from lakehouse.deploy.aws.service import Answer, AwsError
 from lakehouse.deploy.aws.table_locations import results
 from lakehouse.deploy.resource import Outputs, Updatable
-from resources.secrets_manager import TAG
+from resources.aws.secrets_manager import TAG
 
 
 @dataclass(frozen=True, repr=False)

@@ -8,14 +8,14 @@ from typing import NamedTuple
 from lakehouse.core.errors import OutcomeUnknownError, UnclearState
 from lakehouse.deploy.confluent.confluent_resource import GRANTED_SECONDS, LISTED_SECONDS, ConfluentResource
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
+from resources.aws.secrets_manager import Secrets
 from resources.confluent.api_client import Key
+from resources.confluent.api_errors import Conflict
 from resources.confluent.clusters import Cluster, SchemaRegistryCluster
-from resources.confluent.errors import Conflict
-from resources.confluent.kafka import Acl, Acls
+from resources.confluent.kafka_rest import Acl, Acls
 from resources.confluent.organization import Environment, RoleBinding, ServiceAccount
 from resources.confluent.tableflow import ProviderIntegration
 from resources.confluent.waiting import retry_while_forbidden, wait_until_visible
-from resources.secrets_manager import Secrets
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -13,13 +13,13 @@ from lakehouse.deploy.confluent.account_key import AccountKey, JoinedLayout, Lay
 from lakehouse.deploy.confluent.confluent_resource import ConfluentResource
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
+from resources.aws.secrets_manager import CURRENT, PENDING
 from resources.confluent.api_client import Key
 from resources.confluent.api_keys import Scope
 from resources.confluent.clusters import Cluster, SchemaRegistryCluster
+from resources.confluent.confluent_cloud import ConfluentCloud
 from resources.confluent.flink import ComputePool, Region
 from resources.confluent.organization import Environment, RoleBinding
-from resources.confluent_cloud import ConfluentCloud
-from resources.secrets_manager import CURRENT, PENDING
 
 REGISTRY = "schema.registry"
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Outputs, Resource, T
+from resources.confluent.confluent_cloud import ConfluentCloud
 from resources.confluent.waiting import wait_until_visible
-from resources.confluent_cloud import ConfluentCloud
 
 LISTED_SECONDS = 5 * 60
 """Until a list shows what was created. Reading it earlier could lead to a second creation."""

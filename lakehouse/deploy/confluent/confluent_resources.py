@@ -29,8 +29,8 @@ from lakehouse.deploy.confluent.tableflow_resources import TableflowResources
 from lakehouse.deploy.confluent.topics import DatagenResource, DeclaredTopicResource
 from lakehouse.deploy.names import ACCOUNTS, Names
 from lakehouse.deploy.resource import Resource
-from resources.confluent_cloud import ConfluentCloud
-from resources.secrets_manager import Secrets
+from resources.aws.secrets_manager import Secrets
+from resources.confluent.confluent_cloud import ConfluentCloud
 
 KAFKA_ACCOUNTS = ("app_manager", "app_consumer", "app_producer", "spark")
 """Purposes of the accounts that have a key for the Kafka cluster."""

@@ -15,7 +15,7 @@ from lakehouse.deploy.resource import Outputs, Resource, Updatable
 from resources.confluent.api_client import Key
 from resources.confluent.clusters import Cluster
 from resources.confluent.flink import READY, ComputePool, Statement, Statements
-from resources.confluent.kafka import Topic
+from resources.confluent.kafka_rest import Topic
 from resources.confluent.organization import Environment, ServiceAccount
 from resources.confluent.waiting import FAILED, retry_while_forbidden, wait, wait_until_deleted
 

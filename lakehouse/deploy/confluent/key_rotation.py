@@ -22,8 +22,8 @@ from lakehouse.deploy.confluent.account_key import AccountKey
 from lakehouse.deploy.confluent.api_keys import ApiKeyResource
 from lakehouse.deploy.planner import naming_resource, needed_by, read_all
 from lakehouse.deploy.resource import Resource
+from resources.aws.secrets_manager import CURRENT, PENDING, PREVIOUS
 from resources.confluent.api_client import Key
-from resources.secrets_manager import CURRENT, PENDING, PREVIOUS
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from lakehouse.deploy.resource import Outputs, Resource, Updatable
 from resources.confluent.api_client import Key
 from resources.confluent.clusters import Cluster, SchemaRegistryCluster
 from resources.confluent.connectors import READY, Connector
-from resources.confluent.kafka import Topic, Topics
+from resources.confluent.kafka_rest import Topic, Topics
 from resources.confluent.organization import ServiceAccount
 from resources.confluent.waiting import retry_while_forbidden, wait, wait_until_deleted, wait_until_visible
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lakehouse.core.errors import LakehouseError, OutcomeUnknownError, UnclearState
-from resources import snowflake_sql as sql
-from resources.secrets_manager import TAG
-from resources.snowflake_connection import session_errors
-from resources.snowflake_integrations import redact
+from resources.aws.secrets_manager import TAG
+from resources.snowflake import snowflake_sql as sql
+from resources.snowflake.snowflake_connection import session_errors
+from resources.snowflake.snowflake_integrations import redact
 
 if TYPE_CHECKING:
     from snowflake.connector.cursor import SnowflakeCursor

@@ -7,7 +7,7 @@ from typing import Any
 
 from lakehouse.deploy.resource import Outputs, Resource, Undeletable, Updatable, undeclared_permissions
 from lakehouse.deploy.snowflake.snowflake_resource import SnowflakeResource
-from resources import snowflake_sql as sql
+from resources.snowflake import snowflake_sql as sql
 
 Held = frozenset[tuple[str, str]]
 """Existing grants: a role, and what it has in the words of `Grant.having`."""

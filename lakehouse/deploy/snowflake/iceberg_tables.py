@@ -9,8 +9,8 @@ from typing import Any
 from lakehouse.core.errors import UnclearState
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
 from lakehouse.deploy.snowflake.snowflake_resource import SnowflakeResource
-from resources import snowflake_sql as sql
 from resources.confluent.clusters import Cluster
+from resources.snowflake import snowflake_sql as sql
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from lakehouse.deploy.snowflake.access_verification import AccessVerification, V
 from lakehouse.deploy.snowflake.administrator import Administrator
 from lakehouse.deploy.snowflake.objects import AwsAccess, Principal, described, differing, left_as_it_is
 from lakehouse.deploy.snowflake.snowflake_resource import SnowflakeResource
-from resources import snowflake_integrations as integrations
-from resources import snowflake_sql as sql
 from resources.confluent.clusters import Cluster
+from resources.iceberg.rest_catalog import RestCatalog
 from resources.oauth import ClientCredentials
-from resources.rest_catalog import RestCatalog
+from resources.snowflake import snowflake_integrations as integrations
+from resources.snowflake import snowflake_sql as sql
 
 KIND = "CATALOG INTEGRATION"
 REFRESH = "REFRESH_INTERVAL_SECONDS"

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from resources.secrets_manager import SecretJson
-from resources.snowflake_sql import KeySlot
+from resources.aws.secrets_manager import SecretJson
+from resources.snowflake.snowflake_sql import KeySlot
 
 BITS = 2048
 """The least that Snowflake accepts (Key-pair authentication)."""

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.deploy.snowflake.administrator import Session
 from lakehouse.deploy.snowflake.key_pair import KeyPair
-from resources import snowflake_sql as sql
-from resources.secrets_manager import CURRENT, PENDING, PREVIOUS, Secrets, Version
-from resources.snowflake_connection import connect, location, session_errors
-from resources.snowflake_sql import KeySlot
+from resources.aws.secrets_manager import CURRENT, PENDING, PREVIOUS, Secrets, Version
+from resources.snowflake import snowflake_sql as sql
+from resources.snowflake.snowflake_connection import connect, location, session_errors
+from resources.snowflake.snowflake_sql import KeySlot
 
 if TYPE_CHECKING:
     from snowflake.connector.errors import Error

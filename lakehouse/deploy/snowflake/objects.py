@@ -11,7 +11,7 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.resource import Outputs, Resource, T, Undeletable, Updatable
 from lakehouse.deploy.snowflake.administrator import Administrator, Row
 from lakehouse.deploy.snowflake.snowflake_resource import SnowflakeResource
-from resources import snowflake_sql as sql
+from resources.snowflake import snowflake_sql as sql
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

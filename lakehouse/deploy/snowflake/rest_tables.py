@@ -14,10 +14,10 @@ from lakehouse.deploy.snowflake.grants import Grant, privilege, reading
 from lakehouse.deploy.snowflake.iceberg_tables import IcebergTables, Source
 from lakehouse.deploy.snowflake.integrations import RestAccessVerification, RestIntegration
 from lakehouse.deploy.snowflake.objects import Container, ExternalVolume
-from resources import snowflake_integrations as integrations
-from resources import snowflake_sql as sql
 from resources.confluent.clusters import Cluster
-from resources.rest_catalog import RestCatalog
+from resources.iceberg.rest_catalog import RestCatalog
+from resources.snowflake import snowflake_integrations as integrations
+from resources.snowflake import snowflake_sql as sql
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,12 +23,12 @@ from lakehouse.deploy.snowflake.key_pair_rotation import ServiceUser
 from lakehouse.deploy.snowflake.objects import AccountObject, Container, ExistingObject, ExternalVolume
 from lakehouse.deploy.snowflake.rest_tables import RestTables
 from lakehouse.deploy.snowflake.service_user_key import ServiceUserKey
-from resources import snowflake_integrations as integrations
-from resources import snowflake_sql as sql
+from resources.aws.glue import Glue
+from resources.aws.secrets_manager import Secrets
 from resources.confluent.clusters import Cluster
-from resources.glue import Glue
-from resources.rest_catalog import RestCatalog
-from resources.secrets_manager import Secrets
+from resources.iceberg.rest_catalog import RestCatalog
+from resources.snowflake import snowflake_integrations as integrations
+from resources.snowflake import snowflake_sql as sql
 
 ADDRESS = {"host": "host", "port": "port", "protocol": "_protocol"}
 """Attributes of the connector's sessions; there is no public one for the protocol."""

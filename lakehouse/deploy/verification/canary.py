@@ -10,7 +10,7 @@ from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.table_ref import TableRef
 from lakehouse.deploy.verification.planes import CANARY, MARK, Plane, Step
 from lakehouse.deploy.verification.probe import Probe, Unchecked
-from resources.catalog import PROPERTIES
+from resources.iceberg.catalog import PROPERTIES
 
 ROWS = 3
 """Number of rows of the canary table."""

@@ -13,7 +13,7 @@ from lakehouse.deploy.aws.service import Aws, Service
 from lakehouse.deploy.aws.table_locations import RESULTS, WAREHOUSE
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.verification.probe import Probe, Unchecked
-from resources.assumed_role import boto3_session
+from resources.aws.assumed_role import boto3_session
 
 CANARY = "lakehouse_canary"
 """The table that a verification writes. A fixed name, so that an interrupted verification leaves nothing that the next

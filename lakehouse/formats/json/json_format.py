@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lakehouse.formats.format import MessageSchema
-from lakehouse.formats.json.json_format import json_schema_format
+from lakehouse.formats.json import json_schema_format
 from lakehouse.formats.primitive_formats import PrimitiveFormat
 from lakehouse.formats.schema import Shape
 

@@ -15,7 +15,7 @@ from lakehouse.core.errors import SchemaError
 from lakehouse.formats.budget import MAX_JSON_NESTING, Budget, nesting, require_fields, require_json, require_nesting
 from lakehouse.formats.columns import distinct
 from lakehouse.formats.format import MessageSchema, RegisteredFormat
-from lakehouse.formats.json.json_format import json_text
+from lakehouse.formats.json import json_text
 from lakehouse.formats.json.json_parts import CHOICES, Documents, Part, branches, types
 from lakehouse.formats.schema import RegisteredSchema, Shape
 

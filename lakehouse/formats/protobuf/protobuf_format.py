@@ -17,7 +17,7 @@ from lakehouse.core.errors import SchemaError
 from lakehouse.formats.budget import Budget, require_characters, require_fields
 from lakehouse.formats.columns import distinct
 from lakehouse.formats.format import MessageSchema, RegisteredFormat
-from lakehouse.formats.json.json_format import json_text
+from lakehouse.formats.json import json_text
 from lakehouse.formats.protobuf.protobuf_compiler import compile_sources, require_plain_names
 from lakehouse.formats.protobuf.protobuf_versions import merged
 from lakehouse.formats.schema import RegisteredSchema, Shape

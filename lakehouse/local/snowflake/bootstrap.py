@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local.snowflake.account import ADMIN_USER
-from resources import snowflake_sql as sql
-from resources.snowflake_connection import connect, location, session_errors
+from resources.snowflake import snowflake_sql as sql
+from resources.snowflake.snowflake_connection import connect, location, session_errors
 
 if TYPE_CHECKING:
     from snowflake.connector.errors import Error

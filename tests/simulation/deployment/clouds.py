@@ -26,8 +26,8 @@ import lakehouse.deploy.confluent.account_key
 import lakehouse.deploy.confluent.key_rotation
 import lakehouse.deploy.snowflake.key_pair
 import lakehouse.deploy.snowflake.key_pair_rotation
-import resources.assumed_role
-import resources.secrets_manager
+import resources.aws.assumed_role
+import resources.aws.secrets_manager
 from lakehouse.config.deployment import Deployment
 from lakehouse.config.loader import Config
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
@@ -39,8 +39,8 @@ from lakehouse.deploy.resource import Resource
 from lakehouse.deploy.snowflake.key_pair_rotation import ServiceUser
 from lakehouse.deploy.snowflake.service_user_key import ServiceUserKey
 from lakehouse.deploy.snowflake.snowflake_resources import SnowflakeResources
-from resources.confluent_cloud import ConfluentCloud
-from resources.secrets_manager import Secrets
+from resources.aws.secrets_manager import Secrets
+from resources.confluent.confluent_cloud import ConfluentCloud
 from tests.simulation.choices import Choices
 from tests.simulation.deployment import key_pairs
 from tests.simulation.deployment.secrets_manager import MemorySecrets, MemorySecretsClient
@@ -132,7 +132,7 @@ class Clouds:
         cloud = _organization(self.confluent.admin_secret)
         secrets = Secrets(region, NAME)
         confluent = ConfluentResources(cloud, secrets, names, CONFIG, deployment, clock)
-        kept = DeploymentSecrets(Aws(resources.assumed_role.boto3_session("", region), region), names, clock)
+        kept = DeploymentSecrets(Aws(resources.aws.assumed_role.boto3_session("", region), region), names, clock)
         session = MemorySession(world, self.snowflake)
         user = SnowflakeResources(session, secrets, names, CONFIG, clock).user
         service_user = ServiceUser(
@@ -239,11 +239,11 @@ def simulated_clouds(world: CloudWorld, clouds: Clouds) -> Iterator[None]:
         lakehouse.deploy.confluent.key_rotation,
         lakehouse.deploy.snowflake.key_pair,
         lakehouse.deploy.snowflake.key_pair_rotation,
-        resources.secrets_manager,
+        resources.aws.secrets_manager,
     )
     names: dict[Any, dict[str, Any]] = {
         requests: {"request": _transport(world, clouds)},
-        resources.assumed_role: {
+        resources.aws.assumed_role: {
             "boto3_session": lambda role_arn, region: _Boto3Session(world, clouds.secrets[region])
         },
         snowflake.connector: {

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from resources.secrets_manager import CURRENT, PREVIOUS
+from resources.aws.secrets_manager import CURRENT, PREVIOUS
 from tests.simulation.deployment.clouds import OURS, Clouds, CloudWorld
 from tests.simulation.deployment.oracle import Oracle
 from tests.simulation.deployment.secrets_manager import Secret

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any, NamedTuple
 
-from resources.secrets_manager import CURRENT
+from resources.aws.secrets_manager import CURRENT
 from tests.simulation.deployment.clouds import OURS, Clouds, CloudWorld
 from tests.simulation.deployment.key_pairs import fingerprint_of_private
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
-from resources.secrets_manager import CURRENT, PREVIOUS
+from resources.aws.secrets_manager import CURRENT, PREVIOUS
 from tests.simulation.world import World
 
 READS = ("get_", "describe_", "list_")

@@ -35,8 +35,9 @@ def test_simulation_runs_the_functions_of_planner_and_rotation():
     from lakehouse.deploy import planner, resource, rotation
     from lakehouse.deploy.confluent import account_key, api_keys, key_rotation
     from lakehouse.deploy.snowflake import key_pair, key_pair_rotation
-    from resources import secrets_manager, snowflake_connection
+    from resources.aws import secrets_manager
     from resources.confluent import api_client, waiting
+    from resources.snowflake import snowflake_connection
 
     deployment = planner, resource, rotation, account_key, api_keys, key_rotation, key_pair, key_pair_rotation
     modules = *deployment, secrets_manager, snowflake_connection, api_client, waiting

@@ -10,7 +10,7 @@ from lakehouse.config.loader import Config
 from lakehouse.deploy.credentials import Access
 from lakehouse.deploy.graph import deployment_resources
 from lakehouse.deploy.resource import Resource
-from resources.rest_catalog import RestCatalog
+from resources.iceberg.rest_catalog import RestCatalog
 from tests.support.clouds.aws.world import ACCOUNT, REGION, World
 from tests.support.clouds.confluent.server import ADMIN, ConfluentServer
 from tests.support.clouds.rest.stand_in import RestStandIn

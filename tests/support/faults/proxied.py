@@ -14,7 +14,7 @@ from pyiceberg.catalog import load_catalog
 
 from lakehouse.core import naming
 from lakehouse.pipeline.clients import Clients
-from resources.catalog import Catalog
+from resources.iceberg.catalog import Catalog
 from resources.schema_registry import SchemaRegistry
 from tests.support.servers.proxy import GLUE_STALE, Answer, Proxy, Request
 from tests.support.topics import Stream

@@ -21,7 +21,7 @@ from lakehouse.deploy.aws.aws_resources import AwsResources, Tableflow
 from lakehouse.deploy.aws.table_locations import TableflowCluster, has_tableflow
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Outputs, Resource
-from resources.secrets_manager import SecretJson, Secrets
+from resources.aws.secrets_manager import SecretJson, Secrets
 from tests.support.clouds.aws.gaps import Gaps
 from tests.support.clouds.aws.proxy import Strict
 from tests.support.servers.proxy import Answer, Proxy, Request

@@ -22,8 +22,8 @@ from lakehouse.deploy.confluent.confluent_resources import ConfluentResources
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.planner import Change, apply, destroy, plan
 from lakehouse.deploy.resource import Resource
-from resources.confluent_cloud import ConfluentCloud
-from resources.secrets_manager import Secrets
+from resources.aws.secrets_manager import Secrets
+from resources.confluent.confluent_cloud import ConfluentCloud
 from tests.support.clouds.confluent.server import ConfluentServer
 from tests.support.sleepless import Sleepless
 

@@ -27,8 +27,8 @@ from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Outputs, Resource
 from lakehouse.deploy.snowflake.objects import Principal
 from lakehouse.deploy.snowflake.snowflake_resources import SnowflakeResources
-from resources.rest_catalog import RestCatalog
-from resources.secrets_manager import Secrets
+from resources.aws.secrets_manager import Secrets
+from resources.iceberg.rest_catalog import RestCatalog
 from tests.support.clouds.snowflake.server import Lake, Server
 
 ACCOUNT = "123456789012"

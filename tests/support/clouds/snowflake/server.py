@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from lakehouse.local.snowflake import bootstrap
-from resources.snowflake import Snowflake
+from resources.snowflake.snowflake import Snowflake
 
 BIG = 9_007_199_254_740_993
 """2^53 + 1: the first integer that a double cannot hold."""

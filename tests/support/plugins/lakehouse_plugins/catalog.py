@@ -1,6 +1,6 @@
 """A catalog in an SQLite file, whose `uri` is the path."""
 
-from resources.catalogs.sql import SqlBackend
+from resources.iceberg.catalogs.sql_catalog import SqlBackend
 
 
 class FileBackend(SqlBackend):

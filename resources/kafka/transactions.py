@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from lakehouse.core.errors import LakehouseError, Unreachable
 from lakehouse.core.polling import poll
-from resources.kafka_retry import POLL_SECONDS
+from resources.kafka.kafka_retry import POLL_SECONDS
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
 
-    from resources.kafka import Kafka
-    from resources.kafka_messages import Headers
+    from resources.kafka.kafka import Kafka
+    from resources.kafka.kafka_messages import Headers
 
 TIMEOUT_SECONDS = 300
 """Time after which Kafka aborts an open transaction; the brokers' default limit is 15 minutes."""

@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from lakehouse.core.errors import LakehouseError
-from resources.kafka_retry import TIMEOUT_SECONDS
+from resources.kafka.kafka_retry import TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from lakehouse.core import naming
 from lakehouse.core.errors import LakehouseError, Unreachable
-from resources.assumed_role import SESSION_NAME
+from resources.aws.assumed_role import SESSION_NAME
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog as IcebergCatalog
 
-    from resources.catalog import Catalog
+    from resources.iceberg.catalog import Catalog
 
 
 class CatalogBackend(ABC):

@@ -14,10 +14,10 @@ from pydantic import Field, PrivateAttr
 
 from lakehouse.core import naming
 from lakehouse.core.errors import LakehouseError, translate
-from resources import snowflake_integrations as integrations
-from resources import snowflake_sql as sql
-from resources.aws_secrets import read_secret_fields
-from resources.snowflake_connection import connect, location, private_key, session_errors
+from resources.aws.aws_secrets import read_secret_fields
+from resources.snowflake import snowflake_integrations as integrations
+from resources.snowflake import snowflake_sql as sql
+from resources.snowflake.snowflake_connection import connect, location, private_key, session_errors
 
 if TYPE_CHECKING:
     from snowflake.connector import SnowflakeConnection

@@ -15,8 +15,8 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from lakehouse.core.errors import ClockSkew
-from resources.clocks import MAX_SKEW_SECONDS, format_utc, now_ms
-from resources.glue_errors import translate_permanent_errors
+from resources.aws.glue_errors import translate_permanent_errors
+from resources.iceberg.clocks import MAX_SKEW_SECONDS, format_utc, now_ms
 
 
 def require_clock(table: Table) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakehouse.core import naming
-from resources.snapshots import batch_of
+from resources.iceberg.snapshots import batch_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

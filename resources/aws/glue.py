@@ -19,8 +19,8 @@ from pydantic import Field, PrivateAttr
 
 from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState, Unreachable, translate
 from lakehouse.formats.columns import glue_comment
-from resources import glue_errors
-from resources.assumed_role import boto3_session
+from resources.aws import glue_errors
+from resources.aws.assumed_role import boto3_session
 
 if TYPE_CHECKING:
     from mypy_boto3_glue import GlueClient

@@ -1,4 +1,4 @@
-"""SQL statements for Snowflake; resources/snowflake_integrations.py has those for catalog integrations.
+"""SQL statements for Snowflake; resources/snowflake/snowflake_integrations.py has those for catalog integrations.
 
 Names are quoted (Snowflake, Identifier requirements), literals escaped (String & binary data types). Bound values are
 not possible: Snowflake binds values in queries and DML only. tests/unit/test_snowflake_sql.py parses each statement

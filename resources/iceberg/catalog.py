@@ -18,11 +18,11 @@ from lakehouse.core.errors import CommitConflict, LakehouseError, Refused, Schem
 from lakehouse.core.table_ref import TableRef
 from lakehouse.formats import evolution
 from lakehouse.formats.schema import Shape
-from resources.catalogs import backend_of
-from resources.catalogs.backend import CatalogBackend
+from resources.iceberg.catalogs import backend_of
+from resources.iceberg.catalogs.backend import CatalogBackend
+from resources.iceberg.publication import publication
+from resources.iceberg.snapshots import history, with_counts
 from resources.masked_field import masked_field
-from resources.publication import publication
-from resources.snapshots import history, with_counts
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog as IcebergCatalog

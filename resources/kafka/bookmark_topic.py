@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from lakehouse.core.bookmark import TOPIC, Bookmark
 from lakehouse.core.errors import UnclearState
-from resources.transactions import Outgoing, wait_until_visible
+from resources.kafka.transactions import Outgoing, wait_until_visible
 
 if TYPE_CHECKING:
-    from resources.kafka import Kafka
+    from resources.kafka.kafka import Kafka
 
 PARTITIONS = 12
 """A transaction that a killed process left open blocks the readers of one of them."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.core.errors import Unreachable
-from resources.kafka_retry import TIMEOUT_SECONDS
+from resources.kafka.kafka_retry import TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message

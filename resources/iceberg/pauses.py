@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from getpass import getuser
 
 from lakehouse.core.errors import LakehouseError, Paused
-from resources.catalog import Catalog
+from resources.iceberg.catalog import Catalog
 
 PREFIX = "pause."
 """Prefix of the property's name. Catalogs allow names of 255 characters, and Kafka topic names of 249."""

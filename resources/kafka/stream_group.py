@@ -19,7 +19,7 @@ from lakehouse.core.errors import LakehouseError, Unreachable
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, TopicPartition
 
-    from resources.kafka import Kafka
+    from resources.kafka.kafka import Kafka
 
 Assignment = frozenset[tuple[str, int]]
 """Partitions that are assigned to a stream, as (topic, partition)."""

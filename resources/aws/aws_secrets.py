@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 
 from lakehouse.core.errors import ConfigError
-from resources.secrets_manager import Secrets
+from resources.aws.secrets_manager import Secrets
 
 MAX_AGE_SECONDS = 300
 """Secrets are read again after this time, so that long-lived processes use a rotated key. The old one remains valid for

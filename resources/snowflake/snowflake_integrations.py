@@ -1,6 +1,6 @@
 """SQL statements for catalog integrations, Snowflake's connections to AWS Glue or an Iceberg REST catalog.
 
-Names are quoted and literals escaped, as in resources/snowflake_sql.py.
+Names are quoted and literals escaped, as in resources/snowflake/snowflake_sql.py.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from enum import StrEnum
 
-from resources.snowflake_sql import comment_clause, identifier, literal
+from resources.snowflake.snowflake_sql import comment_clause, identifier, literal
 
 REFRESH_SECONDS = 30
 """Interval of tables with AUTO_REFRESH: Snowflake's minimum and default."""

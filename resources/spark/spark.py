@@ -14,15 +14,15 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from lakehouse.core.errors import ClockSkew, Stalled, Unreachable
-from resources.clocks import require_spark_clock
+from resources.iceberg.clocks import require_spark_clock
 from resources.masked_field import masked_field
-from resources.spark_logs import silence_failed_queries
+from resources.spark.spark_logs import silence_failed_queries
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.connect.shell.progress import StageInfo
 
-    from resources.spark_channel import Channel
+    from resources.spark.spark_channel import Channel
 
 
 TIMEOUT_SECONDS = 10
@@ -133,7 +133,7 @@ class Spark(dg.ConfigurableResource):
         from pyspark.sql.connect.client.retries import DefaultPolicy
         from pyspark.sql.connect.session import SparkSession
 
-        from resources.deadlines import Deadlines
+        from resources.spark.deadlines import Deadlines
 
         channel = self._channel()
         where = channel.endpoint
@@ -181,7 +181,7 @@ class Spark(dg.ConfigurableResource):
         """
         from pyspark.errors import PySparkException
 
-        from resources.spark_channel import Channel
+        from resources.spark.spark_channel import Channel
 
         with suppress(PySparkException, ValueError):
             return Channel(self.remote)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lakehouse.core.errors import Unreachable
-from resources.kafka import Kafka, Offsets
+from resources.kafka.kafka import Kafka, Offsets
 
 
 def readable_offsets(kafka: Kafka, topics: Sequence[str]) -> tuple[dict[str, dict[int, Offsets]], dict[str, Exception]]:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
 
-    from resources.catalog import Catalog
+    from resources.iceberg.catalog import Catalog
 
 
 def is_current(reader: str, registered: str, catalog: Catalog, table: Table) -> bool:

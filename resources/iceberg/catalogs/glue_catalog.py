@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.core.errors import LakehouseError
-from resources import glue_errors
-from resources.assumed_role import botocore_session
-from resources.catalogs.backend import CatalogBackend
+from resources.aws import glue_errors
+from resources.aws.assumed_role import botocore_session
+from resources.iceberg.catalogs.backend import CatalogBackend
 
 if TYPE_CHECKING:
-    from resources.catalog import Catalog
+    from resources.iceberg.catalog import Catalog
 
 TIMEOUT_SECONDS, RETRIES = 10, 2
 """Limits for sensors: Dagster ends a tick after 60 seconds."""
@@ -31,7 +31,7 @@ class GlueBackend(CatalogBackend):
 
         session = botocore_session(catalog.role_arn, catalog.region)
         session.set_default_client_config(Config(connect_timeout=TIMEOUT_SECONDS, read_timeout=TIMEOUT_SECONDS))
-        implementation = "resources.clock_checked.ClockCheckedGlueCatalog"
+        implementation = "resources.iceberg.clock_checked.ClockCheckedGlueCatalog"
         return {"py-catalog-impl": implementation, "botocore_session": session, "glue.max-retries": RETRIES}
 
     def spark_properties(self, catalog: Catalog) -> dict[str, str]:

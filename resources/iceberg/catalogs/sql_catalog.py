@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.core.errors import ConfigError, LakehouseError, Unreachable
-from resources.catalogs.backend import CatalogBackend
+from resources.iceberg.catalogs.backend import CatalogBackend
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog as IcebergCatalog
     from sqlalchemy import URL
 
-    from resources.catalog import Catalog
+    from resources.iceberg.catalog import Catalog
 
 POSTGRESQL_PORT = 5432
 
@@ -28,7 +28,7 @@ class SqlBackend(CatalogBackend):
 
     def pyiceberg_properties(self, catalog: Catalog) -> dict[str, Any]:
         """Return the properties of pyiceberg's SQL catalog."""
-        return {"py-catalog-impl": "resources.clock_checked.ClockCheckedSqlCatalog", "uri": self.uri(catalog)}
+        return {"py-catalog-impl": "resources.iceberg.clock_checked.ClockCheckedSqlCatalog", "uri": self.uri(catalog)}
 
     def spark_properties(self, catalog: Catalog) -> dict[str, str]:
         """Return the properties of Iceberg's JDBC catalog (Iceberg, JDBC integration).

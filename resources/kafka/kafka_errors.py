@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakehouse.core.errors import LakehouseError, UnclearState, Unreachable
-from resources.kafka_retry import election_errors
+from resources.kafka.kafka_retry import election_errors
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaException

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from lakehouse.core.registry import by_name, implementations
-from resources.catalogs.backend import CatalogBackend
-from resources.catalogs.glue import GlueBackend
-from resources.catalogs.sql import SqlBackend
+from resources.iceberg.catalogs.backend import CatalogBackend
+from resources.iceberg.catalogs.glue_catalog import GlueBackend
+from resources.iceberg.catalogs.sql_catalog import SqlBackend
 
 CATALOGS: Sequence[type[CatalogBackend]] = (SqlBackend, GlueBackend)
 """The types of this project."""

@@ -13,13 +13,13 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from lakehouse.core.errors import LakehouseError, UnclearState, translate
-from resources.aws_secrets import read_secret_fields
-from resources.jaas import jaas_config
-from resources.kafka_errors import to_error
-from resources.kafka_messages import Headers, Received, received
-from resources.kafka_retry import TIMEOUT_SECONDS, retry_during_election
+from resources.aws.aws_secrets import read_secret_fields
+from resources.kafka.jaas import jaas_config
+from resources.kafka.kafka_errors import to_error
+from resources.kafka.kafka_messages import Headers, Received, received
+from resources.kafka.kafka_retry import TIMEOUT_SECONDS, retry_during_election
+from resources.kafka.oldest_records import timestamps
 from resources.masked_field import masked_field
-from resources.oldest_records import timestamps
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, IsolationLevel, Producer

@@ -69,7 +69,7 @@ class Secrets:
         """Boto3's client, with time-outs and retries: a token in each write makes its repetition safe."""
         from botocore.config import Config
 
-        from resources.assumed_role import boto3_session
+        from resources.aws.assumed_role import boto3_session
 
         for logger in ("botocore.endpoint", "botocore.parsers"):
             logging.getLogger(logger).addFilter(_without_secrets)

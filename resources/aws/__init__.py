@@ -1,0 +1,1 @@
+"""Clients of AWS: Glue, Athena, Secrets Manager, and roles."""

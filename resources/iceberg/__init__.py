@@ -1,0 +1,1 @@
+"""Iceberg catalogs and the history of tables."""
