@@ -12,8 +12,8 @@ import dagster as dg
 from lakehouse.config.loader import Config
 from lakehouse.config.sources.derived import Derived
 from lakehouse.config.topic import Route, Topic
-from lakehouse.core import naming
 from lakehouse.core.errors import ConfigError
+from lakehouse.core.tables import naming
 
 
 def partitions(entry: Topic) -> dg.DynamicPartitionsDefinition | None:

@@ -20,7 +20,7 @@ import fastavro
 from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
 from lakehouse.config.topic import Topic
-from lakehouse.core.batch import next_batch
+from lakehouse.core.offsets.batch import next_batch
 from lakehouse.formats.protobuf import protobuf_format
 from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.local.synthetic_records import messages

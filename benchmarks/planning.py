@@ -86,7 +86,7 @@ def _decode(spark: object, format_: str, columns: int) -> float:
     """Decode one malformed record and return the seconds."""
     from pyspark.sql import types as T
 
-    from lakehouse.pipeline.decoding import side_schema
+    from lakehouse.pipeline.schemas.decoding import side_schema
     from spark.decoding.decode import Decoding, decode
     from spark.decoding.decoded import record as record_column
 

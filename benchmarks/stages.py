@@ -21,11 +21,11 @@ from rich.table import Table
 from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
 from lakehouse.config.topic import Topic
-from lakehouse.core.batch import next_batch
+from lakehouse.core.offsets.batch import next_batch
 from lakehouse.pipeline.clients import Clients
-from lakehouse.pipeline.decoding import resolve_schemas
 from lakehouse.pipeline.ingestion import read_log
-from lakehouse.pipeline.schema_decision import ensure_table
+from lakehouse.pipeline.schemas.decoding import resolve_schemas
+from lakehouse.pipeline.schemas.schema_decision import ensure_table
 from spark.decoding.decode import decode
 from spark.records import read_range
 from spark.tables import write

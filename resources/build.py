@@ -12,7 +12,7 @@ import dagster as dg
 from lakehouse.config.environment import RESOURCES, EnvRef, Setting
 from lakehouse.config.loader import Config
 from lakehouse.core.errors import ConfigError
-from lakehouse.core.text import did_you_mean
+from lakehouse.core.text.phrases import did_you_mean
 from resources.aws.athena import Athena
 from resources.aws.glue import Glue
 from resources.confluent.confluent_cloud import ConfluentCloud

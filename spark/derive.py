@@ -10,12 +10,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
 
-from lakehouse.core import metadata_columns
-from lakehouse.core.batch import Positions
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.framing import frame
-from lakehouse.core.sql import SPARK
-from lakehouse.core.table_ref import TableRef
+from lakehouse.core.offsets.batch import Positions
+from lakehouse.core.sql.quoting import SPARK
+from lakehouse.core.tables import metadata_columns
+from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.formats.avro.avro_format import field_names
 from spark.decoding.decoded import PREFIX
 from spark.records import is_new

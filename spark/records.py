@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.core.batch import Batch, Positions
+from lakehouse.core.offsets.batch import Batch, Positions
 from spark.decoding.conditions import some
 
 READ = {

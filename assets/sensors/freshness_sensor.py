@@ -11,12 +11,12 @@ import dagster as dg
 from dagster import AssetCheckEvaluation
 
 from assets.entry import partitions, topics_of
-from assets.freshness import numbers
+from assets.freshness_checks import numbers
 from lakehouse.config.checks import FRESH
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import ConfigError, LakehouseError
-from lakehouse.core.markdown import escaped
+from lakehouse.core.text.markdown import escaped
 from lakehouse.readers import configured
 from lakehouse.readers.freshness import NAMES, StageLag, first_stale_stage, summary
 from lakehouse.readers.reader_lag import measure_lag, stages_of

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 import dagster as dg
 
 from assets.entry import partitions
-from assets.kafka import data_version, offset_metadata
+from assets.topics.kafka_asset import data_version, offset_metadata
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import reason, trace

@@ -12,7 +12,7 @@ from assets.check_definition import CheckDefinition
 from assets.streaming.results import CHECK, KAFKA, failure
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import is_transient, reason
-from lakehouse.core.markdown import escaped
+from lakehouse.core.text.markdown import escaped
 
 PATIENCE_SECONDS = 60.0
 """Time for which a transient failure is not reported."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lakehouse.config.checks import KEY_NOT_NULL, RECORD_COUNT
 from lakehouse.config.checks import STREAMING as CHECK
 from lakehouse.config.loader import Config
-from lakehouse.core.markdown import plain
+from lakehouse.core.text.markdown import plain
 from lakehouse.readers import configured
 
 if TYPE_CHECKING:

@@ -12,16 +12,16 @@ from typing import Any
 import dagster as dg
 from dagster import AssetCheckEvaluation
 
-from assets.iceberg import batch_message, check_results
-from assets.readers import metadata
 from assets.streaming.check import Verdicts
 from assets.streaming.reports import Reporter
 from assets.streaming.results import KAFKA
+from assets.topics.iceberg_asset import batch_message, check_results
+from assets.topics.reader_assets import metadata
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import Paused
-from lakehouse.pipeline.audit import AuditFailed, CheckResult
 from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult
 from lakehouse.streaming.publishers import PublicationFailed, PublicationRequest, TablePublished, reader_publishers
 from lakehouse.streaming.stream import Stream
 from lakehouse.streaming.stream_events import Commit, Event, TableCompacted, TopicBackedOff, TopicRecovered, TopicServed

@@ -16,10 +16,10 @@ from lakehouse.config.loader import Config
 from lakehouse.config.sensitive import hide_values
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import reason, trace
-from lakehouse.core.markdown import plain
-from lakehouse.core.terminal import visible
-from lakehouse.pipeline import column_checks
-from lakehouse.pipeline.audit import CheckResult
+from lakehouse.core.text.markdown import plain
+from lakehouse.core.text.terminal import visible
+from lakehouse.pipeline.commits import column_checks
+from lakehouse.pipeline.commits.audit import CheckResult
 
 _LOG = logging.getLogger(__name__)
 

@@ -11,14 +11,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from lakehouse.cli.status import TopicStatus
-from lakehouse.core.terminal import visible
-from lakehouse.pipeline import ledger_page
+from lakehouse.core.text.terminal import visible
+from lakehouse.pipeline.ledger import ledger_page
 from lakehouse.readers import registered
 from lakehouse.readers.freshness import NAMES, StageLag
 
 if TYPE_CHECKING:
     from lakehouse.cli.check_runner import Outcome
-    from lakehouse.pipeline.reconciliation import ReconciliationReport
+    from lakehouse.pipeline.ledger.reconciliation import ReconciliationReport
 
 console = Console(soft_wrap=True, width=None if sys.stdout.isatty() else 160)
 """The console of all commands. Pipes and log files have no width, so lines are up to 160 characters long."""

@@ -16,8 +16,8 @@ from lakehouse.config.loader import Config
 from lakehouse.config.sources.datagen import Datagen
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
-from lakehouse.core.markdown import plain
 from lakehouse.core.polling import poll
+from lakehouse.core.text.markdown import plain
 from lakehouse.definitions import JOB
 
 FILL_SECONDS = 120

@@ -4,13 +4,20 @@ import sys
 
 import click
 
-from lakehouse.cli.commands import deploy, pausing, pipeline, reading, stack, starting, streaming, tables
+from lakehouse.cli.commands import deploy, embedded_stack, pausing, pipeline, reading, starting, streaming, tables
 from lakehouse.core.errors import LakehouseError
-from lakehouse.core.terminal import print_traceback, visible
+from lakehouse.core.text.terminal import print_traceback, visible
 
 COMMANDS = (
     starting.init,
-    *(stack.demo, stack.up, stack.down, stack.ui, stack.run, stack.doctor),
+    *(
+        embedded_stack.demo,
+        embedded_stack.up,
+        embedded_stack.down,
+        embedded_stack.ui,
+        embedded_stack.run,
+        embedded_stack.doctor,
+    ),
     *(reading.status, reading.query),
     *(streaming.stream, pausing.pause, pausing.unpause),
     *(

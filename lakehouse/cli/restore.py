@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lakehouse.core.table_ref import TableRef
+    from lakehouse.core.tables.table_ref import TableRef
     from lakehouse.local.stack import State
     from resources.iceberg.catalog import Catalog
 

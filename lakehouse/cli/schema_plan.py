@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from lakehouse.config.loader import Config
 from lakehouse.config.sources.derived import Derived
 from lakehouse.config.topic import Topic
-from lakehouse.core import naming
 from lakehouse.core.errors import ConfigError, LakehouseError, SchemaError
-from lakehouse.core.table_ref import TableRef
+from lakehouse.core.tables import naming
+from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.formats import with_schemas
 from lakehouse.formats.columns import table_schema
 from lakehouse.formats.evolution import Change, changes
@@ -132,8 +132,8 @@ def plan_registered(config: Config, topic: Topic, systems: Any) -> Plan:
     Raises:
         Unreachable: The registry or the catalog does not answer.
     """
-    from lakehouse.pipeline.decoding import resolve_schemas
-    from lakehouse.pipeline.schema_decision import decide_schema
+    from lakehouse.pipeline.schemas.decoding import resolve_schemas
+    from lakehouse.pipeline.schemas.schema_decision import decide_schema
 
     ref, table = systems.catalog.resolve_table(topic.table_in(config.namespace))
     try:

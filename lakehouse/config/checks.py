@@ -20,10 +20,10 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from lakehouse.config.base import Model, type_of
-from lakehouse.core import nondeterminism
-from lakehouse.core.batch import Positions
+from lakehouse.core.offsets.batch import Positions
 from lakehouse.core.registry import implementations
-from lakehouse.core.sql import SPARK
+from lakehouse.core.sql import nondeterminism
+from lakehouse.core.sql.quoting import SPARK
 
 Severity = Literal["blocking", "warn", "quarantine"]
 Value = bool | int | float | str

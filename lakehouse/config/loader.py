@@ -18,10 +18,10 @@ from lakehouse.config.environment import Setting, System, environment_name
 from lakehouse.config.table_names import TableNames
 from lakehouse.config.topic import Route, Topic
 from lakehouse.config.yaml_locations import dotted, duplicate_keys, line_of
-from lakehouse.core import naming
-from lakehouse.core.bookmark import TOPIC as BOOKMARKS
 from lakehouse.core.errors import ConfigError
-from lakehouse.core.text import did_you_mean
+from lakehouse.core.offsets.bookmark import TOPIC as BOOKMARKS
+from lakehouse.core.tables import naming
+from lakehouse.core.text.phrases import did_you_mean
 
 LOADER: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """PyYAML's loader in C if it is installed; it is ten times faster."""

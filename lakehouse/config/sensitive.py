@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, get_args
 
-from lakehouse.core import metadata_columns
 from lakehouse.core.errors import ConfigError, LakehouseError, UnexpectedError
-from lakehouse.core.text import did_you_mean
+from lakehouse.core.tables import metadata_columns
+from lakehouse.core.text.phrases import did_you_mean
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionField

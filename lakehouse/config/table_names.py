@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from lakehouse.config.topic import Topic
-from lakehouse.core import naming
+from lakehouse.core.tables import naming
 
 
 class TableNames:

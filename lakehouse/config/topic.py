@@ -16,9 +16,9 @@ from lakehouse.config.base import Model, one_of
 from lakehouse.config.checks import Check, RowCheck
 from lakehouse.config.sources.existing import Existing
 from lakehouse.config.sources.source import Source
-from lakehouse.core import metadata_columns, naming
 from lakehouse.core.errors import ConfigError
-from lakehouse.core.table_ref import TableRef
+from lakehouse.core.tables import metadata_columns, naming
+from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.formats.primitive_formats import StringFormat
 
 Columns = Annotated[

@@ -13,9 +13,9 @@ from lakehouse.config.environment import EnvRef
 from lakehouse.config.table_names import TableNames
 from lakehouse.config.topic import Metadata, Retention, Route, Topic
 from lakehouse.config.yaml_locations import Location
-from lakehouse.core import layout, naming
 from lakehouse.core.errors import SchemaError
-from lakehouse.core.text import did_you_mean
+from lakehouse.core.tables import layout, naming
+from lakehouse.core.text.phrases import did_you_mean
 from lakehouse.formats import format_of
 from lakehouse.formats.avro.avro_format import AvroFormat
 from lakehouse.formats.format import MessageSchema, RegisteredFormat

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from lakehouse.core.text import pluralize
+from lakehouse.core.text.phrases import pluralize
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s@]*@|(?<=token=)[^;&\s'\"]+", re.IGNORECASE)
 """User information of a URL, and a token in its parameters."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lakehouse.core import naming
+from lakehouse.core.tables import naming
 
 if TYPE_CHECKING:
     from lakehouse.config.deployment import Existing

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from lakehouse.config.loader import Config
-from lakehouse.core import naming
 from lakehouse.core.diagnostic import Diagnostic
 from lakehouse.core.errors import LakehouseError
+from lakehouse.core.tables import naming
 from lakehouse.deploy.aws.service import Service
 from resources.aws.assumed_role import boto3_session
 

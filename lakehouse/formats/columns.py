@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lakehouse.core.errors import SchemaError
-from lakehouse.core.metadata_columns import internal, registered
+from lakehouse.core.tables.metadata_columns import internal, registered
 from lakehouse.formats.budget import MAX_NESTING, Budget, require_nesting
 
 if TYPE_CHECKING:

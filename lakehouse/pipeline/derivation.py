@@ -1,6 +1,6 @@
 """Derive a topic from the new rows of a published table.
 
-Messages are produced to Kafka in one transaction with the bookmark (lakehouse/core/bookmark.py), a message of a
+Messages are produced to Kafka in one transaction with the bookmark (lakehouse/core/offsets/bookmark.py), a message of a
 compacted topic, so that both are committed or neither.
 """
 
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Literal
 from lakehouse.config.loader import Config
 from lakehouse.config.sources.derived import Derived
 from lakehouse.config.topic import Topic
-from lakehouse.core import metadata_columns
-from lakehouse.core.batch import Batch, Positions, head
-from lakehouse.core.bookmark import Bookmark
 from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState
+from lakehouse.core.offsets.batch import Batch, Positions, head
+from lakehouse.core.offsets.bookmark import Bookmark
+from lakehouse.core.tables import metadata_columns
 from lakehouse.pipeline.bookmarks import bookmark_of, derived_bookmark_name, find_bookmark
 from lakehouse.pipeline.table_location import table_of
 from resources.iceberg.snapshots import last_batch

@@ -1,7 +1,7 @@
 """Ingest one topic into its table, exactly once: stored offsets → branch → audit → atomic publication.
 
-This module does not depend on Dagster; the asset in assets/iceberg.py reports the results. docs/exactly-once.md has the
-reasons.
+This module does not depend on Dagster; the asset in assets/topics/iceberg_asset.py reports the results.
+docs/exactly-once.md has the reasons.
 """
 
 from __future__ import annotations
@@ -13,18 +13,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakehouse.config.topic import Topic
-from lakehouse.core.batch import TOKEN, Batch, Log, Positions, clip, head, next_batch
 from lakehouse.core.errors import BadRecords, CommitConflict, Paused
-from lakehouse.core.table_ref import TableRef
-from lakehouse.pipeline import column_checks, letters, schema_fingerprints
-from lakehouse.pipeline.batch_context import BatchContext
+from lakehouse.core.offsets.batch import TOKEN, Batch, Log, Positions, clip, head, next_batch
+from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.pipeline.batches.batch_context import BatchContext
+from lakehouse.pipeline.batches.offsets import record_start, roll_over
+from lakehouse.pipeline.batches.poison import largest_decodable_prefix
+from lakehouse.pipeline.batches.refusals import Refusals, publish_unless_refused
 from lakehouse.pipeline.clients import Clients
-from lakehouse.pipeline.decoding import resolve_schemas
-from lakehouse.pipeline.offsets import record_start, roll_over
-from lakehouse.pipeline.poison import largest_decodable_prefix
-from lakehouse.pipeline.refusals import Refusals, publish_unless_refused
-from lakehouse.pipeline.schema_decision import decide_schema, ensure_table
-from lakehouse.pipeline.staged_commit import OnPhase, Stage, no_report
+from lakehouse.pipeline.commits import column_checks
+from lakehouse.pipeline.commits.staged_commit import OnPhase, Stage, no_report
+from lakehouse.pipeline.dead_letters import letters
+from lakehouse.pipeline.schemas import schema_fingerprints
+from lakehouse.pipeline.schemas.decoding import resolve_schemas
+from lakehouse.pipeline.schemas.schema_decision import decide_schema, ensure_table
 from resources.iceberg.catalog import Catalog
 from resources.iceberg.pauses import pauses
 from resources.iceberg.snapshots import last_batch
@@ -33,8 +35,8 @@ from resources.kafka.kafka import Kafka
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from lakehouse.core.counts import Counts
-    from lakehouse.pipeline.audit import CheckResult
+    from lakehouse.core.offsets.counts import Counts
+    from lakehouse.pipeline.commits.audit import CheckResult
     from spark.tables.write import Target, Written
 
 ATTEMPTS = 3

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from lakehouse.config.topic import Topic
-from lakehouse.core import naming
 from lakehouse.core.errors import ConfigError
-from lakehouse.core.table_ref import TableRef
+from lakehouse.core.tables import naming
+from lakehouse.core.tables.table_ref import TableRef
 from resources.iceberg.catalog import Catalog, published_table
 from resources.iceberg.snapshots import commits, snapshot_count
 from resources.spark.spark import Spark

@@ -13,17 +13,19 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakehouse.config.topic import Topic
-from lakehouse.core.batch import REPLAY, REPLAYS, Batch, Log, Positions, head, next_batch
-from lakehouse.core.counts import Counts
 from lakehouse.core.errors import LakehouseError, UnclearState
-from lakehouse.core.table_ref import TableRef
-from lakehouse.pipeline import column_checks, decoding, letters, schema_fingerprints
-from lakehouse.pipeline.audit import AuditFailed, CheckResult
-from lakehouse.pipeline.batch_context import BatchContext
+from lakehouse.core.offsets.batch import REPLAY, REPLAYS, Batch, Log, Positions, head, next_batch
+from lakehouse.core.offsets.counts import Counts
+from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.pipeline.batches.batch_context import BatchContext
+from lakehouse.pipeline.batches.offsets import parse_offsets, parse_position
 from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.commits import column_checks
+from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult
+from lakehouse.pipeline.dead_letters import letters
 from lakehouse.pipeline.ingestion import read_log
-from lakehouse.pipeline.offsets import parse_offsets, parse_position
-from lakehouse.pipeline.schema_decision import decide_schema, ensure_table
+from lakehouse.pipeline.schemas import decoding, schema_fingerprints
+from lakehouse.pipeline.schemas.schema_decision import decide_schema, ensure_table
 from resources.iceberg.catalog import RECREATED
 from resources.iceberg.snapshots import last_batch
 
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame
 
-    from lakehouse.pipeline.staged_commit import Audited
+    from lakehouse.pipeline.commits.staged_commit import Audited
     from spark.tables.decision import Decision
     from spark.tables.write import Target, Written
 

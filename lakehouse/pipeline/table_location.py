@@ -6,7 +6,7 @@ from typing import Any
 
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
-from lakehouse.core.table_ref import TableRef
+from lakehouse.core.tables.table_ref import TableRef
 
 
 def table_resources(topic: Topic) -> frozenset[str]:

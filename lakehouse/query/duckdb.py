@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.core.errors import LakehouseError
-from lakehouse.core.sql import DUCKDB
-from lakehouse.core.table_ref import TableRef
+from lakehouse.core.sql.quoting import DUCKDB
+from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.query.result import Result
 
 if TYPE_CHECKING:

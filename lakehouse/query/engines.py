@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lakehouse.core import naming
 from lakehouse.core.errors import LakehouseError
+from lakehouse.core.tables import naming
 from lakehouse.query import duckdb
 from lakehouse.query.result import Result
 

@@ -34,7 +34,7 @@ class Result:
     @classmethod
     def of_arrow(cls, table: pa.Table) -> Result:
         """Return an Arrow table as a result; two columns may have the same name."""
-        from lakehouse.core.arrow_values import pylist
+        from lakehouse.core.tables.arrow_values import pylist
 
         values = [pylist(column) for column in table.columns]
         return cls(table.column_names, list(zip(*values, strict=True)))

@@ -15,10 +15,10 @@ from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.registry import implementations
-from lakehouse.readers.glue import GlueReader
+from lakehouse.readers.glue_reader import GlueReader
 from lakehouse.readers.reader import Reader, Registration
-from lakehouse.readers.rest_catalog import RestCatalogReader
-from lakehouse.readers.snowflake import SnowflakeReader
+from lakehouse.readers.rest_reader import RestCatalogReader
+from lakehouse.readers.snowflake_reader import SnowflakeReader
 
 READERS: Sequence[type[Reader]] = (GlueReader, SnowflakeReader, RestCatalogReader)
 """The readers of this project. A reader that follows another comes after it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lakehouse.core.lag import Lag, SnapshotLag
+from lakehouse.core.offsets.lag import Lag, SnapshotLag
 from lakehouse.readers import registered
 
 MOST_NAMED = 5

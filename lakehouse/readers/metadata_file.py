@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from lakehouse.config import sensitive
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
-from lakehouse.core.sql import DUCKDB
-from lakehouse.core.table_ref import TableRef
+from lakehouse.core.sql.quoting import DUCKDB
+from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers.engine_totals import TableTotals, summable_columns
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.config.topic import Topic
-from lakehouse.core.table_ref import TableRef
+from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers.reader import Reader, Registration
 
 if TYPE_CHECKING:

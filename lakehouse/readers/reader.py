@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
-from lakehouse.core.table_ref import TableRef
+from lakehouse.core.tables.table_ref import TableRef
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

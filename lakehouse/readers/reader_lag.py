@@ -9,9 +9,9 @@ from typing import Any
 
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
-from lakehouse.core.batch import next_batch
 from lakehouse.core.errors import LakehouseError, reason, trace
-from lakehouse.core.lag import Lag, SnapshotLag, lag, pending, snapshots_behind
+from lakehouse.core.offsets.batch import next_batch
+from lakehouse.core.offsets.lag import Lag, SnapshotLag, lag, pending, snapshots_behind
 from lakehouse.pipeline.ingestion import current_position, read_log
 from lakehouse.pipeline.table_location import table_of
 from lakehouse.readers import configured, reader_of

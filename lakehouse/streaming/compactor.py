@@ -6,8 +6,8 @@ from lakehouse.config.sensitive import hide_values
 from lakehouse.core.pacing import backoff_seconds
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.maintenance import compact_incrementally
-from lakehouse.streaming.context import StreamContext
 from lakehouse.streaming.scheduler import POLL_SECONDS
+from lakehouse.streaming.stream_context import StreamContext
 from lakehouse.streaming.stream_events import TableCompacted, TopicBackedOff
 
 

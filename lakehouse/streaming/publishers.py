@@ -14,7 +14,7 @@ from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import is_transient
 from lakehouse.core.pacing import RoundRobin, backoff_seconds
-from lakehouse.core.table_ref import TableRef
+from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers import configured
 from lakehouse.readers.reader import Publish, Reader, Registration
 from resources.build import with_own_connections

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakehouse.config.topic import Topic
-from lakehouse.core.batch import Positions
 from lakehouse.core.errors import Paused, is_transient
+from lakehouse.core.offsets.batch import Positions
 from lakehouse.core.pacing import EVERY_SECONDS, LEAST_RECORDS, RoundRobin, backoff_seconds, next_bound
 
 if TYPE_CHECKING:

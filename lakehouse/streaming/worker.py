@@ -11,12 +11,12 @@ from pkgutil import resolve_name
 from lakehouse.config.sensitive import hide_values
 from lakehouse.config.topic import Topic
 from lakehouse.core.pacing import backoff_seconds
+from lakehouse.pipeline.batches.refusals import Refusals
 from lakehouse.pipeline.clients import Clients
-from lakehouse.pipeline.dead_letter_topic import try_publish_dead_letters
+from lakehouse.pipeline.dead_letters.dead_letter_topic import try_publish_dead_letters
 from lakehouse.pipeline.ingestion import Published, ingest
-from lakehouse.pipeline.refusals import Refusals
-from lakehouse.streaming.context import StreamContext
 from lakehouse.streaming.scheduler import POLL_SECONDS
+from lakehouse.streaming.stream_context import StreamContext
 from lakehouse.streaming.stream_events import Commit, TopicBackedOff, TopicRecovered, TopicServed
 from resources.iceberg.pauses import require_unpaused
 from resources.kafka.kafka import Kafka

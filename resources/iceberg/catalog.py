@@ -12,10 +12,10 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from lakehouse.config import sensitive
-from lakehouse.core import layout, naming
-from lakehouse.core.batch import COUNTS, MAX_PROPERTY
 from lakehouse.core.errors import CommitConflict, LakehouseError, Refused, SchemaError, UnclearState
-from lakehouse.core.table_ref import TableRef
+from lakehouse.core.offsets.batch import COUNTS, MAX_PROPERTY
+from lakehouse.core.tables import layout, naming
+from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.formats import evolution
 from lakehouse.formats.schema import Shape
 from resources.iceberg.catalogs import backend_of

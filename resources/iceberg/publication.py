@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lakehouse.core import naming
+from lakehouse.core.tables import naming
 from resources.iceberg.snapshots import batch_of
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakehouse.core.errors import UnclearState
-from lakehouse.core.table_ref import TableRef
+from lakehouse.core.tables.table_ref import TableRef
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from lakehouse.core import naming
-from lakehouse.core.batch import COUNTS, MAX_PROPERTY, PART, TOKEN, Batch
 from lakehouse.core.errors import UnclearState, Unreachable
+from lakehouse.core.offsets.batch import COUNTS, MAX_PROPERTY, PART, TOKEN, Batch
+from lakehouse.core.tables import naming
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -5,8 +5,8 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
-from lakehouse.core.bookmark import TOPIC, Bookmark
 from lakehouse.core.errors import UnclearState
+from lakehouse.core.offsets.bookmark import TOPIC, Bookmark
 from resources.kafka.transactions import Outgoing, wait_until_visible
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from lakehouse.core import naming
 from lakehouse.core.errors import LakehouseError, translate
+from lakehouse.core.tables import naming
 from resources.aws.aws_secrets import read_secret_fields
 from resources.snowflake import snowflake_integrations as integrations
 from resources.snowflake import snowflake_sql as sql

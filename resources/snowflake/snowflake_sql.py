@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal
 
-from lakehouse.core.sql import SNOWFLAKE
+from lakehouse.core.sql.quoting import SNOWFLAKE
 
 identifier, literal = SNOWFLAKE.identifier, SNOWFLAKE.literal
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lakehouse.core.sql import SPARK
+from lakehouse.core.sql.quoting import SPARK
 from lakehouse.formats.json.json_explain import DATE, MOMENT
 from lakehouse.formats.json.json_schema_format import Field
 

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
-from lakehouse.core.metadata_columns import internal, registered
+from lakehouse.core.tables.metadata_columns import internal, registered
 from spark.decoding import framing_columns
 from spark.decoding.conditions import first_of
 from spark.decoding.decoded import PREFIX, record

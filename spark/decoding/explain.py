@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.core.framing import schema_id
-from lakehouse.core.sql import SPARK
+from lakehouse.core.sql.quoting import SPARK
 from spark.decoding.decode import REASONS, Codec, Decoding
 from spark.decoding.decoded import record
 

@@ -14,9 +14,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.config.topic import Topic
-from lakehouse.core import naming
-from lakehouse.core.batch import Batch, Positions
-from lakehouse.core.table_ref import TableRef
+from lakehouse.core.offsets.batch import Batch, Positions
+from lakehouse.core.tables import naming
+from lakehouse.core.tables.table_ref import TableRef
 from spark.decoding import framing_columns
 from spark.decoding.conditions import some
 from spark.decoding.decode import REASONS, Decoding

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.config.checks import Check, RowCheck, Scope, SetCheck
 from lakehouse.core.errors import ConfigError
-from lakehouse.core.sql import SPARK
+from lakehouse.core.sql.quoting import SPARK
 from spark.decoding.decoded import record
 
 SAMPLE = 5

@@ -13,9 +13,9 @@ import pytest
 from pyiceberg.catalog import load_catalog
 
 from lakehouse.core.errors import Unreachable
-from lakehouse.core.table_ref import TableRef
+from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.pipeline.batches.dry_run import dry_run
 from lakehouse.pipeline.clients import Clients
-from lakehouse.pipeline.dry_run import dry_run
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.maintenance import maintain
 from lakehouse.pipeline.replay import replay

@@ -13,8 +13,8 @@ import dagster as dg
 import pytest
 from moto import mock_aws
 
-from assets.confluent import cluster_definitions
-from assets.topic import topic_definitions
+from assets.topics.confluent_state import cluster_definitions
+from assets.topics.topic_chain import topic_definitions
 from lakehouse.config import loader
 from lakehouse.config.loader import Config
 from lakehouse.definitions import defs

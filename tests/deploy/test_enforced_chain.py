@@ -26,8 +26,8 @@ from moto.backends import get_backend
 from pyiceberg.catalog.glue import GlueCatalog
 
 from lakehouse.config.loader import Config
-from lakehouse.core import naming
-from lakehouse.core.table_ref import TableRef
+from lakehouse.core.tables import naming
+from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.deploy import planner
 from lakehouse.deploy.aws import policies
 from lakehouse.deploy.confluent.api_keys import ApiKeyResource
@@ -40,7 +40,7 @@ from lakehouse.deploy.verification.verify import Verification
 from lakehouse.local import environment, jars, ports, process, spark
 from lakehouse.local import stack as local_stack
 from lakehouse.local.home import Home
-from lakehouse.pipeline.dry_run import dry_run
+from lakehouse.pipeline.batches.dry_run import dry_run
 from lakehouse.pipeline.maintenance import maintain
 from lakehouse.query import duckdb
 from lakehouse.readers import reader_of

@@ -5,7 +5,7 @@ import re
 import dagster as dg
 import pytest
 
-from assets.topic import topic_definitions
+from assets.topics.topic_chain import topic_definitions
 from lakehouse.config.loader import PROJECT, load
 from resources.build import build_resources
 from resources.spark.spark import Progress

@@ -9,7 +9,7 @@ import pytest
 
 from assets.text_table import as_table
 from lakehouse.config.loader import PROJECT, load
-from lakehouse.core.markdown import escaped
+from lakehouse.core.text.markdown import escaped
 from lakehouse.definitions import defs
 from resources.build import build_resources
 from tests.e2e.test_browser import log_in, page, token  # noqa: F401

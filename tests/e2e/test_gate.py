@@ -11,7 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from assets.topic import topic_definitions
+from assets.topics.topic_chain import topic_definitions
 from lakehouse.cli.main import main
 from lakehouse.config.loader import PROJECT, load
 from resources.build import build_resources

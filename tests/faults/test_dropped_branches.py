@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from lakehouse.core import naming
+from lakehouse.core.tables import naming
 from tests.support.faults import oracle
 from tests.support.faults.moments import LOGGED
 from tests.support.faults.proxied import ProxiedStream, proxied

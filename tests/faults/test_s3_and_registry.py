@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lakehouse.core.errors import UnclearState, Unreachable
-from lakehouse.pipeline.offsets import resume
+from lakehouse.pipeline.batches.offsets import resume
 from resources.iceberg.snapshots import last_batch
 from tests.support.faults import oracle
 from tests.support.faults.moments import LOGGED, attempt

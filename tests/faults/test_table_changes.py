@@ -8,7 +8,7 @@ import boto3
 import pytest
 
 from lakehouse.core.errors import LakehouseError
-from lakehouse.pipeline import audit
+from lakehouse.pipeline.commits import audit
 from resources.iceberg.catalog import Catalog
 from spark.tables import write
 from tests.support.faults import oracle

@@ -4,9 +4,9 @@ import dagster as dg
 import pytest
 
 from assets.sensors.topic_offsets import topic_offsets_sensor
-from assets.topic import topic_definitions
+from assets.topics.topic_chain import topic_definitions
 from lakehouse.config.loader import PROJECT, load
-from lakehouse.pipeline import audit
+from lakehouse.pipeline.commits import audit
 from resources.build import build_resources
 from tests.support.topics import Stream
 

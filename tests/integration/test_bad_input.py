@@ -6,13 +6,13 @@ import dagster as dg
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
-from assets.iceberg import table_asset
+from assets.topics.iceberg_asset import table_asset
 from lakehouse.config.loader import PROJECT, load
 from lakehouse.core.errors import BadRecords, IncompatibleSchema, UnclearState
-from lakehouse.pipeline import decoding
-from lakehouse.pipeline.dead_letter_topic import publish_dead_letters
-from lakehouse.pipeline.offsets import resume
+from lakehouse.pipeline.batches.offsets import resume
+from lakehouse.pipeline.dead_letters.dead_letter_topic import publish_dead_letters
 from lakehouse.pipeline.replay import Redriven, redrive, replay
+from lakehouse.pipeline.schemas import decoding
 from resources.build import build_resources
 from spark.codecs.avro_codec import AvroCodec
 from tests.support.topics import CHEAP, TRADES, Stream, admin, consume, framed, register, registry, trade, with_checks

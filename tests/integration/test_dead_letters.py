@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from lakehouse.core.errors import UnclearState
+from lakehouse.pipeline.dead_letters.letters import may_hold
 from lakehouse.pipeline.ingestion import ingest
-from lakehouse.pipeline.letters import may_hold
 from lakehouse.pipeline.replay import Redriven, redrive
 from resources.iceberg.catalog import Catalog
 from tests.support.topics import CHEAP, TRADES, Stream, framed, recreate, trade, with_checks

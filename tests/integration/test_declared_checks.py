@@ -3,11 +3,11 @@
 import dagster as dg
 import pytest
 
-from assets.topic import topic_definitions
+from assets.topics.topic_chain import topic_definitions
 from lakehouse.config.loader import PROJECT, load
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import BadRecords, ConfigError
-from lakehouse.pipeline.audit import AuditFailed
+from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.replay import redrive, replay
 from resources.build import build_resources
 from tests.support.topics import TRADES, Stream, framed, trade

@@ -6,9 +6,9 @@ import os
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
-from lakehouse.core.batch import TOKEN
 from lakehouse.core.errors import CommitConflict, UnclearState, Unreachable
-from lakehouse.core.table_ref import TableRef
+from lakehouse.core.offsets.batch import TOKEN
+from lakehouse.core.tables.table_ref import TableRef
 from resources.kafka.kafka import Kafka
 from resources.kafka.transactions import wait_until_visible
 from resources.schema_registry import SchemaRegistry

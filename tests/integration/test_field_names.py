@@ -5,7 +5,7 @@ import json
 import pytest
 from confluent_kafka.schema_registry import Schema
 
-from lakehouse.pipeline.reconciliation import reconcile
+from lakehouse.pipeline.ledger.reconciliation import reconcile
 from lakehouse.pipeline.replay import Redriven, redrive, replay
 from tests.support.topics import Stream, framed, registry, with_checks
 

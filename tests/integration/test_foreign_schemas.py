@@ -140,7 +140,7 @@ def test_ingest_registry_failure_makes_no_dead_letter(create_stream):
 
 
 def test_replay_too_many_ids_is_refused(create_stream, monkeypatch):
-    from lakehouse.pipeline import decoding
+    from lakehouse.pipeline.schemas import decoding
 
     stream = create_stream()
     stream.flood()

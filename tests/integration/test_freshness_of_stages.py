@@ -6,7 +6,7 @@ import dagster as dg
 from confluent_kafka import TopicPartition
 
 from assets.sensors.freshness_sensor import freshness_sensor
-from assets.topic import topic_definitions
+from assets.topics.topic_chain import topic_definitions
 from lakehouse.cli.status import status
 from lakehouse.config.loader import PROJECT, load
 from lakehouse.readers.reader_lag import stages_of

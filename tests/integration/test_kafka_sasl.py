@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from lakehouse.config.loader import PROJECT, load
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
-from lakehouse.core.table_ref import TableRef
+from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.local import environment, ports, process, spark
 from lakehouse.local import stack as local_stack
 from lakehouse.local.home import Home

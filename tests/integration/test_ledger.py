@@ -14,13 +14,13 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from assets.check_definition import asset_checks
-from assets.ledger import ledger_asset, ledger_check
+from assets.topics.ledger_asset import ledger_asset, ledger_check
 from lakehouse.cli.main import main
 from lakehouse.config.loader import PROJECT, load
-from lakehouse.core.batch import COUNTS, DECISION, REPLAY, TOKEN
-from lakehouse.core.counts import Counts
-from lakehouse.core.ledger import Range, totals
-from lakehouse.pipeline.reconciliation import check_ledger, reconcile
+from lakehouse.core.offsets.batch import COUNTS, DECISION, REPLAY, TOKEN
+from lakehouse.core.offsets.counts import Counts
+from lakehouse.core.offsets.ledger import Range, totals
+from lakehouse.pipeline.ledger.reconciliation import check_ledger, reconcile
 from resources.build import build_resources
 from resources.kafka.transactions import wait_until_visible
 from tests.support.topics import TRADES, Stream, admin, framed, recreate, trade

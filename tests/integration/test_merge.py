@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from lakehouse.core import naming
-from lakehouse.core.sql import SPARK
-from lakehouse.core.table_ref import TableRef
+from lakehouse.core.sql.quoting import SPARK
+from lakehouse.core.tables import naming
+from lakehouse.core.tables.table_ref import TableRef
 from spark.decoding.decoded import PREFIX
 from spark.tables import merge
 

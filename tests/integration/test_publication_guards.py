@@ -6,11 +6,11 @@ from contextlib import nullcontext
 import pytest
 
 from lakehouse.core.errors import CommitConflict, UnclearState
-from lakehouse.pipeline import audit
-from lakehouse.pipeline.audit import AuditFailed
-from lakehouse.pipeline.dry_run import dry_run
+from lakehouse.pipeline.batches.dry_run import dry_run
+from lakehouse.pipeline.batches.offsets import resume
+from lakehouse.pipeline.commits import audit
+from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.ingestion import ingest
-from lakehouse.pipeline.offsets import resume
 from lakehouse.pipeline.replay import Redriven, redrive, replay
 from resources.schema_registry import SchemaRegistry
 from spark.tables import dead_letters, write

@@ -6,11 +6,11 @@ from contextlib import nullcontext
 import pytest
 from confluent_kafka import TopicPartition
 
-from lakehouse.core import naming
 from lakehouse.core.errors import BadRecords, LakehouseError, UnclearState
-from lakehouse.pipeline.audit import AuditFailed
+from lakehouse.core.tables import naming
+from lakehouse.pipeline.batches.offsets import resume
+from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.ingestion import ingest
-from lakehouse.pipeline.offsets import resume
 from lakehouse.pipeline.replay import redrive, replay
 from spark.tables import write
 from tests.support.topics import TRADES, Stream, admin, framed, recreate, register, trade

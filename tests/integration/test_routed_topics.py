@@ -4,7 +4,7 @@ import dagster as dg
 from confluent_kafka.admin import NewTopic
 
 from assets.sensors.topic_offsets import topic_offsets_sensor
-from assets.topic import route_definitions
+from assets.topics.topic_chain import route_definitions
 from lakehouse.config.loader import PROJECT, Config, load
 from lakehouse.config.topic import Route
 from resources.build import build_resources

@@ -10,12 +10,12 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from lakehouse.config.loader import PROJECT, load
-from lakehouse.core.bookmark import TOPIC
 from lakehouse.core.errors import LakehouseError, UnclearState
+from lakehouse.core.offsets.bookmark import TOPIC
+from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.bookmarks import set_bookmark
 from lakehouse.pipeline.derivation import derive
 from lakehouse.pipeline.ingestion import ingest
-from lakehouse.pipeline.offsets import resume
 from lakehouse.pipeline.replay import redrive, replay
 from spark.flags import flagged
 from tests.support.topics import CHEAP, TRADES, Stream, admin, consume, framed, recreate, trade, with_checks

@@ -11,7 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from assets.sensors.alerts import alert_failed_checks, alert_failed_runs
-from assets.sensors.open_lineage import lineage_sensor
+from assets.sensors.lineage_sensor import lineage_sensor
 from lakehouse.cli.main import main
 from lakehouse.config.loader import PROJECT, load
 from lakehouse.definitions import defs

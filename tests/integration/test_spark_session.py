@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from lakehouse.core.errors import ClockSkew
-from lakehouse.core.sql import SPARK
+from lakehouse.core.sql.quoting import SPARK
 from lakehouse.pipeline.replay import redrive
 from resources.kafka.kafka import Kafka
 from tests.support.hostile import HOSTILE

@@ -18,13 +18,13 @@ from confluent_kafka import ConsumerGroupState, KafkaException
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from assets.streaming.service import Streaming, select_topics
-from assets.topic import topic_definitions
+from assets.topics.topic_chain import topic_definitions
 from lakehouse.config.loader import PROJECT, Config, load
 from lakehouse.config.topic import Route, Topic
-from lakehouse.core import naming
 from lakehouse.core.errors import BadRecords, TransientError, UnexpectedError, is_transient
+from lakehouse.core.tables import naming
+from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.maintenance import compact_incrementally
-from lakehouse.pipeline.offsets import resume
 from lakehouse.streaming import stream as streams
 from lakehouse.streaming.stream_events import Commit, Event, TableCompacted, TopicBackedOff, TopicRecovered
 from resources.build import build_resources

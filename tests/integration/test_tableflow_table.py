@@ -7,9 +7,9 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from assets.engines import engines_check
-from assets.readers import reader_asset, reader_check
-from assets.tableflow import tableflow_asset
+from assets.topics.engine_check import engines_check
+from assets.topics.reader_assets import reader_asset, reader_check
+from assets.topics.tableflow_asset import tableflow_asset
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.readers import reader_of

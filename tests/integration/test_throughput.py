@@ -4,7 +4,7 @@ import time
 from functools import partial
 from itertools import cycle, islice
 
-from lakehouse.core.batch import next_batch
+from lakehouse.core.offsets.batch import next_batch
 from lakehouse.pipeline.ingestion import ingest, read_log
 from spark.records import read_range
 from tests.support.topics import TRADES, Stream, framed, trade

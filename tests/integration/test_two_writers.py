@@ -5,7 +5,7 @@ from contextlib import nullcontext
 import pytest
 
 from lakehouse.core.errors import UnclearState
-from lakehouse.pipeline.audit import AuditFailed
+from lakehouse.pipeline.commits.audit import AuditFailed
 from spark.tables import write
 from tests.support.topics import TRADES, Stream, framed, once, trade
 

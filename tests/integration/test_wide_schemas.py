@@ -11,7 +11,7 @@ from confluent_kafka.schema_registry import Schema
 
 from lakehouse.formats import format_of
 from lakehouse.formats.schema import RegisteredSchema
-from lakehouse.pipeline.decoding import side_schema
+from lakehouse.pipeline.schemas.decoding import side_schema
 from spark.decoding.decode import Decoding, decode
 from spark.decoding.decoded import own, record
 from tests.support.protobuf_messages import message_class

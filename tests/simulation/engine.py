@@ -43,9 +43,9 @@ import spark.records
 import spark.tables.dead_letters
 import spark.tables.maintenance_procedures
 import spark.tables.write
-from lakehouse.core.batch import Batch
-from lakehouse.core.counts import Counts
-from lakehouse.core.table_ref import TableRef
+from lakehouse.core.offsets.batch import Batch
+from lakehouse.core.offsets.counts import Counts
+from lakehouse.core.tables.table_ref import TableRef
 from spark.tables.decision import Decision
 from spark.tables.write import Target, Written
 from tests.simulation.catalog import MemoryIcebergCatalog

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lakehouse.core.batch import Batch
 from lakehouse.core.errors import LakehouseError, Unreachable
+from lakehouse.core.offsets.batch import Batch
 from resources.kafka.kafka import Offsets, TopicDescription
 from tests.simulation.world import World
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 import resources.kafka.transactions
 import spark.tables.dead_letters
-from lakehouse.core.batch import Positions
 from lakehouse.core.errors import TransientError
+from lakehouse.core.offsets.batch import Positions
 from lakehouse.core.polling import Clock, poll
-from lakehouse.pipeline.dead_letter_topic import publish_dead_letters
+from lakehouse.pipeline.dead_letters.dead_letter_topic import publish_dead_letters
 from tests.simulation.choices import Choices
 from tests.simulation.engine import Letter, Rows, is_of
 from tests.simulation.messages import MessageKafka

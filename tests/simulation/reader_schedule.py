@@ -13,7 +13,7 @@ from pyiceberg.table.snapshots import Snapshot
 from lakehouse.config.environment import environment_name
 from lakehouse.config.loader import Config
 from lakehouse.core.errors import TransientError, UnclearState
-from lakehouse.core.lag import SnapshotLag
+from lakehouse.core.offsets.lag import SnapshotLag
 from lakehouse.readers import publish, reader_of
 from lakehouse.readers.reader_lag import measure_lag
 from tests.simulation.choices import Choices

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import ClockSkew, LakehouseError, TransientError, UnclearState
+from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.maintenance import compact_incrementally, maintain
-from lakehouse.pipeline.offsets import resume
 from lakehouse.pipeline.replay import redrive, replay
 from lakehouse.readers.reader_lag import measure_lag
 from tests.simulation.catalog import MemoryIcebergCatalog, SimulatedCatalog

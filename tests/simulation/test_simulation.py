@@ -79,18 +79,12 @@ def test_simulation_replaces_only_functions_that_run_in_spark():
 
 def test_simulation_runs_the_functions_of_the_project():
     from lakehouse import readers
-    from lakehouse.pipeline import (
-        audit,
-        dead_letter_topic,
-        ingestion,
-        letters,
-        maintenance,
-        offsets,
-        reconciliation,
-        replay,
-        staged_commit,
-    )
-    from lakehouse.readers import freshness, glue, metadata_pointer, reader_lag, rest_catalog, snowflake
+    from lakehouse.pipeline import ingestion, maintenance, replay
+    from lakehouse.pipeline.batches import offsets
+    from lakehouse.pipeline.commits import audit, staged_commit
+    from lakehouse.pipeline.dead_letters import dead_letter_topic, letters
+    from lakehouse.pipeline.ledger import reconciliation
+    from lakehouse.readers import freshness, glue_reader, metadata_pointer, reader_lag, rest_reader, snowflake_reader
     from resources.iceberg import registrations
     from resources.iceberg import snapshots as resource_snapshots
 
@@ -105,7 +99,7 @@ def test_simulation_runs_the_functions_of_the_project():
         reconciliation,
         dead_letter_topic,
     )
-    modules += (readers, freshness, glue, metadata_pointer, reader_lag, rest_catalog, snowflake)
+    modules += (readers, freshness, glue_reader, metadata_pointer, reader_lag, rest_reader, snowflake_reader)
     modules += (registrations, resource_snapshots)
     before = {module: dict(vars(module)) for module in modules}
     with simulation(), simulated_time(World(Choices(3))):

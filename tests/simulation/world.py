@@ -20,9 +20,9 @@ import pyiceberg.table.metadata
 import pyiceberg.table.update
 from greenlet import getcurrent, greenlet
 
-import lakehouse.pipeline.audit
+import lakehouse.pipeline.batches.offsets
+import lakehouse.pipeline.commits.audit
 import lakehouse.pipeline.maintenance
-import lakehouse.pipeline.offsets
 from tests.simulation.choices import Choices
 
 T = TypeVar("T")
@@ -209,9 +209,9 @@ def simulated_time(world: World) -> Iterator[None]:
         time: {"time": world.now, "monotonic": lambda: world._now, "time_ns": lambda: int(world.now() * 1e9)},
         pyiceberg.table.update: {"datetime": SimulatedDatetime},
         pyiceberg.table.metadata: {"datetime": SimpleNamespace(datetime=SimulatedDatetime)},
-        lakehouse.pipeline.audit: {"ThreadPoolExecutor": InlineExecutor},
+        lakehouse.pipeline.commits.audit: {"ThreadPoolExecutor": InlineExecutor},
         lakehouse.pipeline.maintenance: {"datetime": SimulatedDatetime},
-        lakehouse.pipeline.offsets: {"datetime": SimulatedDatetime},
+        lakehouse.pipeline.batches.offsets: {"datetime": SimulatedDatetime},
     }
     with replaced(clock):
         yield

@@ -28,8 +28,8 @@ from pyiceberg.catalog import load_catalog
 from lakehouse.config.loader import PROJECT, Config
 from lakehouse.config.topic import Topic
 from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.commits.staged_commit import OnPhase, Phase, no_report
 from lakehouse.pipeline.ingestion import Published, ingest
-from lakehouse.pipeline.staged_commit import OnPhase, Phase, no_report
 from lakehouse.readers import reader_of
 from lakehouse.readers.reader import Registration
 from tests.support.processes import killed

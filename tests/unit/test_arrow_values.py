@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from assets.iceberg import table_metadata
+from assets.topics.iceberg_asset import table_metadata
 from lakehouse.config.topic import Topic
-from lakehouse.core.arrow_values import pylist
+from lakehouse.core.tables.arrow_values import pylist
 from lakehouse.query.result import Result
 
 DAYS = {

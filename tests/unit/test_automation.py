@@ -9,7 +9,7 @@ KAFKA, ICEBERG, GLUE, SNOWFLAKE = (dg.AssetKey([system, "t"]) for system in ("ka
 
 
 class Ticks:
-    """An asset chain as assets/topic.py builds it, with the daemon's cursor and runs that fail on demand."""
+    """An asset chain as assets/topics/topic_chain.py builds it, with the cursor of the daemon and failing runs."""
 
     def __init__(self, check_condition=None):
         self.fails = False

@@ -12,7 +12,7 @@ import fastavro
 import pytest
 
 from lakehouse.formats.schema import RegisteredSchema
-from lakehouse.pipeline.decoding import side_schema
+from lakehouse.pipeline.schemas.decoding import side_schema
 
 
 def record(**fields):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lakehouse.core.batch import Batch, Log, clip, head, next_batch
 from lakehouse.core.errors import UnclearState
+from lakehouse.core.offsets.batch import Batch, Log, clip, head, next_batch
 
 
 def log(start, end, topic_id="id", cluster_id="c"):

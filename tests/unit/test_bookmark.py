@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from lakehouse.core.bookmark import Bookmark
 from lakehouse.core.errors import UnclearState
+from lakehouse.core.offsets.bookmark import Bookmark
 
 BOOKMARK = Bookmark("cluster", "source", "target", "uuid", 7, 2, {0: 10, 1: 0, 11: 3}, "by hand")
 

@@ -16,7 +16,7 @@ from lakehouse.cli.status import status as topic_statuses
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Route, Topic
 from lakehouse.core.errors import LakehouseError, UnclearState, Unreachable
-from lakehouse.core.markdown import plain
+from lakehouse.core.text.markdown import plain
 from resources.iceberg.catalog import Catalog
 from resources.kafka.kafka import Kafka, Offsets, TopicDescription
 

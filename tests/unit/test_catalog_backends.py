@@ -2,8 +2,8 @@
 
 import pytest
 
-from lakehouse.core import naming
 from lakehouse.core.errors import ConfigError
+from lakehouse.core.tables import naming
 from resources.iceberg.catalog import Catalog
 from resources.iceberg.catalogs import registered
 

@@ -3,7 +3,7 @@
 import dagster as dg
 import pytest
 
-from assets.topic import topic_definitions
+from assets.topics.topic_chain import topic_definitions
 from lakehouse.config.checks import RESERVED, RowCount, Scope, registered
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic

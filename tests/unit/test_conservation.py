@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from lakehouse.core.batch import PART, REPLAY, TOKEN, Batch
-from lakehouse.core.counts import Counts
 from lakehouse.core.errors import CommitConflict
-from lakehouse.core.table_ref import TableRef
-from lakehouse.pipeline.audit import RECORD_COUNT, Staged, audit
+from lakehouse.core.offsets.batch import PART, REPLAY, TOKEN, Batch
+from lakehouse.core.offsets.counts import Counts
+from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.pipeline.commits.audit import RECORD_COUNT, Staged, audit
 from resources.iceberg.catalog import Catalog
 
 BRANCH = "ingest_1"

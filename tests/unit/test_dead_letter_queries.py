@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from lakehouse.config.topic import Topic
-from lakehouse.core.table_ref import TableRef
-from lakehouse.pipeline.dead_letter_queries import pending_dead_letters
+from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.pipeline.dead_letters.dead_letter_queries import pending_dead_letters
 from resources.iceberg.catalog import Catalog
 from spark.tables import dead_letters
 

@@ -25,7 +25,7 @@ from pyiceberg.types import (
 )
 
 from lakehouse.core.errors import SchemaError
-from lakehouse.core.table_ref import TableRef
+from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.formats import evolution
 from lakehouse.formats.schema import RegisteredSchema, Shape
 from resources.iceberg.catalog import Catalog

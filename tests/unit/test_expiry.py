@@ -9,8 +9,8 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from lakehouse.config.topic import Topic
-from lakehouse.core.batch import PART, TOKEN, Batch
 from lakehouse.core.errors import UnclearState, Unreachable
+from lakehouse.core.offsets.batch import PART, TOKEN, Batch
 from lakehouse.pipeline.maintenance import oldest_kept
 from resources.iceberg.snapshots import commits, last_batch, snapshot_count
 

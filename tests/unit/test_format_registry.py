@@ -10,7 +10,7 @@ from lakehouse.formats import format_of, of_type, registered, with_schemas
 from lakehouse.formats.format import RegisteredFormat
 from lakehouse.formats.primitive_formats import StringFormat
 from lakehouse.formats.schema import RegisteredSchema
-from lakehouse.pipeline.decoding import side_schema
+from lakehouse.pipeline.schemas.decoding import side_schema
 
 ORDER = RegisteredSchema(1, json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}))
 ORDER_IN_JSON = RegisteredSchema(1, '{"type": "object", "properties": {"id": {"type": "integer"}}}', "JSON")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakehouse.core.lag import Lag, SnapshotLag
+from lakehouse.core.offsets.lag import Lag, SnapshotLag
 from lakehouse.readers.freshness import StageLag, first_stale_stage, summary
 
 

@@ -15,10 +15,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType, StructType
 
 from lakehouse.config.topic import Topic
-from lakehouse.core.batch import COUNTS, TOKEN, Batch
-from lakehouse.core.counts import Counts
 from lakehouse.core.errors import Refused, Unreachable
-from lakehouse.core.table_ref import TableRef
+from lakehouse.core.offsets.batch import COUNTS, TOKEN, Batch
+from lakehouse.core.offsets.counts import Counts
+from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.formats.columns import table_schema
 from resources.aws.glue import Glue
 from resources.iceberg.catalog import Catalog

@@ -9,9 +9,9 @@ from moto import mock_aws
 from pyiceberg.catalog import load_catalog
 
 from lakehouse.config.topic import Topic
-from lakehouse.core.batch import TOKEN, Batch
 from lakehouse.core.errors import UnclearState
-from lakehouse.core.table_ref import TableRef
+from lakehouse.core.offsets.batch import TOKEN, Batch
+from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers import reader_of
 from resources.aws.glue import Glue
 from resources.iceberg.catalog import Catalog

@@ -3,7 +3,7 @@
 import pytest
 
 from lakehouse.core.errors import LakehouseError
-from lakehouse.core.lag import Lag, SnapshotLag, lag, pending, snapshots_behind
+from lakehouse.core.offsets.lag import Lag, SnapshotLag, lag, pending, snapshots_behind
 
 
 def test_pending_returns_positions_behind_end():

@@ -5,7 +5,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
 from lakehouse.core.errors import SchemaError
-from lakehouse.core.table_ref import TableRef
+from lakehouse.core.tables.table_ref import TableRef
 from resources.iceberg.catalog import Catalog
 
 SCHEMA = Schema(

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from lakehouse.core.batch import Batch
-from lakehouse.core.counts import Counts
 from lakehouse.core.errors import UnclearState
-from lakehouse.core.ledger import (
+from lakehouse.core.offsets.batch import Batch
+from lakehouse.core.offsets.counts import Counts
+from lakehouse.core.offsets.ledger import (
     Entry,
     LogContents,
     Range,
@@ -19,8 +19,8 @@ from lakehouse.core.ledger import (
     totals,
     uncounted_ranges,
 )
-from lakehouse.core.ledger_findings import findings, held_findings, log_findings, verdict
-from lakehouse.pipeline import ledger_page
+from lakehouse.core.offsets.ledger_findings import findings, held_findings, log_findings, verdict
+from lakehouse.pipeline.ledger import ledger_page
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -5,7 +5,7 @@ import json
 import dagster as dg
 import pytest
 
-from assets.sensors.open_lineage import OFF, lineage_sensor
+from assets.sensors.lineage_sensor import OFF, lineage_sensor
 from lakehouse.config import loader
 from lakehouse.core.errors import Unreachable
 from resources.aws.glue import Glue

@@ -12,13 +12,13 @@ from click.testing import CliRunner
 from assets.sensors.freshness_sensor import freshness_sensor
 from assets.sensors.topic_offsets import topic_offsets_sensor
 from assets.streaming.service import Streaming
-from assets.topic import topic_definitions
+from assets.topics.topic_chain import topic_definitions
 from lakehouse.cli import console
 from lakehouse.cli.main import main
 from lakehouse.cli.status import status
 from lakehouse.config import loader
 from lakehouse.core.errors import Paused
-from lakehouse.core.markdown import plain
+from lakehouse.core.text.markdown import plain
 from lakehouse.definitions import defs
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest

@@ -2,9 +2,9 @@
 
 import pytest
 
-from lakehouse.core.batch import Log
 from lakehouse.core.errors import LakehouseError
-from lakehouse.pipeline.offsets import parse_position
+from lakehouse.core.offsets.batch import Log
+from lakehouse.pipeline.batches.offsets import parse_position
 from resources.kafka.kafka import Kafka
 
 LOG = Log("c", "orders", "t", {0: 2, 1: 0, 2: 0}, {0: 9, 1: 5, 2: 0})

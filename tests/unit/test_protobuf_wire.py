@@ -9,7 +9,7 @@ import pytest
 from google.protobuf import json_format
 
 from lakehouse.formats.schema import RegisteredSchema
-from lakehouse.pipeline.decoding import side_schema
+from lakehouse.pipeline.schemas.decoding import side_schema
 from spark.codecs.protobuf_codec import decoded
 from tests.support.protobuf_messages import message_class
 

@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from assets.streaming import results
-from assets.topic import topic_definitions
+from assets.topics.topic_chain import topic_definitions
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.readers import configured, registered

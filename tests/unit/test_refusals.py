@@ -1,6 +1,6 @@
 """Refusals of batches that a stream remembers."""
 
-from lakehouse.pipeline.refusals import AGAIN_SECONDS, Refusals
+from lakehouse.pipeline.batches.refusals import AGAIN_SECONDS, Refusals
 
 ERROR = ValueError("no")
 

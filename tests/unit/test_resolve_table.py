@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from lakehouse.core.table_ref import TableRef
+from lakehouse.core.tables.table_ref import TableRef
 from resources.iceberg.catalog import SUCCESSOR, Catalog
 
 ORDERS = TableRef("shop", "orders")

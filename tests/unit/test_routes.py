@@ -90,7 +90,7 @@ def test_routed_topic_with_conflicting_table_is_a_fault(tmp_path, name, policy, 
 def test_routed_topics_of_one_table_are_all_returned(tmp_path):
     config = load(tmp_path, EVERYTHING % "stop")
     assert [topic.name for topic in config.routed_topics(["shop.b"])] == ["shop.b"]
-    # The stored position decides whose table it is: lakehouse.core.batch refuses records of the other topic.
+    # The stored position decides whose table it is: lakehouse.core.offsets.batch refuses records of the other topic.
     assert [topic.name for topic in config.routed_topics(["shop.b", "Shop-b"])] == ["Shop-b", "shop.b"]
 
 

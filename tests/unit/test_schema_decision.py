@@ -8,8 +8,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import IncompatibleSchema
 from lakehouse.formats.schema import RegisteredSchema
-from lakehouse.pipeline.decoding import TopicSchemas, side_schema
-from lakehouse.pipeline.schema_decision import columns, decide_schema
+from lakehouse.pipeline.schemas.decoding import TopicSchemas, side_schema
+from lakehouse.pipeline.schemas.schema_decision import columns, decide_schema
 
 
 def orders(**types):

@@ -7,7 +7,7 @@ import pytest
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import SchemaError, Unreachable
 from lakehouse.formats.budget import MAX_CHARACTERS, MAX_REFERENCES
-from lakehouse.pipeline.decoding import resolve_schemas
+from lakehouse.pipeline.schemas.decoding import resolve_schemas
 from resources import schema_registry
 from resources.schema_registry import SchemaRegistry
 from tests.support.servers.registry_server import RegistryServer

@@ -7,11 +7,11 @@ from pyiceberg.table import StaticTable
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
 from assets.failures import explained
-from assets.iceberg import table_metadata
+from assets.topics.iceberg_asset import table_metadata
 from lakehouse.config import sensitive
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import ConfigError, UnexpectedError
-from lakehouse.pipeline.schema_decision import ensure_table
+from lakehouse.pipeline.schemas.schema_decision import ensure_table
 from resources.iceberg.catalog import Catalog
 
 CANARY = "canary-4711"

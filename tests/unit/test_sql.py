@@ -4,7 +4,7 @@ import duckdb
 import pytest
 import sqlglot
 
-from lakehouse.core.sql import DUCKDB, SNOWFLAKE, SPARK
+from lakehouse.core.sql.quoting import DUCKDB, SNOWFLAKE, SPARK
 from tests.support.hostile import HOSTILE
 
 

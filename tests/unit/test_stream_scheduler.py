@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from lakehouse.config.topic import Topic
-from lakehouse.core.batch import Batch
 from lakehouse.core.errors import LakehouseError, Paused, Unreachable
+from lakehouse.core.offsets.batch import Batch
 from lakehouse.core.pacing import EVERY_SECONDS, LEAST_RECORDS
 from lakehouse.streaming.scheduler import ATTEMPTS, MANY_FILES, PAUSED_SECONDS, Scheduler
 

@@ -5,11 +5,11 @@ import pytest
 
 from assets.streaming.check import PASSED, Verdicts, streaming_check
 from assets.streaming.results import CHECK, failure, failures
-from assets.topic import topic_definitions
+from assets.topics.topic_chain import topic_definitions
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import BadRecords, UnclearState, Unreachable
-from lakehouse.core.markdown import plain
+from lakehouse.core.text.markdown import plain
 
 TABLE = ("iceberg", "trades")
 BAD = BadRecords("trades", 1, [(0, 7, "no such schema")])

@@ -12,8 +12,8 @@ from rich.console import Console
 from lakehouse.cli import console
 from lakehouse.cli.check_runner import Outcome
 from lakehouse.cli.status import TopicStatus
-from lakehouse.core.ledger_findings import Finding
-from lakehouse.core.terminal import visible
+from lakehouse.core.offsets.ledger_findings import Finding
+from lakehouse.core.text.terminal import visible
 from lakehouse.query.result import Result
 from lakehouse.readers.freshness import StageLag
 
@@ -81,7 +81,7 @@ COMMAND = """
 import click
 from lakehouse.cli.main import main
 from lakehouse.core.errors import LakehouseError
-from lakehouse.core.terminal import echo
+from lakehouse.core.text.terminal import echo
 
 @main.command()
 @click.argument("kind")

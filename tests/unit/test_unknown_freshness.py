@@ -16,8 +16,8 @@ from lakehouse.cli import console
 from lakehouse.cli.status import status
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
-from lakehouse.core.batch import TOKEN, Batch
-from lakehouse.core.bookmark import TOPIC, Bookmark
+from lakehouse.core.offsets.batch import TOKEN, Batch
+from lakehouse.core.offsets.bookmark import TOPIC, Bookmark
 from lakehouse.readers.reader_lag import measure_lag
 from resources.iceberg.catalog import Catalog
 from resources.kafka.kafka import Kafka, Offsets, TopicDescription

@@ -10,7 +10,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import UnclearState
-from lakehouse.core.table_ref import TableRef
+from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
 from resources.iceberg.catalog import Catalog

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from lakehouse.core.errors import LakehouseError
-from lakehouse.core.terminal import echo
+from lakehouse.core.text.terminal import echo
 
 
 @click.command(short_help="Pause the ingestion of one topic.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from lakehouse.core.errors import LakehouseError
-from lakehouse.core.terminal import echo
+from lakehouse.core.text.terminal import echo
 
 if TYPE_CHECKING:
     from lakehouse.cli.check_runner import Outcome
@@ -110,8 +110,8 @@ def dry_run(topics: tuple[str, ...], records: int, as_json: bool, junit: Path | 
     from lakehouse.cli.systems import open_clients
     from lakehouse.config import loader
     from lakehouse.config.sensitive import hide_values
+    from lakehouse.pipeline.batches.dry_run import dry_run
     from lakehouse.pipeline.clients import Clients
-    from lakehouse.pipeline.dry_run import dry_run
 
     outcomes: list[check_runner.Outcome] = []
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from lakehouse.core.terminal import echo
+from lakehouse.core.text.terminal import echo
 from lakehouse.query.engines import ENGINES
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from lakehouse.core.terminal import echo
+from lakehouse.core.text.terminal import echo
 
 
 @click.command(short_help="Ingest topics continuously.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakehouse.config.sensitive import hide_values
-from lakehouse.core.terminal import echo
+from lakehouse.core.text.terminal import echo
 
 if TYPE_CHECKING:
     from lakehouse.config.loader import Config
@@ -34,9 +34,9 @@ def ledger(topic: str, deep: bool, log: bool, as_json: bool) -> None:
     from lakehouse.cli import console
     from lakehouse.cli.systems import open_clients
     from lakehouse.config import loader
-    from lakehouse.pipeline import ledger_page
     from lakehouse.pipeline.clients import Clients
-    from lakehouse.pipeline.reconciliation import check_ledger, reconcile
+    from lakehouse.pipeline.ledger import ledger_page
+    from lakehouse.pipeline.ledger.reconciliation import check_ledger, reconcile
 
     declared = loader.load()
     topic_entry = declared.topic(topic)
@@ -67,7 +67,7 @@ def dead_letters(topic: str, newest: int, as_json: bool) -> None:
     from lakehouse.cli import console
     from lakehouse.cli.systems import open_clients
     from lakehouse.config import loader
-    from lakehouse.pipeline.dead_letter_queries import pending_dead_letters
+    from lakehouse.pipeline.dead_letters.dead_letter_queries import pending_dead_letters
 
     declared = loader.load()
     with open_clients(declared) as systems, hide_values(declared.topic(topic)):
@@ -158,7 +158,7 @@ def resume(topic: str, where: str, reason: str) -> None:
     """
     from lakehouse.cli.systems import open_clients
     from lakehouse.config import loader
-    from lakehouse.pipeline.offsets import resume
+    from lakehouse.pipeline.batches.offsets import resume
 
     declared = loader.load()
     with open_clients(declared) as systems:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from lakehouse.config.sources.source import Fault, Source, file_faults
-from lakehouse.core.text import did_you_mean
+from lakehouse.core.text.phrases import did_you_mean
 from lakehouse.formats.avro.avro_format import AvroFormat
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from lakehouse.config.base import Model
 from lakehouse.config.yaml_locations import Location
 from lakehouse.core.errors import SchemaError
-from lakehouse.core.text import did_you_mean
+from lakehouse.core.text.phrases import did_you_mean
 from lakehouse.formats.avro import avro_format
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from lakehouse.core.bookmark import TOPIC as BOOKMARKS
+from lakehouse.core.offsets.bookmark import TOPIC as BOOKMARKS
 from lakehouse.deploy.confluent.access import Role
 from lakehouse.deploy.confluent.declared_topics import DeclaredTopics
 from lakehouse.deploy.names import Names

@@ -12,7 +12,7 @@ from lakehouse.config.deployment import Deployment
 from lakehouse.config.loader import Config
 from lakehouse.config.sources.datagen import Datagen
 from lakehouse.config.topic import Topic
-from lakehouse.core.metadata_columns import Naming
+from lakehouse.core.tables.metadata_columns import Naming
 from lakehouse.deploy.confluent.flink import created_table
 
 TABLEFLOW_NAMINGS: Mapping[Naming, str] = {"confluent": "DEFAULT", "confluent_portable": "PORTABLE"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakehouse.core.errors import LakehouseError, UnclearState
-from lakehouse.core.table_ref import TableRef
+from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.deploy.verification.planes import CANARY, MARK, Plane, Step
 from lakehouse.deploy.verification.probe import Probe, Unchecked
 from resources.iceberg.catalog import PROPERTIES

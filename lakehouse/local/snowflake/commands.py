@@ -11,7 +11,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
-from lakehouse.core.sql import SNOWFLAKE
+from lakehouse.core.sql.quoting import SNOWFLAKE
 from lakehouse.local.snowflake import errors, grants, storage, tables
 from lakehouse.local.snowflake.account import Entity
 from lakehouse.local.snowflake.session import Result, Session, like, status

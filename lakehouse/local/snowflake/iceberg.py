@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from duckdb import DuckDBPyConnection
 
-from lakehouse.core.sql import DUCKDB
+from lakehouse.core.sql.quoting import DUCKDB
 from lakehouse.local.snowflake import errors
 from lakehouse.local.snowflake.tokens import Name
 

@@ -6,7 +6,7 @@ import json
 import time
 from typing import Any
 
-from lakehouse.core.sql import DUCKDB
+from lakehouse.core.sql.quoting import DUCKDB
 from lakehouse.local.snowflake import errors, iceberg, storage
 from lakehouse.local.snowflake.account import Account, Entity, IcebergTable
 from lakehouse.local.snowflake.session import Result, Session, like, status

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from lakehouse.core import naming
 from lakehouse.core.errors import LakehouseError, Unreachable
+from lakehouse.core.tables import naming
 from resources.aws.assumed_role import SESSION_NAME
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import boto3
 from pyiceberg.catalog import load_catalog
 
-from lakehouse.core import naming
+from lakehouse.core.tables import naming
 from lakehouse.pipeline.clients import Clients
 from resources.iceberg.catalog import Catalog
 from resources.schema_registry import SchemaRegistry

@@ -18,7 +18,7 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.formats.columns import table_schema
 from lakehouse.formats.schema import RegisteredSchema
-from lakehouse.pipeline import decoding
+from lakehouse.pipeline.schemas import decoding
 from spark.decoding.decode import decode
 from spark.decoding.decoded import record
 from tests.support.fuzz.cells import Column, fits, of_arrow, of_iceberg, plain

@@ -14,8 +14,8 @@ from lakehouse.config.loader import load
 from lakehouse.config.sources.derived import Derived
 from lakehouse.pipeline import derivation
 from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.commits.staged_commit import OnPhase, Phase
 from lakehouse.pipeline.ingestion import ingest
-from lakehouse.pipeline.staged_commit import OnPhase, Phase
 from resources.build import build_resources
 
 

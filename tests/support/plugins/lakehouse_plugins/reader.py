@@ -5,7 +5,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from lakehouse.core.table_ref import TableRef
+from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers.metadata_pointer import MetadataPointer, Pointer
 
 

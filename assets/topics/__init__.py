@@ -1,0 +1,1 @@
+"""Assets of the topics of lakehouse.yaml, and their checks."""

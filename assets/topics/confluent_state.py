@@ -1,0 +1,224 @@
+"""States of connectors, Tableflow and the Kafka cluster in Confluent Cloud, as checks and as metadata of assets.
+
+They exist only if the environment configures `confluent_cloud`. A state that cannot be read fails the check, but never
+fails a run.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import dagster as dg
+
+from assets.automation import hourly
+from assets.check_definition import CheckDefinition
+from assets.failures import explained
+from lakehouse.config.checks import TABLEFLOW
+from lakehouse.config.environment import environment_name
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
+from lakehouse.core.errors import LakehouseError, is_transient
+from lakehouse.core.text.markdown import escaped
+from resources.confluent.clusters import Cluster
+from resources.confluent.confluent_cloud import ConfluentCloud
+from resources.confluent.connectors import Connector
+from resources.confluent.tableflow import TableflowTopic
+
+RESOURCE = "confluent_cloud"
+CONNECTOR, PROVISIONED = "connector", "provisioned"
+CLUSTER = dg.AssetKey(["confluent", "kafka_cluster"])
+
+UNFINISHED = frozenset({"PAUSED", "PENDING", "PROVISIONING"})
+"""Phases that a user chose or that end without intervention."""
+
+CREATE = "create it with `lakehouse deploy create`"
+
+T = TypeVar("T", Connector, TableflowTopic, Cluster)
+
+
+@dataclass(frozen=True)
+class State:
+    """The state of one object in Confluent Cloud.
+
+    Attributes:
+        kind: The kind of the object, which prefixes the names of its metadata.
+        phase: Confluent's name of the phase, or `MISSING` or `UNKNOWN`.
+        problem: The problem, its effect and the remedy; empty without a problem.
+        lasts: Whether the problem persists until a user solves it.
+        details: Further metadata by name.
+    """
+
+    kind: str
+    phase: str
+    problem: str = ""
+    lasts: bool = True
+    details: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The state as metadata for Dagster."""
+        parts = {"state": self.phase, "problem": self.problem, **self.details}
+        return {f"{self.kind}_{name}": text for name, text in parts.items() if text}
+
+    def result(self, asset: dg.AssetKey, check: str) -> dg.AssetCheckResult:
+        """Return the state as the result of a check. A problem that may pass without intervention is a warning."""
+        return dg.AssetCheckResult(
+            check_name=check,
+            asset_key=asset,
+            passed=not self.problem,
+            severity=dg.AssetCheckSeverity.ERROR if self.lasts else dg.AssetCheckSeverity.WARN,
+            description=escaped(self.problem) or self.phase,
+            metadata=self.metadata,
+        )
+
+
+def needed(config: Config) -> frozenset[str]:
+    """Return the key of the resource; empty if the selected environment does not configure it."""
+    return frozenset({RESOURCE}) & config.environments.get(environment_name(), {}).keys()
+
+
+def checks(config: Config, entry: Topic) -> dict[str, CheckDefinition]:
+    """Return the checks of an entry, by the first part of the key of their asset."""
+    needs = needed(config)
+    if not needs:
+        return {}
+    by_system = {}
+    if name := entry.source.connector(entry.name):
+        description = f"The managed connector '{name}', which produces the topic's records, and its tasks run."
+        by_system["kafka"] = _standing(
+            entry, "kafka", CONNECTOR, description, lambda cloud: connector_state(cloud, entry)
+        )
+    if entry.engine == "tableflow":
+        description = "Tableflow runs for the topic, so that new records become rows."
+        by_system["iceberg"] = _standing(
+            entry, "iceberg", TABLEFLOW, description, lambda cloud: tableflow_state(cloud, entry)
+        )
+    return by_system
+
+
+def _standing(
+    entry: Topic, system: str, check: str, description: str, read: Callable[[ConfluentCloud], State]
+) -> CheckDefinition:
+    def run(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        return read(context.resources.confluent_cloud).result(dg.AssetKey([system, entry.name]), check)
+
+    return CheckDefinition(check, description, frozenset({RESOURCE}), run, by_clock=True)
+
+
+def cluster_definitions(config: Config) -> dg.Definitions:
+    """Return an asset for the Kafka cluster and a check of its state; none if `confluent_cloud` is not configured."""
+    if not needed(config):
+        return dg.Definitions()
+    spec = dg.AssetSpec(
+        CLUSTER,
+        description="The Kafka cluster in Confluent Cloud.",
+        group_name=CLUSTER.path[0],
+        kinds={"kafka", "confluent"},
+    )
+
+    @dg.asset_check(
+        asset=spec.key,
+        name=PROVISIONED,
+        automation_condition=hourly(),
+        description="The Kafka cluster is provisioned.",
+    )
+    def cluster_is_provisioned(
+        context: dg.AssetCheckExecutionContext, confluent_cloud: ConfluentCloud
+    ) -> dg.AssetCheckResult:
+        with explained():
+            return cluster_state(confluent_cloud).result(CLUSTER, PROVISIONED)
+
+    return dg.Definitions(assets=[spec], asset_checks=[cluster_is_provisioned])
+
+
+def connector_state(cloud: ConfluentCloud, entry: Topic) -> State:
+    """Return the state of the managed connector that fills the topic of an entry."""
+    name = entry.source.connector(entry.name)
+    subject = f"Connector '{name}', which produces to topic '{entry.topic}',"
+
+    def judge(connector: Connector) -> State:
+        tasks = ", ".join(f"{task.id}: {task.phase}" for task in connector.tasks)
+        failed = [task for task in connector.tasks if task.phase == "FAILED"]
+        details = {"name": name, "tasks": tasks}
+        if connector.phase == "RUNNING" and not failed:
+            return State("connector", connector.phase, details=details)
+        reasons = [connector.detail, *(f"task {task.id}: {task.detail or task.phase}" for task in failed)]
+        return State(
+            "connector",
+            connector.phase,
+            f"{subject} is {connector.phase}{_reason(entry, reasons)}. New records may not arrive; existing records "
+            f"stay in the topic. Remove the cause, and resume or restart it (`confluent connect cluster resume`, or "
+            f"the Cloud Console)",
+            lasts=bool(failed) or connector.phase not in UNFINISHED,
+            details=details,
+        )
+
+    missing = (
+        f"{subject} does not exist or is not visible to the key. No new records arrive. If it was deleted, {CREATE}"
+    )
+    return _state("connector", subject, lambda: cloud.connector(name), missing, judge)
+
+
+def tableflow_state(cloud: ConfluentCloud, entry: Topic) -> State:
+    """Return the state of Tableflow for the topic of an entry."""
+    subject = f"Tableflow of topic '{entry.topic}'"
+
+    def judge(table: TableflowTopic) -> State:
+        phase = "SUSPENDED" if table.suspended else table.phase
+        details = {"error": _visible(entry, table.detail), "table_path": table.table_path}
+        if phase == "RUNNING" and not table.detail:
+            return State("tableflow", phase, details=details)
+        return State(
+            "tableflow",
+            phase,
+            f"{subject} is {phase}{_reason(entry, [table.detail])}. New records may not become rows; the table is "
+            f"unchanged. Remove the cause, such as an invalid record, and resume Tableflow in the Cloud Console",
+            lasts=phase not in UNFINISHED,
+            details=details,
+        )
+
+    missing = f"{subject} is off or not visible to the key. New records do not become rows. If it is off, {CREATE}"
+    return _state("tableflow", subject, lambda: cloud.tableflow_topic(entry.topic), missing, judge)
+
+
+def cluster_state(cloud: ConfluentCloud) -> State:
+    """Return the state of the Kafka cluster."""
+    subject = "The Kafka cluster in Confluent Cloud"
+
+    def judge(cluster: Cluster) -> State:
+        details = {"id": cluster.id, "name": cluster.name}
+        if cluster.phase == "PROVISIONED":
+            return State("cluster", cluster.phase, details=details)
+        return State(
+            "cluster",
+            cluster.phase,
+            f"{subject}, {cluster.id}, is {cluster.phase}. Topics may be unreachable; tables are unchanged. Check the "
+            f"Cloud Console, or https://status.confluent.cloud",
+            lasts=cluster.phase not in UNFINISHED,
+            details=details,
+        )
+
+    missing = (
+        f"{subject} does not exist or is not visible to the key. Nothing was changed. Correct `confluent_cloud` of "
+        f"the environment in lakehouse.yaml, or the roles of the key's owner"
+    )
+    return _state("cluster", subject, cloud.kafka_cluster, missing, judge)
+
+
+def _state(kind: str, subject: str, read: Callable[[], T | None], missing: str, judge: Callable[[T], State]) -> State:
+    """Read an object and return its state, `MISSING` or `UNKNOWN` included."""
+    try:
+        current = read()
+    except LakehouseError as error:
+        return State(kind, "UNKNOWN", f"{subject} is in an unknown state. {error}", not is_transient(error))
+    return State(kind, "MISSING", missing) if current is None else judge(current)
+
+
+def _reason(entry: Topic, reasons: list[str]) -> str:
+    text = _visible(entry, "; ".join(filter(None, reasons)))
+    return f" ({text})" if text else ""
+
+
+def _visible(entry: Topic, text: str) -> str:
+    """Return Confluent's text about a failure, or a placeholder if the text may quote values of sensitive columns."""
+    return "withheld: it may quote values of sensitive columns" if text and entry.sensitive else text

@@ -1,0 +1,96 @@
+"""The check that Spark and the engine of every reader return the same totals for a table."""
+
+import time
+from typing import Any
+
+import dagster as dg
+
+from assets.check_definition import CheckDefinition
+from assets.text_table import as_table
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
+from lakehouse.core.offsets.lag import snapshots_behind
+from lakehouse.core.sql.quoting import SPARK
+from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.text.markdown import escaped
+from lakehouse.pipeline.table_location import table_of, table_resources
+from lakehouse.readers import configured
+from lakehouse.readers.engine_totals import TableTotals, differences
+from lakehouse.readers.freshness import StageLag
+from resources.iceberg.catalog import published_table
+from resources.iceberg.snapshots import commits
+
+AGREE = "engines_agree"
+
+
+def engines_check(config: Config, topic: Topic) -> CheckDefinition:
+    """Return the check that compares row counts and sums in the snapshot that each reader exposes.
+
+    It sums the columns of integers and decimals. Each engine reads these columns once, so the check costs one query on
+    the whole table per engine.
+    """
+    readers = configured(config)
+
+    def agree(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        clients = context.resources
+        ref, _ = clients.catalog.resolve_table(table_of(config, topic, clients))
+        totals = {
+            reader.name: reader.query_totals(topic, ref, clients)
+            for reader in readers
+            # The checks of an optional reader's own asset report a missing table.
+            if not reader.is_optional or reader.current(ref, clients)
+        }
+        # The history is read after the queries, because a snapshot may be published during them.
+        history = commits(published_table(clients.catalog, ref))
+        problems, compared = [], []
+        for stage, answer in totals.items():
+            behind = snapshots_behind(history, answer.snapshot_id, int(time.time() * 1000))
+            lag = StageLag(topic.name, stage, topic.max_lag_seconds, behind, answer.snapshot_id)
+            if not lag.is_fresh:
+                problems.append(lag.description)
+            if behind is not None:
+                reference = _in_spark(ref, answer, clients)
+                problems += differences(reference, answer)
+                compared.append(reference)
+            compared.append(answer)
+        return dg.AssetCheckResult(
+            check_name=AGREE,
+            asset_key=[asset_of(config), topic.name],
+            passed=not problems,
+            description=escaped("; ".join(problems))
+            or f"{compared[-1].rows:,} rows and {len(compared[-1].sums)} sums are the same everywhere",
+            metadata={"totals": _as_table(compared)},
+        )
+
+    engines = ", ".join(reader.engine for reader in readers)
+    description = (
+        f"Spark and the readers ({engines}) return the same row counts and sums for the snapshot that each exposes."
+    )
+    return CheckDefinition(
+        AGREE,
+        description,
+        frozenset({"catalog", "spark", *(reader.resource for reader in readers)}) | table_resources(topic),
+        agree,
+    )
+
+
+def asset_of(config: Config) -> str:
+    """Return the name of the last required reader, whose asset has the check."""
+    return [reader.name for reader in configured(config) if not reader.is_optional][-1]
+
+
+def _in_spark(ref: TableRef, answer: TableTotals, systems: Any) -> TableTotals:
+    """Return the totals that Spark, which wrote the table, computes for the snapshot of another engine's answer."""
+    quoted = {column: SPARK.identifier(column) for column in answer.scales}
+    sums = "".join(f", SUM(CAST({quoted[column]} AS DECIMAL(38,{n})))" for column, n in answer.scales.items())
+    table = f"{ref.spark_path()} VERSION AS OF {answer.snapshot_id}"
+    row = systems.spark.session(systems.catalog.spark_settings()).sql(f"SELECT COUNT(*){sums} FROM {table}").first()  # noqa: S608 (all quoted)
+    return TableTotals.of("Spark", answer.snapshot_id, answer.scales, tuple(row))
+
+
+def _as_table(answers: list[TableTotals]) -> dg.TableMetadataValue:
+    columns = list(dict.fromkeys(column for answer in answers for column in answer.sums))
+    return as_table(
+        ["engine", "snapshot", "rows", *(f"sum of {column}" for column in columns)],
+        [[a.engine, a.snapshot_id, f"{a.rows:,}", *(a.sums.get(column) for column in columns)] for a in answers],
+    )

@@ -1,0 +1,221 @@
+"""The asset of an Iceberg table, which ingests the new records of its topic, audits them on a branch and publishes."""
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from pydantic import Field
+
+from assets.asset_factory import asset_spec, table_op
+from assets.automation import unless_continuous
+from assets.entry import code_links, group, topic_of
+from assets.failures import explained
+from assets.text_table import as_table
+from lakehouse.config.checks import DEAD_LETTER_TOPIC, KEY_NOT_NULL, RECORD_COUNT
+from lakehouse.config.loader import Config
+from lakehouse.config.sensitive import hidden_ids, visible_columns
+from lakehouse.config.topic import Topic
+from lakehouse.core.offsets.counts import OUTCOMES
+from lakehouse.core.tables import arrow_values
+from lakehouse.core.text.markdown import escaped
+from lakehouse.pipeline.clients import CLIENTS, Clients
+from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult
+from lakehouse.pipeline.dead_letters.dead_letter_topic import try_publish_dead_letters
+from lakehouse.pipeline.ingestion import Published, ingest
+from lakehouse.pipeline.maintenance import size
+from lakehouse.pipeline.replay import replay
+from resources.iceberg.pauses import require_unpaused
+from resources.iceberg.snapshots import live_rows
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+AUDITS = {
+    RECORD_COUNT: "Each record has one outcome, such as row or dead letter, and Iceberg committed all counted rows.",
+    KEY_NOT_NULL: "No row has a null in a key column.",
+}
+
+
+PREVIEW = 5
+"""Number of rows in a preview."""
+
+
+class Replay(dg.Config):
+    """Records that a materialization replays before it ingests new ones; by default none."""
+
+    replay_since: str = Field(
+        "",
+        description="Start of the replay: earliest, a time such as 2026-01-31T00:00:00Z, or offsets by partition such "
+        "as 0:12,1:40, which replay only these partitions.",
+    )
+    replay_branch: str = Field(
+        "", description="Branch of the table to which replayed records are written instead of main."
+    )
+
+
+def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
+    """Return the asset `iceberg/<topic>`. Its audit runs as blocking checks: a batch that fails is not published."""
+    key, namespace = dg.AssetKey(["iceberg", entry.name]), config.namespace
+
+    spec = asset_spec(
+        entry,
+        "iceberg",
+        deps=[["kafka", entry.name]],
+        description=entry.description,
+        kinds={"iceberg", "spark", "s3"},
+        automation_condition=unless_continuous(entry),
+        metadata={
+            "dagster/table_name": f"{namespace}.{group(entry)}",
+            "dagster/storage_kind": "iceberg",
+            **code_links(config, entry),
+        },
+    )
+
+    @table_op(
+        spec,
+        pool=f"iceberg_{group(entry)}",
+        resources=CLIENTS,
+        check_specs=[*_audit_specs(key, entry), *declared_specs(key, entry)],
+        config=Replay,
+    )
+    def iceberg_table(
+        context: dg.AssetExecutionContext, clients: Any, config: Replay
+    ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
+        systems = Clients.of(clients)
+        systems.spark.on_progress(context.log.info)
+        published: list[Published] = []
+        replayed: dict[str, Any] = {}
+        with explained(entry):
+            topic = topic_of(entry, context)
+            if config.replay_since:
+                require_unpaused(systems.catalog, namespace, topic.name)
+                replay_result = replay(namespace, topic, systems, config.replay_since, config.replay_branch or None)
+                counts = replay_result.counts
+                replayed = {"replayed_records": counts.consumed, "replayed_rows": counts.rows}
+                context.log.info(f"{topic.name}: {counts.consumed:,} records replayed from {config.replay_since}")
+            try:
+                for batch in ingest(namespace, topic, systems):
+                    published.append(batch)
+                    context.log.info(batch_message(topic, batch))
+            except AuditFailed as failure:
+                # A failed check alone does not stop the run. Only the exception fails it.
+                yield from check_results(failure.findings)
+                raise
+            findings = [batch.findings for batch in published] or [_nothing_new(topic)]
+            yield from check_results(_worst(findings))
+            yield from check_results(try_publish_dead_letters(namespace, topic, systems))
+            _, table = systems.catalog.resolve_table(topic.table_in(namespace))
+            metadata = _metadata(published) | replayed | (table_metadata(table, topic) if table else {})
+        yield dg.MaterializeResult(
+            metadata=metadata,
+            data_version=dg.DataVersion(str(table.metadata.current_snapshot_id) if table else "empty"),
+        )
+
+    return iceberg_table
+
+
+def _audit_specs(key: dg.AssetKey, entry: Topic) -> Iterator[dg.AssetCheckSpec]:
+    for name, statement in AUDITS.items():
+        yield dg.AssetCheckSpec(name, asset=key, blocking=True, description=statement)
+    if entry.dead_letter_topic:
+        description = f"Every dead letter is also in topic {entry.dead_letter_topic}."
+        yield dg.AssetCheckSpec(DEAD_LETTER_TOPIC, asset=key, description=description)
+
+
+def declared_specs(key: dg.AssetKey, entry: Topic) -> Iterator[dg.AssetCheckSpec]:
+    """Yield the specs of the checks that lakehouse.yaml declares."""
+    for name, check in entry.checks.items():
+        yield dg.AssetCheckSpec(name, asset=key, blocking=check.severity == "blocking", description=check.statement)
+
+
+def check_results(findings: list[CheckResult]) -> Iterator[dg.AssetCheckResult]:
+    """Yield the results for Dagster, with a sample of failing rows and the query that lists all of them."""
+    for finding in findings:
+        metadata: dict[str, Any] = dict(finding.numbers)
+        if finding.result:
+            metadata["sql"] = dg.TextMetadataValue(finding.result.sql)
+            if sample := finding.result.sample:
+                metadata["sample"] = as_table(list(sample[0]), [list(row.values()) for row in sample])
+        yield dg.AssetCheckResult(
+            check_name=finding.check,
+            passed=finding.passed,
+            severity=dg.AssetCheckSeverity.ERROR if finding.severity == "blocking" else dg.AssetCheckSeverity.WARN,
+            description=escaped(finding.message),
+            metadata=metadata,
+        )
+
+
+def _worst(batches: list[list[CheckResult]]) -> list[CheckResult]:
+    """Return one result for each check: that of the first batch that fails it, otherwise that of the newest batch."""
+    by_check: dict[str, CheckResult] = {}
+    for finding in (finding for batch in batches for finding in batch):
+        if finding.check not in by_check or by_check[finding.check].passed:
+            by_check[finding.check] = finding
+    return list(by_check.values())
+
+
+def _nothing_new(topic: Topic) -> list[CheckResult]:
+    """Return passed results for a run without new records: assets downstream stay blocked until each check reports."""
+    blocking = [CheckResult(name, True, "nothing new to audit") for name in AUDITS]
+    declared = [CheckResult(name, True, "nothing new to check", {}, c.severity) for name, c in topic.checks.items()]
+    return blocking + declared
+
+
+def batch_message(topic: Topic, batch: Published) -> str:
+    """Return the log message of a published batch."""
+    counts = batch.counts
+    rate = counts.consumed / batch.seconds if batch.seconds else 0
+    others = "".join(
+        f", {getattr(counts, name):,} {name.replace('_', ' ')}" for name in OUTCOMES[2:] if getattr(counts, name)
+    )
+    return (
+        f"{topic.name}: {counts.consumed:,} records → {counts.rows:,} rows{others} "
+        f"in {batch.seconds:.1f} s ({rate:,.0f} records/s), snapshot {batch.snapshot_id}"
+    )
+
+
+def table_metadata(table: "Table", topic: Topic) -> dict[str, Any]:
+    """Return the metadata of a table: row count, bytes, columns with their lineage, and a preview of rows."""
+    hidden = hidden_ids(topic, table)
+    columns = [
+        dg.TableColumn(
+            field.name,
+            _plain(str(field.field_type)),
+            description=escaped(field.doc) if field.doc else None,
+            constraints=dg.TableColumnConstraints(other=["sensitive"] if field.field_id in hidden else []),
+        )
+        for field in table.schema().fields
+    ]
+    from_record = [column.name for column in columns if column.name not in topic.metadata.names.values()]
+    source = dg.AssetKey(["kafka", topic.name])
+    metadata: dict[str, Any] = {
+        "dagster/row_count": live_rows(table),
+        "dagster/column_schema": dg.TableSchema(columns=columns),
+        "dagster/column_lineage": dg.TableColumnLineage(
+            {name: [dg.TableColumnDep(source, name)] for name in from_record}
+        ),
+    }
+    if table.current_snapshot():
+        rows = table.scan(selected_fields=tuple(visible_columns(topic, table)), limit=PREVIEW).to_arrow()
+        metadata["preview"] = as_table(rows.column_names, [list(row.values()) for row in arrow_values.rows(rows)])
+        metadata["bytes"] = size(table).data_bytes
+    return metadata
+
+
+def _plain(type_: str) -> str:
+    """Return pyiceberg's text of a type without the ids of nested fields, such as `struct<city: string>`."""
+    return re.sub(r"\d+: ([^:<>]+): (?:optional|required) ", r"\1: ", type_)
+
+
+def _metadata(published: list[Published]) -> dict[str, Any]:
+    """Return the numbers of this run, which Dagster plots, and its last snapshot and offsets."""
+    metadata: dict[str, Any] = {name: sum(getattr(batch.counts, name) for batch in published) for name in OUTCOMES}
+    metadata |= {"batches": len(published), "seconds": round(sum(batch.seconds for batch in published), 2)}
+    if published:
+        last = published[-1]
+        metadata |= {
+            "snapshot_id": str(last.snapshot_id),
+            "next_offsets": {str(p): o for p, o in sorted(last.batch.end.items())},
+        }
+    return metadata

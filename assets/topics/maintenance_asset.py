@@ -1,0 +1,41 @@
+"""The asset that compacts a table, expires its snapshots and deletes orphans (lakehouse.pipeline.maintenance)."""
+
+from dataclasses import asdict
+from typing import Any
+
+import dagster as dg
+
+from assets.asset_factory import asset_spec, table_op
+from assets.entry import group, topic_of
+from assets.failures import explained
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
+from lakehouse.core.tables import naming
+from lakehouse.pipeline.maintenance import maintain
+
+
+def maintenance_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
+    """Return the asset `maintenance/<topic>`, which shares the writer's pool, so that only one of them runs."""
+    spec = asset_spec(
+        entry,
+        "maintenance",
+        deps=[["iceberg", entry.name]],
+        description=f"Compacts {group(entry)}, expires its snapshots and deletes orphan files.",
+        kinds={"iceberg", "spark"},
+    )
+
+    @table_op(spec, pool=f"iceberg_{group(entry)}", resources=("catalog", "spark"))
+    def maintenance(context: dg.AssetExecutionContext, clients: Any) -> dg.MaterializeResult:
+        metadata: dict[str, Any] = {}
+        with explained(entry):
+            topic = topic_of(entry, context)
+            for done in maintain(config.namespace, topic, clients.catalog, clients.spark):
+                context.log.info(f"{done.table}: {', '.join(done.done) or 'nothing to do'} ({done.seconds:.1f} s)")
+                if done.table.endswith(naming.DEAD_LETTERS):
+                    continue
+                metadata |= {f"{name}_before": n for name, n in asdict(done.before).items()}
+                metadata |= {name: n for name, n in asdict(done.after).items()}
+                metadata |= {"done": list(done.done), "seconds": round(done.seconds, 2)}
+        return dg.MaterializeResult(metadata=metadata)
+
+    return maintenance

@@ -1,0 +1,95 @@
+"""The asset of a table in a reader, and the check that compares it with the published table (lakehouse.readers)."""
+
+import time
+from typing import Any
+
+import dagster as dg
+
+from assets.asset_factory import asset_spec, table_op
+from assets.automation import unless_continuous
+from assets.check_definition import CheckDefinition
+from assets.entry import group, topic_of
+from assets.failures import explained
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
+from lakehouse.core.offsets.lag import snapshots_behind
+from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.text.markdown import escaped
+from lakehouse.pipeline.table_location import table_of, table_resources
+from lakehouse.readers.freshness import StageLag
+from lakehouse.readers.reader import Reader, Registration
+from resources.iceberg.snapshots import commits, live_rows_at
+
+
+def reader_asset(config: Config, entry: Topic, reader: Reader) -> dg.AssetsDefinition:
+    """Return the asset `<reader>/<topic>`."""
+    spec = asset_spec(
+        entry,
+        reader.name,
+        deps=[[reader.upstream, entry.name]],
+        description=f"{entry.description} {reader.description}".strip(),
+        kinds=set(reader.kinds),
+        automation_condition=unless_continuous(entry),
+        metadata={"dagster/table_name": reader.table_name(TableRef(config.namespace, group(entry)))},
+    )
+
+    @table_op(
+        spec, pool=f"{reader.name}_{group(entry)}", resources={"catalog", reader.resource, *table_resources(entry)}
+    )
+    def publication(context: dg.AssetExecutionContext, clients: Any) -> dg.MaterializeResult:
+        with explained(entry):
+            topic = topic_of(entry, context)
+            ref, table = clients.catalog.published(table_of(config, topic, clients))
+            registration = reader.publish(topic, ref, table, clients)
+        context.log.info(f"{reader.label} shows {reader.table_name(ref)} at snapshot {registration.snapshot_id}")
+        return dg.MaterializeResult(
+            metadata=metadata(registration), data_version=dg.DataVersion(str(registration.snapshot_id))
+        )
+
+    return publication
+
+
+def metadata(registration: Registration) -> dict[str, Any]:
+    """Return the metadata of a publication."""
+    rows = {} if registration.rows is None else {"dagster/row_count": registration.rows}
+    return {
+        "metadata_location": registration.metadata_location,
+        "snapshot_id": str(registration.snapshot_id),
+        **rows,
+    }
+
+
+def reader_check(config: Config, topic: Topic, reader: Reader) -> CheckDefinition:
+    """Return the check that a reader exposes a published snapshot within the topic's maximum lag.
+
+    If the reader counts rows, the check also compares the count with that of the snapshot.
+    """
+
+    def compare(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        clients = context.resources
+        ref, table = clients.catalog.published(table_of(config, topic, clients))
+        registration = reader.require(topic, ref, clients, count=True)
+        behind = snapshots_behind(commits(table), registration.snapshot_id, int(time.time() * 1000))
+        lag = StageLag(topic.name, reader.name, topic.max_lag_seconds, behind, registration.snapshot_id)
+        expected = None
+        if registration.rows is not None and registration.snapshot_id is not None and behind:
+            expected = live_rows_at(table, registration.snapshot_id)
+        counts, comparison = {}, ""
+        if registration.rows is not None:
+            counts = {f"{reader.name}_rows": registration.rows, "iceberg_rows": expected}
+            comparison = f"; {registration.rows:,} rows, Iceberg {expected:,}" if behind else ""
+        return dg.AssetCheckResult(
+            check_name=reader.check,
+            asset_key=[reader.name, topic.name],
+            passed=lag.is_fresh and expected == registration.rows,
+            description=escaped(lag.description + comparison),
+            metadata={
+                f"{reader.name}_snapshot_id": str(registration.snapshot_id),
+                "iceberg_snapshot_id": str(table.metadata.current_snapshot_id),
+                "metadata_location": registration.metadata_location,
+                **counts,
+            },
+        )
+
+    needs = frozenset({"catalog", reader.resource}) | table_resources(topic)
+    return CheckDefinition(reader.check, reader.check_description, needs, compare, blocking=reader.is_blocking)

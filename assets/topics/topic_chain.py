@@ -1,0 +1,70 @@
+"""The chain of assets of a declared topic: kafka → iceberg → one asset for each reader."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import dagster as dg
+
+from assets.check_definition import CheckDefinition, asset_checks
+from assets.freshness_checks import freshness_check
+from assets.streaming.check import streaming_check
+from assets.topics import confluent_state
+from assets.topics.dead_letter_asset import dead_letters_asset
+from assets.topics.engine_check import asset_of, engines_check
+from assets.topics.iceberg_asset import table_asset
+from assets.topics.kafka_asset import topic_asset
+from assets.topics.ledger_asset import ledger_asset, ledger_check
+from assets.topics.maintenance_asset import maintenance_asset
+from assets.topics.reader_assets import reader_asset, reader_check
+from assets.topics.tableflow_asset import tableflow_asset
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Route, Topic
+from lakehouse.readers import configured
+from lakehouse.readers.reader_lag import stages_of
+
+
+def route_definitions(config: Config, route: Route) -> dg.Definitions:
+    """Return the chain of a route: the assets of a topic, with one partition for each topic."""
+    return dg.Definitions(assets=_chain(config, route), asset_checks=_checks(config, route, {}))
+
+
+def _chain(config: Config, entry: Topic) -> list[dg.AssetsDefinition | dg.AssetSpec]:
+    if entry.engine == "tableflow":
+        readers = (reader_asset(config, entry, reader) for reader in configured(config))
+        return [topic_asset(config, entry), tableflow_asset(config, entry), *readers]
+    return [
+        topic_asset(config, entry),
+        table_asset(config, entry),
+        *(reader_asset(config, entry, reader) for reader in configured(config)),
+        *([dead_letters_asset(config, entry)] if entry.keeps_dead_letters else []),
+        ledger_asset(config, entry),
+        maintenance_asset(config, entry),
+    ]
+
+
+def topic_definitions(config: Config, topic: Topic) -> dg.Definitions:
+    """Return the assets and checks of one topic."""
+    further = {"iceberg": [ledger_check(config, topic)]}
+    further |= {reader.name: [reader_check(config, topic, reader)] for reader in configured(config)}
+    further[asset_of(config)].append(engines_check(config, topic))
+    return dg.Definitions(assets=_chain(config, topic), asset_checks=_checks(config, topic, further))
+
+
+def _checks(
+    config: Config, entry: Topic, further: Mapping[str, list[CheckDefinition]]
+) -> list[dg.AssetChecksDefinition]:
+    """Return the checks of the asset of each stage: freshness, its own checks, and those of Confluent Cloud."""
+    stages = stages_of(config, entry)
+    streamed = [stage for stage in stages if stage != "kafka" and entry.continuous]
+    checks = {
+        stage: [
+            freshness_check(config, entry, stage),
+            *([streaming_check(entry, stage)] if stage in streamed else []),
+            *further.get(stage, ()),
+        ]
+        for stage in stages
+    }
+    for system, check in confluent_state.checks(config, entry).items():
+        checks.setdefault(system, []).append(check)
+    return [asset_checks(entry, system, of_system) for system, of_system in checks.items()]

@@ -1,0 +1,1 @@
+"""Offsets, counts and lag of the records of batches."""

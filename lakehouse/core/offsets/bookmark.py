@@ -1,0 +1,62 @@
+"""Bookmarks: the position up to which a derived topic, or a topic of dead letters, was produced from its source."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from lakehouse.core.errors import UnclearState
+from lakehouse.core.offsets.batch import Positions
+
+TOPIC = "lakehouse.bookmarks"
+"""The compacted topic of all bookmarks."""
+
+
+@dataclass(frozen=True)
+class Bookmark:
+    """A position in a source, committed in one transaction with the messages produced from the records before it.
+
+    Attributes:
+        cluster_id: Cluster of the source topic.
+        topic_id: Id of the source topic; offsets are only valid for it.
+        target_id: Id of the topic that contains the messages; a recreated one has none of them.
+        table_uuid: The source's table.
+        snapshot_id: The snapshot that was read.
+        replays: Number of replays up to that snapshot; each may have added rows behind the position.
+        offsets: Next offset to read, by partition.
+        reason: Why an operator set the position; empty if it was computed.
+    """
+
+    cluster_id: str
+    topic_id: str
+    target_id: str
+    table_uuid: str
+    snapshot_id: int
+    replays: int
+    offsets: Positions
+    reason: str = ""
+
+    def to_json(self) -> str:
+        """Return the value of the bookmark's message."""
+        return json.dumps({"version": 1, **asdict(self), "offsets": dict(sorted(self.offsets.items()))})
+
+    @staticmethod
+    def from_json(value: str | bytes) -> Bookmark:
+        """Parse the value of a bookmark's message.
+
+        Raises:
+            UnclearState: A newer release wrote it in another format.
+        """
+        fields = json.loads(value)
+        if fields.pop("version") != 1:
+            raise UnclearState(f"A newer release wrote the bookmark {value!r}. Nothing was changed. Upgrade lakehouse")
+        fields["offsets"] = {int(partition): offset for partition, offset in fields["offsets"].items()}
+        return Bookmark(**fields)
+
+    def is_of(self, cluster_id: str, topic_id: str) -> bool:
+        """Return whether the offsets are of this topic."""
+        return (self.cluster_id, self.topic_id) == (cluster_id, topic_id)
+
+    def is_past(self, position: Positions) -> bool:
+        """Return whether `position` is behind this one in any partition, as after a rollback of the source's table."""
+        return any(position.get(partition, 0) < offset for partition, offset in self.offsets.items())

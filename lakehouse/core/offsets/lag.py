@@ -1,0 +1,110 @@
+"""Lag of tables behind their topics, and of readers behind their tables. Pure functions of offsets and times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lakehouse.core.errors import LakehouseError
+from lakehouse.core.offsets.batch import Positions
+from lakehouse.core.text.phrases import pluralize
+
+AHEAD_SECONDS = 5
+"""Tolerated difference between the clocks of a producer and of this machine."""
+
+
+@dataclass(frozen=True)
+class Lag:
+    """Lag of a table behind its topic.
+
+    Attributes:
+        records: Offsets that are not ingested yet.
+        seconds: Age of the oldest of them.
+        nothing: The topic does not exist yet.
+    """
+
+    records: int
+    seconds: float
+    nothing: bool = False
+
+    def describe(self) -> str:
+        """The lag as words."""
+        if self.nothing:
+            return "the topic does not exist yet"
+        if not self.records:
+            return "up to date"
+        return f"{pluralize(self.records, 'record')} behind, for {self.seconds:,.0f} s"
+
+
+def pending(start: Positions, end: Positions) -> dict[int, int]:
+    """Return the first pending offset of each partition that has any between `start` and `end` (exclusive)."""
+    return {p: start[p] for p in end if start[p] < end[p]}
+
+
+def lag(waiting: Positions, end: Positions, oldest_ms: Mapping[int, int | None], now_ms: int) -> Lag:
+    """Return the lag of a table.
+
+    Args:
+        waiting: First pending offset by partition, as `pending` returns it.
+        end: End of the log by partition, exclusive.
+        oldest_ms: Kafka timestamp in milliseconds of the record at each pending offset; None for transaction markers.
+        now_ms: Current time in milliseconds.
+
+    Raises:
+        LakehouseError: A timestamp is in the future, so the age of the record is unknown.
+    """
+    records = sum(end[p] - position for p, position in waiting.items())
+    times = {p: oldest for p in waiting if (oldest := oldest_ms[p]) is not None}
+    for partition, oldest in times.items():
+        if (ahead := oldest - now_ms) > AHEAD_SECONDS * 1000:
+            raise LakehouseError(
+                f"The oldest pending record of partition {partition}, at offset {waiting[partition]} or later, has a "
+                f"timestamp {ahead / 1000:,.0f} s in the future. Its lag is unknown. Correct the producer's clock, or "
+                f"set message.timestamp.type=LogAppendTime on the topic"
+            )
+    return Lag(records, max(0.0, (now_ms - min(times.values())) / 1000) if times else 0.0)
+
+
+@dataclass(frozen=True)
+class SnapshotLag:
+    """Lag of a reader behind its table.
+
+    Attributes:
+        snapshots: Published snapshots that the reader does not show yet.
+        seconds: Age of the oldest of them.
+        nothing: No snapshot is published yet.
+    """
+
+    snapshots: int
+    seconds: float
+    nothing: bool = False
+
+    def describe(self) -> str:
+        """The lag as words."""
+        if self.nothing:
+            return "nothing is published yet"
+        if not self.snapshots:
+            return "shows the newest published snapshot"
+        return f"{pluralize(self.snapshots, 'snapshot')} behind, for {self.seconds:,.0f} s"
+
+
+def snapshots_behind(commits: Sequence[tuple[int, int]], shown: int | None, now_ms: int) -> SnapshotLag | None:
+    """Return the lag of a reader behind main; None if its snapshot was never published.
+
+    Args:
+        commits: Main's (snapshot id, commit time in milliseconds), newest first.
+        shown: Snapshot that the reader shows; None for a reader without a table.
+        now_ms: Current time in milliseconds.
+    """
+    if shown is None:
+        return (
+            SnapshotLag(len(commits), max(0.0, (now_ms - commits[-1][1]) / 1000))
+            if commits
+            else SnapshotLag(0, 0.0, nothing=True)
+        )
+    ids = [snapshot_id for snapshot_id, _ in commits]
+    if shown not in ids:
+        return None
+    missed = ids.index(shown)
+    seconds = (now_ms - commits[missed - 1][1]) / 1000 if missed else 0.0
+    return SnapshotLag(missed, max(0.0, seconds))

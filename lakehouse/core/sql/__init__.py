@@ -1,0 +1,1 @@
+"""SQL text: quoting, and rules about expressions."""

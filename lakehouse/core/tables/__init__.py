@@ -1,0 +1,1 @@
+"""Names, layouts and columns of tables."""

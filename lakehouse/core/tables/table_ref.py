@@ -1,0 +1,47 @@
+"""The address of a table in the Iceberg catalog."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from lakehouse.core.sql.quoting import SPARK
+from lakehouse.core.tables import naming
+
+
+@dataclass(frozen=True)
+class TableRef:
+    """Namespace and name of a table that may not exist yet."""
+
+    namespace: str
+    name: str
+    in_catalog: tuple[str, str] | None = field(default=None, kw_only=True)
+    """Namespace and name in the catalog if Tableflow chose them; readers show the table under its own name."""
+
+    def __str__(self) -> str:
+        return f"{self.namespace}.{self.name}"
+
+    @property
+    def identifier(self) -> tuple[str, str]:
+        """The table's identifier in pyiceberg."""
+        return self.in_catalog or (self.namespace, self.name)
+
+    @property
+    def shown(self) -> tuple[str, str]:
+        """Namespace and name in readers that have names of their own."""
+        return self.namespace, self.name
+
+    @property
+    def dead_letters(self) -> TableRef:
+        """The table of records that could not be decoded."""
+        return replace(self, name=self.name + naming.DEAD_LETTERS)
+
+    @property
+    def next_version(self) -> TableRef:
+        """The table that continues this one after an incompatible schema change: `t` → `t__v2` → `t__v3`."""
+        name, version = naming.family(self.name)
+        return replace(self, name=f"{name}__v{version + 1}")
+
+    def spark_path(self, branch: str | None = None) -> str:
+        """Return the table's, or a branch's, name in Spark (Iceberg, Branching and tagging: `branch_<name>`)."""
+        parts = [naming.CATALOG, *self.identifier] + ([f"branch_{branch}"] if branch else [])
+        return SPARK.identifier(*parts)

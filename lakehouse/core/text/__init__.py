@@ -1,0 +1,1 @@
+"""Text for messages, terminals and Markdown."""

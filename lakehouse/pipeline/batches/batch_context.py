@@ -1,0 +1,128 @@
+"""State shared by the phases of one batch: its offsets, its table, and the schemas that decode its records."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lakehouse.config.checks import RowCount
+from lakehouse.config.topic import Topic
+from lakehouse.core.offsets.batch import Batch, Positions
+from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.pipeline.batches.poison import unreadable_record
+from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.commits import column_checks
+from lakehouse.pipeline.commits.audit import CheckResult
+from lakehouse.pipeline.commits.staged_commit import OnPhase, Phase, StagedCommit, no_report
+from lakehouse.pipeline.schemas.decoding import BATCH, TopicSchemas, with_foreign_writers
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyspark.sql import DataFrame, SparkSession
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class BatchContext:
+    """One batch of a topic: new records, or records that are read again.
+
+    Attributes:
+        topic: The topic as declared in lakehouse.yaml.
+        ref: The table that currently receives the topic's records.
+        clients: Clients of the systems.
+        batch: The offsets to read.
+        table: The table as loaded when the batch was chosen; None if it did not exist.
+        base: The snapshot of main at that time; None if main had none.
+        schemas: The schemas that decode the records.
+        is_poison: Whether the batch is a single record that must not be decoded.
+        on_phase: Called when a phase begins.
+    """
+
+    topic: Topic
+    ref: TableRef
+    clients: Clients
+    batch: Batch
+    table: Table | None
+    base: int | None
+    schemas: TopicSchemas
+    is_poison: bool = False
+    on_phase: OnPhase = no_report
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session."""
+        return self.clients.spark.session(self.clients.catalog.spark_settings())
+
+    @property
+    def commit(self) -> StagedCommit:
+        """The staged commit that publishes the batch."""
+        return StagedCommit(self.clients, self.ref, self.base, self.batch, self.topic.key, self.report)
+
+    def report(self, phase: Phase) -> None:
+        """Log the beginning of a phase and report it to the caller."""
+        _LOG.debug("%s: %s", self.topic.name, phase)
+        self.on_phase(phase)
+
+    def decoded(self, *, headers: bool = False) -> DataFrame:
+        """Return the decoded records of the batch. Each action on the DataFrame reads Kafka again.
+
+        Args:
+            headers: Whether to read the message headers even if the table has no column for them.
+        """
+        from spark.decoding.decode import decode, refused
+        from spark.records import read_range
+
+        decoding = self.schemas.decoding()
+        options = self.clients.kafka.spark_options()
+        records = read_range(self.spark, options, self.batch, headers=headers or decoding.needs_headers)
+        return refused(records, decoding, "poison") if self.is_poison else decode(records, decoding)
+
+    def with_foreign_writers(self) -> BatchContext:
+        """Return the context extended by the schemas of other subjects that records of the batch refer to."""
+        registry = self.clients.schema_registry
+        return replace(self, schemas=with_foreign_writers(registry, self.schemas, self.decoded(), BATCH))
+
+    def is_decodable(self, batch: Batch) -> bool:
+        """Return whether Spark can decode all records of a batch without aborting. Dead letters count as decoded.
+
+        Raises:
+            PySparkException: The records cannot be read at all, whether decoded or not.
+            UnclearState: Spark's Kafka source cannot read a record.
+        """
+        from spark.decoding.decode import decode, is_decodable
+        from spark.records import is_readable, read_range
+
+        records = read_range(self.spark, self.clients.kafka.spark_options(), batch)
+        if is_decodable(decode(records, replace(self.schemas.decoding(), metadata={}))):
+            return True
+        if not is_readable(records) and batch.offsets == 1:
+            raise unreadable_record(self.topic, batch)
+        return False
+
+    def declared_checks(
+        self, table: Table, snapshot_id: int, since: Positions, *, again: bool = False
+    ) -> list[CheckResult]:
+        """Run the checks declared in lakehouse.yaml on the rows of a snapshot.
+
+        Checks with `severity: quarantine` are left out, because the rows that fail them are not in the table.
+
+        Args:
+            table: The table that contains the snapshot.
+            snapshot_id: The snapshot.
+            since: The first offset of each partition (inclusive).
+            again: Whether the rows were read before. Row count checks are left out then: the size of a replay is
+                arbitrary.
+
+        Raises:
+            ConfigError: A check does not fit the table.
+            LakehouseError: A table that a check refers to is empty.
+        """
+        topic = self.topic
+        declared = {
+            name: check
+            for name, check in topic.checks.items()
+            if name not in topic.quarantine and not (again and isinstance(check, RowCount))
+        }
+        return column_checks.run_checks(self.spark, self.clients.catalog, topic, declared, table, snapshot_id, since)

@@ -1,0 +1,84 @@
+"""Ingest a sample of a topic into a temporary branch of its table, which is dropped at the end."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+from lakehouse.config.topic import Topic
+from lakehouse.core.offsets.batch import Batch, head
+from lakehouse.core.offsets.counts import Counts
+from lakehouse.core.tables import naming
+from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.text.phrases import pluralize
+from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.commits.audit import CheckResult
+from lakehouse.pipeline.ingestion import read_log
+from lakehouse.pipeline.replay import Replayed, read_again, replay_context
+from resources.iceberg.catalog import Catalog
+
+DECODES = "decodes"
+"""Name of the check result about decoding, besides the topic's own checks."""
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """Outcomes of the sample's records, and the results of the checks on its rows."""
+
+    counts: Counts
+    findings: list[CheckResult]
+
+
+def dry_run(namespace: str, topic: Topic, clients: Clients, records: int) -> DryRun:
+    """Ingest the newest records of a topic into a branch, check them there, and drop the branch.
+
+    main and the stored offsets are unchanged. Columns that the registry's newest schema adds are added to the table, as
+    the next batch would do. A table created for the dry run is dropped again.
+
+    Args:
+        namespace: The namespace of the table.
+        topic: The topic.
+        clients: Clients of the systems.
+        records: The maximum number of offsets to read, from all partitions together.
+
+    Raises:
+        LakehouseError: The topic cannot be read or decoded, or a check does not fit the table.
+    """
+    ref, table = clients.catalog.resolve_table(topic.table_in(namespace))
+    log = read_log(clients.kafka, topic.topic)
+    sample = _newest(Batch(log.cluster_id, log.topic, log.topic_id, log.start, log.end), records)
+    context = replay_context(topic, ref, clients, sample, table)
+    branch = naming.dry_run_branch(time.time())
+    try:
+        replayed = read_again(context, branch)
+        return DryRun(replayed.counts, [_decodes(topic, replayed), *replayed.findings])
+    finally:
+        _leave(clients.catalog, ref, branch, table is not None)
+
+
+def _newest(batch: Batch, records: int) -> Batch:
+    """Return the last part of a batch, at most `records` offsets long."""
+    lengths = {p: batch.end[p] - batch.start[p] for p in batch.end}
+    counts = head(replace(batch, start=dict.fromkeys(lengths, 0), end=lengths), records).end
+    return replace(batch, start={p: batch.end[p] - counts[p] for p in batch.end})
+
+
+def _decodes(topic: Topic, replayed: Replayed) -> CheckResult:
+    consumed, bad = replayed.counts.consumed, replayed.counts.dead_letters - replayed.quarantined
+    message = f"{bad:,} of {pluralize(consumed, 'record')} cannot be decoded"
+    if topic.quarantine:
+        message += f", {replayed.quarantined:,} would be in quarantine ({', '.join(topic.quarantine)})"
+    numbers = {"records": consumed, "bad_records": bad, "quarantined": replayed.quarantined}
+    return CheckResult(DECODES, not bad or topic.errors != "suspend", message, numbers)
+
+
+def _leave(catalog: Catalog, ref: TableRef, branch: str, existed: bool) -> None:
+    table = catalog.load(ref)
+    if table is None:
+        return
+    if branch in table.metadata.refs:
+        with table.manage_snapshots() as manage:
+            manage.remove_branch(branch)
+    if not existed and table.current_snapshot() is None:
+        # Ingestion may drop no table.
+        catalog.for_maintenance().iceberg().drop_table(ref.identifier)

@@ -1,0 +1,243 @@
+"""Set a table's offsets if its snapshots do not have them: from lakehouse.yaml, or by an operator's decision."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from getpass import getuser
+from typing import TYPE_CHECKING
+
+from lakehouse.config.topic import Topic
+from lakehouse.core.errors import LakehouseError, UnclearState
+from lakehouse.core.offsets.batch import DECISION, TOKEN, Batch, Log, Positions
+from lakehouse.core.offsets.counts import Counts
+from lakehouse.core.tables import naming
+from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.pipeline.commits.staged_commit import StagedCommit
+from lakehouse.pipeline.dead_letters import letters
+from lakehouse.pipeline.schemas import schema_fingerprints
+from lakehouse.pipeline.schemas.decoding import resolve_schemas
+from lakehouse.pipeline.schemas.schema_decision import ensure_table
+from resources.iceberg.catalog import RECREATED, SUCCESSOR
+from resources.iceberg.snapshots import batch_of, last_batch
+from resources.kafka.kafka import Kafka
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from lakehouse.pipeline.clients import Clients
+
+
+OFFSETS = re.compile(r"\d+:\d+(,\d+:\d+)*")
+"""Format of offsets by partition, such as `0:12,1:40`."""
+
+
+def parse_offsets(where: str) -> dict[int, int]:
+    """Return the offsets in a position by partition; none if the position has another format.
+
+    Raises:
+        LakehouseError: A partition occurs twice.
+    """
+    pairs = [pair.split(":") for pair in where.split(",")] if OFFSETS.fullmatch(where) else []
+    offsets = {int(partition): int(offset) for partition, offset in pairs}
+    if len(offsets) < len(pairs):
+        raise LakehouseError(f"'{where}' names a partition twice. Nothing was changed. Name each partition once")
+    return offsets
+
+
+def parse_position(log: Log, kafka: Kafka, where: str, unnamed: Positions | None = None) -> Batch:
+    """Return a position as an empty batch that ends there.
+
+    Args:
+        log: The topic.
+        kafka: The cluster.
+        where: `earliest`, `latest`, a time (ISO 8601 with UTC offset) or offsets such as `0:12,1:40`.
+        unnamed: Offsets of the partitions that `where` does not name, if it consists of offsets.
+
+    Raises:
+        LakehouseError: `where` has none of these formats, names partitions that the topic does not have, or omits some
+            that `unnamed` does not have.
+        Unreachable: Kafka does not answer.
+    """
+    offsets = parse_offsets(where)
+    match where:
+        case "earliest":
+            end = dict(log.start)
+        case "latest":
+            end = dict(log.end)
+        case _ if offsets:
+            end = dict(unnamed or {}) | offsets
+            _require_partitions(log, where, end)
+        case _:
+            end = kafka.offsets_at(log.topic, _milliseconds(where))
+    return Batch(log.cluster_id, log.topic, log.topic_id, end, end)
+
+
+def _require_partitions(log: Log, where: str, offsets: Positions) -> None:
+    """Require that the partitions in `offsets` are those of the topic.
+
+    Raises:
+        LakehouseError: They are not.
+    """
+    existing, unknown = _listed(log.end), _listed(offsets.keys() - log.end.keys())
+    if unknown:
+        raise LakehouseError(
+            f"'{where}' names partitions {unknown}, which topic '{log.topic}' does not have. Nothing was changed. "
+            f"Its partitions are {existing}"
+        )
+    if missing := _listed(log.end.keys() - offsets.keys()):
+        raise LakehouseError(
+            f"'{where}' names no offset for partitions {missing}, so it is unclear where they resume. Nothing was "
+            f"changed. Name an offset for each partition of '{log.topic}': {existing}"
+        )
+
+
+def _listed(partitions: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(partitions)))
+
+
+def _milliseconds(where: str) -> int:
+    try:
+        time = datetime.fromisoformat(where)
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        raise LakehouseError(
+            f"'{where}' is not a valid position. Nothing was changed. Use earliest, latest, a time such as "
+            f"2026-01-31T00:00:00Z, or offsets such as 0:12,1:40"
+        )
+    return int(time.timestamp() * 1000)
+
+
+def resume(clients: Clients, namespace: str, topic: Topic, where: str, reason: str) -> Batch:
+    """Set the offsets at which the next batch begins, whatever the table's snapshots contain.
+
+    Args:
+        clients: Clients of the systems.
+        namespace: The namespace of the table.
+        topic: The topic.
+        where: A position; see `parse_position`. Partitions that it does not name keep their offsets if the topic was
+            not recreated.
+        reason: The operator's reason, stored with the decision.
+
+    Returns:
+        The new offsets as `end`, and the previous ones as `start`.
+
+    Raises:
+        CommitConflict: Another writer published meanwhile.
+        LakehouseError: `where` is invalid, outside of the log, or before the end of what the table has.
+        SchemaError: The schema does not fit the table.
+        Unreachable: A system does not answer.
+    """
+    from lakehouse.pipeline.ingestion import read_log
+
+    log = read_log(clients.kafka, topic.topic)
+    ref, table = clients.catalog.resolve_table(topic.table_in(namespace))
+    base = table.metadata.current_snapshot_id if table else None
+    previous = newest_batch(table)
+    same_log = previous is not None and (previous.cluster_id, previous.topic_id) == (log.cluster_id, log.topic_id)
+    position = parse_position(
+        log, clients.kafka, where, unnamed={**log.start, **previous.end} if previous and same_log else None
+    )
+    for p, offset in position.end.items():
+        if not log.start.get(p, 0) <= offset <= log.end.get(p, -1):
+            raise LakehouseError(
+                f"Partition {p} of '{topic.topic}' has offsets {log.start.get(p)} to {log.end.get(p)}, not {offset}. "
+                f"Nothing was changed. Choose an offset in that range"
+            )
+        if previous and same_log and offset < min(previous.end.get(p, 0), log.end[p]):
+            raise LakehouseError(
+                f"Table {ref} already has partition {p} up to offset {previous.end[p]}, so resuming at {offset} would "
+                f"duplicate rows. Nothing was changed. Use `lakehouse replay` to read records again"
+            )
+    if previous:
+        position = replace(position, start={p: previous.end.get(p, offset) for p, offset in position.end.items()})
+    schemas = resolve_schemas(clients.schema_registry, topic)
+    # The decision also accepts the registry's present schemas.
+    properties = schema_fingerprints.properties(table, schemas)
+    if previous and (not same_log or any(offset < previous.end.get(p, 0) for p, offset in position.end.items())):
+        # In a log that lost records, new records reuse their offsets.
+        properties[RECREATED] = f"{previous.cluster_id}/{previous.topic_id}"
+    if previous and table and RECREATED in properties and RECREATED not in table.properties:
+        letters.mark_existing_rows(clients, topic, ref, previous, position)
+    table = ensure_table(clients.catalog, topic, ref, schemas, table)
+    _record(clients, ref, table, base, position, reason, properties)
+    return position
+
+
+def newest_batch(table: Table | None) -> Batch | None:
+    """Return the newest batch on main; if its history is ambiguous, the batch of the offsets tag."""
+    try:
+        return last_batch(table)
+    except UnclearState:
+        assert table is not None
+        tagged = table.snapshot_by_name(naming.OFFSETS_TAG)
+        return batch_of(tagged) if tagged else None
+
+
+def record_start(clients: Clients, topic: Topic, ref: TableRef, table: Table | None, log: Log) -> None:
+    """Record the configured start position in a table that has no offsets yet.
+
+    Raises:
+        CommitConflict: Another writer published after the table was loaded.
+        SchemaError: The schema does not fit the table.
+    """
+    base = table.metadata.current_snapshot_id if table else None
+    position = parse_position(log, clients.kafka, topic.start)
+    table = ensure_table(clients.catalog, topic, ref, resolve_schemas(clients.schema_registry, topic), table)
+    _record(clients, ref, table, base, position, f"start: {topic.start}")
+
+
+def roll_over(clients: Clients, ref: TableRef, table: Table, last: Batch, reason: str) -> None:
+    """Close a table at its last batch, and record the name of its successor.
+
+    A writer that still has a batch for the closed table finds that main has moved, and starts over.
+
+    Raises:
+        CommitConflict: Another writer published after the table was loaded.
+    """
+    successor = ref.next_version
+    while clients.catalog.load(successor) is not None:
+        # A table of this name belongs to someone else, because this topic has not rolled over to it yet.
+        successor = successor.next_version
+    base = table.metadata.current_snapshot_id
+    _record(clients, ref, table, base, replace(last, start=last.end), reason, {SUCCESSOR: successor.name})
+
+
+def _record(
+    clients: Clients,
+    ref: TableRef,
+    table: Table,
+    base: int | None,
+    position: Batch,
+    reason: str,
+    properties: Mapping[str, str] | None = None,
+) -> None:
+    """Publish an empty snapshot that records where the next batch begins, and why.
+
+    Args:
+        clients: Clients of the systems.
+        ref: The table.
+        table: The table as loaded.
+        base: The snapshot of main that the decision is about.
+        position: A batch that ends where the next one begins.
+        reason: The reason for the decision.
+        properties: Table properties to set in the same commit.
+
+    Raises:
+        CommitConflict: Another writer published after `base`.
+        UnclearState: The topic was deleted or recreated meanwhile.
+    """
+    from spark.tables import write
+
+    decision = {"reason": reason, "by": getuser(), "at": datetime.now(UTC).isoformat(timespec="seconds")}
+    spark = clients.spark.session(clients.catalog.spark_settings())
+    summary = {TOKEN: position.to_json(), DECISION: json.dumps(decision)}
+    # An empty snapshot has no keys to check.
+    commit = StagedCommit(clients, ref, base, position)
+    stage, _ = commit.stage(table, partial(write.nothing, spark), summary)
+    commit.publish(commit.audit(stage, Counts(), 0), properties=properties)

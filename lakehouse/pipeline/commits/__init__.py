@@ -1,0 +1,1 @@
+"""The staged commit: the only code that stages, audits and publishes."""

@@ -1,0 +1,301 @@
+"""Guards that every staged branch must pass before it is published."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.config.checks import KEY_NOT_NULL, RECORD_COUNT, Severity
+from lakehouse.core.errors import CommitConflict, LakehouseError
+from lakehouse.core.offsets.batch import PART, PARTS
+from lakehouse.core.sql.quoting import SPARK
+from lakehouse.core.tables.table_ref import TableRef
+from resources.iceberg.snapshots import history
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+    from pyspark.sql import SparkSession
+
+    from lakehouse.core.offsets.counts import Counts
+    from spark.tables.staged_checks import Result
+
+MAX_SNAPSHOTS_BY_FILE = 5
+"""Maximum number of snapshots whose files are inspected one by one; above it, Iceberg's scan planning is faster."""
+
+_NULL_FREE_SNAPSHOTS: dict[tuple[UUID, tuple[str, ...]], int] = {}
+"""Newest snapshot without null keys that this process has seen, by table UUID and key columns.
+
+A stream inspects only the files that were added since, instead of all manifests for every batch.
+"""
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """Result of one check on a batch.
+
+    Attributes:
+        check: The name of the check.
+        passed: Whether the check passed.
+        message: The result as a sentence.
+        numbers: The numbers behind the message, by name.
+        severity: What a failure does to the batch.
+        result: Rows that a declared check counted and sampled; None for built-in guards.
+    """
+
+    check: str
+    passed: bool
+    message: str
+    numbers: dict[str, Any] = field(default_factory=dict)
+    severity: Severity = "blocking"
+    result: Result | None = None
+
+    @property
+    def blocks(self) -> bool:
+        """Whether the result prevents the batch from being published."""
+        return not self.passed and self.severity == "blocking"
+
+
+class AuditFailed(LakehouseError):
+    """A batch failed its audit. Its rows stay on the branch; main and the stored offsets are unchanged."""
+
+    def __init__(self, table: str, branch: str, findings: list[CheckResult], then: str):
+        """Compose the message from the blocking results.
+
+        Args:
+            table: The name of the table.
+            branch: The branch that contains the rows.
+            findings: All results of the audit.
+            then: What happens to the branch next.
+        """
+        failed = "; ".join(f"{finding.check}: {finding.message}" for finding in findings if finding.blocks)
+        super().__init__(
+            f"The batch for {table} did not pass its audit ({failed}). main and the stored offsets are unchanged. "
+            f"The check results contain failing rows and the SQL that lists all of them in branch '{branch}': fix the "
+            f"source data, or relax the check in lakehouse.yaml (docs/rejected-data.md, When a check fails); {then}"
+        )
+        self.findings = findings
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Rows on a branch, and the numbers that they are compared with.
+
+    Attributes:
+        branch: The name of the branch.
+        base: The snapshot of the branch before the writes; None if the table had none.
+        summary: Properties in the summary of the snapshot that completes a write, such as the batch's token or the
+            range of a replay.
+        writes: The number of writes.
+        offsets: The number of offsets that were read: the upper bound of the number of records.
+        counts: Outcomes of the records, as Spark counted them during the write.
+    """
+
+    branch: str
+    base: int | None
+    summary: Mapping[str, str]
+    writes: int
+    offsets: int
+    counts: Counts
+
+
+def audit(spark: SparkSession, table: Table, key: tuple[str, ...], staged: Staged) -> list[CheckResult]:
+    """Run the built-in guards, which apply whatever lakehouse.yaml declares.
+
+    Args:
+        spark: The Spark session.
+        table: The table, loaded after the rows were written.
+        key: The columns that must not be null.
+        staged: The rows.
+
+    Raises:
+        CommitConflict: Another writer published a snapshot after the branch was created, or dropped the branch between
+            the commits of a write.
+    """
+    return [_record_count(table, staged), _key_not_null(spark, table, key, staged.branch)]
+
+
+def _record_count(table: Table, staged: Staged) -> CheckResult:
+    """Check that each consumed record has one outcome and that Iceberg committed as many rows as Spark counted.
+
+    Only commits of this writer may be on the branch. Offsets without a record are normal if a topic is compacted or its
+    producers use transactions (commit markers). Spark itself fails if the broker has deleted requested records
+    (failOnDataLoss).
+    """
+    counts, commits = staged.counts, _commits(table, staged)
+    completing = [snapshot for snapshot in commits if _completes(snapshot, staged)]
+    foreign_ids = [str(s.snapshot_id) for s in commits if s not in completing and not _is_silent(s)]
+    published = {snapshot.snapshot_id for snapshot in history(table)} if len(commits) > staged.writes else set()
+    if any(snapshot.snapshot_id in published for snapshot in commits):
+        raise CommitConflict(
+            f"Another writer changed {'.'.join(table.name())} while this batch was prepared. The batch was not "
+            f"published. Run it again"
+        )
+    if any(_lacks_parts(commits[i:]) for i, snapshot in enumerate(commits) if snapshot in completing):
+        raise CommitConflict(
+            f"Another writer dropped branch '{staged.branch}' of {'.'.join(table.name())} between the commit that "
+            f"deletes rows and the one that appends them, so the rows to delete remain. The batch was not "
+            f"published. Run it again"
+        )
+    committed = sum(map(committed_rows, completing))
+    numbers = asdict(counts) | {
+        "committed_rows": committed,
+        "offsets_without_record": staged.offsets - counts.consumed,
+    }
+    details = ", ".join(f"{name} {n:,}" for name, n in numbers.items() if n or name in ("consumed", "rows"))
+    passed = counts.is_balanced and counts.consumed <= staged.offsets and committed == counts.rows
+    if broken := [path for snapshot in commits for path in broken_files(table, snapshot)]:
+        passed, details = False, f"{details}; {len(broken)} data files are missing or incomplete, such as {broken[0]}"
+    if staged.writes and not completing:
+        passed, details = False, f"{details}; no snapshot has this batch's offsets in its summary"
+    elif len(completing) != staged.writes:
+        passed, details = False, f"{details}; {len(completing)} commits belong to this batch, expected {staged.writes}"
+    if foreign_ids:
+        passed, details = False, f"{details}; the branch has snapshots of another writer: {', '.join(foreign_ids)}"
+    return CheckResult(RECORD_COUNT, passed, details, numbers)
+
+
+def _commits(table: Table, staged: Staged) -> Sequence[Snapshot]:
+    """Return the snapshots of the branch after its base, newest first."""
+    snapshots = []
+    snapshot = table.snapshot_by_name(staged.branch)
+    while snapshot is not None and snapshot.snapshot_id != staged.base:
+        snapshots.append(snapshot)
+        snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id else None
+    return snapshots
+
+
+def _completes(snapshot: Snapshot, staged: Staged) -> bool:
+    """Return whether a snapshot is the last or only commit of a write."""
+    return not _is_silent(snapshot) and staged.summary.items() <= _summary(snapshot).items()
+
+
+def _lacks_parts(commits: Sequence[Snapshot]) -> bool:
+    """Return whether a commit is not preceded by all the partial commits that it completes.
+
+    Args:
+        commits: The commit followed by its ancestors, newest first.
+    """
+    parts = int(_summary(commits[0]).get(PARTS, 1))
+    are_parts = [PART in _summary(snapshot) for snapshot in commits[1:parts]]
+    return len(are_parts) < parts - 1 or not all(are_parts)
+
+
+def _is_silent(snapshot: Snapshot) -> bool:
+    """Return whether a snapshot is a partial commit, or the empty first snapshot of a new table's branch."""
+    summary = _summary(snapshot)
+    first = snapshot.parent_snapshot_id is None and summary.get("total-records", "0") == "0"
+    return PART in summary or first
+
+
+def _summary(snapshot: Snapshot) -> dict[str, str]:
+    return snapshot.summary.additional_properties if snapshot.summary else {}
+
+
+def broken_files(table: Table, snapshot: Snapshot) -> list[str]:
+    """Return the data files added by a snapshot that are missing or incomplete in the object store.
+
+    A file is incomplete if its Parquet footer does not have the row count of the manifest.
+    """
+    added = added_files(table, snapshot)
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        rows = pool.map(lambda file: _footer_rows(table, file.file_path), added)
+        return [
+            file.file_path for file, footer_rows in zip(added, rows, strict=True) if footer_rows != file.record_count
+        ]
+
+
+def added_files(table: Table, snapshot: Snapshot) -> list[DataFile]:
+    """Return the data files and delete files that a snapshot added."""
+    from pyiceberg.manifest import ManifestEntryStatus
+
+    return [
+        entry.data_file
+        for manifest in snapshot.manifests(table.io)
+        if manifest.added_snapshot_id == snapshot.snapshot_id
+        for entry in manifest.fetch_manifest_entry(table.io)
+        if entry.status == ManifestEntryStatus.ADDED
+    ]
+
+
+def _footer_rows(table: Table, path: str) -> int | None:
+    """Return the number of rows in the footer of a Parquet file; None if the file is missing or not readable."""
+    import pyarrow.parquet as pq
+    from pyarrow import ArrowInvalid
+
+    try:
+        with table.io.new_input(path).open() as file:
+            rows: int = pq.read_metadata(file).num_rows
+            return rows
+    except (FileNotFoundError, ArrowInvalid):
+        return None
+
+
+def committed_rows(snapshot: Snapshot) -> int:
+    """Return the number of rows that a commit inserted or updated, as Iceberg counted them.
+
+    Source: Iceberg, Spark writes: snapshot summary.
+    """
+    summary = _summary(snapshot)
+    merged = [summary.get(f"spark.merge-into.num-target-rows-{kind}") for kind in ("inserted", "updated")]
+    if merged[0] is not None:
+        return sum(int(n or 0) for n in merged)
+    return int(summary.get("added-records", 0))
+
+
+def _key_not_null(spark: SparkSession, table: Table, key: tuple[str, ...], branch: str) -> CheckResult:
+    """Check that no row of the branch has a null in a key column.
+
+    Spark reads rows only if the file statistics do not rule out nulls.
+    """
+    from pyspark.sql import functions as F
+
+    nulls = 0
+    if key and _may_hold_nulls(table, branch, key):
+        any_null = F.lit(False)
+        for column in key:
+            any_null |= F.col(SPARK.identifier(column)).isNull()
+        nulls = spark.table(TableRef(*table.name()).spark_path(branch)).filter(any_null).count()
+    if key and not nulls:
+        _NULL_FREE_SNAPSHOTS[table.metadata.table_uuid, key] = table.metadata.refs[branch].snapshot_id
+    columns = ", ".join(key) or "no key is declared"
+    return CheckResult(KEY_NOT_NULL, nulls == 0, f"{nulls:,} rows with a null key ({columns})", {"null_keys": nulls})
+
+
+def _may_hold_nulls(table: Table, branch: str, columns: tuple[str, ...]) -> bool:
+    """Return whether the statistics of the branch's files allow a null in one of the columns.
+
+    If this process found none in an ancestor, only the files that were added since are inspected.
+    """
+    from pyiceberg.expressions import BooleanExpression, IsNull, Or, Reference
+    from pyiceberg.manifest import DataFileContent
+
+    staged_id = table.metadata.refs[branch].snapshot_id
+    null_free = _NULL_FREE_SNAPSHOTS.get((table.metadata.table_uuid, columns))
+    snapshots = _since(table, staged_id, null_free) if null_free else None
+    if snapshots is not None:
+        ids = [table.schema().find_field(column).field_id for column in columns]
+        added = (file for snapshot in snapshots for file in added_files(table, snapshot))
+        rows = (file for file in added if file.content == DataFileContent.DATA)
+        return any((file.null_value_counts or {}).get(id_) != 0 for file in rows for id_ in ids)
+    nulls: list[BooleanExpression] = [IsNull(term=Reference(column)) for column in columns]
+    any_null = reduce(Or, nulls)
+    return any(True for _ in table.scan(any_null, snapshot_id=staged_id).plan_files())
+
+
+def _since(table: Table, newest: int, oldest: int) -> list[Snapshot] | None:
+    """Return the snapshots after `oldest` up to `newest`; None if there are too many or `oldest` is not an ancestor."""
+    snapshots: list[Snapshot] = []
+    snapshot = table.snapshot_by_id(newest)
+    while snapshot is not None and len(snapshots) < MAX_SNAPSHOTS_BY_FILE:
+        if snapshot.snapshot_id == oldest:
+            return snapshots
+        snapshots.append(snapshot)
+        snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id else None
+    return None

@@ -1,0 +1,163 @@
+"""Run the checks that lakehouse.yaml declares on a snapshot of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from lakehouse.config import checks
+from lakehouse.config.checks import LONGEST_HISTORY, Check, RowCount, Scope
+from lakehouse.config.sensitive import visible_columns
+from lakehouse.config.topic import Topic
+from lakehouse.core.errors import LakehouseError
+from lakehouse.core.offsets.batch import Positions
+from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.pipeline.commits.audit import CheckResult
+from resources.iceberg.catalog import Catalog
+from resources.iceberg.snapshots import counts_by_snapshot, history
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyspark.sql import DataFrame, SparkSession
+
+    from spark.tables.staged_checks import Result
+
+
+def run_checks(
+    spark: SparkSession,
+    catalog: Catalog,
+    topic: Topic,
+    declared: Mapping[str, Check],
+    table: Table,
+    snapshot_id: int,
+    since: Positions,
+) -> list[CheckResult]:
+    """Run declared checks on a snapshot.
+
+    Args:
+        spark: The Spark session.
+        catalog: The Iceberg catalog.
+        topic: The topic.
+        declared: The checks by name.
+        table: The table.
+        snapshot_id: The snapshot.
+        since: The first offset (inclusive) of the rows to check, by partition; all rows if empty.
+
+    Raises:
+        ConfigError: A check does not fit the table.
+        LakehouseError: A table that a check refers to is empty.
+    """
+    from spark.tables.staged_checks import run
+
+    if not declared:
+        return []
+    ref = TableRef(*table.name())
+    snapshots = referenced_snapshots(catalog, ref.namespace, declared)
+    scope = checks.scope(ref.spark_path(), snapshot_id, since, topic.metadata.names, snapshots)
+    results = run(spark, declared, scope, {name: _shown(topic, check, table) for name, check in declared.items()})
+    return [_result(topic, name, check, results[name], table) for name, check in declared.items()]
+
+
+def quarantine_results(
+    decoded: DataFrame, topic: Topic, table: Table, since: Positions, checked: int, quarantined: int
+) -> list[CheckResult]:
+    """Return the results of a topic's quarantining checks.
+
+    Args:
+        decoded: The decoded records of a batch.
+        topic: The topic.
+        table: The table.
+        since: The first offset of the batch by partition.
+        checked: The number of rows that were checked, including those in quarantine.
+        quarantined: The number of rows in quarantine.
+    """
+    from spark.tables.staged_checks import quarantine_result
+
+    letters = TableRef(*table.name()).dead_letters.spark_path()
+    results = {}
+    for name, check in topic.quarantine.items():
+        sql = checks.quarantined_rows(letters, name, since)
+        columns = _shown(topic, check, table)
+        results[name] = quarantine_result(decoded, name, columns, sql, checked, bool(quarantined))
+    return [_result(topic, name, check, results[name], table) for name, check in topic.quarantine.items()]
+
+
+def validate_quarantine(spark: SparkSession, topic: Topic, ref: TableRef) -> None:
+    """Require that the quarantining checks fit the table.
+
+    They are part of decoding, where an error would be attributed to a record.
+
+    Raises:
+        ConfigError: A check does not fit.
+    """
+    from spark.tables.staged_checks import validate
+
+    path = ref.spark_path()
+    validate(spark, topic.quarantine, Scope(path, path, {}))
+
+
+def referenced_snapshots(catalog: Catalog, namespace: str, declared: Mapping[str, Check]) -> dict[str, str]:
+    """Return the newest snapshots of the tables that checks refer to, as SQL by table name.
+
+    Raises:
+        LakehouseError: A table is empty.
+    """
+    return {
+        table: _published(catalog, TableRef(namespace, table), name)
+        for name, check in declared.items()
+        for table in check.tables
+    }
+
+
+def _published(catalog: Catalog, first: TableRef, check: str) -> str:
+    """Return the newest snapshot of another table as SQL."""
+    ref, table = catalog.resolve_table(first)
+    snapshot = table.current_snapshot() if table else None
+    if snapshot is None:
+        raise LakehouseError(
+            f"Check '{check}' refers to table {ref}, which is empty. Nothing was published. Materialize that table "
+            f"first"
+        )
+    return f"{ref.spark_path()} VERSION AS OF {snapshot.snapshot_id}"
+
+
+def _shown(topic: Topic, check: Check, table: Table) -> list[str]:
+    """Return the columns of a sample: the row's origin, its key, and the columns that the check reads.
+
+    Sensitive columns are left out. If the check reads one, its other columns are left out as well. A query may rename
+    values, so for tables with sensitive columns only the origin is shown.
+
+    Raises:
+        ConfigError: An entry of `sensitive` is not a column.
+    """
+    names, allowed = topic.metadata.names, visible_columns(topic, table)
+    origin = [names[name] for name in ("kafka_partition", "kafka_offset") if name in names]
+    if topic.sensitive and not check.keeps_columns:
+        return origin
+    check_columns = check.columns or [name for name in allowed if name not in names.values()]
+    if not set(check_columns) <= set(allowed):
+        check_columns = ()
+    return list(dict.fromkeys([*origin, *(name for name in (*topic.key, *check_columns) if name in allowed)]))
+
+
+def _result(topic: Topic, name: str, check: Check, result: Result, table: Table) -> CheckResult:
+    numbers = {"rows_checked": result.checked, "failing_rows": result.failing}
+    message, passed = f"{result.failing:,} of {result.checked:,} rows fail", result.failing == 0
+    if isinstance(check, RowCount):
+        low, high = check.expected(_rows_before(table))
+        passed = low <= result.checked <= high
+        message = f"{result.checked:,} rows, expected {low:,.0f} to {high:,.0f}"
+        numbers = {"rows_checked": result.checked}
+    elif check.severity == "quarantine":
+        message = f"{result.failing:,} of {result.checked:,} rows are in quarantine"
+        message += "" if passed else f": `lakehouse dead-letters {topic.name}` lists them"
+    return CheckResult(name, passed, message, numbers, check.severity, result)
+
+
+def _rows_before(table: Table) -> list[int]:
+    """Return the row counts of the newest batches on main."""
+    counts = counts_by_snapshot(table)
+    rows = [
+        counts[snapshot.snapshot_id].get("rows", 0) for snapshot in history(table) if snapshot.snapshot_id in counts
+    ]
+    return rows[:LONGEST_HISTORY]

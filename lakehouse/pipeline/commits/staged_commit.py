@@ -1,0 +1,230 @@
+"""The only code that publishes: stage rows on a branch, audit the branch, and fast-forward main to it in one commit."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState
+from lakehouse.core.offsets.batch import Batch
+from lakehouse.core.tables import naming
+from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.commits import audit
+from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult, Staged
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from lakehouse.core.offsets.counts import Counts
+    from spark.tables.write import Target
+
+T = TypeVar("T")
+
+Phase = Literal["schema", "branch", "write", "audit", "dead_letters", "publish", "published"]
+"""The phases of a batch, in order."""
+
+OnPhase = Callable[[Phase], None]
+"""Called when a phase begins."""
+
+Audit = Callable[["Table", int], list[CheckResult]]
+"""Checks the rows of a table's snapshot, given by its id."""
+
+RESERVED = ("main", naming.OFFSETS_TAG)
+
+
+def no_report(phase: Phase) -> None:
+    """Report nothing."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A branch that rows were written to.
+
+    Attributes:
+        target: The branch.
+        start: The snapshot of the branch before the write; None if the table had none.
+    """
+
+    target: Target
+    start: int | None
+
+
+@dataclass(frozen=True)
+class Audited:
+    """A branch after its audit.
+
+    Attributes:
+        table: The table as loaded for the audit.
+        branch: The name of the branch.
+        snapshot_id: The snapshot of the branch.
+        findings: Results of the built-in guards, then of the caller's audits.
+    """
+
+    table: Table
+    branch: str
+    snapshot_id: int
+    findings: list[CheckResult]
+
+    def require_passed(self, then: str = "the next run replaces the branch") -> None:
+        """Raise an error if a blocking check failed.
+
+        Args:
+            then: What happens to the branch next, for the message.
+
+        Raises:
+            AuditFailed: A check failed.
+        """
+        if any(finding.blocks for finding in self.findings):
+            raise AuditFailed(self.table.name()[-1], self.branch, self.findings, then)
+
+
+@dataclass(frozen=True)
+class StagedCommit:
+    """One publication in one table.
+
+    Attributes:
+        clients: Clients of the systems.
+        ref: The table.
+        base: The snapshot of main that the caller's decisions are based on; None if main has none. Publishing fails if
+            main has moved since.
+        source: The offsets that the rows come from. Their topic must not have been recreated when the rows are audited.
+        key: The columns that must not be null.
+        on_phase: Called when a phase begins.
+    """
+
+    clients: Clients
+    ref: TableRef
+    base: int | None
+    source: Batch
+    key: tuple[str, ...] = ()
+    on_phase: OnPhase = no_report
+
+    def stage(
+        self,
+        table: Table,
+        write: Callable[[Target], T],
+        summary: Mapping[str, str],
+        branch: str | None = None,
+    ) -> tuple[Stage, T]:
+        """Write rows to a new staging branch, which replaces that of an interrupted writer, or to a named branch.
+
+        Args:
+            table: The table as just loaded.
+            write: Writes the rows to the branch.
+            summary: Properties for the summary of the snapshot that completes a write.
+            branch: The name of a branch that is kept and never published.
+
+        Returns:
+            The branch, and the result of `write`.
+
+        Raises:
+            CommitConflict: Another writer dropped the branch.
+            LakehouseError: The branch name is reserved: its rows would be published without an audit, or dropped.
+        """
+        from spark.tables.write import Target
+
+        self.on_phase("branch")
+        name, start = (self._new(table), self.base) if branch is None else self._kept(table, branch)
+        target = Target(self.ref, name, summary)
+        self.on_phase("write")
+        with self._detect_lost_branch(name):
+            return Stage(target, start), write(target)
+
+    def audit(self, stage: Stage, counts: Counts, offsets: int, *audits: Audit, writes: int = 1) -> Audited:
+        """Run the built-in guards on a branch (topic, counts, files and keys), then the caller's audits.
+
+        Args:
+            stage: The branch.
+            counts: Outcomes of the records, as Spark counted them during the write.
+            offsets: The number of offsets that were read: the upper bound of the number of records.
+            audits: Further checks.
+            writes: The number of writes.
+
+        Raises:
+            CommitConflict: Another writer published before the branch was created, or dropped the branch.
+            UnclearState: The topic was deleted or recreated meanwhile.
+        """
+        self.on_phase("audit")
+        self._require_same_topic()
+        branch = stage.target.branch
+        spark = self.clients.spark.session(self.clients.catalog.spark_settings())
+        with self._detect_lost_branch(branch):
+            table = self.clients.catalog.load(self.ref)
+            if table is None or branch not in table.metadata.refs:
+                raise self._dropped(branch)
+            staged = Staged(branch, stage.start, stage.target.properties, writes, offsets, counts)
+            findings = audit.audit(spark, table, self.key, staged)
+            snapshot_id = table.metadata.refs[branch].snapshot_id
+            for check in audits:
+                findings += check(table, snapshot_id)
+        return Audited(table, branch, snapshot_id, findings)
+
+    def publish(
+        self, audited: Audited, counts: Mapping[str, int] | None = None, properties: Mapping[str, str] | None = None
+    ) -> Table:
+        """Fast-forward main to an audited branch; see `Catalog.publish`.
+
+        Raises:
+            AuditFailed: The rows did not pass their audit.
+            CommitConflict: main or the branch changed meanwhile.
+        """
+        audited.require_passed()
+        self.on_phase("publish")
+        table = self.clients.catalog.publish(audited.table, audited.branch, self.base, counts, properties)
+        self.on_phase("published")
+        return table
+
+    def _new(self, table: Table) -> str:
+        from spark.tables.write import create_branch
+
+        catalog = self.clients.catalog
+        catalog.drop_staging(table)
+        branch = f"{naming.STAGING_PREFIX}{uuid.uuid4().hex[:12]}"
+        create_branch(self.clients.spark.session(catalog.spark_settings()), self.ref, branch)
+        return branch
+
+    def _kept(self, table: Table, branch: str) -> tuple[str, int]:
+        from spark.tables.write import create_branch
+
+        ref = table.metadata.refs.get(branch)
+        is_tag = ref is not None and ref.snapshot_ref_type != "branch"
+        if branch in RESERVED or branch.startswith(naming.STAGING_PREFIX) or is_tag:
+            raise LakehouseError(
+                f"'{branch}' cannot be the branch of a replay: main, tags and branches named {naming.STAGING_PREFIX}* "
+                f"are reserved for ingestion. Nothing was written. Choose another name, or omit the branch to publish "
+                f"to main after an audit"
+            )
+        if ref is None:
+            spark = self.clients.spark.session(self.clients.catalog.spark_settings())
+            create_branch(spark, self.ref, branch)
+            table.refresh()
+        return branch, table.metadata.refs[branch].snapshot_id
+
+    def _require_same_topic(self) -> None:
+        topic = self.clients.kafka.describe([self.source.topic]).get(self.source.topic)
+        if topic is None or topic.topic_id != self.source.topic_id:
+            raise UnclearState(
+                f"Topic '{self.source.topic}' was deleted or recreated while its records were read. Nothing was "
+                f"published. If that was intended, run `lakehouse resume`, or drop the table to start over"
+            )
+
+    @contextmanager
+    def _detect_lost_branch(self, branch: str) -> Iterator[None]:
+        """Raise CommitConflict in place of any error that occurs because another writer dropped the branch."""
+        try:
+            yield
+        except Exception as error:
+            table = self.clients.catalog.load(self.ref)
+            if table is None or branch in table.metadata.refs:
+                raise
+            raise self._dropped(branch) from error
+
+    def _dropped(self, branch: str) -> CommitConflict:
+        return CommitConflict(
+            f"Another writer took over {self.ref} and dropped branch '{branch}' while this batch was prepared. The "
+            f"batch was not published. Run it again"
+        )

@@ -1,0 +1,1 @@
+"""Records that could not become rows."""

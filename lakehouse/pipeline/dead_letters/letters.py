@@ -1,0 +1,194 @@
+"""Publish the dead letters of a batch before the batch: exactly those that were decided on while it was staged.
+
+A batch defines its dead letters. Those of an earlier attempt at the same offsets are replaced.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakehouse.config.topic import Topic
+from lakehouse.core.errors import CommitConflict, UnclearState
+from lakehouse.core.offsets.batch import Batch
+from lakehouse.core.offsets.counts import Counts
+from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.pipeline.commits.audit import committed_rows
+from lakehouse.pipeline.commits.staged_commit import StagedCommit
+from resources.iceberg.catalog import Catalog
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyspark.sql import DataFrame
+
+    from lakehouse.pipeline.batches.batch_context import BatchContext
+    from lakehouse.pipeline.clients import Clients
+    from lakehouse.pipeline.commits.audit import CheckResult
+    from spark.tables.decision import Decision
+    from spark.tables.write import Target
+
+
+def load(catalog: Catalog, topic: Topic, ref: TableRef) -> Table | None:
+    """Load the table of a topic's dead letters; None if it does not exist.
+
+    Raises:
+        UnclearState: The dead letters do not record their topic id.
+        Unreachable: The catalog does not answer.
+    """
+    table = catalog.load(ref)
+    if table is not None and "topic_id" not in table.schema().column_names:
+        raise UnclearState(
+            f"Table {ref} was created by an older release, and its dead letters do not record the id of topic "
+            f"'{topic.topic}'. Nothing was changed. Rename or drop the table, and read its records again with "
+            f"`lakehouse replay {topic.name}`"
+        )
+    return table
+
+
+def keep(context: BatchContext, decided: Decision) -> None:
+    """Replace the dead letters of a batch's offsets by exactly those that were decided on.
+
+    Raises:
+        AuditFailed: The dead letters are incomplete. Nothing was published.
+        CommitConflict: Another writer published dead letters meanwhile.
+        UnclearState: Decoding again did not result in the same dead letters. Nothing was published.
+    """
+    from spark.tables import dead_letters
+    from spark.tables.decision import Decision
+
+    topic, batch, catalog, ref = context.topic, context.batch, context.clients.catalog, context.ref.dead_letters
+    table = load(catalog, topic, ref)
+    if table is None and not decided.count:
+        return
+    table = catalog.ensure_table(ref, dead_letters.schema(), existing=table)
+    previous = Decision()
+    if may_hold(table, batch):
+        previous = dead_letters.decision(context.spark.table(ref.spark_path()), batch)
+    if previous == decided:
+        return
+
+    def replace_letters(target: Target) -> None:
+        if previous.count:
+            dead_letters.discard(context.spark, target, batch)
+        if decided.count:
+            records, how = context.decoded(headers=True), context.schemas.decoding()
+            written = dead_letters.of_batch(records, how, topic, context.ref, batch)
+            dead_letters.append(written, target.completing() if previous.count else target)
+
+    commit = StagedCommit(context.clients, ref, table.metadata.current_snapshot_id, batch)
+    stage, _ = commit.stage(table, replace_letters, {})
+
+    def same_decision(*_: object) -> list[CheckResult]:
+        written = dead_letters.decision(context.spark.table(stage.target.path), batch)
+        if written != decided:
+            raise UnclearState(
+                f"{decided.count:,} records of '{topic.name}' were dead letters when their batch was written, but "
+                f"{written.count:,} (or others) when the dead letters were written. The batch was not published. Run "
+                f"it again, because a schema or the log may have changed; if it fails again, correct the quarantining "
+                f"check that is not deterministic (`lakehouse dead-letters {topic.name}`)"
+            )
+        return []
+
+    counts = Counts(consumed=decided.count, rows=decided.count)
+    commit.publish(commit.audit(stage, counts, batch.offsets, same_decision, writes=int(decided.count > 0)))
+
+
+def poisonous_records(context: BatchContext) -> list[tuple[int, int]]:
+    """Return the partition and offset of each record of the context's batch that is a dead letter because decoding it
+    aborts the Spark job."""
+    from spark.tables import dead_letters
+
+    ref = context.ref.dead_letters
+    table = load(context.clients.catalog, context.topic, ref)
+    if table is None or not may_hold(table, context.batch):
+        return []
+    return dead_letters.poisonous(context.spark.table(ref.spark_path()), context.batch)
+
+
+def mark(
+    clients: Clients, topic: Topic, ref: TableRef, attempted: DataFrame, count: int, topic_id: str, source: Batch
+) -> None:
+    """Publish one more attempt at each dead letter, and mark those that are rows now.
+
+    Args:
+        clients: Clients of the systems.
+        topic: The topic.
+        ref: The table of the dead letters.
+        attempted: The dead letters, as `spark.tables.dead_letters.attempt` returns them.
+        count: The number of dead letters in `attempted`.
+        topic_id: Id of the topic that the dead letters come from.
+        source: A batch of the present topic, which must not be recreated meanwhile.
+
+    Raises:
+        UnclearState: The topic was deleted or recreated meanwhile.
+        CommitConflict: Another writer changed the letters meanwhile.
+    """
+    from spark.tables import dead_letters
+
+    changed = CommitConflict(
+        f"Dead letters of '{topic.name}' were changed by another writer while they were decoded again. Decoded "
+        f"rows are in the table, and the dead letters were left unchanged. Run `lakehouse redrive {topic.name}` again"
+    )
+    table = load(clients.catalog, topic, ref)
+    if table is None:
+        raise changed
+
+    def each_is_marked(staged: Table, snapshot_id: int) -> list[CheckResult]:
+        snapshot = staged.snapshot_by_id(snapshot_id)
+        if snapshot is None or committed_rows(snapshot) != count:
+            raise changed
+        return []
+
+    commit = StagedCommit(clients, ref, table.metadata.current_snapshot_id, source)
+    stage, _ = commit.stage(table, lambda target: dead_letters.mark(attempted, target, topic_id), {})
+    counts = Counts(consumed=count, rows=count)
+    commit.publish(commit.audit(stage, counts, count, each_is_marked))
+
+
+def mark_existing_rows(clients: Clients, topic: Topic, ref: TableRef, previous: Batch, source: Batch) -> None:
+    """Mark the dead letters whose records are rows: a redrive was interrupted between the rows and the marks.
+
+    Once the table has rows of a recreated topic, offsets no longer identify rows, and a redrive is refused.
+
+    Args:
+        clients: Clients of the systems.
+        topic: The topic.
+        ref: The table that lacks the dead letters. All its rows are of the topic of `previous`.
+        previous: The newest batch of the table.
+        source: A batch of the present topic, which must not be recreated meanwhile.
+
+    Raises:
+        UnclearState: The topic was deleted or recreated meanwhile.
+        CommitConflict: Another writer changed the dead letters meanwhile.
+    """
+    from spark.tables import dead_letters
+
+    table = load(clients.catalog, topic, ref.dead_letters)
+    snapshot = table.current_snapshot() if table else None
+    if snapshot is None:
+        return
+    spark, names = clients.spark.session(clients.catalog.spark_settings()), topic.metadata.names
+    waiting = dead_letters.waiting(spark, ref.dead_letters, snapshot.snapshot_id, previous)
+    columns = names["kafka_partition"], names["kafka_offset"]
+    existing = dead_letters.existing_rows(waiting, spark.table(ref.spark_path()), *columns)
+    count, _ = dead_letters.staying(existing)
+    if count:
+        mark(clients, topic, ref.dead_letters, existing, count, previous.topic_id, source)
+
+
+def may_hold(table: Table, batch: Batch) -> bool:
+    """Return whether the statistics of the table's files allow dead letters of a batch's offsets."""
+    from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan, Or
+
+    ranges = [
+        And(
+            EqualTo(term="source_record.partition", value=p),
+            GreaterThanOrEqual(term="source_record.offset", value=batch.start[p]),
+            LessThan(term="source_record.offset", value=end),
+        )
+        for p, end in batch.end.items()
+        if end > batch.start[p]
+    ]
+    if table.current_snapshot() is None or not ranges:
+        return False
+    inside = ranges[0] if len(ranges) == 1 else Or(*ranges)
+    return any(table.scan(row_filter=And(EqualTo(term="topic_id", value=batch.topic_id), inside)).plan_files())

@@ -1,0 +1,1 @@
+"""The ledger of a table, and its reconciliation with the topic."""

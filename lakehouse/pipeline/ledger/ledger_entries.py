@@ -1,0 +1,43 @@
+"""Read the ledger of an Iceberg table from the snapshots of its main branch."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from lakehouse.core.offsets.batch import COUNTS, DECISION, PART, REPLAY
+from lakehouse.core.offsets.counts import Counts
+from lakehouse.core.offsets.ledger import Entry, Kind
+from lakehouse.pipeline.commits.audit import committed_rows
+from resources.iceberg.snapshots import batch_of, full_history
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+
+def read_ledger(table: Table) -> list[Entry]:
+    """Return the commits of main, oldest first, back to the oldest snapshot that is not expired."""
+    counts_by_snapshot = json.loads(table.properties.get(COUNTS, "{}"))
+    entries = []
+    for snapshot in full_history(table):
+        assert snapshot.summary is not None
+        summary = snapshot.summary.additional_properties
+        if PART in summary:
+            continue
+        batch, counts = batch_of(snapshot), counts_by_snapshot.get(str(snapshot.snapshot_id))
+        kinds: dict[Kind, object] = {"decision": DECISION in summary, "replay": REPLAY in summary, "ingest": batch}
+        entries.append(
+            Entry(
+                snapshot_id=snapshot.snapshot_id,
+                committed_at=datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC),
+                kind=next((kind for kind, present in kinds.items() if present), "foreign"),
+                operation=snapshot.summary.operation.value,
+                batch=batch,
+                counts=None if counts is None else Counts.from_json(counts),
+                added=committed_rows(snapshot),
+                deleted=sum(int(summary.get(name, 0)) for name in ("deleted-records", "added-position-deletes")),
+                has_parent=snapshot.parent_snapshot_id is not None,
+            )
+        )
+    return entries[::-1]

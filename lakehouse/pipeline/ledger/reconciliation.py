@@ -1,0 +1,171 @@
+"""Reconcile a topic's ledger with the rows of its table, its dead letters and the topic's log. No Dagster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lakehouse.config.sensitive import visible_columns
+from lakehouse.config.topic import Topic
+from lakehouse.core.offsets import ledger, ledger_findings
+from lakehouse.core.offsets.batch import Batch, Log
+from lakehouse.core.offsets.ledger import Entry, Range, RangeContents
+from lakehouse.core.offsets.ledger_findings import Finding
+from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.dead_letters import letters
+from lakehouse.pipeline.ingestion import read_log
+from lakehouse.pipeline.ledger.ledger_entries import read_ledger
+from resources.iceberg.catalog import Catalog
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class ReconciliationReport:
+    """A ledger, and the findings of its reconciliation.
+
+    Attributes:
+        entries: The commits of the table, oldest first.
+        findings: Faults and notes.
+        rows: The rows of the table in each range of offsets; empty if the table was not read.
+        letters: The dead letters in each range; empty if their table was not read.
+    """
+
+    entries: list[Entry]
+    findings: list[Finding]
+    rows: Mapping[Range | None, RangeContents] = field(default_factory=dict)
+    letters: Mapping[Range | None, RangeContents] = field(default_factory=dict)
+
+    @property
+    def is_consistent(self) -> bool:
+        """Whether no finding is a fault."""
+        return not ledger_findings.faults_of(self.findings)
+
+
+def check_ledger(catalog: Catalog, namespace: str, topic: Topic) -> ReconciliationReport:
+    """Check the ledger for internal consistency, from metadata only.
+
+    Raises:
+        Unreachable: The catalog does not answer.
+    """
+    _, table = catalog.resolve_table(topic.table_in(namespace))
+    entries = read_ledger(table) if table else []
+    return ReconciliationReport(entries, ledger_findings.findings(entries))
+
+
+def reconcile(namespace: str, topic: Topic, clients: Clients, *, whole_log: bool = False) -> ReconciliationReport:
+    """Compare the ledger with the rows and dead letters, and with the log if some of them are missing.
+
+    Args:
+        namespace: The namespace of the table.
+        topic: The topic.
+        clients: Clients of the systems.
+        whole_log: Whether to compare with everything in the log, which reads the topic once.
+
+    Raises:
+        LakehouseError: The log is needed, but the topic does not exist.
+        Unreachable: A system does not answer.
+    """
+    from spark.derive import published
+    from spark.tables.ledger_counts import duplicate_keys, duplicates, held, places, together
+
+    ref, table = clients.catalog.resolve_table(topic.table_in(namespace))
+    entries = read_ledger(table) if table else []
+    findings = ledger_findings.findings(entries)
+    if table is None or table.metadata.current_snapshot_id is None:
+        return ReconciliationReport(entries, findings)
+    spark = clients.spark.session(clients.catalog.spark_settings())
+    snapshot = published(spark, ref, table.metadata.current_snapshot_id, {})
+    frame = places(snapshot, topic.metadata.names, () if topic.mode == "append" else topic.key)
+    # Read after the table: dead letters are published before their batch, and those of a later batch are in no range.
+    dead_letters = _dead_letters(spark, clients.catalog, topic, ref.dead_letters, entries)
+    topic_ranges = ledger.ranges(entries)
+    ranges = [*topic_ranges, *ledger.uncounted_ranges(entries)]
+    row_counts = held(frame, ranges)
+    letter_counts = held(dead_letters, ranges) if dead_letters is not None else {}
+    append = topic.mode == "append"
+    replayed = any(entry.kind == "replay" for entry in entries)
+    combined_counts = held(together([frame, dead_letters]), ranges) if not topic.replaces_rows and replayed else None
+    findings += ledger_findings.held_findings(
+        entries, row_counts, letter_counts, combined_counts, append=not topic.replaces_rows
+    )
+    topics = len({r.topic for r in topic_ranges}) if ledger.snapshots_with_shared_offsets(topic_ranges) else 1
+    for label, frame_, counts in (("rows", frame, row_counts), ("dead letters", dead_letters, letter_counts)):
+        if frame_ is not None and any(h.rows != h.distinct for h in counts.values()):
+            findings += ledger_findings.duplicate_findings(duplicates(frame_, topics), label)
+    if not append:
+        findings += ledger_findings.key_findings(duplicate_keys(frame, topic.key, visible_columns(topic, table)))
+    incomplete = {f.snapshot_id for f in findings if f.kind.startswith("missing_")}
+    if suspect_ranges := [r for r in topic_ranges if whole_log or r.snapshot_id in incomplete]:
+        findings += _ask_log(spark, clients, topic, entries, suspect_ranges, frame, dead_letters)
+    return ReconciliationReport(entries, findings, row_counts, letter_counts)
+
+
+def _ask_log(
+    spark: SparkSession,
+    clients: Clients,
+    topic: Topic,
+    entries: Sequence[Entry],
+    ranges: Sequence[Range],
+    frame: DataFrame,
+    dead_letters: DataFrame | None,
+) -> list[Finding]:
+    """Return findings about records in the log that have no outcome, as far back as the log goes."""
+    from lakehouse.pipeline.schemas.decoding import resolve_schemas
+    from spark.decoding.decode import decode
+    from spark.records import read_range
+    from spark.tables.ledger_counts import logged, together, wrong_newest
+
+    log = read_log(clients.kafka, topic.topic)
+    current = [r for r in ranges if r.topic == ledger.identity(log)]
+    notes = []
+    if len(current) < len(ranges):
+        message = f"Topic '{topic.topic}' was recreated: its log has no records of the previous topic"
+        notes.append(Finding("log_of_another_topic", message, fault=False))
+    if deleted := sum(max(0, min(r.end, log.start.get(r.partition, r.end)) - r.start) for r in current):
+        message = f"The log begins later than the ledger: {deleted:,} offsets cannot be compared with it"
+        notes.append(Finding("log_begins_later", message, fault=False))
+    batch = _readable(current, ledger.ranges(entries), log)
+    if not batch.offsets:
+        return notes
+    options = clients.kafka.spark_options()
+    outcomes = together([frame, dead_letters]) if topic.mode == "append" else None
+    findings = ledger_findings.log_findings(entries, *logged(read_range(spark, options, batch), current, outcomes))
+    if topic.replaces_rows:
+        decoded = decode(read_range(spark, options, batch), resolve_schemas(clients.schema_registry, topic).decoding())
+        findings += ledger_findings.newest_findings(wrong_newest(decoded, dead_letters, frame, topic.key))
+    return notes + findings
+
+
+def _readable(requested: Sequence[Range], ranges: Sequence[Range], log: Log) -> Batch:
+    """Return the batch from the first requested offset to the last one in the table, limited to what the log still
+    has."""
+    first = {r.partition: r.start for r in sorted(requested, key=lambda r: -r.start)}
+    last = {r.partition: r.end for r in sorted(ranges, key=lambda r: r.end) if r.topic == ledger.identity(log)}
+    end = {p: min(last[p], log.end[p]) for p in first if p in log.end}
+    start = {p: min(max(first[p], log.start[p]), end[p]) for p in end}
+    return Batch(log.cluster_id, log.topic, log.topic_id, start, end)
+
+
+def _dead_letters(
+    spark: SparkSession, catalog: Catalog, topic: Topic, ref: TableRef, entries: Sequence[Entry]
+) -> DataFrame | None:
+    """Return the dead letters of the topics in the ledger; None if there is no table of them.
+
+    Those of a topic that was recreated before the table was created are left out: the new topic reuses their offsets.
+
+    Raises:
+        UnclearState: The dead letters do not record their topic id.
+    """
+    from spark.derive import published
+    from spark.tables.dead_letters import places
+
+    table = letters.load(catalog, topic, ref)
+    if table is None or table.metadata.current_snapshot_id is None:
+        return None
+    topic_ids = {e.batch.topic_id for e in entries if e.batch}
+    snapshot = published(spark, ref, table.metadata.current_snapshot_id, {})
+    return places(snapshot.filter(snapshot["topic_id"].isin(*topic_ids)))

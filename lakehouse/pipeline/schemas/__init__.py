@@ -1,0 +1,1 @@
+"""Schemas of a topic's records, and decisions about their changes."""

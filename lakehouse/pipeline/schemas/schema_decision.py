@@ -1,0 +1,117 @@
+"""Decide about a topic's newest schema: accept it, decode with an older version, roll over to a new table, or
+refuse."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from lakehouse.config import sensitive
+from lakehouse.config.topic import Topic
+from lakehouse.core.errors import IncompatibleSchema
+from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.formats import evolution
+from lakehouse.formats.columns import table_schema
+from lakehouse.formats.evolution import Change
+from lakehouse.formats.schema import Shape
+from lakehouse.pipeline.schemas.decoding import TopicSchemas, older_versions
+from resources.iceberg.catalog import Catalog
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+
+Action = Literal["accept", "use_older", "roll_over", "refuse"]
+
+
+@dataclass(frozen=True)
+class SchemaDecision:
+    """Decision about the newest schema of a topic.
+
+    Attributes:
+        action: `accept` the schema, decode with an older version (`use_older`), `roll_over` to a new table, or
+            `refuse`.
+        schemas: The schemas that decode records; by `use_older`, those of the newest version that fits the table.
+        changes: The differences between the table and the newest schema.
+        error: Why the newest schema does not fit the table; None if it fits.
+    """
+
+    action: Action
+    schemas: TopicSchemas
+    changes: tuple[Change, ...] = ()
+    error: IncompatibleSchema | None = None
+
+    def require_readable(self) -> TopicSchemas:
+        """Return the schemas that decode records into the present table.
+
+        Raises:
+            IncompatibleSchema: The records go to a new table, or the schema is refused.
+        """
+        if self.error is not None and self.action != "use_older":
+            raise self.error
+        return self.schemas
+
+
+def decide_schema(topic: Topic, newest: TopicSchemas, table: Table | None) -> SchemaDecision:
+    """Compare the newest schema of a topic with its table, and apply the topic's `on_incompatible`.
+
+    Args:
+        topic: The topic.
+        newest: The schemas with the columns of the newest version.
+        table: The table; None if it does not exist yet.
+
+    Raises:
+        SchemaError: The schema cannot become a table.
+    """
+    if table is None:
+        columns(topic, newest)
+        return SchemaDecision("accept", newest)
+    changes = _changes(topic, newest, table)
+    try:
+        evolution.require_accepted(changes, ".".join(table.name()))
+    except IncompatibleSchema as error:
+        if topic.on_incompatible == "new_table":
+            return SchemaDecision("roll_over", newest, changes, error)
+        if topic.on_incompatible == "dead_letter":
+            for older in older_versions(newest):
+                if all(change.accepted for change in _changes(topic, older, table)):
+                    return SchemaDecision("use_older", older, changes, error)
+        return SchemaDecision("refuse", newest, changes, error)
+    return SchemaDecision("accept", newest, changes)
+
+
+def ensure_table(
+    catalog: Catalog, topic: Topic, ref: TableRef, schemas: TopicSchemas, existing: Table | None = None
+) -> Table:
+    """Create or alter a topic's table: its columns, partition spec and sort order.
+
+    Args:
+        catalog: The Iceberg catalog.
+        topic: The topic.
+        ref: The table.
+        schemas: The schemas that define the columns.
+        existing: The table as just loaded, if it was.
+
+    Raises:
+        CommitConflict: Another writer alters the table at the same time.
+        ConfigError: An entry of `sensitive` is not a column.
+        SchemaError: The schema does not fit the table.
+    """
+    table = catalog.ensure_table(ref, columns(topic, schemas), schemas.former, existing)
+    catalog.apply_layout(table, topic.partition_by, topic.sort_by)
+    sensitive.check_partitions(topic, table)
+    return table
+
+
+def columns(topic: Topic, schemas: TopicSchemas) -> Schema:
+    """Return the columns of a topic's table.
+
+    Raises:
+        SchemaError: The schema cannot become a table.
+    """
+    return table_schema(topic.metadata.names, schemas.struct, schemas.key.shape.struct if schemas.key else None)
+
+
+def _changes(topic: Topic, schemas: TopicSchemas, table: Table) -> tuple[Change, ...]:
+    shape = Shape(columns(topic, schemas).as_struct(), schemas.former)
+    return tuple(evolution.changes(table.schema(), shape))

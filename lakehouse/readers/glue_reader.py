@@ -1,0 +1,65 @@
+"""The AWS Glue Data Catalog, in which Athena and Snowflake look up tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.config.topic import Topic
+from lakehouse.core.errors import UnclearState
+from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.readers.metadata_pointer import MetadataPointer, Pointer
+from resources.iceberg.catalogs.glue_catalog import GlueBackend
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+
+class GlueReader(MetadataPointer):
+    """Registers tables in Glue."""
+
+    name = "glue"
+    label = "Glue"
+    resource = "glue"
+    is_optional = False
+    engine = "DuckDB through Glue"
+    kinds = frozenset({"glue", "iceberg"})
+    description = "Registered in the AWS Glue Data Catalog."
+    check_description = "Glue's metadata_location points to a snapshot that passed its audit and is not outdated."
+
+    def look_up(self, ref: TableRef, clients: Any) -> Pointer | None:
+        """Return Glue's registration, including the version that an update requires."""
+        registration = clients.glue.registration(*ref.identifier)
+        return Pointer(registration.metadata_location, registration.table_uuid, registration) if registration else None
+
+    def point(self, topic: Topic, ref: TableRef, table: Table, clients: Any, expected: Pointer | None) -> str:
+        """Create or update the registration. If Glue is the Iceberg catalog itself, each commit already did."""
+        glue, catalog = clients.glue, clients.catalog
+        if topic.engine == "tableflow":
+            location = expected.metadata_location if expected else "no such table"
+            raise UnclearState(
+                f"Tableflow registers its tables in Glue itself, but Glue has {location} as "
+                f"{'.'.join(ref.identifier)}. Nothing was changed. Check the catalog integration of Tableflow with Glue"
+            )
+        if isinstance(catalog.backend, GlueBackend):
+            location = expected.metadata_location if expected else "no such table"
+            raise UnclearState(
+                f"The catalog is Glue and has {ref}, but the resource `glue` (region {glue.region},"
+                f" catalog {glue.catalog_id}) has {location}. Nothing was changed. Configure the same account and"
+                f" region for `glue` and `catalog` in lakehouse.yaml"
+            )
+        if expected is None:
+            glue.ensure_database(ref.namespace, f"{catalog.warehouse}/{ref.namespace}")
+        registration = glue.register(
+            *ref.identifier,
+            metadata_location=table.metadata_location,
+            schema=table.schema(),
+            table_uuid=str(table.metadata.table_uuid),
+            location=table.location(),
+            comment=topic.description,
+            expected=expected.registration if expected else None,
+        )
+        return str(registration.metadata_location)
+
+    def dataset(self, ref: TableRef, clients: Any) -> tuple[str, str]:
+        """Return the catalog's ARN, and the table's name in it."""
+        return f"arn:aws:glue:{clients.glue.region}:{clients.glue.catalog_id}", f"table/{ref.namespace}/{ref.name}"
