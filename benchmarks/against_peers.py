@@ -37,7 +37,7 @@ from rich.table import Table
 from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
 from lakehouse.local import stack as local_stack
-from lakehouse.local.environment import environment
+from lakehouse.local.client_environment import environment
 from lakehouse.local.home import Home
 from lakehouse.pipeline.clients import Clients
 from resources.iceberg.catalog import PROPERTIES

@@ -18,7 +18,7 @@ from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
-from lakehouse.local.synthetic_records import messages
+from lakehouse.local.servers.synthetic_records import messages
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.streaming.stream import WORKERS, Stream

@@ -23,7 +23,7 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.offsets.batch import next_batch
 from lakehouse.formats.protobuf import protobuf_format
 from lakehouse.formats.schema import RegisteredSchema
-from lakehouse.local.synthetic_records import messages
+from lakehouse.local.servers.synthetic_records import messages
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest, read_log
 from resources.kafka.kafka import Kafka

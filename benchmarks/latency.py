@@ -35,7 +35,7 @@ from rich.table import Table
 
 from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
-from lakehouse.local.synthetic_records import messages
+from lakehouse.local.servers.synthetic_records import messages
 from resources.kafka.kafka import Kafka
 
 DISTINCT = 5_000

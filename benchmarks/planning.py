@@ -20,7 +20,7 @@ from pathlib import Path
 
 from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.local import stack
-from lakehouse.local.environment import environment
+from lakehouse.local.client_environment import environment
 from lakehouse.local.home import Home
 
 AVRO = ["string", "int", "double", {"type": "int", "logicalType": "date"}, {"type": "array", "items": "string"}]

@@ -14,10 +14,10 @@ import sqlalchemy
 from assets import asset_factory
 from assets.failures import RETRY
 from lakehouse.config.loader import PROJECT, load
-from lakehouse.local import ports
 from lakehouse.local import stack as local_stack
-from lakehouse.local.environment import environment
+from lakehouse.local.client_environment import environment
 from lakehouse.local.home import Home
+from lakehouse.local.processes import ports
 from resources.aws import aws_secrets
 from resources.build import build_resources
 from tests.support.sleepless import Sleepless

@@ -113,7 +113,7 @@ def _submit_job(token: str) -> str:
     """Queue the job as the UI would, and return the run's id."""
     from dagster_graphql import DagsterGraphQLClient
 
-    from lakehouse.local import ui_login
+    from lakehouse.local.dagster import ui_login
 
     ui = urlsplit(os.environ["LAKEHOUSE_UI_URL"])
     client = DagsterGraphQLClient(ui.hostname or "", port_number=ui.port, headers=ui_login.bearer(token))

@@ -22,7 +22,7 @@ def open_clients(config: Config) -> Iterator[Any]:
         LakehouseError: The environment is the embedded stack, which is not running.
     """
     if environment_name() == "local":
-        from lakehouse.local.environment import environment
+        from lakehouse.local.client_environment import environment
 
         os.environ.update(environment())
     with dg.build_resources(build_resources(config, environment_name())) as systems:

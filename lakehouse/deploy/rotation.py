@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
-from lakehouse.deploy.confluent import key_rotation
+from lakehouse.deploy.confluent.keys import key_rotation
 from lakehouse.deploy.resource import Resource
 from lakehouse.deploy.snowflake import key_pair_rotation
 from lakehouse.deploy.snowflake.service_user_key import ServiceUserKey

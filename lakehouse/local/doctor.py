@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 from lakehouse.config import loader
 from lakehouse.core.diagnostic import Diagnostic
 from lakehouse.core.errors import LakehouseError
-from lakehouse.local import jars, ports, process, stack, strangers
+from lakehouse.local import jars, stack
 from lakehouse.local.home import NEEDED_BYTES, Home
 from lakehouse.local.java import java
+from lakehouse.local.processes import ports, process, strangers
 
 NEEDED_MEMORY = 4 * 1024**3
 """Memory of the stack while a run is in progress, in bytes."""

@@ -10,9 +10,11 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from rich.table import Table
 
 from lakehouse.core.diagnostic import Diagnostic
-from lakehouse.local import stack, strangers, ui_login
+from lakehouse.local import stack
 from lakehouse.local.credentials import Credentials
+from lakehouse.local.dagster import ui_login
 from lakehouse.local.home import Home
+from lakehouse.local.processes import strangers
 
 
 def up(

@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING
 
 from lakehouse.config.loader import PROJECT, config_path
 from lakehouse.core.errors import LakehouseError
-from lakehouse.local import aws, dagster, inherited, jars, kafka, ports, process, registry, s3, snowflake_server, spark
-from lakehouse.local.context import Context
-from lakehouse.local.environment import context as context_of
+from lakehouse.local import jars
+from lakehouse.local.client_environment import context as context_of
+from lakehouse.local.dagster import dagster_servers
 from lakehouse.local.home import Home, explain_full_disk
-from lakehouse.local.process import Running, Server
+from lakehouse.local.processes import inherited, ports, process
+from lakehouse.local.processes.process import Running, Server
+from lakehouse.local.processes.server_context import Context
+from lakehouse.local.servers import aws, kafka_server, registry_server, s3, snowflake_server, spark_server
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -44,7 +47,7 @@ def _datagen(context: Context) -> Server:
     """Describe the producer of the topics whose source is Datagen."""
     return Server(
         name="datagen",
-        command=(sys.executable, "-m", "lakehouse.local.datagen"),
+        command=(sys.executable, "-m", "lakehouse.local.servers.datagen_process"),
         folder=PROJECT,
         address="",
         ready=lambda: True,
@@ -59,7 +62,7 @@ def _logs(context: Context) -> Server:
     folder = context.home.folder("logs")
     return Server(
         name=LOGS,
-        command=(sys.executable, "-P", "-m", "lakehouse.local.logs", str(folder)),
+        command=(sys.executable, "-P", "-m", "lakehouse.local.processes.logs", str(folder)),
         folder=folder,
         address="",
         ready=lambda: True,
@@ -71,16 +74,16 @@ LOGS = "logs"
 
 SERVERS: Mapping[str, Callable[[Context], Server]] = {
     LOGS: _logs,
-    "kafka": kafka.server,
-    "registry": registry.server,
+    "kafka": kafka_server.server,
+    "registry": registry_server.server,
     "s3": s3.server,
     "aws": aws.server,
-    "spark": spark.server,
+    "spark": spark_server.server,
     "snowflake": snowflake_server.server,
     "datagen": _datagen,
-    "dagster-code": dagster.code_server,
-    "dagster": dagster.webserver,
-    "dagster-daemon": dagster.daemon,
+    "dagster-code": dagster_servers.code_server,
+    "dagster": dagster_servers.webserver,
+    "dagster-daemon": dagster_servers.daemon,
 }
 """Descriptions of all servers, by name, in a possible start order; they are stopped in the reverse order."""
 
@@ -108,7 +111,7 @@ def up(
     with explain_full_disk(home.path), home.exclusive():
         jars.fetch(names, progress)
         if kafka_sasl is not None:
-            kafka.use_sasl(home, kafka_sasl)
+            kafka_server.use_sasl(home, kafka_sasl)
         with ports.in_turn():
             return _up(home, names, on_ready)
 

@@ -21,10 +21,10 @@ from moto import mock_aws
 from snowflake.connector import time_util
 from snowflake.connector.vendored import requests as snowflake_requests
 
-from lakehouse.deploy.credentials import ADMIN_SECRET
-from lakehouse.deploy.planner import apply
+from lakehouse.deploy.cloud_credentials import ADMIN_SECRET
+from lakehouse.deploy.planning.planner import apply
 from lakehouse.deploy.snowflake.key_pair_rotation import ServiceUser
-from lakehouse.local.snowflake.storage import IAM_USER_ARN
+from lakehouse.local.snowflake.execution.storage import IAM_USER_ARN
 from resources.aws.secrets_manager import Secrets
 from resources.confluent import api_client
 from resources.confluent.api_keys import Scope

@@ -10,7 +10,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from moto.server import ThreadedMotoServer
 
-from lakehouse.deploy.aws import policies
+from lakehouse.deploy.aws.iam import policies
 from tests.support.clouds.aws.proxy import Strict
 from tests.support.servers.proxy import Proxy
 

@@ -8,8 +8,8 @@ import pytest
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
-from lakehouse.deploy.aws.service import Aws
-from lakehouse.deploy.planner import apply, destroy, plan
+from lakehouse.deploy.aws.aws_service import Aws
+from lakehouse.deploy.planning.planner import apply, destroy, plan
 from tests.support.clouds.aws.world import REGION, world
 from tests.support.sleepless import Sleepless
 

@@ -8,8 +8,8 @@ from lakehouse.config.deployment import Existing
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
-from lakehouse.deploy.aws import policies
-from lakehouse.deploy.planner import apply, destroy, plan
+from lakehouse.deploy.aws.iam import policies
+from lakehouse.deploy.planning.planner import apply, destroy, plan
 from tests.support.clouds.aws.world import VENDOR
 
 pytestmark = pytest.mark.stack

@@ -9,9 +9,9 @@ import pytest
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError, UnclearState
-from lakehouse.deploy.aws import policies
-from lakehouse.deploy.aws.actions import ROLES
-from lakehouse.deploy.planner import apply, destroy, plan, plan_destroy
+from lakehouse.deploy.aws.iam import policies
+from lakehouse.deploy.aws.iam.actions import ROLES
+from lakehouse.deploy.planning.planner import apply, destroy, plan, plan_destroy
 from resources.aws.secrets_manager import TAG
 from tests.support.clouds.aws import iam
 from tests.support.clouds.aws.world import ACCOUNT, CANARY, REGION, VENDOR, Given

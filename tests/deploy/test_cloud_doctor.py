@@ -16,11 +16,11 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from lakehouse.config.deployment import Deployment
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
-from lakehouse.deploy.aws.actions import actions, needed
-from lakehouse.deploy.credentials import Access
-from lakehouse.deploy.doctor import examine
-from lakehouse.deploy.planner import apply, destroy
-from lakehouse.local.snowflake.iceberg import Lake
+from lakehouse.deploy.aws.iam.actions import actions, needed
+from lakehouse.deploy.cloud_credentials import Access
+from lakehouse.deploy.cloud_doctor import examine
+from lakehouse.deploy.planning.planner import apply, destroy
+from lakehouse.local.snowflake.execution.iceberg import Lake
 from lakehouse.local.snowflake.server import application
 from tests.support.clouds.aws.world import ACCOUNT, REGION
 from tests.support.clouds.confluent.server import ADMIN

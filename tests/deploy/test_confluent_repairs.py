@@ -11,7 +11,7 @@ import boto3
 import pytest
 
 from lakehouse.core.errors import LakehouseError, UnclearState
-from lakehouse.deploy.planner import plan
+from lakehouse.deploy.planning.planner import plan
 from resources.confluent.api_keys import Scope
 from resources.confluent.waiting import Failed
 from tests.support.clouds.confluent.deployment import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakehouse.deploy.planner import apply, plan
+from lakehouse.deploy.planning.planner import apply, plan
 from resources.confluent import api_client
 from tests.support.clouds.confluent.deployment import SMALL, Ending, Lake, closure, inventory, left
 

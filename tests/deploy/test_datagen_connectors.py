@@ -10,7 +10,7 @@ import pytest
 from lakehouse.config import loader
 from lakehouse.config.loader import PROJECT
 from lakehouse.core.errors import ConfigError
-from lakehouse.local.synthetic_records import headers, messages, records
+from lakehouse.local.servers.synthetic_records import headers, messages, records
 from tests.support.clouds.confluent.deployment import Lake
 
 pytestmark = pytest.mark.stack

@@ -19,9 +19,9 @@ from dagster._utils.error import serializable_error_info_from_exc_info
 from lakehouse.cli.main import main
 from lakehouse.config import loader
 from lakehouse.core.errors import LakehouseError
-from lakehouse.deploy import planner
-from lakehouse.deploy.aws import policies
-from lakehouse.deploy.credentials import Access
+from lakehouse.deploy.aws.iam import policies
+from lakehouse.deploy.cloud_credentials import Access
+from lakehouse.deploy.planning import planner
 from lakehouse.deploy.resource import Resource
 from lakehouse.deploy.rotation import Policy, rotate
 from lakehouse.deploy.settings import settings

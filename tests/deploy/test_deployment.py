@@ -19,8 +19,8 @@ from lakehouse.config import loader
 from lakehouse.config.deployment import Deployment
 from lakehouse.config.environment import EnvRef
 from lakehouse.core.errors import ConfigError
-from lakehouse.deploy.credentials import Access
-from lakehouse.deploy.graph import deployment_resources, in_dependency_order
+from lakehouse.deploy.cloud_credentials import Access
+from lakehouse.deploy.planning.graph import deployment_resources, in_dependency_order
 from lakehouse.deploy.settings import settings
 from lakehouse.deploy.snowflake.integrations import client_of
 from resources.build import build_resources, lazy_resource

@@ -28,18 +28,20 @@ from pyiceberg.catalog.glue import GlueCatalog
 from lakehouse.config.loader import Config
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
-from lakehouse.deploy import planner
-from lakehouse.deploy.aws import policies
-from lakehouse.deploy.confluent.api_keys import ApiKeyResource
-from lakehouse.deploy.planner import needed_by
-from lakehouse.deploy.role_diagnosis import examine
+from lakehouse.deploy.aws.iam import policies
+from lakehouse.deploy.confluent.keys.stored_api_keys import ApiKeyResource
+from lakehouse.deploy.planning import planner
+from lakehouse.deploy.planning.planner import needed_by
 from lakehouse.deploy.rotation import Policy, rotate
 from lakehouse.deploy.settings import settings
-from lakehouse.deploy.verification.probe import Finding
+from lakehouse.deploy.verification.permission_probe import Finding
+from lakehouse.deploy.verification.role_diagnosis import examine
 from lakehouse.deploy.verification.verify import Verification
-from lakehouse.local import environment, jars, ports, process, spark
+from lakehouse.local import client_environment, jars
 from lakehouse.local import stack as local_stack
 from lakehouse.local.home import Home
+from lakehouse.local.processes import ports, process
+from lakehouse.local.servers import spark_server
 from lakehouse.pipeline.batches.dry_run import dry_run
 from lakehouse.pipeline.maintenance import maintain
 from lakehouse.query import duckdb
@@ -83,7 +85,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
         try:
             local_stack.up(home, ("kafka", "registry"))
             for name in ("KAFKA_BOOTSTRAP_SERVERS", "SCHEMA_REGISTRY_URL"):
-                patch.setenv(name, environment.environment(home)[name])
+                patch.setenv(name, client_environment.environment(home)[name])
             yield home
         finally:
             local_stack.down(home)
@@ -106,7 +108,7 @@ def chain(kafka: Home, clouds: Clouds, tmp_path_factory: pytest.TempPathFactory)
         clouds.aws.guard = enforced
         as_user(patch, keys["spark"])
         patch.delenv("PYICEBERG_CATALOG__GLUE__S3__ENDPOINT", raising=False)
-        patch.setenv("SPARK_REMOTE", stack.enter_context(spark_server(kafka, tmp_path_factory.mktemp("spark"))))
+        patch.setenv("SPARK_REMOTE", stack.enter_context(serving_spark(kafka, tmp_path_factory.mktemp("spark"))))
         built = build_resources(deployed(clouds), "aws")
         resources = stack.enter_context(dg.build_resources(built))
         stack.callback(resources.spark.close)
@@ -162,15 +164,15 @@ def _lead_to_kafka(clouds: Clouds) -> None:
 
 
 @contextmanager
-def spark_server(kafka: Home, folder: Path) -> Iterator[str]:
+def serving_spark(kafka: Home, folder: Path) -> Iterator[str]:
     """Run a Spark server that uses the AWS endpoints of this process."""
     home, [port] = Home(folder / "home"), free_ports(1)
     jars.fetch(["spark"])
-    context = environment.context(kafka, ports.recorded(kafka))
+    context = client_environment.context(kafka, ports.recorded(kafka))
     aws = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
     variables = {**context.environment, **aws, "SPARK_REMOTE": f"sc://localhost:{port}"}
     variables.pop("AWS_ENDPOINT_URL_S3", None)
-    server = spark.server(
+    server = spark_server.server(
         replace(context, home=home, ports={**context.ports, "spark": port}, environment=variables), {}
     )
     running = process.start(server, home)

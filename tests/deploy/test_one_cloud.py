@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from lakehouse.cli.main import main
 from lakehouse.config import loader
-from lakehouse.deploy import planner
+from lakehouse.deploy.planning import planner
 from tests.support.clouds.all_clouds import Clouds
 from tests.support.clouds.confluent.server import ADMIN
 

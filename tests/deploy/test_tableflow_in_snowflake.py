@@ -7,8 +7,8 @@ import json
 import pytest
 
 from lakehouse.config.deployment import OpenCatalog, Tableflow
-from lakehouse.deploy import planner
-from lakehouse.deploy.aws import policies
+from lakehouse.deploy.aws.iam import policies
+from lakehouse.deploy.planning import planner
 from lakehouse.deploy.settings import settings
 from tests.support.clouds.all_clouds import Clouds
 from tests.support.clouds.aws.world import ACCOUNT, REGION

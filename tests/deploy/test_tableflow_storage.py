@@ -15,7 +15,7 @@ from lakehouse.config import loader
 from lakehouse.config.deployment import Deployment, Existing, OpenCatalog, Tableflow
 from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState
 from lakehouse.deploy.names import Names
-from lakehouse.deploy.planner import plan, plan_destroy
+from lakehouse.deploy.planning.planner import plan, plan_destroy
 from resources.confluent.waiting import Failed
 from tests.support.clouds.confluent.deployment import ACCOUNT, REGION, SMALL, Lake, actions, inventory
 from tests.support.documentation import block

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from lakehouse.core.errors import ConfigError
-from lakehouse.deploy.aws import policies
-from lakehouse.deploy.aws.policies import Deployment, Tables
+from lakehouse.deploy.aws.iam import policies
+from lakehouse.deploy.aws.iam.policies import Deployment, Tables
 from tests.support.clouds.aws import iam
 
 ACCOUNT, REGION, BUCKET = "123456789012", "us-east-1", "lake-production"

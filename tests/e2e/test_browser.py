@@ -9,8 +9,9 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 from lakehouse.config.loader import PROJECT
-from lakehouse.local import process, ui_login
 from lakehouse.local.credentials import Credentials
+from lakehouse.local.dagster import ui_login
+from lakehouse.local.processes import process
 from tests.support.processes.dagster_stack import dagster_of
 from tests.support.servers.foreign import FOREIGN, Ask, assert_refused, hostile_page
 from tests.support.topics import TRADES, Stream, framed, trade

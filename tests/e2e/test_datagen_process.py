@@ -44,7 +44,7 @@ def test_datagen_produces_initial_records_then_constant_rate(resources, tmp_path
     file.write_text(yaml.safe_dump({"namespace": "made", "topics": declared, "environments": environments}))
 
     def run(count):
-        command = [sys.executable, "-m", "lakehouse.local.datagen"]
+        command = [sys.executable, "-m", "lakehouse.local.servers.datagen_process"]
         process = subprocess.Popen(command, env=os.environ | {"LAKEHOUSE_CONFIG": str(file)}, cwd=PROJECT)
         try:
             offset_count = wait_for(resources, topic, count)

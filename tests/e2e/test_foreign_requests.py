@@ -11,7 +11,7 @@ import boto3
 import psutil
 import pytest
 
-from lakehouse.local import process
+from lakehouse.local.processes import process
 from tests.support.servers.foreign import FOREIGN, Ask, assert_refused
 
 SIGNED = (

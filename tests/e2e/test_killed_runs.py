@@ -7,8 +7,9 @@ import dagster as dg
 import psutil
 import pytest
 
-from lakehouse.local import dagster, process
 from lakehouse.local import stack as local_stack
+from lakehouse.local.dagster import dagster_servers
+from lakehouse.local.processes import process
 from tests.support.processes.dagster_stack import DAGSTER, dagster_of
 from tests.support.topics import Stream
 
@@ -33,7 +34,7 @@ def stream(stack, resources, tmp_path):
 @pytest.fixture
 def instance(stack, stream):
     """Yield the instance of Dagster."""
-    with dg.DagsterInstance.from_config(str(dagster.home_folder(stack))) as instance:
+    with dg.DagsterInstance.from_config(str(dagster_servers.home_folder(stack))) as instance:
         yield instance
 
 

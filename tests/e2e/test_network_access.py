@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import functions
 
 from lakehouse.config.loader import PROJECT
-from lakehouse.local import ports, process
+from lakehouse.local.processes import ports, process
 from tests.support.processes.dagster_stack import dagster_of
 from tests.support.servers import strangers
 from tests.support.topics import Stream

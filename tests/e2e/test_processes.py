@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from lakehouse.config.loader import PROJECT
-from lakehouse.local import jars, process
+from lakehouse.local import jars
 from lakehouse.local import stack as local_stack
+from lakehouse.local.processes import process
 from tests.conftest import CANARIES
 from tests.e2e.test_stack import secrets_of
 

@@ -13,10 +13,10 @@ import pytest
 from botocore.config import Config
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from lakehouse.local import process
 from lakehouse.local import stack as local_stack
-from lakehouse.local.environment import environment
+from lakehouse.local.client_environment import environment
 from lakehouse.local.home import Home
+from lakehouse.local.processes import process
 from lakehouse.local.stack import LOGS
 from tests.conftest import SERVERS
 from tests.support.topics import Stream

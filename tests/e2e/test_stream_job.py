@@ -9,8 +9,8 @@ import pytest
 from dagster_graphql import DagsterGraphQLClient
 
 from assets.streaming.job import JOB
-from lakehouse.local import dagster, ui_login
 from lakehouse.local.credentials import Credentials
+from lakehouse.local.dagster import dagster_servers, ui_login
 from tests.support.faults import oracle
 from tests.support.processes.dagster_stack import dagster_of
 from tests.support.topics import Stream
@@ -41,7 +41,7 @@ def test_continuous_topic_is_ingested_after_killed_run(stack, resources, tmp_pat
 
     with (
         dagster_of(stream, stack, tmp_path),
-        dg.DagsterInstance.from_config(str(dagster.home_folder(stack))) as instance,
+        dg.DagsterInstance.from_config(str(dagster_servers.home_folder(stack))) as instance,
     ):
 
         def snowflake_has(rows):

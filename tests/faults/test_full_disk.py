@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from lakehouse.local import process
 from lakehouse.local import stack as local_stack
-from lakehouse.local.environment import environment
+from lakehouse.local.client_environment import environment
 from lakehouse.local.home import Home
+from lakehouse.local.processes import process
 
 MESSAGE_BYTES = 900_000
 LIMIT_BYTES = 12 * 1024**2

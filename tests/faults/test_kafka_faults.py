@@ -10,8 +10,8 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
 
 from lakehouse.core.errors import UnclearState
-from lakehouse.local import process
 from lakehouse.local import stack as local_stack
+from lakehouse.local.processes import process
 from lakehouse.readers.reader_lag import measure_lag
 from lakehouse.streaming.stream import Stream as RunningStream
 from lakehouse.streaming.stream_events import Commit, TopicBackedOff

@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from lakehouse.core.errors import SchemaError
-from lakehouse.local import process
 from lakehouse.local import stack as local_stack
+from lakehouse.local.processes import process
 from tests.support.faults import oracle
 from tests.support.faults.moments import LOGGED, attempt
 from tests.support.topics import TRADES, Stream, framed, register, trade

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from lakehouse.local import stack as local_stack
-from lakehouse.local.environment import environment
+from lakehouse.local.client_environment import environment
 from lakehouse.local.home import Home
 from resources.spark.spark import Spark
 from tests.support.fuzz.checking import COUNTS, ROWS

@@ -22,9 +22,11 @@ from lakehouse.config.loader import PROJECT, load
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.tables.table_ref import TableRef
-from lakehouse.local import environment, ports, process, spark
+from lakehouse.local import client_environment
 from lakehouse.local import stack as local_stack
 from lakehouse.local.home import Home
+from lakehouse.local.processes import ports, process
+from lakehouse.local.servers import spark_server
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
 from resources.build import build_resources
@@ -45,7 +47,7 @@ def home(tmp_path_factory):
         patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m")
         try:
             local_stack.up(home, ("kafka", "registry", "s3"), kafka_sasl=True)
-            for name, value in environment.environment(home).items():
+            for name, value in client_environment.environment(home).items():
                 patch.setenv(name, value)
             yield home
         finally:
@@ -63,7 +65,7 @@ def ui(home):
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": home.folder("events").as_uri(),
     }
-    server = spark.server(environment.context(home, ports.recorded(home)), settings)
+    server = spark_server.server(client_environment.context(home, ports.recorded(home)), settings)
     running = process.start(server, home)
     process.wait_until_ready(server, running.leader, home, threading.Event())
     return f"http://127.0.0.1:{port}"

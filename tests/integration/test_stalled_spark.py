@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from lakehouse.core.errors import Stalled, Unreachable
-from lakehouse.local import process
+from lakehouse.local.processes import process
 from lakehouse.streaming import stream as streams
 from lakehouse.streaming.stream_events import Commit, TopicBackedOff
 from resources.spark.spark import Spark

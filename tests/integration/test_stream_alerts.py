@@ -13,7 +13,7 @@ from assets.sensors.alerts import alert_failed_checks
 from assets.streaming.service import Streaming
 from lakehouse.cli.main import main
 from lakehouse.core.errors import LakehouseError
-from lakehouse.local.environment import environment
+from lakehouse.local.client_environment import environment
 from resources.snowflake.snowflake import Snowflake
 from resources.webhook import Webhook
 from tests.support.servers.listener import Listener

@@ -14,10 +14,10 @@ import pytest
 
 from lakehouse.config import loader
 from lakehouse.config.deployment import Deployment
-from lakehouse.deploy import planner
-from lakehouse.deploy.credentials import Access
-from lakehouse.deploy.doctor import examine
-from lakehouse.deploy.graph import deployment_resources
+from lakehouse.deploy.cloud_credentials import Access
+from lakehouse.deploy.cloud_doctor import examine
+from lakehouse.deploy.planning import planner
+from lakehouse.deploy.planning.graph import deployment_resources
 from lakehouse.deploy.resource import Resource
 
 CLOUDS = ("aws", "confluent", "snowflake")

@@ -12,7 +12,7 @@ from pyspark.sql.connect.client import DefaultChannelBuilder
 
 from lakehouse.config.loader import PROJECT
 from lakehouse.local import jars
-from lakehouse.local.spark import SETTINGS, spark_environment, spark_java
+from lakehouse.local.servers.spark_server import SETTINGS, spark_environment, spark_java
 
 TEXT = (PROJECT / "docs/clusters.md").read_text()
 

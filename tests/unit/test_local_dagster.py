@@ -2,10 +2,10 @@
 
 import pytest
 
-from lakehouse.local import dagster
-from lakehouse.local.context import Context
 from lakehouse.local.credentials import Credentials
+from lakehouse.local.dagster import dagster_servers
 from lakehouse.local.home import Home
+from lakehouse.local.processes.server_context import Context
 
 
 @pytest.mark.parametrize(("value", "seconds"), [(None, 180), ("7", 7)])
@@ -16,6 +16,6 @@ def test_servers_grpc_timeout_is_long_and_configurable(tmp_path, monkeypatch, va
     monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name, raising=False)
     home = Home(tmp_path)
     context = Context(home, {"dagster": 3000, "dagster-code": 4000}, Credentials.of(home), environment={})
-    for server in (dagster.code_server, dagster.webserver, dagster.daemon):
+    for server in (dagster_servers.code_server, dagster_servers.webserver, dagster_servers.daemon):
         monkeypatch.setenv(name, server(context).env[name])
         assert default_grpc_timeout() == seconds

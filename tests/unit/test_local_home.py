@@ -15,10 +15,11 @@ import pytest
 from assets.sensors.disk_space import disk_space
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local import home as home_module
-from lakehouse.local import ports, show, stack
+from lakehouse.local import show, stack
+from lakehouse.local.client_environment import environment
 from lakehouse.local.credentials import Credentials
-from lakehouse.local.environment import environment
 from lakehouse.local.home import Home, explain_full_disk, write_atomically
+from lakehouse.local.processes import ports
 
 
 @pytest.fixture

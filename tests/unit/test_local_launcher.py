@@ -10,7 +10,7 @@ import pytest
 from dagster._core.events import EngineEventData
 from dagster._core.launcher import WorkerStatus
 
-from lakehouse.local.launcher import LocalRunLauncher
+from lakehouse.local.dagster.launcher import LocalRunLauncher
 
 
 @dg.job

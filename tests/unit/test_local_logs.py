@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from lakehouse.local import logs
+from lakehouse.local.processes import logs
 from tests.support.waiting import wait_until
 
 
@@ -58,7 +58,7 @@ def test_set_aside_keeps_logs_of_earlier_starts(tmp_path):
 
 
 def test_logs_process_shortens_until_killed(tmp_path):
-    with subprocess.Popen([sys.executable, "-P", "-m", "lakehouse.local.logs", str(tmp_path)]) as rotation:
+    with subprocess.Popen([sys.executable, "-P", "-m", "lakehouse.local.processes.logs", str(tmp_path)]) as rotation:
         try:
             for _ in range(2):
                 (tmp_path / "s3.log").write_bytes(b"x" * (11 * 1024 * 1024))

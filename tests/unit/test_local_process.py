@@ -17,10 +17,10 @@ import yaml
 
 from lakehouse.config.loader import PROJECT
 from lakehouse.core.errors import LakehouseError
-from lakehouse.local import inherited, process
 from lakehouse.local.home import Home
 from lakehouse.local.java import java
-from lakehouse.local.process import Server
+from lakehouse.local.processes import inherited, process
+from lakehouse.local.processes.process import Server
 from tests.support.waiting import wait_until
 
 SLEEPER = (sys.executable, "-c", "import time; time.sleep(60)")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 import uvicorn
 
-from lakehouse.local.registry_proxy import MAX_BODY_BYTES, proxy
+from lakehouse.local.servers.registry_proxy import MAX_BODY_BYTES, proxy
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 

@@ -9,7 +9,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from lakehouse.local import body
+from lakehouse.local.http import body
 
 LIMIT = 1 << 20
 

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from lakehouse.core.errors import Unreachable
-from lakehouse.local import ports, reserved
+from lakehouse.local.processes import ports, reserved
 from resources.spark.spark import Spark
 
 TOKEN = "canary-5b1e"
@@ -87,7 +87,7 @@ def test_reserved_port_prevents_listener_on_ipv6(address):
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_INET6) as impostor:
         port = server.getsockname()[1]
         waiting = (sys.executable, "-c", "print('ready', flush=True); input()")
-        command = (sys.executable, "-m", "lakehouse.local.reserved", str(port), *waiting)
+        command = (sys.executable, "-m", "lakehouse.local.processes.reserved", str(port), *waiting)
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout.readline() == "ready\n"
             impostor.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -105,7 +105,7 @@ def test_reserved_start_beside_ipv6_listener_fails():
         command = (
             sys.executable,
             "-m",
-            "lakehouse.local.reserved",
+            "lakehouse.local.processes.reserved",
             str(port),
             sys.executable,
             "-c",

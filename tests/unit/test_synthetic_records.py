@@ -10,7 +10,7 @@ import pytest
 
 from lakehouse.config.loader import PROJECT
 from lakehouse.core.errors import ConfigError
-from lakehouse.local.synthetic_records import messages, records
+from lakehouse.local.servers.synthetic_records import messages, records
 
 TRADES = (PROJECT / "schemas/stock_trades.avsc").read_text()
 USERS = (PROJECT / "schemas/users.avsc").read_text()

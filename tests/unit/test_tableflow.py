@@ -6,7 +6,7 @@ import pytest
 from lakehouse.config import loader
 from lakehouse.core.errors import ConfigError
 from lakehouse.definitions import defs
-from lakehouse.deploy.confluent.declared_topics import tableflow_config
+from lakehouse.deploy.confluent.topics.declared_topics import tableflow_config
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster_webserver.app import create_app_from_workspace_process_context
 from starlette.testclient import TestClient, WebSocketDenialResponse, WebSocketDisconnect
 
-from lakehouse.local import ui_login
-from lakehouse.local.guard import Hosts
-from lakehouse.local.ui_login import Door
-from lakehouse.local.webserver import guarded
+from lakehouse.local.dagster import ui_login
+from lakehouse.local.dagster.ui_login import Door
+from lakehouse.local.dagster.webserver import guarded
+from lakehouse.local.http.guard import Hosts
 
 BASE = "http://127.0.0.1:3000"
 TOKEN = "a-token-of-this-test"

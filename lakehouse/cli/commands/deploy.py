@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakehouse.core.errors import ConfigError, LakehouseError, translate
-from lakehouse.deploy.credentials import ADMIN_SECRET, Access
+from lakehouse.deploy.cloud_credentials import ADMIN_SECRET, Access
 from resources.confluent import URL
 
 if TYPE_CHECKING:
-    from lakehouse.deploy.one_cloud import OneCloud
-    from lakehouse.deploy.planner import Action, Change
+    from lakehouse.deploy.planning.one_cloud import OneCloud
+    from lakehouse.deploy.planning.planner import Action, Change
     from lakehouse.deploy.resource import Resource
 
 SIGNS: dict[Action, str] = {
@@ -154,7 +154,7 @@ def _confluent_secret(api_key: str) -> str:
 
 def _resources(access: Access) -> list[Resource[Any]]:
     from lakehouse.config import loader
-    from lakehouse.deploy.graph import deployment_resources
+    from lakehouse.deploy.planning.graph import deployment_resources
 
     return deployment_resources(loader.load(environment=access.environment), access)
 
@@ -177,14 +177,14 @@ def plan(debug: bool, only: str | None, **options: Any) -> None:
 
 
 def _one_cloud(access: Access, only: str) -> OneCloud:
-    from lakehouse.deploy.one_cloud import OneCloud
+    from lakehouse.deploy.planning.one_cloud import OneCloud
 
     return OneCloud(only, _resources(access), access.environment)
 
 
 def _planned(debug: bool, only: str | None = None, **options: Any) -> list[Change]:
     """Return the plan of all resources or one cloud's, with `unknown` for those of a cloud that cannot be read."""
-    from lakehouse.deploy import planner
+    from lakehouse.deploy.planning import planner
 
     with _explained(debug):
         access = _access(**options)
@@ -212,7 +212,7 @@ def graph(debug: bool, language: str, **options: Any) -> None:
     In a Markdown file:   lakehouse deploy graph --env aws
     As a picture:         lakehouse deploy graph --env aws --format dot | dot -Tsvg -o deployment.svg
     """
-    from lakehouse.deploy.drawing import FORMATS
+    from lakehouse.deploy.planning.drawing import FORMATS
 
     click.echo(FORMATS[language](_planned(debug, **options)))
 
@@ -229,7 +229,7 @@ def create(
 
     With `--day-count` or `--number-of-api-keys-to-retain`, keys are then rotated as by `lakehouse deploy rotate`.
     """
-    from lakehouse.deploy import planner
+    from lakehouse.deploy.planning import planner
 
     with _explained(debug):
         access = _checked_access(debug=debug, **options)
@@ -252,7 +252,7 @@ def delete(debug: bool, only: str | None, yes: bool, delete_data: bool, **option
     The plan is shown first, and confirmed by the deployment's name unless --yes is given. `--only` refuses to delete
     what resources in the other clouds need: delete AWS last.
     """
-    from lakehouse.deploy import planner
+    from lakehouse.deploy.planning import planner
 
     with _explained(debug):
         access = _checked_access(debug=debug, **options)
@@ -305,7 +305,7 @@ def doctor(debug: bool, **options: Any) -> None:
     Exit code 0: every check passed. 1: a check failed; its remedy is printed.
     """
     from lakehouse.config import loader
-    from lakehouse.deploy.doctor import examine
+    from lakehouse.deploy.cloud_doctor import examine
     from lakehouse.local import show
 
     with _explained(debug):

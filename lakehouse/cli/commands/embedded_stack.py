@@ -50,11 +50,11 @@ def ui(open_browser: bool) -> None:
     import webbrowser
 
     from lakehouse.core.errors import LakehouseError
-    from lakehouse.local import ui_login
-    from lakehouse.local.context import LOOPBACK
     from lakehouse.local.credentials import Credentials
+    from lakehouse.local.dagster import ui_login
     from lakehouse.local.home import Home
-    from lakehouse.local.process import running
+    from lakehouse.local.processes.process import running
+    from lakehouse.local.processes.server_context import LOOPBACK
 
     home = Home.default()
     if not (server := running(home).get("dagster")):
@@ -83,7 +83,7 @@ def run(command: tuple[str, ...]) -> None:
     import os
     import shutil
 
-    from lakehouse.local.environment import environment
+    from lakehouse.local.client_environment import environment
 
     program = shutil.which(command[0])
     if program is None:
@@ -121,7 +121,7 @@ def doctor(environment: str | None) -> None:
         import dagster as dg
 
         from lakehouse.config import loader
-        from lakehouse.deploy.role_diagnosis import examine
+        from lakehouse.deploy.verification.role_diagnosis import examine
         from resources.build import build_resources
 
         config = loader.load(environment=environment)

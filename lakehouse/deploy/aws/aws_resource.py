@@ -8,7 +8,7 @@ from typing import Any
 
 from lakehouse.core.errors import OutcomeUnknownError, UnclearState
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
-from lakehouse.deploy.aws.service import Aws, AwsError, Service
+from lakehouse.deploy.aws.aws_service import Aws, AwsError, Service
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Outputs, Resource, T
 from resources.aws.secrets_manager import TAG

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lakehouse.config.deployment import Deployment
 from lakehouse.config.loader import Config
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
+from lakehouse.deploy.aws.aws_service import Aws
 from lakehouse.deploy.aws.bucket import Bucket
 from lakehouse.deploy.aws.deployment_secrets import DeploymentSecrets
-from lakehouse.deploy.aws.existing import ExistingBucket, ExistingGlueDatabase
+from lakehouse.deploy.aws.existing_storage import ExistingBucket, ExistingGlueDatabase
 from lakehouse.deploy.aws.glue_database import GlueDatabase
-from lakehouse.deploy.aws.iam_roles import (
+from lakehouse.deploy.aws.iam.iam_roles import (
     ConfluentRole,
     MaintenanceRole,
     ReaderRole,
@@ -21,7 +22,6 @@ from lakehouse.deploy.aws.iam_roles import (
     SnowflakeRole,
     WriterRole,
 )
-from lakehouse.deploy.aws.service import Aws
 from lakehouse.deploy.aws.table_locations import TableflowCluster
 from lakehouse.deploy.aws.tableflow_bucket import ExistingTableflowBucket, TableflowBucket
 from lakehouse.deploy.aws.workgroup import Workgroup

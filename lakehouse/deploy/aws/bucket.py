@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lakehouse.deploy.aws import policies
 from lakehouse.deploy.aws.aws_resource import AwsResource
-from lakehouse.deploy.aws.policy_documents import same
-from lakehouse.deploy.aws.service import DENIED, Absent, Answer, AwsError
+from lakehouse.deploy.aws.aws_service import DENIED, Absent, Answer, AwsError
+from lakehouse.deploy.aws.iam import policies
+from lakehouse.deploy.aws.iam.policy_documents import same
 from lakehouse.deploy.aws.table_locations import RESULTS
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Outputs, Updatable

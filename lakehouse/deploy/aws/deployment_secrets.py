@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from lakehouse.deploy.aws.aws_resource import AwsResource
-from lakehouse.deploy.aws.service import Answer, AwsError
+from lakehouse.deploy.aws.aws_service import Answer, AwsError
 from lakehouse.deploy.resource import Outputs
 from resources.aws.secrets_manager import RECOVERY_DAYS, TAG
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakehouse.deploy.aws.aws_resource import AwsResource
-from lakehouse.deploy.aws.service import Answer
+from lakehouse.deploy.aws.aws_service import Answer
 from lakehouse.deploy.aws.table_locations import location
 from lakehouse.deploy.resource import Outputs, Updatable
 from resources.aws.secrets_manager import TAG

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lakehouse.config.loader import Config
-from lakehouse.deploy.aws.policies import Tables, tableflow_tables
+from lakehouse.deploy.aws.iam.policies import Tables, tableflow_tables
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Outputs, Resource
 from resources.confluent.clusters import Cluster

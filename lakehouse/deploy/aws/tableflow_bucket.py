@@ -2,7 +2,7 @@
 
 Nothing else may be in it: Confluent documents that Tableflow may delete existing objects when it is first enabled
 (Confluent, "Storage with Tableflow"). The state therefore contains an object of the bucket, and the first topic of a
-cluster is refused if there is one (lakehouse/deploy/confluent/tableflow.py).
+cluster is refused if there is one (lakehouse/deploy/confluent/tableflow/tableflow_tables.py).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from lakehouse.deploy.aws.aws_resource import AwsResource
+from lakehouse.deploy.aws.aws_service import Answer, Service
 from lakehouse.deploy.aws.bucket import TABLE_LIFECYCLE, Bucket, BucketState
-from lakehouse.deploy.aws.existing import read_region
-from lakehouse.deploy.aws.service import Answer, Service
+from lakehouse.deploy.aws.existing_storage import read_region
 from lakehouse.deploy.resource import Outputs, Undeletable
 
 

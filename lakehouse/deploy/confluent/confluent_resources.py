@@ -10,8 +10,18 @@ from lakehouse.config.deployment import Deployment
 from lakehouse.config.loader import Config
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.aws.bucket import BucketState
-from lakehouse.deploy.confluent.access import AclsResource, RoleBindingsResource, RoleScopes, ServiceAccountResource
-from lakehouse.deploy.confluent.api_keys import (
+from lakehouse.deploy.confluent.access.declared_access import ASSIGNER, DeclaredAccess
+from lakehouse.deploy.confluent.access.permissions import PermissionsReport
+from lakehouse.deploy.confluent.access.service_accounts import (
+    AclsResource,
+    RoleBindingsResource,
+    RoleScopes,
+    ServiceAccountResource,
+)
+from lakehouse.deploy.confluent.existing_cluster import ExistingCluster, ExistingEnvironment
+from lakehouse.deploy.confluent.flink_resources import ComputePoolResource, FlinkTopicResource, StatementResource
+from lakehouse.deploy.confluent.foundation import ClusterResource, EnvironmentResource, SchemaRegistryResource
+from lakehouse.deploy.confluent.keys.stored_api_keys import (
     ApiKeyResource,
     FlinkKeyResource,
     KafkaKeyResource,
@@ -19,14 +29,9 @@ from lakehouse.deploy.confluent.api_keys import (
     RegistryKeyResource,
     TableflowKeyResource,
 )
-from lakehouse.deploy.confluent.declared_access import ASSIGNER, DeclaredAccess
-from lakehouse.deploy.confluent.declared_topics import DeclaredTopics, milliseconds
-from lakehouse.deploy.confluent.existing import ExistingCluster, ExistingEnvironment
-from lakehouse.deploy.confluent.flink import ComputePoolResource, FlinkTopicResource, StatementResource
-from lakehouse.deploy.confluent.foundation import ClusterResource, EnvironmentResource, SchemaRegistryResource
-from lakehouse.deploy.confluent.permissions import PermissionsReport
-from lakehouse.deploy.confluent.tableflow_resources import TableflowResources
-from lakehouse.deploy.confluent.topics import DatagenResource, DeclaredTopicResource
+from lakehouse.deploy.confluent.tableflow.tableflow_resources import TableflowResources
+from lakehouse.deploy.confluent.topics.declared_topics import DeclaredTopics, milliseconds
+from lakehouse.deploy.confluent.topics.topic_resources import DatagenResource, DeclaredTopicResource
 from lakehouse.deploy.names import ACCOUNTS, Names
 from lakehouse.deploy.resource import Resource
 from resources.aws.secrets_manager import Secrets

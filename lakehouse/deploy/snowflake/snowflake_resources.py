@@ -11,7 +11,7 @@ from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.core.tables import naming
-from lakehouse.deploy.confluent.catalog_integrations import OpenCatalogClient
+from lakehouse.deploy.confluent.tableflow.catalog_integrations import OpenCatalogClient
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Resource
 from lakehouse.deploy.snowflake.access_verification import AccessVerification

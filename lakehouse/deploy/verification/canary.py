@@ -8,8 +8,8 @@ from typing import Any
 
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.deploy.verification.permission_probe import Probe, Unchecked
 from lakehouse.deploy.verification.planes import CANARY, MARK, Plane, Step
-from lakehouse.deploy.verification.probe import Probe, Unchecked
 from resources.iceberg.catalog import PROPERTIES
 
 ROWS = 3

@@ -9,10 +9,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from lakehouse.core.errors import LakehouseError
-from lakehouse.deploy.aws.service import Aws, Service
+from lakehouse.deploy.aws.aws_service import Aws, Service
 from lakehouse.deploy.aws.table_locations import RESULTS, WAREHOUSE
 from lakehouse.deploy.names import Names
-from lakehouse.deploy.verification.probe import Probe, Unchecked
+from lakehouse.deploy.verification.permission_probe import Probe, Unchecked
 from resources.aws.assumed_role import boto3_session
 
 CANARY = "lakehouse_canary"

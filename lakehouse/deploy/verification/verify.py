@@ -8,12 +8,12 @@ from typing import Any
 
 from lakehouse.config.loader import Config
 from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState
-from lakehouse.deploy.aws.service import DENIED, AwsError
+from lakehouse.deploy.aws.aws_service import DENIED, AwsError
 from lakehouse.deploy.aws.table_locations import has_tableflow
-from lakehouse.deploy.credentials import Access
+from lakehouse.deploy.cloud_credentials import Access
 from lakehouse.deploy.verification.canary import Canary, remove
+from lakehouse.deploy.verification.permission_probe import Finding, Probe
 from lakehouse.deploy.verification.planes import CANARY, Plane, Step
-from lakehouse.deploy.verification.probe import Finding, Probe
 from lakehouse.pipeline.table_location import table_of
 
 SYSTEMS = ("kafka", "schema_registry", "catalog", "glue", "snowflake", "athena")

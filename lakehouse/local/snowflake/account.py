@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from lakehouse.local.snowflake import errors
-from lakehouse.local.snowflake.iceberg import Copied
-from lakehouse.local.snowflake.tokens import Name
+from lakehouse.local.snowflake import snowflake_errors
+from lakehouse.local.snowflake.execution.iceberg import Copied
+from lakehouse.local.snowflake.parsing.tokens import Name
 
 ADMIN_USER = "ADMIN"
 """The only user who logs in with a password. Its role is ACCOUNTADMIN."""
@@ -92,7 +92,7 @@ class Account:
         """
         entity = self._entities.get((kind, name))
         if entity is None or not self.visible(entity, role):
-            raise errors.missing(kind, ".".join(name))
+            raise snowflake_errors.missing(kind, ".".join(name))
         return entity
 
     def all(self, kind: str) -> list[Entity]:
@@ -208,7 +208,7 @@ class Account:
             return
         if kind != "ACCOUNT":
             self.get(_entity_kind(kind), name, role)
-        raise errors.forbidden(kind, ".".join(name) or self.name, privilege)
+        raise snowflake_errors.forbidden(kind, ".".join(name) or self.name, privilege)
 
     def require_ownership(self, entity: Entity, role: str) -> None:
         """Check that the role owns an object that it may see.
@@ -217,7 +217,7 @@ class Account:
             ProgrammingError: The role does not own the object (3001).
         """
         if not self.owns(entity, role):
-            raise errors.forbidden(entity.kind, entity.label, "OWNERSHIP")
+            raise snowflake_errors.forbidden(entity.kind, entity.label, "OWNERSHIP")
 
 
 def _grant_kind(kind: str) -> str:

@@ -24,12 +24,13 @@ from snowflake.connector.errors import ProgrammingError
 from sqlglot import Expr, exp
 
 from lakehouse.core.sql.quoting import DUCKDB
-from lakehouse.local.snowflake import commands, context, errors, rights, tables
+from lakehouse.local.snowflake import rights, snowflake_errors
 from lakehouse.local.snowflake.account import Account
-from lakehouse.local.snowflake.iceberg import Lake
+from lakehouse.local.snowflake.execution import commands, context_functions, table_commands
+from lakehouse.local.snowflake.execution.iceberg import Lake
+from lakehouse.local.snowflake.parsing.statements import parse
+from lakehouse.local.snowflake.parsing.tokens import Name
 from lakehouse.local.snowflake.session import Result
-from lakehouse.local.snowflake.statements import parse
-from lakehouse.local.snowflake.tokens import Name
 
 MEMORY_LIMIT = "128MB"
 """Limit of DuckDB's buffers. Rows are in files, so a table may be larger."""
@@ -107,12 +108,12 @@ class Connection(FakeSnowflakeConnection):
     def resolve(self, name: Name, parts: int) -> Name:
         """Return the full name: missing parts are those of the session's database and schema."""
         if len(name) > parts:
-            raise errors.syntax_error(".".join(name), f"a name of at most {parts} part(s)")
+            raise snowflake_errors.syntax_error(".".join(name), f"a name of at most {parts} part(s)")
         context = (self.database, self._schema)[: parts - 1]
         full: list[str] = []
         for part in (*context[: parts - len(name)], *name):
             if part is None:
-                raise errors.no_schema()
+                raise snowflake_errors.no_schema()
             full.append(part)
         return tuple(full)
 
@@ -136,8 +137,8 @@ class Cursor(FakeSnowflakeCursor):
 
     def _transform(self, expression: Expr, params: Any) -> Expr:
         for name in rights.check(self._conn, expression):
-            tables.refresh_if_due(self._conn, name)
-        return super()._transform(context.substitute(self._conn, self._with_database(expression)), params)
+            table_commands.refresh_if_due(self._conn, name)
+        return super()._transform(context_functions.substitute(self._conn, self._with_database(expression)), params)
 
     def _with_database(self, expression: Expr) -> Expr:
         """Qualify `X.T`, table T of schema X, by the database. DuckDB rejects it if a database is named X."""

@@ -14,7 +14,7 @@ import jwt
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from lakehouse.local.snowflake.account import ADMIN_USER, Account
-from lakehouse.local.snowflake.commands import KEY_OPTIONS
+from lakehouse.local.snowflake.execution.commands import KEY_OPTIONS
 
 MAX_LIFE_SECONDS = 3600
 """Maximum lifetime of a token; those with a longer one are refused."""

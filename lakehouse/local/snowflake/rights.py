@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import Expr, exp
 
-from lakehouse.local.snowflake import errors
-from lakehouse.local.snowflake.tokens import Name
+from lakehouse.local.snowflake import snowflake_errors
+from lakehouse.local.snowflake.parsing.tokens import Name
 
 if TYPE_CHECKING:
     from lakehouse.local.snowflake.engine import Connection
@@ -31,7 +31,7 @@ def check(session: Connection, expression: Expr) -> list[Name]:
             of an external catalog, or reads one without a warehouse.
     """
     if isinstance(expression, _DUCKDB_STATEMENTS):
-        raise errors.not_emulated(f"The statement '{expression.sql(dialect='snowflake')[:80]}'")
+        raise snowflake_errors.not_emulated(f"The statement '{expression.sql(dialect='snowflake')[:80]}'")
     if isinstance(expression, exp.Use):
         return []
     local = {cte.alias.upper() for cte in expression.find_all(exp.CTE)}
@@ -62,8 +62,8 @@ def _check_table(session: Connection, expression: Expr, table: exp.Table) -> Nam
     if account.find("ICEBERG TABLE", name) is None:
         return None
     if isinstance(expression, (*_WRITES, exp.Create)) and expression.find(exp.Table) is table:
-        raise errors.failed(f"Iceberg table {name[2]} is read-only: it belongs to an external catalog")
+        raise snowflake_errors.failed(f"Iceberg table {name[2]} is read-only: it belongs to an external catalog")
     account.require("SELECT", "ICEBERG TABLE", name, role)
     if not session.warehouse or not account.allowed("USAGE", "WAREHOUSE", (session.warehouse,), role):
-        raise errors.no_warehouse()
+        raise snowflake_errors.no_warehouse()
     return name

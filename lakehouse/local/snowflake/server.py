@@ -18,13 +18,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from lakehouse.local import body
+from lakehouse.local.http import body
 from lakehouse.local.snowflake.account import Account
 from lakehouse.local.snowflake.engine import Instance
-from lakehouse.local.snowflake.iceberg import Lake
+from lakehouse.local.snowflake.execution.iceberg import Lake
 from lakehouse.local.snowflake.login import Authenticator, Refused
+from lakehouse.local.snowflake.parsing.statements import parse
 from lakehouse.local.snowflake.sessions import Session, Sessions, Validity
-from lakehouse.local.snowflake.statements import parse
 
 logger = logging.getLogger("lakehouse.snowflake")
 

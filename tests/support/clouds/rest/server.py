@@ -22,10 +22,11 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
-from lakehouse.local import jars, probe, process
+from lakehouse.local import jars
 from lakehouse.local.home import Home
 from lakehouse.local.java import class_path, java
-from lakehouse.local.process import Server
+from lakehouse.local.processes import probe, process
+from lakehouse.local.processes.process import Server
 from tests.support.servers.proxy import Answer, Proxy, Request
 
 WAREHOUSE = "trades"

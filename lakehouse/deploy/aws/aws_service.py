@@ -1,0 +1,198 @@
+"""One AWS service: calls with retries while it is busy, and errors with remedies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.core.errors import LakehouseError, OutcomeUnknownError, Unreachable, translate
+from lakehouse.deploy.aws.iam.actions import actions
+
+if TYPE_CHECKING:
+    import boto3
+
+CONNECT_SECONDS, READ_SECONDS = 10, 60
+
+DENIED = frozenset({"AccessDenied", "AccessDeniedException", "403"})
+NOT_KNOWN = frozenset(
+    {
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "InvalidAccessKeyId",
+        "InvalidClientTokenId",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    }
+)
+"""Error codes for credentials that are wrong or expired."""
+
+ABSENT = frozenset(
+    {
+        "NoSuchBucket",
+        "NoSuchTagSet",
+        "NoSuchBucketPolicy",
+        "NoSuchLifecycleConfiguration",
+        "NoSuchPublicAccessBlockConfiguration",
+        "OwnershipControlsNotFoundError",
+        "ServerSideEncryptionConfigurationNotFoundError",
+        "NoSuchEntity",
+        "EntityNotFoundException",
+        "ResourceNotFoundException",
+    }
+)
+READING = ("get_", "list_", "head_", "describe_", "simulate_")
+
+
+Answer = dict[str, Any]
+"""The response of boto3 to a call, or a part of it."""
+
+
+class AwsError(LakehouseError):
+    """AWS refused a call, with its error code."""
+
+    def __init__(self, message: str, code: str):
+        super().__init__(message)
+        self.code = code
+
+
+class Absent(AwsError):
+    """The object of the call does not exist."""
+
+
+@dataclass(frozen=True)
+class Aws:
+    """The services of AWS in one region, with one session."""
+
+    session: boto3.Session
+    region: str
+    _services: dict[str, Service] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def service(self, name: str) -> Service:
+        """Return a service by its name in boto3. Each client is created once, which takes a while."""
+        return self._services.setdefault(name, Service(self.session, name, self.region))
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service by its name in boto3, in one region. boto3 finds endpoints and credentials."""
+
+    session: boto3.Session
+    name: str
+    region: str
+
+    @cached_property
+    def _client(self) -> Any:
+        from botocore.config import Config
+
+        config = Config(connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS, retries={"mode": "standard"})
+        return self.session.client(self.name, region_name=self.region, config=config)
+
+    def call(self, method: str, **parameters: Any) -> Answer:
+        """Call a method of the client.
+
+        AWS may refuse a creation because of the resource that it created itself: botocore repeats calls whose responses
+        were lost.
+
+        Raises:
+            Absent: The resource does not exist.
+            AwsError: AWS refuses the call.
+            OutcomeUnknownError: The response to a creation was lost.
+            LakehouseError: The response to another change was lost.
+            Unreachable: AWS does not respond.
+        """
+        with self._explained(method):
+            answer: Answer = getattr(self._client, method)(**parameters)
+            return answer
+
+    def find(self, method: str, **parameters: Any) -> Answer | None:
+        """Call a method of the client, and return None if the resource does not exist."""
+        try:
+            return self.call(method, **parameters)
+        except Absent:
+            return None
+
+    def items(self, method: str, key: str, **parameters: Any) -> Iterator[Any]:
+        """Yield the items under `key` of all pages of a list.
+
+        Raises:
+            LakehouseError: As in `call`.
+        """
+        pages = iter(self._client.get_paginator(method).paginate(**parameters))
+        while True:
+            with self._explained(method):
+                page = next(pages, None)
+            if page is None:
+                return
+            yield from page.get(key, ())
+
+    def wait(self, waiter: str, **parameters: Any) -> None:
+        """Wait until a new resource is visible, by one of botocore's waiters.
+
+        Raises:
+            LakehouseError: The resource is not visible after 40 seconds.
+        """
+        from botocore.exceptions import WaiterError
+
+        try:
+            self._client.get_waiter(waiter).wait(**parameters, WaiterConfig={"Delay": 2, "MaxAttempts": 20})
+        except WaiterError as error:
+            resource = ", ".join(str(value) for value in parameters.values())
+            raise LakehouseError(
+                f"AWS {self.name} created {resource}, but does not list it ({error}). It was left unchanged. Run the "
+                f"command again"
+            ) from error
+
+    def _explained(self, method: str) -> AbstractContextManager[None]:
+        from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
+        from botocore.parsers import ResponseParserError
+
+        def answered(error: ClientError) -> LakehouseError:
+            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
+            return self._unanswered(method, error) if status >= 500 else self._refused(error)
+
+        def unanswered(error: Exception) -> LakehouseError:
+            return self._unanswered(method, type(error).__name__)
+
+        def not_asked(error: BotoCoreError) -> LakehouseError:
+            return LakehouseError(
+                f"AWS {self.name} cannot be called ({error}). Nothing was changed. Check AWS_PROFILE and the AWS "
+                f"credentials: `aws sts get-caller-identity`"
+            )
+
+        lost = dict.fromkeys((ConnectionError, HTTPClientError, ResponseParserError), unanswered)
+        return translate({ClientError: answered, **lost, BotoCoreError: not_asked})
+
+    def _unanswered(self, method: str, cause: object) -> LakehouseError:
+        where = f"region {self.region}"
+        if method.startswith(READING):
+            return Unreachable(f"AWS {self.name}", where, "AWS_ENDPOINT_URL, the network and AWS's health", cause)
+        # Only a creation must not be repeated unseen.
+        kind = OutcomeUnknownError if method.startswith("create_") else LakehouseError
+        return kind(
+            f"AWS {self.name} did not answer {method} in {where} ({cause}). It may have been executed or not. Run "
+            f"the command again: it reads the current state first"
+        )
+
+    def _refused(self, error: Any) -> AwsError:
+        answer, operation = error.response["Error"], error.operation_name
+        code, refused = answer["Code"], f"AWS {self.name} refused {operation} in region {self.region}"
+        message = f"{code}: {answer.get('Message', '')}".strip()
+        if code in ABSENT:
+            return Absent(f"{refused}: it does not exist ({message}). Nothing was changed. Run the command again", code)
+        if code in NOT_KNOWN:
+            return AwsError(
+                f"{refused}: the AWS credentials are invalid or expired ({message}). Nothing was changed. Sign in "
+                f"again (`aws sso login`), or correct AWS_PROFILE or AWS_ACCESS_KEY_ID",
+                code,
+            )
+        if code in DENIED:
+            missing = " and ".join(actions(self.name, operation))
+            return AwsError(
+                f"{refused} ({message}). Nothing was changed. Grant {missing} to the user or role that runs this "
+                f"(`aws sts get-caller-identity`), unless a policy of the organization or of the resource denies it",
+                code,
+            )
+        return AwsError(f"{refused} ({message}). Nothing was changed. Remove the cause and run the command again", code)

@@ -1,0 +1,93 @@
+"""A bucket and a Glue database that existed before the deployment: used, never changed or deleted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakehouse.core.errors import LakehouseError
+from lakehouse.deploy.aws.aws_resource import AwsResource
+from lakehouse.deploy.aws.aws_service import Answer, Service
+from lakehouse.deploy.aws.bucket import DEFAULT_REGION
+from lakehouse.deploy.aws.table_locations import location
+from lakehouse.deploy.names import Names
+from lakehouse.deploy.resource import Outputs, Undeletable
+
+
+@dataclass(frozen=True, repr=False)
+class ExistingBucket(AwsResource[str], Undeletable[str]):
+    """`aws/bucket`, whose state is its region."""
+
+    address = "aws/bucket"
+    retained_because = "existed before the deployment"
+
+    @property
+    def label(self) -> str:
+        """The bucket with its name."""
+        return f"S3 bucket '{self.names.bucket}'"
+
+    def read(self, outputs: Outputs) -> str:
+        """Read its region.
+
+        Raises:
+            LakehouseError: It does not exist in the account, or is in another region.
+        """
+        return read_region(self.service("s3"), self.names, self.names.bucket, "bucket")
+
+    def create(self, outputs: Outputs) -> str:
+        """Read it: it exists, or `read` raises."""
+        return self.read(outputs)
+
+
+def read_region(s3: Service, names: Names, bucket: str, key: str) -> str:
+    """Return the region of a bucket that lakehouse.yaml names under a key of `existing`.
+
+    Raises:
+        LakehouseError: It does not exist in the account, or is in another region.
+    """
+    answer = s3.find("get_bucket_location", Bucket=bucket, ExpectedBucketOwner=names.account)
+    region = (answer.get("LocationConstraint") or DEFAULT_REGION) if answer else "nowhere"
+    if region != names.region:
+        raise LakehouseError(
+            f"The S3 bucket '{bucket}' that lakehouse.yaml names is not in region {names.region} of account "
+            f"{names.account} (it is in: {region}). Nothing was changed. Correct `existing.{key}`"
+        )
+    return region
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ExistingGlueDatabase(AwsResource[Answer], Undeletable[Answer]):
+    """`aws/glue_database`, whose state is Glue's answer."""
+
+    address = "aws/glue_database"
+    retained_because = "existed before the deployment"
+    namespace: str
+
+    @property
+    def label(self) -> str:
+        """The database with its name."""
+        return f"Glue database '{self.namespace}'"
+
+    def read(self, outputs: Outputs) -> Answer:
+        """Read it.
+
+        Raises:
+            LakehouseError: It does not exist, or its tables are created where the deployment's roles may not write.
+        """
+        answer = self.service("glue").find("get_database", CatalogId=self.names.account, Name=self.namespace)
+        if answer is None:
+            raise LakehouseError(
+                f"There is no {self.label} in region {self.names.region}. Nothing was changed. Correct "
+                f"`existing.glue_database` in lakehouse.yaml"
+            )
+        database: Answer = answer["Database"]
+        uri, needed = database.get("LocationUri", ""), location(self.names, self.namespace)
+        if uri.rstrip("/") != needed:
+            raise LakehouseError(
+                f"Tables of the {self.label} are created at '{uri}', where the deployment's roles may not write. "
+                f"Nothing was changed. Set its location to {needed}, or name another `existing.glue_database`"
+            )
+        return database
+
+    def create(self, outputs: Outputs) -> Answer:
+        """Read it: it exists, or `read` raises."""
+        return self.read(outputs)

@@ -1,0 +1,1 @@
+"""IAM roles and policies of a deployment."""

@@ -1,0 +1,196 @@
+"""The credentials with which an administrator sets up the three clouds. Nothing connects before it is used."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.core.errors import ConfigError, LakehouseError, translate
+from lakehouse.deploy.aws.aws_service import Aws
+from lakehouse.deploy.names import Names
+from resources.aws.secrets_manager import Secrets
+from resources.confluent import URL
+from resources.snowflake.snowflake_connection import connect, private_key
+
+if TYPE_CHECKING:
+    import boto3
+    from snowflake.connector import SnowflakeConnection
+    from snowflake.connector.cursor import SnowflakeCursor
+    from snowflake.connector.errors import Error
+
+    from lakehouse.config.deployment import Deployment
+    from resources.confluent.confluent_cloud import ConfluentCloud
+    from resources.iceberg.rest_catalog import RestCatalog
+
+ADMIN_SECRET = "/snowflake_admin_credentials"  # noqa: S105 (a secret's name)
+
+
+@dataclass(frozen=True)
+class Access:
+    """The credentials of an administrator, or where they are. Endpoints other than the clouds' own are for tests."""
+
+    deployment: Deployment
+    confluent_key: str = ""
+    confluent_secret: str = field(default="", repr=False)
+    admin_secret: str = ADMIN_SECRET
+    """Name of the secret of Snowflake's administrator, in Secrets Manager."""
+    warehouse: str | None = None
+    """An existing Snowflake warehouse; None creates one."""
+    confluent_url: str = URL
+    environment: str = ""
+    """The environment of lakehouse.yaml whose deployment it is."""
+    rest_catalog: Callable[[], RestCatalog] | None = field(default=None, repr=False)
+    """Returns the environment's REST catalog; None if it has none."""
+    role_arn: str = ""
+    """The IAM role to assume to read and write the deployment's secrets; empty uses the caller's credentials."""
+
+    def for_rotation(self) -> Access:
+        """Return the access of a job that replaces keys, with the role for it if the deployment has one."""
+        role_arn = self.names.role_arn("rotation") if self.deployment.rotation_principals else ""
+        return replace(self, role_arn=role_arn)
+
+    @property
+    def names(self) -> Names:
+        """The names of the deployment's resources."""
+        existing = self.deployment.existing
+        if self.warehouse:
+            existing = existing.model_copy(update={"snowflake_warehouse": self.warehouse})
+        return Names(self.deployment.name, self.deployment.account, self.deployment.region, existing)
+
+    @cached_property
+    def session(self) -> boto3.Session:
+        """A boto3 session in the deployment's region, with the credentials that AWS's tools find.
+
+        Raises:
+            ConfigError: Their profile does not exist.
+        """
+        import boto3
+        from botocore.exceptions import BotoCoreError
+
+        def unusable(error: BotoCoreError) -> LakehouseError:
+            return ConfigError(
+                f"The AWS profile cannot be used: {error}. Nothing was changed. Correct --profile (AWS_PROFILE)"
+            )
+
+        with translate({BotoCoreError: unusable}):
+            return boto3.Session(region_name=self.deployment.region)
+
+    @cached_property
+    def confluent(self) -> ConfluentCloud:
+        """Confluent Cloud, with its Cloud API key."""
+        from resources.confluent.api_client import DEADLINE_SECONDS
+        from resources.confluent.confluent_cloud import ConfluentCloud
+
+        return ConfluentCloud(
+            api_key=self.confluent_key,
+            api_secret=self.confluent_secret,
+            url=self.confluent_url,
+            deadline_seconds=DEADLINE_SECONDS,
+        )
+
+    @cached_property
+    def secrets(self) -> Secrets:
+        """The secrets of the deployment's account and region."""
+        return Secrets(self.deployment.region, self.deployment.name, self.role_arn)
+
+    @cached_property
+    def administrator(self) -> AdministratorSession:
+        """A session of Snowflake's administrator."""
+        return AdministratorSession(self)
+
+    @classmethod
+    def from_environment(cls, deployment: Deployment, rest_catalog: Callable[[], RestCatalog] | None = None) -> Access:
+        """Return the credentials that the command line takes as options, from the variables of the same meaning."""
+        return cls(
+            deployment,
+            confluent_key=os.environ.get("CONFLUENT_CLOUD_API_KEY", ""),
+            confluent_secret=os.environ.get("CONFLUENT_CLOUD_API_SECRET", ""),
+            confluent_url=os.environ.get("CONFLUENT_CLOUD_URL") or URL,
+            admin_secret=os.environ.get("LAKEHOUSE_ADMIN_SECRET") or ADMIN_SECRET,
+            warehouse=os.environ.get("LAKEHOUSE_SNOWFLAKE_WAREHOUSE"),
+            rest_catalog=rest_catalog,
+        )
+
+    def check_account(self) -> None:
+        """Refuse AWS credentials of another account than the deployment's.
+
+        Raises:
+            ConfigError: They are of another account.
+            LakehouseError: AWS refuses them, or cannot be asked.
+            Unreachable: AWS does not answer.
+        """
+        account = Aws(self.session, self.deployment.region).service("sts").call("get_caller_identity")["Account"]
+        if account != self.deployment.account:
+            raise ConfigError(
+                f"The AWS credentials are of account {account}, and deployment '{self.deployment.name}' is of account "
+                f"{self.deployment.account}. Nothing was changed. Choose another --profile, or correct lakehouse.yaml"
+            )
+
+
+@dataclass(frozen=True)
+class AdministratorSession:
+    """A session of Snowflake's administrator, opened when the first statement is run."""
+
+    access: Access
+
+    def cursor(self) -> SnowflakeCursor:
+        """Open a cursor, as PEP 249 has it."""
+        return self._connection.cursor()
+
+    @property
+    def account(self) -> str:
+        """The account identifier with which the session was opened."""
+        return str(self._connection.account)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the connection, such as its host."""
+        return getattr(self._connection, name)
+
+    def close(self) -> None:
+        """Close the session, if it was opened."""
+        if "_connection" in self.__dict__:
+            self._connection.close()
+
+    @cached_property
+    def _connection(self) -> SnowflakeConnection:
+        account, user, key = self._credentials()
+
+        def refused(error: Error) -> LakehouseError:
+            return LakehouseError(
+                f"Snowflake refused administrator {user} of account {account}: {error.msg} Nothing was changed. Check "
+                f"the key in the secret '{self.access.admin_secret}', and that the user has ACCOUNTADMIN"
+            )
+
+        return connect(
+            account=account,
+            user=user,
+            address={name: os.environ.get(f"SNOWFLAKE_{name.upper()}") for name in ("host", "port", "protocol")},
+            refused=refused,
+            private_key=key,
+            role="ACCOUNTADMIN",
+        )
+
+    def _credentials(self) -> tuple[str, str, bytes]:
+        """Return account, user and private key (DER), from the administrator's secret in the kickstarter's layout."""
+        name = self.access.admin_secret
+        version = self.access.secrets.read(name)
+        if version is None:
+            raise ConfigError(
+                f"There is no secret '{name}' in region {self.access.deployment.region}. Nothing was changed. Name the "
+                f"secret of Snowflake's administrator with --admin-user-secrets-root-path"
+            )
+        values: dict[str, Any] = version.value.reveal()
+        try:
+            key = private_key(values[f"snowflake_rsa_private_key_{values['active_key_number']}_pem"].encode())
+            return values["snowflake_account_identifier"], values["admin_service_user"], key
+        except (KeyError, ValueError, TypeError) as error:
+            kind = type(error).__name__
+        # Raised here, where it has no context: the error above may quote the secret.
+        raise ConfigError(
+            f"The secret '{name}' cannot be used ({kind}). Nothing was changed. It has to hold "
+            f"snowflake_account_identifier, admin_service_user, active_key_number (1 or 2) and "
+            f"snowflake_rsa_private_key_1_pem or _2_pem (base64 of a PEM)"
+        )

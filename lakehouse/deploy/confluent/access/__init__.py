@@ -1,0 +1,1 @@
+"""Service accounts and their permissions in Confluent Cloud."""

@@ -1,0 +1,96 @@
+"""Permissions of each service account, derived from lakehouse.yaml."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from lakehouse.core.offsets.bookmark import TOPIC as BOOKMARKS
+from lakehouse.deploy.confluent.access.service_accounts import Role
+from lakehouse.deploy.confluent.topics.declared_topics import DeclaredTopics
+from lakehouse.deploy.names import Names
+
+FLINK_ROLES = (
+    Role("FlinkDeveloper", "{environment}"),
+    Role("ResourceOwner", "{kafka}/topic=*"),
+    Role("ResourceOwner", "{kafka}/transactional-id=*"),
+    Role("Assigner", "{account}"),
+    Role("ResourceOwner", "{registry}/subject=*"),
+)
+ASSIGNER = Role("Assigner", "{integration}")
+OWN = "lakehouse*"
+"""Consumer groups and transactional ids that assets use; Spark's own source names its groups otherwise."""
+SPARK_GROUPS = "spark-kafka-relation*"
+
+
+@dataclass(frozen=True)
+class DeclaredAccess:
+    """Roles and access control lists, by purpose of the account."""
+
+    topics: DeclaredTopics
+    names: Names
+
+    @cached_property
+    def roles(self) -> dict[str, tuple[Role, ...]]:
+        """The roles, but for the one on the provider integration."""
+        subjects = "{registry}/subject=*"
+        manager = [Role("CloudClusterAdmin", "{cluster}")]
+        if self.topics.tables:
+            manager.append(Role("DeveloperRead", subjects))
+        roles = {
+            "app_manager": tuple(manager),
+            "schema_registry": (Role("DeveloperRead", subjects), Role("DeveloperWrite", subjects)),
+            "spark": tuple(dict.fromkeys(self._spark_roles())),
+        }
+        return roles | ({"flink": FLINK_ROLES} if self.topics.deployment.flink else {})
+
+    @cached_property
+    def acls(self) -> dict[str, tuple[tuple[str, str, str], ...]]:
+        """The access control lists: operation, resource type and resource name."""
+        topics = self.topics
+        produced = [each.topic for each in topics.all if not each.source.writes]
+        acls = {
+            "app_producer": [("WRITE", "TOPIC", topic) for topic in produced if topic not in topics.statements],
+            "app_consumer": [
+                ("READ", "GROUP", self.names.confluent),
+                *(("READ", "TOPIC", each.topic) for each in topics.all),
+            ],
+            "app_connector": [
+                ("DESCRIBE", "CLUSTER", "kafka-cluster"),
+                *(("WRITE", "TOPIC", each.topic) for each, _ in topics.generated),
+            ],
+            "spark": list(self._spark_acls()),
+        }
+        return {purpose: tuple(dict.fromkeys(each)) for purpose, each in acls.items() if each}
+
+    def _spark_acls(self) -> Iterator[tuple[str, str, str]]:
+        """Read every topic that has a table; write derived topics and dead letters.
+
+        Lists and not roles: Basic clusters have no roles on topics and groups, and no role below an administrator's
+        describes the cluster or configurations.
+        """
+        topics = self.topics
+        yield "DESCRIBE", "CLUSTER", "kafka-cluster"
+        for topic in ["*"] if topics.config.routes else [each.topic for each in topics.all]:
+            yield "READ", "TOPIC", topic
+        for group in (OWN, SPARK_GROUPS):
+            yield "READ", "GROUP", group
+        for topic in topics.written:
+            # They are also read, to find what was produced before.
+            for operation in ("WRITE", "READ", "DESCRIBE_CONFIGS"):
+                yield operation, "TOPIC", topic
+        if topics.written:
+            for operation in ("WRITE", "DESCRIBE"):
+                yield operation, "TRANSACTIONAL_ID", OWN
+            # Whoever writes the first bookmark creates the topic.
+            for operation in ("CREATE", "READ", "WRITE"):
+                yield operation, "TOPIC", BOOKMARKS
+
+    def _spark_roles(self) -> Iterator[Role]:
+        """Read all schemas, and register those of derived topics."""
+        yield Role("DeveloperRead", "{registry}/subject=*")
+        for each in self.topics.all:
+            if each.source.writes:
+                for side in ("key", "value"):
+                    yield Role("DeveloperWrite", f"{{registry}}/subject={each.subject(side)}")

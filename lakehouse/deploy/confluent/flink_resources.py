@@ -1,0 +1,173 @@
+"""Flink: the compute pool, the statements that run in it, and the topics that they create."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from lakehouse.deploy.confluent.confluent_resource import GRANTED_SECONDS, ConfluentResource
+from lakehouse.deploy.confluent.keys.stored_api_keys import flink_region
+from lakehouse.deploy.confluent.topics.topic_resources import TOPIC_SECONDS, TopicResource
+from lakehouse.deploy.resource import Outputs, Resource, Updatable
+from resources.confluent.api_client import Key
+from resources.confluent.clusters import Cluster
+from resources.confluent.flink import READY, ComputePool, Statement, Statements
+from resources.confluent.kafka_rest import Topic
+from resources.confluent.organization import Environment, ServiceAccount
+from resources.confluent.waiting import FAILED, retry_while_forbidden, wait, wait_until_deleted
+
+POOL_SECONDS = 60 * 60
+STATEMENT_SECONDS = 30 * 60
+MAX_CFU = 10
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ComputePoolResource(ConfluentResource[ComputePool]):
+    """The compute pool in which statements run."""
+
+    address = "confluent/compute_pool"
+    environment: Resource[Environment]
+
+    @property
+    def label(self) -> str:
+        """The compute pool with its name."""
+        return f"compute pool '{self.names.confluent}'"
+
+    def read(self, outputs: Outputs) -> ComputePool | None:
+        """Read it by name."""
+        return self.cloud.compute_pools(outputs[self.environment].id).find(self.names.confluent)
+
+    def create(self, outputs: Outputs) -> ComputePool:
+        """Create it."""
+        pools = self.cloud.compute_pools(outputs[self.environment].id)
+        return pools.create(self.names.confluent, self.names.region, MAX_CFU)
+
+    def wait_until_ready(self, outputs: Outputs, current: ComputePool) -> ComputePool:
+        """Wait until it runs and is listed."""
+        pools = self.cloud.compute_pools(outputs[self.environment].id)
+        wait(self.label, lambda: pools.get(current.id), READY, deadline_seconds=POOL_SECONDS, clock=self.clock)
+        return self.wait_until_listed(outputs, POOL_SECONDS)
+
+    def delete(self, outputs: Outputs, current: ComputePool) -> None:
+        """Delete it."""
+        pools = self.cloud.compute_pools(outputs[self.environment].id)
+        pools.delete(current.id)
+        wait_until_deleted(self.label, lambda: pools.get(current.id), deadline_seconds=POOL_SECONDS, clock=self.clock)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class StatementResource(ConfluentResource[list[Statement]], Updatable[list[Statement]]):
+    """A continuous statement. Its SQL cannot be changed, so the statement's name contains the hash of the SQL.
+
+    Its state is all statements of the declared name, whatever their SQL.
+    """
+
+    declared_name: str
+    sql: str
+    environment: Resource[Environment]
+    cluster: Resource[Cluster]
+    account: Resource[ServiceAccount]
+    compute_pool: Resource[ComputePool]
+    flink_key: Resource[Key]
+    after: tuple[Resource[Any], ...]
+    """The resources that fill the topics that it may read."""
+
+    @property
+    def address(self) -> str:
+        """The declared name, below `confluent/statement/`."""
+        return f"confluent/statement/{self.declared_name}"
+
+    @property
+    def statement(self) -> str:
+        """Its name in the environment."""
+        return f"{self.declared_name}-{hashlib.sha256(self.sql.encode()).hexdigest()[:12]}"
+
+    @property
+    def label(self) -> str:
+        """The statement with its name."""
+        return f"Flink statement '{self.statement}'"
+
+    @property
+    def read_depends_on(self) -> tuple[Resource[Any], ...]:
+        """The environment and the key that opens its statements."""
+        return (self.environment, self.flink_key)
+
+    def read(self, outputs: Outputs) -> list[Statement] | None:
+        """List the statements of the declared name; None if there are none."""
+        pattern = re.compile(rf"{re.escape(self.declared_name)}-[0-9a-f]{{12}}")
+        return [each for each in self._statements(outputs).list() if pattern.fullmatch(each.name)] or None
+
+    def create(self, outputs: Outputs) -> list[Statement]:
+        """Start it, as soon as the account is allowed to."""
+
+        def create() -> Statement:
+            return self._statements(outputs).create(
+                self.statement,
+                self.sql,
+                pool_id=outputs[self.compute_pool].id,
+                principal_id=outputs[self.account].id,
+                catalog=outputs[self.environment].name,
+                database=outputs[self.cluster].name,
+            )
+
+        return [retry_while_forbidden(self.label, create, deadline_seconds=GRANTED_SECONDS, clock=self.clock)]
+
+    def wait_until_ready(self, outputs: Outputs, current: list[Statement]) -> list[Statement]:
+        """Wait until it runs or has completed, and is listed."""
+        statements = self._statements(outputs)
+        wait(
+            self.label,
+            lambda: statements.find(self.statement),
+            {"RUNNING", "COMPLETED"},
+            deadline_seconds=STATEMENT_SECONDS,
+            clock=self.clock,
+        )
+        return self.wait_until_listed(outputs)
+
+    def diff(self, outputs: Outputs, current: list[Statement]) -> list[str]:
+        """List statements with other SQL, and failures."""
+        differences = [f"'{each.name}' runs other SQL" for each in current if each.name != self.statement]
+        differences += [f"it has failed: {each.detail}" for each in current if each.phase in FAILED]
+        return differences
+
+    def update(self, outputs: Outputs, current: list[Statement]) -> list[Statement]:
+        """Delete what has other SQL or failed, and start the declared statement unless it runs."""
+        right = [each for each in current if each.name == self.statement and each.phase not in FAILED]
+        self.delete(outputs, [each for each in current if each not in right])
+        return right or self.create(outputs)
+
+    def delete(self, outputs: Outputs, current: list[Statement]) -> None:
+        """Delete all statements of the declared name."""
+        statements = self._statements(outputs)
+        for each in current:
+            statements.delete(each.name)
+            wait_until_deleted(
+                f"Flink statement '{each.name}'",
+                partial(statements.find, each.name),
+                deadline_seconds=STATEMENT_SECONDS,
+                clock=self.clock,
+            )
+
+    def _statements(self, outputs: Outputs) -> Statements:
+        region = flink_region(self.cloud, self.names)
+        return self.cloud.statements(region, outputs[self.environment], outputs[self.flink_key])
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class FlinkTopicResource(TopicResource):
+    """A topic that a statement creates. It outlives the statement."""
+
+    statement: Resource[list[Statement]]
+
+    def create(self, outputs: Outputs) -> Topic:
+        """Wait until the statement has created it."""
+        return self.wait_until_listed(outputs, TOPIC_SECONDS)
+
+
+def created_table(sql: str) -> str | None:
+    """Return the table that a `CREATE TABLE …` statement creates, which is a topic."""
+    created = re.match(r"\s*CREATE\s+TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?`?([\w.-]+)`?", sql, re.IGNORECASE)
+    return created and created[1]

@@ -1,0 +1,140 @@
+"""Rotation of API keys of Confluent Cloud: several keys of one account and API, of different ages, overlap.
+
+A rotation creates a key, stores it as the secret's pending version at once, waits until its API accepts it, and
+makes the pending version the current one. The previous key keeps working for runs that hold it. A key beyond those
+retained is deleted when it has been out of the secret for a grace period.
+
+An interruption anywhere is safe: a key is used only once the secret holds it. A key in no version was created and not
+stored, and is deleted; the next call continues with a pending one; a single call moves the label. Run one rotation of a
+deployment at a time: two at once could delete each other's key before it is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from lakehouse.core.errors import UnclearState
+from lakehouse.core.polling import SYSTEM_CLOCK, Clock
+from lakehouse.deploy.confluent.keys.account_key import AccountKey
+from lakehouse.deploy.confluent.keys.stored_api_keys import ApiKeyResource
+from lakehouse.deploy.planning.planner import naming_resource, needed_by, read_all
+from lakehouse.deploy.resource import Resource
+from resources.aws.secrets_manager import CURRENT, PENDING, PREVIOUS
+from resources.confluent.api_client import Key
+
+
+@dataclass(frozen=True)
+class Rotated:
+    """The result of the rotation of one key."""
+
+    address: str
+    """Of the key's resource."""
+    key_id: str
+    """Of the key that the secret holds now."""
+    is_new: bool
+    deleted: tuple[str, ...]
+    """Ids of the keys that no longer work."""
+
+
+def rotate(
+    resources: Sequence[Resource[Any]],
+    *,
+    day_count: float = 30,
+    retained: int = 2,
+    grace_days: float = 1,
+    clock: Clock = SYSTEM_CLOCK,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> list[Rotated]:
+    """Replace every key that is old enough, or finish an interrupted rotation; delete keys beyond those retained.
+
+    Args:
+        resources: A deployment.
+        day_count: The age in days at which the newest key is replaced.
+        retained: Number of keys that stay valid for each account and API, besides one in its grace period.
+        grace_days: How many days a key keeps working after the secret held it last.
+        clock: Measures how long a new key is waited for.
+        now: Returns the time by which ages are computed.
+
+    Raises:
+        UnclearState: A key does not exist.
+        CommitConflict: Somebody else changed a secret.
+        LakehouseError: A system refuses.
+        Unreachable: A system does not answer.
+    """
+    if retained < 1:
+        raise ValueError("the key in use is always retained")
+    rule = _Rule(timedelta(days=day_count), retained, timedelta(days=grace_days), clock, now)
+    outputs = read_all(needed_by(resources, ApiKeyResource))
+    rotated = []
+    for resource in resources:
+        if isinstance(resource, ApiKeyResource):
+            if resource not in outputs:
+                raise UnclearState(
+                    f"{resource.label} does not exist. Nothing was rotated. Run `lakehouse deploy "
+                    f"create`, which creates it"
+                )
+            key_store = resource.account_key(outputs)
+            with naming_resource(resource):
+                rotated.append(rule.apply(resource.address, key_store))
+    return rotated
+
+
+@dataclass(frozen=True)
+class _Rule:
+    day_count: timedelta
+    retained: int
+    grace: timedelta
+    clock: Clock
+    now: Callable[[], datetime]
+
+    def apply(self, address: str, key_store: AccountKey) -> Rotated:
+        key_store.delete_strays()
+        current = key_store.version(CURRENT)
+        if current is None:
+            raise UnclearState(
+                f"The secret '{key_store.secret}' was deleted during the rotation. Nothing was changed. Restore it or "
+                f"run `lakehouse deploy create`, which names what can be done about its keys"
+            )
+        assert current.created_at is not None, "it was read"
+        expendable = self._expendable(key_store)
+        deleted = expendable if self.now() >= current.created_at + self.grace else []
+        for key_id in deleted:
+            key_store.api_keys.delete(key_id)
+        key, pending = key_store.key(current), _pending(key_store)
+        # A key in its grace period delays the rotation: never more than one key works beyond those retained.
+        is_due = pending or self._is_old(key_store, key) and deleted == expendable
+        if is_due:
+            key = pending or _create_pending(key_store)
+            key_store.prove(key, self.clock)
+            # Written again, so that the version's age is the time since it became current.
+            key_store.secrets.replace(key_store.secret, lambda: key_store.layout.write(key), over=current)
+        return Rotated(address, key.id, bool(is_due), tuple(deleted))
+
+    def _is_old(self, key_store: AccountKey, key: Key) -> bool:
+        listed = key_store.api_keys.find(key.id)
+        return listed is not None and self.now() >= listed.created_at + self.day_count
+
+    def _expendable(self, key_store: AccountKey) -> list[str]:
+        """List the ids of the keys beyond those retained. The current and the previous key are retained first."""
+        labelled = [version for stage in (CURRENT, PREVIOUS) if (version := key_store.version(stage))]
+        newest_first = [each.id for each in reversed(key_store.existing())]
+        ranked = list(dict.fromkeys([*key_store.ids(labelled), *newest_first]))
+        pending = _pending(key_store)
+        surplus = ranked[self.retained :]
+        return [each for each in surplus if each in newest_first and not (pending and pending.id == each)]
+
+
+def _create_pending(key_store: AccountKey) -> Key:
+    key = key_store.make()
+    key_store.secrets.put_pending(key_store.secret, key_store.layout.write(key))
+    return key
+
+
+def _pending(key_store: AccountKey) -> Key | None:
+    """Return the key of an unfinished rotation."""
+    version = key_store.version(PENDING)
+    # The label stays on a version that was promoted.
+    return None if version is None or version.stages & {CURRENT, PREVIOUS} else key_store.usable(version)

@@ -1,0 +1,223 @@
+"""API keys of accounts: each is one resource with the secret that holds it, in the kickstarter's layout."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from lakehouse.core.errors import LakehouseError
+from lakehouse.deploy.confluent.access.service_accounts import ServiceAccountResource
+from lakehouse.deploy.confluent.confluent_resource import ConfluentResource
+from lakehouse.deploy.confluent.keys.account_key import AccountKey, JoinedLayout, Layout
+from lakehouse.deploy.names import Names
+from lakehouse.deploy.resource import Outputs, Resource, Updatable
+from resources.aws.secrets_manager import CURRENT, PENDING
+from resources.confluent.api_client import Key
+from resources.confluent.api_keys import Scope
+from resources.confluent.clusters import Cluster, SchemaRegistryCluster
+from resources.confluent.confluent_cloud import ConfluentCloud
+from resources.confluent.flink import ComputePool, Region
+from resources.confluent.organization import Environment, RoleBinding
+
+REGISTRY = "schema.registry"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ApiKeyResource(ConfluentResource[Key], Updatable[Key]):
+    """An account's key for one API."""
+
+    api: ClassVar[str]
+    account: ServiceAccountResource
+    secret: str
+    """Name of the secret."""
+    roles: Resource[list[RoleBinding]] | None
+    """The account's roles, without which the API refuses the key."""
+
+    @property
+    def address(self) -> str:
+        """The account's purpose and the API, below `confluent/key/`."""
+        return f"confluent/key/{self.account.purpose}/{self.api}"
+
+    @property
+    def label(self) -> str:
+        """The key with its account, API and secret."""
+        return f"API key of '{self.account.purpose}' for {self.api}, in the secret '{self.secret}'"
+
+    @abstractmethod
+    def account_key(self, outputs: Outputs) -> AccountKey:
+        """Return where the key is, and how it is created."""
+
+    def read(self, outputs: Outputs) -> Key | None:
+        """Read it from its secret."""
+        return self.account_key(outputs).find()
+
+    def absence(self, outputs: Outputs) -> str:
+        """Return that it does not exist, and which keys its creation deletes.
+
+        Raises:
+            UnclearState: The secret does not exist, and keys do that programs may use.
+        """
+        return "; ".join(["does not exist", *self._deletions(outputs)])
+
+    def create(self, outputs: Outputs) -> Key:
+        """Create it and store it in its secret."""
+        key_store = self.account_key(outputs)
+        key_store.delete_strays()
+        # A restored secret has a current version already, over which an earlier attempt may have put its key.
+        pending = key_store.version(PENDING)
+        key = (key_store.usable(pending) if pending else None) or key_store.make()
+        key_store.store(key)
+        return key
+
+    def wait_until_ready(self, outputs: Outputs, current: Key) -> Key:
+        """Wait until the API accepts it."""
+        self.account_key(outputs).prove(current, self.clock)
+        return current
+
+    def diff(self, outputs: Outputs, current: Key) -> list[str]:
+        """List keys that no secret holds, and outdated settings in the secret."""
+        key_store = self.account_key(outputs)
+        differences = self._deletions(outputs)
+        version = key_store.version(CURRENT)
+        if version is None or version.value != key_store.layout.write(current):
+            differences.append("the settings beside the key in the secret are out of date")
+        return differences
+
+    def update(self, outputs: Outputs, current: Key) -> Key:
+        """Delete keys that no secret holds, and write the secret again."""
+        key_store = self.account_key(outputs)
+        key_store.delete_strays()
+        key_store.store(current)
+        return current
+
+    def delete(self, outputs: Outputs, current: Key) -> None:
+        """Delete the secret, then all keys of the account for the API."""
+        key_store = self.account_key(outputs)
+        # The secret first: a key without one is still found by its account, with which it is deleted.
+        self.account.secrets.delete(self.secret)
+        for key in key_store.existing():
+            key_store.api_keys.delete(key.id)
+
+    def _deletions(self, outputs: Outputs) -> list[str]:
+        strays = self.account_key(outputs).strays()
+        return [f"API key {stray.id} is in no secret and will be deleted" for stray in strays]
+
+    def _account_key(self, outputs: Outputs, scope: Scope, layout: Layout, ask: Callable[[Key], object]) -> AccountKey:
+        return AccountKey(
+            api_keys=self.cloud.api_keys(),
+            secrets=self.account.secrets,
+            name=f"{self.names.service_account(self.account.purpose)}-{self.api.replace('_', '-')}",
+            description=f"Kept in the secret {self.names.secret_arn(self.secret)}",
+            secret=self.secret,
+            owner_id=outputs[self.account].id,
+            scope=scope,
+            layout=layout,
+            ask=ask,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class KafkaKeyResource(ApiKeyResource):
+    """A key for the Kafka cluster."""
+
+    api: ClassVar[str] = "kafka"
+    cluster: Resource[Cluster]
+
+    def account_key(self, outputs: Outputs) -> AccountKey:
+        """Return the key, which lists topics."""
+        cluster = outputs[self.cluster]
+        servers = cluster.bootstrap_endpoint.removeprefix("SASL_SSL://")
+        layout = Layout("sasl.username", "sasl.password", {"bootstrap.servers": servers})
+        return self._account_key(
+            outputs, Scope.cluster(cluster.id), layout, lambda key: self.cloud.topics(cluster, key).list()
+        )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ManagerKeyResource(KafkaKeyResource):
+    """The Kafka key with which topics and access control lists are created."""
+
+    def account_key(self, outputs: Outputs) -> AccountKey:
+        """Return the key, which lists topics and access control lists."""
+        kafka_key, cluster = super().account_key(outputs), outputs[self.cluster]
+
+        def ask(key: Key) -> None:
+            self.cloud.topics(cluster, key).list()
+            self.cloud.acls(cluster, key).list(f"User:{kafka_key.owner_id}")
+
+        return self._account_key(outputs, kafka_key.scope, kafka_key.layout, ask)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RegistryKeyResource(ApiKeyResource):
+    """A key for the Schema Registry."""
+
+    api: ClassVar[str] = "schema_registry"
+    registry: Resource[SchemaRegistryCluster]
+
+    def account_key(self, outputs: Outputs) -> AccountKey:
+        """Return the key, which lists subjects."""
+        registry = outputs[self.registry]
+        user_info = f"{REGISTRY}.basic.auth.user.info"
+        beside = {
+            f"{REGISTRY}.basic.auth.credentials.source": "USER_INFO",
+            f"{REGISTRY}.url": registry.http_endpoint,
+        }
+        layout = JoinedLayout(user_info, user_info, beside)
+        return self._account_key(
+            outputs, Scope.cluster(registry.id), layout, lambda key: self.cloud.subjects(registry, key).list()
+        )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TableflowKeyResource(ApiKeyResource):
+    """A key for Tableflow."""
+
+    api: ClassVar[str] = "tableflow"
+    cluster: Resource[Cluster]
+
+    def account_key(self, outputs: Outputs) -> AccountKey:
+        """Return the key, which lists Tableflow's topics."""
+        cluster = outputs[self.cluster]
+        beside = {"environment.id": cluster.environment_id, "kafka.cluster.id": cluster.id}
+        layout = Layout("api.key", "api.key.secret", beside)
+        return self._account_key(
+            outputs, Scope.tableflow(), layout, lambda key: self.cloud.tableflow_topics(cluster, key).list()
+        )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class FlinkKeyResource(ApiKeyResource):
+    """A key for Flink in the deployment's region."""
+
+    api: ClassVar[str] = "flink"
+    environment: Resource[Environment]
+    compute_pool: Resource[ComputePool]
+
+    def account_key(self, outputs: Outputs) -> AccountKey:
+        """Return the key, which lists statements."""
+        environment, pool = outputs[self.environment], outputs[self.compute_pool]
+        region = flink_region(self.cloud, self.names)
+        beside = {"compute.pool.id": pool.id, "principal.id": outputs[self.account].id}
+        layout = Layout("api.key", "api.key.secret", beside)
+        scope = Scope.flink(region.id, environment.id)
+        return self._account_key(
+            outputs, scope, layout, lambda key: self.cloud.statements(region, environment, key).list()
+        )
+
+
+def flink_region(cloud: ConfluentCloud, names: Names) -> Region:
+    """Return where Flink runs.
+
+    Raises:
+        LakehouseError: Confluent does not offer it there.
+    """
+    region = cloud.regions().find(names.region)
+    if region is None:
+        raise LakehouseError(
+            f"Confluent Cloud offers no Flink in AWS region {names.region}. Nothing was changed. Choose another region "
+            f"for deployment '{names.deployment}', or remove its 'flink' statements"
+        )
+    return region

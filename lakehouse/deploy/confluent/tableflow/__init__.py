@@ -1,0 +1,1 @@
+"""Tableflow's tables and the catalogs in which they are registered."""

@@ -1,0 +1,115 @@
+"""The resources of Tableflow in Confluent Cloud: what opens the bucket, catalogs, and topics kept as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from lakehouse.config.topic import Topic
+from lakehouse.deploy.aws.bucket import BucketState
+from lakehouse.deploy.confluent.access.declared_access import ASSIGNER
+from lakehouse.deploy.confluent.access.service_accounts import RoleBindingsResource, RoleScopes
+from lakehouse.deploy.confluent.tableflow.catalog_integrations import (
+    CatalogIntegrationResource,
+    GlueCatalogResource,
+    OpenCatalogClient,
+    OpenCatalogResource,
+)
+from lakehouse.deploy.confluent.tableflow.tableflow_tables import (
+    OwnStorage,
+    ProviderIntegrationResource,
+    TableflowTopicResource,
+)
+from lakehouse.deploy.confluent.topics.declared_topics import DeclaredTopics, tableflow_config
+from lakehouse.deploy.confluent.topics.topic_resources import TopicResource
+from lakehouse.deploy.resource import Resource
+
+if TYPE_CHECKING:
+    from lakehouse.deploy.confluent.confluent_resources import ConfluentResources
+
+
+@dataclass(frozen=True)
+class TableflowResources:
+    """Resources of Tableflow. In Confluent's own storage there are only the topics."""
+
+    confluent: ConfluentResources
+    topics: DeclaredTopics
+
+    def all(self, confluent_role: Resource[Any] | None, bucket: Resource[BucketState] | None) -> list[Resource[Any]]:
+        """List the resources after the provider integration, dependencies first.
+
+        Args:
+            confluent_role: The IAM role that Tableflow assumes; None if it creates no table in the account.
+            bucket: The bucket of its tables; None in the same case.
+        """
+        if confluent_role is None or bucket is None:
+            return list(self._tables(None, ()))
+        # Tableflow acts with the permissions of its key's owner.
+        assigner = RoleBindingsResource(
+            *self.confluent.common,
+            roles=(ASSIGNER,),
+            account=self.confluent.accounts["app_manager"],
+            scopes=RoleScopes(self.confluent.environment, integration=self.provider_integration),
+            part="provider_integration",
+        )
+        catalogs = tuple(self._catalogs((assigner, confluent_role, bucket)))
+        return [assigner, *catalogs, *self._tables(OwnStorage(bucket, self.provider_integration), catalogs)]
+
+    @cached_property
+    def provider_integration(self) -> ProviderIntegrationResource:
+        """Tableflow's way into AWS, created only if Tableflow creates any table there."""
+        return ProviderIntegrationResource(*self.confluent.common, environment=self.confluent.environment)
+
+    @cached_property
+    def open_catalog(self) -> OpenCatalogClient | None:
+        """The client of the Open Catalog in which Tableflow registers its tables; None if it does not."""
+        declared = self.confluent.deployment.tableflow.open_catalog
+        is_used = declared and self.confluent.has_tableflow_bucket
+        return OpenCatalogClient(declared, self.confluent.secrets) if declared and is_used else None
+
+    def _catalogs(self, after: tuple[Resource[Any], ...]) -> Iterator[CatalogIntegrationResource]:
+        yield GlueCatalogResource(
+            *self.confluent.common,
+            cluster=self.confluent.cluster,
+            tableflow_key=self.confluent.tableflow_key,
+            provider_integration=self.provider_integration,
+            after=after,
+        )
+        if self.open_catalog:
+            yield OpenCatalogResource(
+                *self.confluent.common,
+                cluster=self.confluent.cluster,
+                tableflow_key=self.confluent.tableflow_key,
+                client=self.open_catalog,
+            )
+
+    def _tables(
+        self, storage: OwnStorage | None, catalogs: tuple[CatalogIntegrationResource, ...]
+    ) -> Iterator[TableflowTopicResource]:
+        topics: dict[str, TopicResource] = {**self.confluent.declared_topics, **self.confluent.flink_topics}
+        for each in self.topics.tables:
+            yield TableflowTopicResource(
+                *self.confluent.common,
+                entry=each.name,
+                topic_name=each.topic,
+                subject=each.subject("value"),
+                config=tableflow_config(each),
+                write_mode="UPSERT" if each in self.topics.upserted else "APPEND",
+                cluster=self.confluent.cluster,
+                registry=self.confluent.registry,
+                topic=topics[each.name],
+                catalogs=catalogs,
+                storage=storage,
+                tableflow_key=self.confluent.tableflow_key,
+                registry_key=self.confluent.registry_key,
+                filled_by=self._filled_by(each),
+            )
+
+    def _filled_by(self, topic: Topic) -> Resource[Any] | None:
+        """Return the resource that writes the records of a topic, or None if external producers do."""
+        if connector := self.confluent.connectors.get(topic.name):
+            return connector
+        name = self.topics.statements.get(topic.topic)
+        return self.confluent.statements[name] if name else None

@@ -1,0 +1,254 @@
+"""Tableflow: the provider integration with AWS, and topics kept as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from lakehouse.core.errors import LakehouseError, UnclearState
+from lakehouse.deploy.aws.bucket import BucketState
+from lakehouse.deploy.confluent.confluent_resource import GRANTED_SECONDS, LISTED_SECONDS, ConfluentResource
+from lakehouse.deploy.confluent.tableflow.catalog_integrations import BEGUN
+from lakehouse.deploy.resource import Outputs, Resource, Updatable
+from resources.confluent.api_client import Key
+from resources.confluent.clusters import Cluster, SchemaRegistryCluster
+from resources.confluent.organization import Environment
+from resources.confluent.tableflow import (
+    MANAGED,
+    CatalogIntegration,
+    ProviderIntegration,
+    TableflowTopic,
+    TableflowTopics,
+    own_bucket,
+)
+from resources.confluent.waiting import retry_while_forbidden, wait, wait_until_deleted, wait_until_visible
+
+TABLE_SECONDS = 60 * 60
+TABLE_GONE_SECONDS = 30 * 60
+NAMING = "metadata_column_naming_scheme"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ProviderIntegrationResource(ConfluentResource[ProviderIntegration]):
+    """Confluent's way to assume a role in the AWS account. The role is created later: it trusts what this returns."""
+
+    address = "confluent/provider_integration"
+    environment: Resource[Environment]
+
+    @property
+    def label(self) -> str:
+        """The provider integration with its name."""
+        return f"provider integration '{self.names.confluent}'"
+
+    def read(self, outputs: Outputs) -> ProviderIntegration | None:
+        """Read it by name."""
+        return self.cloud.provider_integrations(outputs[self.environment].id).find(self.names.confluent)
+
+    def create(self, outputs: Outputs) -> ProviderIntegration:
+        """Create it for the role that it will assume."""
+        integrations = self.cloud.provider_integrations(outputs[self.environment].id)
+        return integrations.create(self.names.confluent, self.names.role_arn("confluent"))
+
+    def wait_until_ready(self, outputs: Outputs, current: ProviderIntegration) -> ProviderIntegration:
+        """Wait until it is listed."""
+        return self.wait_until_listed(outputs)
+
+    def delete(self, outputs: Outputs, current: ProviderIntegration) -> None:
+        """Delete it once nothing uses it: Tableflow stops some time after it confirms the deletion."""
+
+        def used() -> ProviderIntegration | None:
+            now = self.read(outputs)
+            return now if now and now.usages else None
+
+        wait_until_deleted(f"what uses {self.label}", used, deadline_seconds=TABLE_GONE_SECONDS, clock=self.clock)
+        self.cloud.provider_integrations(outputs[self.environment].id).delete(current.id)
+        wait_until_deleted(self.label, lambda: self.read(outputs), deadline_seconds=LISTED_SECONDS, clock=self.clock)
+
+
+class OwnStorage(NamedTuple):
+    """References to the bucket of Tableflow's tables and to what opens it."""
+
+    bucket: Resource[BucketState]
+    provider_integration: Resource[ProviderIntegration]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[TableflowTopic]):
+    """A topic that Tableflow keeps as an Iceberg table.
+
+    In a bucket of the account, files and Glue's table outlive it. In its own storage, Confluent deletes the table a few
+    days after Tableflow was turned off (Confluent, "Configure Storage for Tableflow").
+    """
+
+    entry: str
+    topic_name: str
+    subject: str
+    """The subject of its schema, without which there is no table."""
+    config: Mapping[str, Any]
+    """In the words of Tableflow's API."""
+    write_mode: str
+    """APPEND or UPSERT. Confluent determines it from the topic's `cleanup.policy` and Flink's `changelog.mode`."""
+    cluster: Resource[Cluster]
+    registry: Resource[SchemaRegistryCluster]
+    topic: Resource[Any]
+    catalogs: tuple[Resource[CatalogIntegration], ...]
+    """None in Confluent's storage."""
+    storage: OwnStorage | None
+    """None for Confluent's storage."""
+    tableflow_key: Resource[Key]
+    registry_key: Resource[Key]
+    filled_by: Resource[Any] | None
+    """The resource that writes the records. None for external producers: the first table then has no known time."""
+
+    @property
+    def address(self) -> str:
+        """The entry, below `confluent/tableflow/`."""
+        return f"confluent/tableflow/{self.entry}"
+
+    @property
+    def label(self) -> str:
+        """Tableflow with the topic's name."""
+        return f"Tableflow of topic '{self.topic_name}'"
+
+    @property
+    def read_depends_on(self) -> tuple[Resource[Any], ...]:
+        """The cluster and the key that opens its Tableflow."""
+        return (self.cluster, self.tableflow_key)
+
+    def read(self, outputs: Outputs) -> TableflowTopic | None:
+        """Read it by the topic's name."""
+        return self._tables(outputs).find(self.topic_name)
+
+    @property
+    def holds_data(self) -> bool:
+        """True in Confluent's storage, where the table is deleted with it."""
+        return self.storage is None
+
+    def require_creatable(self, outputs: Outputs) -> None:
+        """Refuse the first topic of the cluster whose table would be in a bucket that is not empty.
+
+        Raises:
+            UnclearState: The bucket has an object, and no topic of the cluster uses the bucket.
+        """
+        if self.storage is None or self.storage.bucket not in outputs:
+            return
+        bucket = outputs[self.storage.bucket]
+        if not bucket.first_object or self._uses(bucket.name, outputs):
+            return
+        raise UnclearState(
+            f"The S3 bucket '{bucket.name}' is not empty (it has '{bucket.first_object}'), and Tableflow may delete "
+            f"existing objects when it is first enabled. Tableflow was not enabled for topic '{self.topic_name}', and "
+            f"the bucket was left untouched. Empty it, or name an empty bucket in `existing.tableflow_bucket`"
+        )
+
+    def _uses(self, bucket: str, outputs: Outputs) -> bool:
+        """Return whether Tableflow already stores a table of the cluster in a bucket."""
+        if any(each not in outputs for each in self.read_depends_on):
+            return False
+        return any(each.storage.get("bucket_name") == bucket for each in self._tables(outputs).list())
+
+    def create(self, outputs: Outputs) -> TableflowTopic:
+        """Turn Tableflow on for the topic.
+
+        Raises:
+            LakehouseError: The topic has no schema yet.
+        """
+        if self.subject not in self.cloud.subjects(outputs[self.registry], outputs[self.registry_key]).list():
+            raise LakehouseError(
+                f"Topic '{self.topic_name}' has no schema yet (subject '{self.subject}'), so Tableflow cannot make a "
+                f"table of it. Nothing was changed. Let its producer write a first record, and run it again"
+            )
+
+        def create() -> TableflowTopic:
+            return self._tables(outputs).create(self.topic_name, self._storage(outputs), self.config)
+
+        return retry_while_forbidden(self.label, create, deadline_seconds=GRANTED_SECONDS, clock=self.clock)
+
+    def wait_until_ready(self, outputs: Outputs, current: TableflowTopic) -> TableflowTopic:
+        """Wait until it has begun or, if the deployment fills the topic, until all catalogs have the table."""
+
+        def synced() -> TableflowTopic | None:
+            now = self.read(outputs)
+            return now if now and now.synced else None
+
+        ready = {"RUNNING"} if self.filled_by else BEGUN
+        now = wait(self.label, lambda: self.read(outputs), ready, deadline_seconds=TABLE_SECONDS, clock=self.clock)
+        self._require_write_mode(now)
+        if not (self.filled_by and self.catalogs):
+            return now
+        return wait_until_visible(
+            f"the registered table of {self.label}", synced, deadline_seconds=TABLE_SECONDS, clock=self.clock
+        )
+
+    def diff(self, outputs: Outputs, current: TableflowTopic) -> list[str]:
+        """Compare all settings, also those that cannot be changed."""
+        differences = {**self._fixed(outputs, current), **self._changeable(current)}
+        return [f"{setting} is {now!r} instead of {right!r}" for setting, (now, right) in differences.items()]
+
+    def update(self, outputs: Outputs, current: TableflowTopic) -> TableflowTopic:
+        """Apply the settings that differ.
+
+        Raises:
+            LakehouseError: One of them cannot be changed for an existing table.
+        """
+        if fixed := self._fixed(outputs, current):
+            raise LakehouseError(
+                f"{self.label} differs in {', '.join(fixed)}, which Confluent sets once for a table. It was left "
+                f"unchanged. Correct it in lakehouse.yaml; or disable Tableflow for the topic in Confluent Cloud and "
+                f"run this again, which creates a new table from the records that the topic still has"
+            )
+        changed = {setting: right for setting, (_, right) in self._changeable(current).items()}
+        return self._tables(outputs).change(self.topic_name, changed)
+
+    def delete(self, outputs: Outputs, current: TableflowTopic) -> None:
+        """Turn Tableflow off for the topic."""
+        self._tables(outputs).delete(self.topic_name)
+        wait_until_deleted(
+            self.label, lambda: self.read(outputs), deadline_seconds=TABLE_GONE_SECONDS, clock=self.clock
+        )
+
+    def _require_write_mode(self, current: TableflowTopic) -> None:
+        """Refuse a table in which Tableflow appends instead of replacing rows, or the other way round.
+
+        Raises:
+            LakehouseError: The topic's settings give the table another write mode.
+        """
+        if current.write_mode not in ("", self.write_mode):
+            policy = "compact" if self.write_mode == "UPSERT" else "delete"
+            raise LakehouseError(
+                f"{self.label} has write mode {current.write_mode}, but lakehouse.yaml declares {self.write_mode}. The "
+                f"table was left unchanged. Turn Tableflow off for the topic, set its cleanup.policy to {policy} (in a "
+                f"Flink statement: 'changelog.mode' and 'kafka.cleanup-policy'), and run this again"
+            )
+
+    def _fixed(self, outputs: Outputs, current: TableflowTopic) -> dict[str, tuple[Any, Any]]:
+        """Return the differences that cannot be changed, by setting: its value, and the declared one."""
+        right = {**self._storage(outputs), NAMING: self.config[NAMING]}
+        now = {setting: current.storage.get(setting) for setting in right}
+        now[NAMING] = current.config.get(NAMING, "DEFAULT")
+        if current.write_mode:
+            now["write_mode"], right["write_mode"] = current.write_mode, self.write_mode
+        return {setting: (now[setting], right[setting]) for setting in right if now[setting] != right[setting]}
+
+    def _changeable(self, current: TableflowTopic) -> dict[str, tuple[Any, Any]]:
+        """Return the differences that can be changed, as `_fixed` does. Confluent adds defaults to error handling."""
+        return {
+            setting: (current.config.get(setting), right)
+            for setting, right in self.config.items()
+            if setting != NAMING and not _comprises(current.config.get(setting), right)
+        }
+
+    def _storage(self, outputs: Outputs) -> Mapping[str, str]:
+        if self.storage is None:
+            return MANAGED
+        return own_bucket(outputs[self.storage.bucket].name, outputs[self.storage.provider_integration].id)
+
+    def _tables(self, outputs: Outputs) -> TableflowTopics:
+        return self.cloud.tableflow_topics(outputs[self.cluster], outputs[self.tableflow_key])
+
+
+def _comprises(value: Any, declared: Any) -> bool:
+    if isinstance(declared, Mapping):
+        return isinstance(value, Mapping) and all(value.get(name) == each for name, each in declared.items())
+    return bool(value == declared)

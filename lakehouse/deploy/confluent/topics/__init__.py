@@ -1,0 +1,1 @@
+"""Topics in Confluent Cloud, and the connectors that fill some of them."""

@@ -1,0 +1,98 @@
+"""The topics of lakehouse.yaml by who creates and fills them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from typing import Any
+
+from lakehouse.config.deployment import Deployment
+from lakehouse.config.loader import Config
+from lakehouse.config.sources.datagen import Datagen
+from lakehouse.config.topic import Topic
+from lakehouse.core.tables.metadata_columns import Naming
+from lakehouse.deploy.confluent.flink_resources import created_table
+
+TABLEFLOW_NAMINGS: Mapping[Naming, str] = {"confluent": "DEFAULT", "confluent_portable": "PORTABLE"}
+"""Tableflow's names of the naming schemes that it has."""
+
+
+@dataclass(frozen=True)
+class DeclaredTopics:
+    """The topics of the configuration."""
+
+    config: Config
+    deployment: Deployment
+
+    @cached_property
+    def all(self) -> list[Topic]:
+        """All entries."""
+        return list(self.config.topics.values())
+
+    @cached_property
+    def generated(self) -> list[tuple[Topic, Datagen]]:
+        """Those that Datagen connectors fill, with their sources."""
+        return [(each, each.source) for each in self.all if isinstance(each.source, Datagen)]
+
+    @cached_property
+    def tables(self) -> list[Topic]:
+        """Those that Tableflow keeps as tables."""
+        return [each for each in self.all if each.engine == "tableflow"]
+
+    @cached_property
+    def upserted(self) -> list[Topic]:
+        """Those in whose table Tableflow replaces the row of a key: it does so if Kafka compacts the topic."""
+        return [each for each in self.tables if each.mode == "upsert"]
+
+    @cached_property
+    def statements(self) -> dict[str, str]:
+        """By topic: the Flink statement that creates it."""
+        return {table: name for name, sql in self.deployment.flink.items() if (table := created_table(sql))}
+
+    @cached_property
+    def dead_letters(self) -> dict[str, Topic]:
+        """By topic that receives dead letters: the first entry that names it."""
+        return {each.dead_letter_topic: each for each in reversed(self.all) if each.dead_letter_topic}
+
+    @cached_property
+    def written(self) -> list[str]:
+        """The topics that Spark's account produces to: derived topics, and those that receive dead letters."""
+        derived = [each.topic for each in self.all if each.source.writes]
+        letters = [each.dead_letter_topic for each in (*self.all, *self.config.routes.values())]
+        return [name for name in dict.fromkeys([*derived, *letters]) if name]
+
+    @cached_property
+    def hold_data(self) -> bool:
+        """True if external producers fill some of the topics, or some are tables in Confluent's own storage."""
+        return (
+            bool(self.config.routes)
+            or bool(self.stored_by_confluent)
+            or any(each.source.is_external for each in self.all if each.topic not in self.statements)
+        )
+
+    @cached_property
+    def stored_by_confluent(self) -> list[Topic]:
+        """Those whose tables are in Confluent's own storage, and are deleted with their topics."""
+        return self.tables if self.deployment.tableflow.storage == "confluent" else []
+
+
+def tableflow_config(topic: Topic) -> Mapping[str, Any]:
+    """Return what lakehouse.yaml declares of a table, in the words of Tableflow's API."""
+    handling = {"mode": topic.errors.upper()}
+    if topic.dead_letter_topic:
+        handling["target"] = topic.dead_letter_topic
+    config = {
+        "retention_ms": str(milliseconds(topic.retention.snapshots)),
+        "error_handling": handling,
+        "metadata_column_naming_scheme": TABLEFLOW_NAMINGS[topic.metadata.naming],
+    }
+    if topic.retention.rows:
+        config["data_retention_ms"] = str(milliseconds(topic.retention.rows))
+    return config
+
+
+def milliseconds(duration: timedelta) -> int:
+    """Return a duration in whole milliseconds."""
+    return duration // timedelta(milliseconds=1)

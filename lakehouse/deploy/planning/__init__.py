@@ -1,0 +1,1 @@
+"""Plans of a deployment: order, differences, drawings."""

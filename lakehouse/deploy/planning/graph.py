@@ -1,0 +1,73 @@
+"""All resources of a deployment, dependencies first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lakehouse.config.loader import Config
+from lakehouse.core.polling import SYSTEM_CLOCK, Clock
+from lakehouse.deploy.aws.aws_resources import AwsResources, Tableflow
+from lakehouse.deploy.aws.table_locations import TableflowCluster
+from lakehouse.deploy.cloud_credentials import Access
+from lakehouse.deploy.confluent.confluent_resources import ConfluentResources
+from lakehouse.deploy.resource import Resource
+from lakehouse.deploy.snowflake.snowflake_resources import SnowflakeResources
+
+
+def deployment_resources(config: Config, access: Access, clock: Clock = SYSTEM_CLOCK) -> list[Resource[Any]]:
+    """Return the resources. Nothing connects before one of them is read.
+
+    Args:
+        config: lakehouse.yaml.
+        access: An administrator's credentials.
+        clock: Measures how long resources are waited for.
+    """
+    names, deployment = access.names, access.deployment
+    confluent = ConfluentResources(access.confluent, access.secrets, names, config, deployment, clock)
+    snowflake = SnowflakeResources(access.administrator, access.secrets, names, config, clock, access.rest_catalog)
+    tableflow = (
+        Tableflow(
+            TableflowCluster(confluent.environment, confluent.cluster, names.tableflow_bucket),
+            confluent.tableflow.provider_integration,
+        )
+        if confluent.has_tableflow_bucket
+        else None
+    )
+    aws = AwsResources(
+        access.session, names, config, deployment, tableflow, snowflake.volume, snowflake.integration, clock
+    )
+    return in_dependency_order(
+        [
+            *aws.all(),
+            *confluent.all(aws.confluent_role, aws.tableflow_bucket if tableflow else None),
+            *snowflake.all(
+                aws.snowflake_role, confluent.cluster if tableflow else None, confluent.tableflow.open_catalog
+            ),
+        ]
+    )
+
+
+def in_dependency_order(resources: Sequence[Resource[Any]]) -> list[Resource[Any]]:
+    """Return the resources in their order, but move each one behind its last dependency.
+
+    The clouds depend on each other in turns: the trust policy of a role in AWS names principals of Confluent, and a
+    later resource of Confluent uses the role.
+
+    Raises:
+        ValueError: A dependency is not among the resources, or resources depend on each other.
+    """
+    remaining, ordered = list(resources), list[Resource[Any]]()
+    addresses: set[str] = set()
+    while remaining:
+        ready = next((n for n, each in enumerate(remaining) if addresses.issuperset(_dependencies(each))), None)
+        if ready is None:
+            raise ValueError(f"never satisfied: {', '.join(each.address for each in remaining)}")
+        resource = remaining.pop(ready)
+        ordered.append(resource)
+        addresses.add(resource.address)
+    return ordered
+
+
+def _dependencies(resource: Resource[Any]) -> list[str]:
+    return [each.address for each in resource.depends_on]

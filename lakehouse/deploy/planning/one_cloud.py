@@ -1,0 +1,179 @@
+"""Plan, create and delete the resources of one cloud. Those of the other clouds are read, and never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from lakehouse.core.errors import LakehouseError
+from lakehouse.deploy.planning import planner
+from lakehouse.deploy.planning.planner import Change, Report
+from lakehouse.deploy.resource import Outputs, Resource, Undeletable
+
+CLOUDS = ("confluent", "aws", "snowflake")
+
+
+@dataclass(frozen=True, repr=False)
+class Foreign(Undeletable[Any]):
+    """A resource of another cloud, which is read only."""
+
+    original: Resource[Any]
+    retained_because = "is in another cloud"
+
+    @property
+    def address(self) -> str:
+        """The address of the resource, by which its dependents find its state."""
+        return self.original.address
+
+    @property
+    def label(self) -> str:
+        """The label of the resource."""
+        return self.original.label
+
+    @property
+    def depends_on(self) -> tuple[Resource[Any], ...]:
+        """What it is read with."""
+        return self.original.read_depends_on
+
+    def read(self, outputs: Outputs) -> Any:
+        """Read the resource."""
+        return self.original.read(outputs)
+
+    def create(self, outputs: Outputs) -> Any:
+        """Fail: it was read before, and was there."""
+        raise LakehouseError(f"{self.label} is gone meanwhile. It was not created. Run this again")
+
+
+@dataclass(frozen=True)
+class OneCloud:
+    """The resources of one cloud in a deployment."""
+
+    cloud: str
+    """One of CLOUDS."""
+    deployment: Sequence[Resource[Any]]
+    """All resources, dependencies first."""
+    environment: str
+    """The name of the deployment's environment, for commands."""
+
+    def plan(self) -> Iterator[Change]:
+        """Plan what `apply` would do. What waits for another cloud is `unknown`, with the command that creates that.
+
+        Raises:
+            LakehouseError: A resource that another one depends on cannot be read.
+        """
+        changes = {change.resource.address: change for change in planner.plan_reachable(self._ready)}
+        for resource in self._own:
+            missing = self._missing.get(resource.address)
+            yield Change(resource, "unknown", self._explanation(missing)) if missing else changes[resource.address]
+
+    def apply(self, report: Report) -> None:
+        """Create and update what does not wait for another cloud.
+
+        Raises:
+            LakehouseError: Some resources wait, or one failed.
+        """
+        planner.apply(self._ready, lambda change: None if isinstance(change.resource, Foreign) else report(change))
+        for resource in self._own:
+            if missing := self._missing.get(resource.address):
+                raise LakehouseError(
+                    f"{resource.label} {self._explanation(missing)}. Everything in {self.cloud} that does not wait for "
+                    f"another cloud is as declared. Run this again afterwards"
+                )
+
+    def plan_destroy(self, *, delete_data: bool) -> Iterator[Change]:
+        """Plan what `destroy` would do, in its order.
+
+        Raises:
+            LakehouseError: Resources of other clouds need those that would be deleted.
+        """
+        changes = list(planner.plan_destroy(self.deployment, delete_data=delete_data))
+        deleted = [change for change in changes if change.action == "delete"]
+        needed = {change.resource.address for change in deleted if self._is_own(change.resource)}
+        for change in reversed(deleted):
+            if not self._is_own(change.resource) and needed & self._needs(change.resource):
+                cloud = _cloud(change.resource)
+                raise LakehouseError(
+                    f"{change.resource.label} in {cloud} needs what would be deleted in {self.cloud}. Nothing was "
+                    f"deleted. Run `lakehouse deploy delete --env {self.environment} --only {cloud}` first"
+                )
+        return (change for change in changes if self._is_own(change.resource))
+
+    def destroy(self, report: Report, *, delete_data: bool) -> None:
+        """Delete what exists, dependents first.
+
+        Raises:
+            LakehouseError: As `plan_destroy`, or a resource failed.
+        """
+        list(self.plan_destroy(delete_data=delete_data))
+        resources = [each if self._is_own(each) else Foreign(each) for each in self.deployment]
+        planner.destroy(
+            resources,
+            lambda change: None if isinstance(change.resource, Foreign) else report(change),
+            delete_data=delete_data,
+        )
+
+    def _is_own(self, resource: Resource[Any]) -> bool:
+        return _cloud(resource) == self.cloud
+
+    @cached_property
+    def _own(self) -> list[Resource[Any]]:
+        return [resource for resource in self.deployment if self._is_own(resource)]
+
+    @cached_property
+    def _foreign(self) -> list[Resource[Any]]:
+        """Resources of other clouds that own ones depend on, and those with which these are read."""
+        needed = self._read_with({each.address for own in self._own for each in own.depends_on})
+        return [each for each in self.deployment if each.address in needed and not self._is_own(each)]
+
+    @cached_property
+    def _missing(self) -> dict[str, Resource[Any]]:
+        """The missing resource of another cloud, by address of each own resource that waits for it."""
+        readable = self._read_with({each.address for each in self._foreign})
+        outputs = planner.read_all([each for each in self.deployment if each.address in readable])
+        missing = {each.address: each for each in self._foreign if each not in outputs}
+        waiting: dict[str, Resource[Any]] = {}
+        for resource in self._own:
+            for each in resource.depends_on:
+                if cause := missing.get(each.address) or waiting.get(each.address):
+                    waiting[resource.address] = cause
+        return waiting
+
+    @cached_property
+    def _ready(self) -> list[Resource[Any]]:
+        """Own resources that wait for no other cloud, and the resources of other clouds that they depend on."""
+        own = [each for each in self._own if each.address not in self._missing]
+        needed = self._read_with({each.address for resource in own for each in resource.depends_on})
+        ready = {each.address for each in own}
+        return [
+            each if each.address in ready else Foreign(each)
+            for each in self.deployment
+            if each.address in ready or (each.address in needed and not self._is_own(each))
+        ]
+
+    def _needs(self, resource: Resource[Any]) -> set[str]:
+        """Return the addresses without which a resource of another cloud could no longer be read or deleted.
+
+        AWS has the secrets with the keys of all other resources.
+        """
+        if self.cloud == "aws":
+            return {each.address for each in self._own}
+        return self._read_with({resource.address})
+
+    def _read_with(self, addresses: set[str]) -> set[str]:
+        """Return the addresses of resources, and of all with which these are read."""
+        needed = set(addresses)
+        for resource in reversed(self.deployment):
+            if resource.address in needed:
+                needed |= {each.address for each in resource.read_depends_on}
+        return needed
+
+    def _explanation(self, missing: Resource[Any]) -> str:
+        cloud = _cloud(missing)
+        command = f"lakehouse deploy create --env {self.environment} --only {cloud}"
+        return f"needs {missing.label} in {cloud}, which is not there: run `{command}` first"
+
+
+def _cloud(resource: Resource[Any]) -> str:
+    return resource.address.partition("/")[0]

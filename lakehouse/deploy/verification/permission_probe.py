@@ -1,0 +1,81 @@
+"""One call of the running lakehouse, and what its answer proves about a permission."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from lakehouse.core.errors import LakehouseError
+from lakehouse.deploy.aws.aws_service import DENIED, AwsError
+
+Outcome = Literal["allowed", "denied", "failed", "unchecked"]
+
+PROVING = frozenset({"NoSuchKey", "NoSuchUpload", "EntityNotFoundException", "AlreadyExistsException"})
+"""Error codes of requests that were authorized: AWS decides on the permission before it looks at the object."""
+_ACTION = re.compile(r"authorized to perform:? ([\w-]+:\w+)")
+"""The action in a refusal (AWS IAM, "Troubleshoot access denied error messages")."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result for one permission."""
+
+    role: str
+    """Name of the IAM role, or the principal if the deployment has no roles."""
+    permission: str
+    """Action and resource: `s3:PutObject on s3://lake/warehouse/trading/`."""
+    outcome: Outcome
+    reason: str = ""
+    """What is missing or why nothing was checked; empty if the permission is there."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A call that needs a permission."""
+
+    role: str
+    action: str
+    """The IAM action, or a phrase for a call that needs several permissions."""
+    resource: str
+    call: Callable[[], object]
+
+    def run(self) -> Finding:
+        """Make the call."""
+        permission = f"{self.action} on {self.resource}"
+        try:
+            self.call()
+        except LakehouseError as error:
+            if isinstance(error, AwsError) and error.code in PROVING:
+                return Finding(self.role, permission, "allowed")
+            outcome, reason = self._refusal(error)
+            return Finding(self.role, permission, outcome, reason)
+        return Finding(self.role, permission, "allowed")
+
+    def _refusal(self, error: LakehouseError) -> tuple[Outcome, str]:
+        refused = next((each for each in _causes(error) if _ACTION.search(str(each))), None)
+        if refused is None and not (isinstance(error, AwsError) and error.code in DENIED):
+            return "failed", str(error)
+        # A call may need further permissions, such as that for the key of the bucket.
+        named = _ACTION.search(str(refused)) if refused else None
+        return "denied", f"{self.role} lacks {named[1] if named else self.action} ({error})"
+
+
+@dataclass(frozen=True)
+class Unchecked:
+    """A permission for which no call is made."""
+
+    role: str
+    permission: str
+    reason: str
+
+    def run(self) -> Finding:
+        """Return the reason."""
+        return Finding(self.role, self.permission, "unchecked", self.reason)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__

@@ -1,0 +1,72 @@
+"""Diagnosis of an environment's AWS identities: the caller, the role that each plane assumes, and Spark's executors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from lakehouse.config.loader import Config
+from lakehouse.core.diagnostic import Diagnostic
+from lakehouse.core.errors import LakehouseError
+from lakehouse.core.tables import naming
+from lakehouse.deploy.aws.aws_service import Service
+from resources.aws.assumed_role import boto3_session
+
+PLANES = {
+    "ingestion": ("catalog", "role_arn"),
+    "maintenance": ("catalog", "maintenance_role_arn"),
+    "DuckDB": ("catalog", "reader_role_arn"),
+    "Athena": ("athena", "role_arn"),
+    "Glue": ("glue", "role_arn"),
+    "Kafka": ("kafka", "role_arn"),
+    "schema registry": ("schema_registry", "role_arn"),
+    "Snowflake": ("snowflake", "role_arn"),
+}
+"""System and setting with the role, by the plane that assumes it."""
+TRUST = "Run this as a principal in `spark_principals` of the deployment, or add it and run `lakehouse deploy create`"
+
+
+def examine(config: Config, clients: Any) -> Iterator[Diagnostic]:
+    """Yield a diagnostic of the caller, of each plane, and of the executors. Nothing is changed.
+
+    Args:
+        config: lakehouse.yaml.
+        clients: Has the systems of the environment as attributes; `catalog` and `spark` at least.
+    """
+    region = clients.catalog.region
+    yield _identity("AWS credentials", "", region, "Set AWS credentials: `aws sts get-caller-identity` has to work")
+    for plane, (system, setting) in PLANES.items():
+        role_arn = getattr(getattr(clients, system, None), setting, "")
+        if role_arn:
+            yield _identity(plane, role_arn, region, TRUST)
+        else:
+            yield Diagnostic(plane, True, "assumes no role: the credentials of the process apply")
+    yield _executors(config, clients)
+
+
+def _identity(subject: str, role_arn: str, region: str | None, remedy: str) -> Diagnostic:
+    service = Service(boto3_session(role_arn, region), "sts", region or "")
+    try:
+        return Diagnostic(subject, True, str(service.call("get_caller_identity")["Arn"]))
+    except LakehouseError as error:
+        return Diagnostic(subject, False, f"{role_arn} {error}".strip(), remedy)
+
+
+def _executors(config: Config, clients: Any) -> Diagnostic:
+    """Let executors read a row of the first table that has one: they assume the role by themselves."""
+    from pyspark.errors import PySparkException
+
+    subject, remedy = "Spark executors", f"{TRUST}: executors have credentials of their own, and must reach AWS STS"
+    try:
+        for topic in config.topics.values():
+            if topic.engine != "spark":
+                continue
+            ref, table = clients.catalog.resolve_table(topic.table_in(config.namespace))
+            if table is None or table.current_snapshot() is None:
+                continue
+            session = clients.spark.session(clients.catalog.spark_settings())
+            session.table(f"{naming.CATALOG}.`{ref.namespace}`.`{ref.name}`").limit(1).collect()
+            return Diagnostic(subject, True, f"read {ref} as {clients.catalog.role_arn or 'themselves'}")
+    except (LakehouseError, PySparkException) as error:
+        return Diagnostic(subject, False, str(error).partition("\n")[0], remedy)
+    return Diagnostic(subject, True, "not checked: no table has rows yet. Ingest a topic and run this again")

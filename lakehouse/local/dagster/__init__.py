@@ -1,0 +1,1 @@
+"""The servers of Dagster, and the login of its UI."""

@@ -1,0 +1,163 @@
+"""Dagster: a code server, which loads the definitions once for all, the webserver and the daemon."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from lakehouse.config.loader import PROJECT, config_path
+from lakehouse.core.errors import LakehouseError
+from lakehouse.local.dagster import ui_login
+from lakehouse.local.dagster.webserver import TOKEN_VARIABLE
+from lakehouse.local.home import Home, write_atomically
+from lakehouse.local.http import guard
+from lakehouse.local.processes import inherited, probe
+from lakehouse.local.processes.process import Server, run_tool
+from lakehouse.local.processes.server_context import Context
+
+LOCATION = "lakehouse"
+"""Name of the code location. It is a key of the sensors' persisted state."""
+
+
+def home_folder(home: Home) -> Path:
+    """Return the folder for DAGSTER_HOME."""
+    return home.path / "dagster"
+
+
+def code_server(context: Context) -> Server:
+    """Describe the code server, which loads lakehouse.definitions, reloads them on request of the UI, and starts runs.
+
+    Its clients can execute code as its user and it has no authentication, so it listens on a Unix socket only.
+    """
+    socket = _socket(context)
+    definitions = ("-m", "lakehouse.definitions", "-d", str(PROJECT), "--location-name", LOCATION)
+    return Server(
+        name="dagster-code",
+        command=_dagster("dagster", "code-server", "start", "--socket", str(socket), *definitions),
+        folder=PROJECT,
+        address=f"unix:{socket}",
+        ready=lambda: probe.accepts(socket),  # it listens once the definitions are loaded
+        env=_env(context),
+        inherits=inherited.for_project_code,
+        prepare=lambda: _prepare(context),
+    )
+
+
+def webserver(context: Context) -> Server:
+    """Describe the webserver of the UI, which requires a login (lakehouse.local.dagster.webserver)."""
+    url, port, token = context.url("dagster"), context.ports["dagster"], context.credentials.ui_token
+    return Server(
+        name="dagster",
+        command=(sys.executable, "-m", "lakehouse.local.dagster.webserver", str(port), str(_workspace(context))),
+        folder=PROJECT,
+        address=url,
+        ready=lambda: probe.answers(f"{url}/server_info") and _definitions_loaded(url, token),
+        env={**_env(context), **guard.variables(), TOKEN_VARIABLE: token},
+        inherits=inherited.for_project_code,
+        ports={"dagster": port},
+        after=("dagster-code",),
+    )
+
+
+def daemon(context: Context) -> Server:
+    """Describe the daemon of sensors, schedules, automation and the run queue.
+
+    It starts last, because it may start runs at once.
+    """
+    url, token = context.url("dagster"), context.credentials.ui_token
+    started = 0.0
+
+    def prepare() -> None:
+        nonlocal started
+        started = time.time()
+
+    return Server(
+        name="dagster-daemon",
+        command=_dagster("dagster-daemon", "run", "-w", str(_workspace(context))),
+        folder=PROJECT,
+        address="",
+        ready=lambda: _daemons_healthy(url, token, started),
+        env=_env(context),
+        inherits=inherited.for_project_code,
+        prepare=prepare,
+        after=("kafka", "registry", "s3", "aws", "spark", "snowflake", "dagster"),
+    )
+
+
+def _dagster(tool: str, *arguments: str) -> tuple[str, ...]:
+    return (str(Path(sys.executable).with_name(tool)), *arguments)
+
+
+def _env(context: Context) -> dict[str, str]:
+    # Dagster fails a run that its code server did not start within 60 s by default, which a busy laptop may exceed.
+    timeout = {"DAGSTER_GRPC_TIMEOUT_SECONDS": os.environ.get("DAGSTER_GRPC_TIMEOUT_SECONDS", "180")}
+    config = {"LAKEHOUSE_CONFIG": str(config_path().resolve())}
+    return {**context.environment, **timeout, **config, "PYTHONUNBUFFERED": "1"}
+
+
+def _socket(context: Context) -> Path:
+    return context.home.sockets() / "dagster-code"
+
+
+def _workspace(context: Context) -> Path:
+    return context.home.path / "workspace.yaml"
+
+
+def _prepare(context: Context) -> None:
+    """Create the instance's databases, settings and workspace.
+
+    Each of Dagster's processes would create the databases, and fail when two do so concurrently. So they are created
+    before, in another folder, and moved.
+    """
+    folder, settings = home_folder(context.home), Path(__file__).with_name("dagster.yaml").read_text()
+    if not folder.exists():
+        fresh = context.home.folder("dagster.new")
+        shutil.rmtree(fresh)
+        write_atomically(fresh / "dagster.yaml", settings)
+        command = _dagster("dagster", "instance", "info")
+        run_tool("dagster-code", context.home, command, {"DAGSTER_HOME": str(fresh)})
+        fresh.rename(folder)
+    write_atomically(folder / "dagster.yaml", settings)
+    write_atomically(
+        _workspace(context),
+        f"load_from:\n  - grpc_server: {{socket: {json.dumps(str(_socket(context)))}, location_name: {LOCATION}}}\n",
+    )
+
+
+def _definitions_loaded(url: str, token: str) -> bool:
+    """Return whether the webserver has loaded the definitions.
+
+    Raises:
+        LakehouseError: They cannot be loaded; the message has Dagster's reason.
+    """
+    query = """{ workspaceOrError { ... on Workspace { locationEntries { loadStatus
+        locationOrLoadError { ... on PythonError { message } } } } } }"""
+    entries = _graphql(url, token, query).get("workspaceOrError", {}).get("locationEntries", [])
+    for entry in entries:
+        if message := (entry["locationOrLoadError"] or {}).get("message"):
+            raise LakehouseError(
+                f"Dagster cannot load lakehouse.definitions: {message.strip()}. It was not started. Run `lakehouse "
+                f"validate`"
+            )
+    return bool(entries) and all(entry["loadStatus"] == "LOADED" for entry in entries)
+
+
+def _daemons_healthy(url: str, token: str, since: float) -> bool:
+    """Return whether each daemon is healthy with a heartbeat after `since` (Unix seconds). Older heartbeats are of an
+    earlier process, and may look healthy."""
+    query = "{ instance { daemonHealth { allDaemonStatuses { required healthy lastHeartbeatTime } } } }"
+    daemons = _graphql(url, token, query).get("instance", {}).get("daemonHealth", {}).get("allDaemonStatuses", [])
+    required = [daemon for daemon in daemons if daemon["required"]]
+    return bool(required) and all(daemon["healthy"] and daemon["lastHeartbeatTime"] > since for daemon in required)
+
+
+def _graphql(url: str, token: str, query: str) -> dict:
+    try:
+        response = probe.request_json(f"{url}/graphql", {"query": query}, headers=ui_login.bearer(token))
+        return response.get("data") or {}
+    except OSError:
+        return {}

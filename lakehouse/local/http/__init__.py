@@ -1,0 +1,1 @@
+"""Protection of the embedded stack's HTTP servers."""

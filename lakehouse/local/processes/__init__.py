@@ -1,0 +1,1 @@
+"""Start, supervision and readiness of server processes."""

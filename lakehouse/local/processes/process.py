@@ -1,0 +1,291 @@
+"""Start, detection and stop of servers, the same for all of them.
+
+There are no pid files. Every server has LAKEHOUSE_SERVER and LAKEHOUSE_HOME in its environment, and its child processes
+inherit them; the processes of a state folder are those with its path in their environment. So a server is detected even
+after `up` was killed, and a foreign process that reuses a server's process id is not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+
+import psutil
+
+from lakehouse.core.errors import LakehouseError
+from lakehouse.core.polling import Clock, poll
+from lakehouse.local import jars
+from lakehouse.local.home import Home
+from lakehouse.local.processes import inherited, logs
+
+POLL_SECONDS = 0.1
+STOP_SECONDS = 15
+"""Seconds for a clean shutdown, after which a server is killed."""
+PRIVATE = 0o077
+"""The umask of all servers."""
+LONGEST_TEMPORARY = 70
+"""Maximum bytes in the path of a temporary folder. The path of a Unix socket may have 103 (macOS) or 107 (Linux), of
+which libraries use up to 32, as in /pymp-12345678/listener-12345678."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """Description of a server."""
+
+    name: str
+    command: tuple[str, ...]
+    folder: Path
+    """Its working folder."""
+    address: str
+    """Address for users: a URL, host and port, or empty."""
+    ready: Callable[[], bool]
+    """Returns within seconds whether the server is ready; raises LakehouseError if it never will be."""
+    env: Mapping[str, str] = field(repr=False)
+    """Environment variables in addition to the inherited ones."""
+    env_once: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Like `env`, for values that each `up` generates: a running server with other values is not restarted."""
+    inherits: Callable[[], Iterable[str]] = tuple
+    """Returns names or patterns of the variables that the server inherits from `up` in addition to
+    `inherited.EVERY_SERVER`. Called when the server starts."""
+    ports: Mapping[str, int] = field(default_factory=dict)
+    """Listening ports, by their names in `ports.USUAL`."""
+    after: tuple[str, ...] = ()
+    """Names of servers that must be ready before this one starts."""
+    seconds: float = 300
+    """Timeout for becoming ready. Seconds suffice on an idle machine; a busy one may need minutes."""
+    prepare: Callable[[], None] = lambda: None
+    """Called before the server starts; can be repeated after any interruption."""
+    provision: Callable[[Mapping[str, str]], None] = lambda env: None
+    """Called once the server is ready, with the server's environment; can be repeated."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of everything that requires a restart when it changes."""
+        return hashlib.sha256(json.dumps([self.command, sorted(self.env.items())]).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Running:
+    """The processes of one server: the leader, which `up` started, while it runs, and its descendants."""
+
+    leader: psutil.Process | None
+    processes: tuple[psutil.Process, ...]
+    env: Mapping[str, str] = field(repr=False)
+
+    @property
+    def ports(self) -> dict[str, int]:
+        return json.loads(self.env["LAKEHOUSE_PORTS"])
+
+    def is_of(self, server: Server) -> bool:
+        """Return whether this server was started from an equal description (same version, ports and settings)."""
+        return self.leader is not None and self.env.get("LAKEHOUSE_FINGERPRINT") == server.fingerprint
+
+    def resident_bytes(self) -> int:
+        """Return the resident memory of all processes together, in bytes."""
+        total = 0
+        for process in self.processes:
+            try:
+                total += process.memory_info().rss
+            except psutil.Error:  # the process has just ended
+                continue
+        return total
+
+
+def running(home: Home) -> dict[str, Running]:
+    """Return the running servers of a state folder, by name."""
+    servers: dict[str, list[tuple[psutil.Process, dict[str, str]]]] = {}
+    for process in psutil.process_iter():
+        try:
+            env = process.environ()
+        except (psutil.Error, OSError):  # the process has ended, or belongs to another user
+            continue
+        if env.get("LAKEHOUSE_HOME") == str(home.path) and (name := env.get("LAKEHOUSE_SERVER")):
+            servers.setdefault(name, []).append((process, env))
+    return {name: _group(members) for name, members in servers.items()}
+
+
+def _group(members: list[tuple[psutil.Process, dict[str, str]]]) -> Running:
+    leader = next(((process, env) for process, env in members if _leads_session(process.pid)), None)
+    env = leader[1] if leader else members[0][1]
+    return Running(leader[0] if leader else None, tuple(process for process, _ in members), env)
+
+
+def _leads_session(pid: int) -> bool:
+    try:
+        return os.getsid(pid) == pid
+    except ProcessLookupError:
+        return False
+
+
+def start(server: Server, home: Home) -> Running:
+    """Start a server in its own session, so that it outlives this process.
+
+    The server appends to its log, so that `logs` can shorten it; earlier logs are kept beside it. Only the user can
+    read the files that the server creates.
+    """
+    server.prepare()
+    log = home.folder("logs") / home.log(server.name).name
+    logs.set_aside(log)
+    marks = {"LAKEHOUSE_FINGERPRINT": server.fingerprint, "LAKEHOUSE_PORTS": json.dumps(dict(server.ports))}
+    common = {**inherited.selected(server.inherits()), **server.env, **server.env_once, **marks}
+    env = {**common, **_specific(server.name, home, common)}
+    server.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        child = subprocess.Popen(  # noqa: S603 (own servers)
+            server.command,
+            cwd=server.folder,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            umask=PRIVATE,
+        )
+    finally:
+        os.close(output)
+    process = psutil.Process(child.pid)
+    return Running(process, (process,), env)
+
+
+def run_tool(server: str, home: Home, command: tuple[str, ...], env: Mapping[str, str] | None = None) -> None:
+    """Run a command that prepares a server. `down` stops it like the server itself.
+
+    Raises:
+        LakehouseError: The command failed or took longer than two minutes; the message has its last line of output.
+    """
+    common = {**inherited.selected(()), **(env or {}), "LAKEHOUSE_PORTS": "{}"}
+    try:
+        done = subprocess.run(  # noqa: S603 (own servers)
+            command,
+            env={**common, **_specific(server, home, common)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=120,
+            umask=PRIVATE,
+        )
+        failed, output = done.returncode != 0, done.stdout
+    except subprocess.TimeoutExpired:
+        failed, output = True, "the command did not end within 120 s"
+    if failed:
+        last_line = " ".join(output.strip().splitlines()[-1:])
+        raise LakehouseError(f"{server} could not be prepared: {last_line}. It was not started. Run `lakehouse doctor`")
+
+
+def _specific(server: str, home: Home, common: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that differ between servers: those that identify it, and its (emptied) temporary folder.
+
+    JVMs ignore TMPDIR, so JAVA_TOOL_OPTIONS has the folder too. Child processes inherit both variables.
+    """
+    temporary = _temporary(server, home)
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(mode=0o700)
+    quote = '"' if "'" in str(temporary) else "'"
+    options = f"{common.get('JAVA_TOOL_OPTIONS', '')} {quote}-Djava.io.tmpdir={temporary}{quote}".strip()
+    marks = {"LAKEHOUSE_HOME": str(home.path), "LAKEHOUSE_SERVER": server}
+    return {**marks, "TMPDIR": str(temporary), "JAVA_TOOL_OPTIONS": options}
+
+
+def _temporary(server: str, home: Home) -> Path:
+    """Return the path of a server's temporary folder: in the state folder or, where its path is too long for Unix
+    sockets, in the cache."""
+    if len(os.fsencode(home.path / "tmp" / server)) <= LONGEST_TEMPORARY:
+        return home.folder("tmp") / server
+    short = hashlib.sha256(os.fsencode(home.path)).hexdigest()[:12]
+    return Home(jars.cache()).folder(f"tmp/{short}") / server
+
+
+def wait_until_ready(server: Server, process: psutil.Process, home: Home, cancelled: Event) -> None:
+    """Wait until a server is ready.
+
+    Args:
+        server: The description of the server.
+        process: Its leading process.
+        home: Its state folder.
+        cancelled: Ends the wait early.
+
+    Raises:
+        LakehouseError: The server ended, did not become ready in time, or the wait was cancelled.
+    """
+
+    def is_ready() -> bool:
+        if _listens(process, set(server.ports.values())) and server.ready():
+            return True
+        if not is_alive(process):
+            raise LakehouseError(f"{server.name} exited during its start. {log_tail(home.log(server.name))}")
+        if cancelled.is_set():
+            raise LakehouseError(
+                f"The start of {server.name} was cancelled because another server failed. Correct the error of that "
+                f"server, and try again"
+            )
+        return False
+
+    clock = Clock(sleep=cancelled.wait)
+    if not poll(is_ready, pause=POLL_SECONDS, deadline_seconds=server.seconds, clock=clock):
+        raise LakehouseError(
+            f"{server.name} was not ready after {server.seconds:.0f} s. {log_tail(home.log(server.name))}"
+        )
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Return whether a process runs. A zombie, which ended but was not collected by its parent, does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _listens(process: psutil.Process, ports: set[int]) -> bool:
+    """Return whether this process listens on all the ports: a foreign process might answer there instead."""
+    try:
+        sockets = process.net_connections("tcp") if ports else ()
+    except psutil.Error:
+        return False
+    return ports <= {socket.laddr.port for socket in sockets if socket.status == psutil.CONN_LISTEN}
+
+
+def stop(name: str, home: Home) -> None:
+    """Stop a server and its child processes by SIGTERM, and after STOP_SECONDS by SIGKILL.
+
+    Raises:
+        LakehouseError: A process survived SIGKILL.
+    """
+
+    def signal(send: Callable[[psutil.Process], None], seconds: float) -> None:
+        server = running(home).get(name)
+        processes = server.processes if server else ()
+        for process in processes:
+            try:
+                send(process)
+            except psutil.NoSuchProcess:
+                continue
+        poll(lambda: not any(map(is_alive, processes)), pause=POLL_SECONDS, deadline_seconds=seconds)
+
+    signal(psutil.Process.terminate, STOP_SECONDS)
+    signal(psutil.Process.kill, 5)
+    if remaining := running(home).get(name):
+        pids = ", ".join(str(process.pid) for process in remaining.processes)
+        raise LakehouseError(
+            f"{name} could not be stopped: process {pids} does not exit. Kill it (`kill -9`), then try again"
+        )
+
+
+def log_tail(log: Path, count: int = 3) -> str:
+    """Return the last error lines of a log, or its last lines if there are none, as a sentence for a message."""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    errors = [line for line in lines if _ERROR.search(line) and not line.startswith("at ")]
+    end = " | ".join(line[:300] for line in (errors or lines)[-count:])
+    return f"Its log ({log}) ends with: {end}" if end else f"Its log ({log}) is empty"
+
+
+_ERROR = re.compile(r"\b(ERROR|FATAL|Error|error|\w+Exception|\w+Error|Caused by|already in use|No space left)\b")

@@ -1,0 +1,1 @@
+"""The servers that replace the cloud services, one module each."""

@@ -1,0 +1,60 @@
+"""S3Proxy: S3 on the local disk, with verified signatures."""
+
+from __future__ import annotations
+
+from lakehouse.local import jars
+from lakehouse.local.home import write_atomically
+from lakehouse.local.java import java
+from lakehouse.local.processes import probe
+from lakehouse.local.processes.process import Server
+from lakehouse.local.processes.server_context import Context
+
+BUCKET = "lakehouse"
+
+
+def server(context: Context) -> Server:
+    """Describe the object store. Its setup creates the bucket."""
+    folder = context.home.folder("s3")
+    url = context.url("s3")
+    objects = context.home.folder("s3/objects")
+    configuration = folder / "s3proxy.conf"
+
+    def prepare() -> None:
+        settings = {
+            "s3proxy.endpoint": url,
+            "s3proxy.authorization": "aws-v2-or-v4",
+            "s3proxy.identity": context.credentials.aws_access_key_id,
+            "s3proxy.credential": context.credentials.aws_secret_access_key,
+            "jclouds.provider": "filesystem-nio2",
+            "jclouds.filesystem.basedir": objects,
+        }
+        write_atomically(configuration, "".join(f"{name}={value}\n" for name, value in settings.items()))
+
+    def provision(env: object) -> None:
+        import boto3
+        from botocore.config import Config
+
+        options = Config(s3={"addressing_style": "path"}, proxies={})
+        s3 = boto3.session.Session().client(
+            "s3",
+            endpoint_url=url,
+            region_name=context.environment["AWS_REGION"],
+            aws_access_key_id=context.credentials.aws_access_key_id,
+            aws_secret_access_key=context.credentials.aws_secret_access_key,
+            config=options,
+        )
+        if BUCKET not in {bucket["Name"] for bucket in s3.list_buckets()["Buckets"]}:
+            s3.create_bucket(Bucket=BUCKET)
+
+    (jar,) = jars.paths("s3")
+    return Server(
+        name="s3",
+        command=java("-XX:TieredStopAtLevel=1", "-jar", str(jar), "--properties", str(configuration), heap="384m"),
+        folder=folder,
+        address=url,
+        ready=lambda: probe.answers(url),
+        env={},
+        ports={"s3": context.ports["s3"]},
+        prepare=prepare,
+        provision=provision,
+    )

@@ -1,0 +1,176 @@
+"""The Spark Connect server, whose running Spark serves all runs.
+
+`java` is called directly: spark-submit's launcher requires a module (jdk.incubator.vector) that the bundled Java lacks.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from types import MappingProxyType
+
+from lakehouse.local import jars
+from lakehouse.local.java import class_path, java
+from lakehouse.local.processes import inherited
+from lakehouse.local.processes.process import Server
+from lakehouse.local.processes.server_context import LOOPBACK, Context
+
+MAX_VALUE = 64 * 1024 * 1024
+"""Maximum bytes of one value in an Avro record; Kafka's limit for a message is lower."""
+
+# A message of five bytes may declare a billion items: Avro would allocate memory for them and crash the process.
+AVRO_LIMITS = tuple(
+    f"-Dorg.apache.avro.limits.{name}={limit}"
+    for name, limit in {
+        "collectionItems.maxLength": 1_000_000,
+        "bytes.maxLength": MAX_VALUE,
+        "string.maxLength": MAX_VALUE,
+    }.items()
+)
+"""Options of every JVM that decodes Avro."""
+
+SETTINGS = MappingProxyType(
+    {
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.sql.session.timeZone": "UTC",
+        # Otherwise clients record the caller of each function and probe for IPython: 0.2 s of every small batch.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+        # The default, 200, is for clusters: a MERGE of 1,000 keys into 3 million rows takes 8 s with it, 2 s with 4.
+        "spark.sql.shuffle.partitions": "4",
+        # All sources but Kafka, which takes 50 % longer with V1: that interface converts each record to an external Row
+        # and back.
+        "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",
+        # Consumers that executors keep open, by default 64: a stream needs one for each partition of its topics.
+        "spark.kafka.consumer.cache.capacity": "256",
+        "spark.sql.sources.v2.bucketing.enabled": "true",
+        "spark.sql.iceberg.planning.preserve-data-grouping": "true",
+        # Plans contain Kafka's password, so the UI and the event log are off; the redaction in
+        # resources/spark/spark.py is for clusters that enable them.
+        "spark.ui.enabled": "false",
+        "spark.eventLog.enabled": "false",
+        "spark.redaction.regex": "(?i)secret|password|token|credential|access[.-]?key|jaas",
+        # Executors are separate JVMs, except in the embedded server.
+        "spark.executor.extraJavaOptions": " ".join(AVRO_LIMITS),
+    }
+)
+"""Settings that lakehouse needs on any Spark Connect server (docs/clusters.md). Each session sets its catalogs."""
+
+# Decoding and writing produce much garbage. With a heap as small as that of an idle server, an append takes a third
+# longer (docs/performance.md).
+_ROOM = ("-Xmn600m", "-XX:MinHeapFreeRatio=30", "-XX:MaxHeapFreeRatio=50")
+
+# Packages that Spark accesses by reflection: org.apache.spark.launcher.JavaModuleOptions of Spark 4.1.
+_OPENED = (
+    "java.base/java.lang",
+    "java.base/java.lang.invoke",
+    "java.base/java.lang.reflect",
+    "java.base/java.io",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.ref",
+    "java.base/sun.nio.ch",
+    "java.base/sun.nio.cs",
+    "java.base/sun.security.action",
+    "java.base/sun.util.calendar",
+    "java.security.jgss/sun.security.krb5",
+)
+
+
+def server(context: Context, settings: Mapping[str, str] = MappingProxyType({})) -> Server:
+    """Describe the server, which runs Spark in its own process.
+
+    Args:
+        context: The stack.
+        settings: Spark settings that override those of the embedded server: with another `spark.master` it is the
+            driver of a cluster.
+    """
+    folder = context.home.folder("spark")
+    sockets = context.home.sockets()
+    port = context.ports["spark"]
+    embedded = {
+        "spark.app.name": "lakehouse",
+        "spark.master": "local[*]",
+        "spark.connect.grpc.binding.address": LOOPBACK,
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.driver.bindAddress": LOOPBACK,
+        "spark.driver.host": LOOPBACK,
+        # The driver deserializes Java objects from its other ports: accept them from this application only.
+        "spark.authenticate": "true",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": str(sockets),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+    }
+    command = spark_java(
+        "org.apache.spark.sql.connect.service.SparkConnectServer",
+        options=(
+            *_ROOM,
+            f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
+            *AVRO_LIMITS,
+            *(f"-D{name}={value}" for name, value in {**embedded, **SETTINGS, **settings}.items()),
+        ),
+        libraries=jars.paths("spark"),
+        heap="2g",
+    )
+    return Server(
+        name="spark",
+        # Clients that resolve `localhost`, such as PySpark, would send the token to a listener on [::1] first.
+        command=(sys.executable, "-P", "-m", "lakehouse.local.processes.reserved", str(port), *command),
+        folder=folder,
+        address=context.environment["SPARK_REMOTE"],
+        ready=lambda: _ready(port),
+        env={**context.environment, **spark_environment()},
+        inherits=inherited.for_transforms,
+        ports={"spark": port},
+    )
+
+
+def spark_java(
+    main: str, *arguments: str, options: Sequence[str] = (), libraries: Sequence[Path] = (), heap: str
+) -> tuple[str, ...]:
+    """Return the command line of one of Spark's processes.
+
+    Args:
+        main: The class to run.
+        arguments: Its arguments.
+        options: Options of the JVM.
+        libraries: Jars in addition to Spark's.
+        heap: Maximum heap, in the format of -Xmx.
+    """
+    return java(
+        *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
+        "-Djdk.reflect.useDirectMethodHandle=false",
+        "-Dio.netty.tryReflectionSetAccessible=true",
+        *options,
+        "-cp",
+        class_path([_spark_home() / "jars/*", *libraries]),
+        main,
+        *arguments,
+        heap=heap,
+    )
+
+
+def spark_environment() -> dict[str, str]:
+    """Return the environment variables of Spark's processes."""
+    return {"SPARK_HOME": str(_spark_home()), "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable}
+
+
+def _spark_home() -> Path:
+    pyspark = find_spec("pyspark")
+    assert pyspark is not None and pyspark.origin is not None, "pyspark is a dependency"
+    return Path(pyspark.origin).parent
+
+
+def _ready(port: int) -> bool:
+    import grpc
+
+    with grpc.insecure_channel(f"{LOOPBACK}:{port}") as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=2)
+        except grpc.FutureTimeoutError:
+            return False
+    return True

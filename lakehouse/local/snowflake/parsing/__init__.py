@@ -1,0 +1,1 @@
+"""Strict parsers of the statements that fakesnow lacks."""
