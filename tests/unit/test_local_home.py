@@ -133,7 +133,8 @@ def test_ports_damaged_record_is_replaced(home, content):
 
 LOCKING_PROGRAM = """
 import sys
-from lakehouse.local import ports, show, stack
+from lakehouse.local import show, stack
+from lakehouse.local.processes import ports
 with ports.in_turn():
     print("held", flush=True)
     sys.stdin.read()

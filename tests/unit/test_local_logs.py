@@ -38,7 +38,7 @@ def test_shorten_log_that_cannot_be_copied_is_emptied(tmp_path):
     code = f"""
 import resource
 from pathlib import Path
-from lakehouse.local import logs
+from lakehouse.local.processes import logs
 logs.MAX_BYTES = 1000
 resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))  # a longer file cannot be written, as on a full disk
 logs.shorten(Path({str(tmp_path)!r}))
