@@ -5,11 +5,13 @@ import os
 import random
 import sqlite3
 from contextlib import suppress
+from functools import cache
 
 import boto3
 import dagster as dg
 import pytest
 import sqlalchemy
+from botocore.loaders import JSONFileLoader
 
 from assets import asset_factory
 from assets.failures import RETRY
@@ -74,6 +76,14 @@ def retries_without_delay():
     """Let steps of runs retry at once: four attempts took 35 seconds, in which nothing happened."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(asset_factory, "RETRY", dg.RetryPolicy(RETRY.max_retries, delay=0))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def service_models_read_once():
+    """Let all sessions of boto3 share the service models, whose parsing took a third of the tests of Snowflake."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JSONFileLoader, "load_file", staticmethod(cache(JSONFileLoader().load_file)))
         yield
 
 
