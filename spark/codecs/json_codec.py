@@ -13,8 +13,9 @@ from pyspark.sql import types as T
 from lakehouse.core.framing import FRAME_BYTES, schema_id
 from lakehouse.formats.format import MessageSchema
 from lakehouse.formats.json.json_explain import explain
-from lakehouse.formats.json.json_schema_format import Field
+from lakehouse.formats.json.json_schema_format import Field, Kind
 from spark.codecs.json_faults import struct_faults
+from spark.codecs.json_numbers import has_fraction, has_infinite, with_plain_integers
 from spark.codecs.json_values import converted
 from spark.decoding import framing_columns
 from spark.decoding.conditions import none_of
@@ -37,10 +38,6 @@ VALUE, END, OTHER = (f"{name}_{secrets.token_hex(8)}" for name in ("value", "end
 PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 SURROGATE = r"\\u[dD][89a-fA-F]"
 """Escapes of a surrogate pair, and the beginning of any surrogate."""
-
-HUGE = r"[\[:,\s]-?(?:[0-9]+(?:\.[0-9]+)?[eE]\+?[0-9]{3}|[0-9]{210})"
-"""Pattern of numbers that may exceed a double (1.8e308): an exponent of three digits, or 210 digits. It may match
-text."""
 
 INFINITE = "Infinity"
 """Quoted text that Spark writes in values of any type for a number that exceeds a double."""
@@ -80,17 +77,28 @@ class JsonCodec(Codec):
         body = data if self.writers is None else framing_columns.body(data)
         text = F.try_validate_utf8(body.cast("string"))
         parsed = F.when(~_has_lone_surrogate(text), _parsed(text, self.fields))
+        if any(_has(field, "long") for field in self.fields):
+            parsed = F.transform(F.array(parsed), self._parsed_again)[0]
         return F.struct(parsed.alias("parsed"), *(doubt.alias("doubt") for doubt in self._doubt(text)))
 
+    def _parsed_again(self, parsed: Column) -> Column:
+        """Return an object, parsed again if an integer may be written with a fraction or exponent.
+
+        Such integers are valid (JSON Schema draft 6 and later, 6.1.1), but Spark's parser does not accept them.
+        """
+        text = parsed["__corrupt"]
+        again = _object(with_plain_integers(text), self.fields)
+        return F.when(has_fraction(text), again).otherwise(parsed)
+
     def _doubt(self, text: Column) -> list[Column]:
-        """Return the fields with values of any type, parsed again if one of their numbers may be infinite.
+        """Return the fields with values of any type, parsed again if a number of the text is infinite.
 
         In the copy, INFINITE in text and names that producers wrote is replaced, so that it only occurs where Spark
         wrote it.
         """
-        fields = tuple(_renamed(field) for field in self.fields if _has_text(field))
+        fields = tuple(_renamed(field) for field in self.fields if _has(field, "text"))
         altered = F.replace(text, F.lit(INFINITE), F.lit(OTHER))
-        return [F.when(text.rlike(HUGE), _parsed(altered, fields))] if fields else []
+        return [F.when(has_infinite(text), _parsed(altered, fields))] if fields else []
 
     def finished(self, decoded: str) -> tuple[Column, Column]:
         parsed = F.col(decoded)["parsed"]
@@ -101,7 +109,7 @@ class JsonCodec(Codec):
         )
         faults = [F.expr(fault) for fault in struct_faults(in_sql, self.fields)]
         doubts = F.col(decoded)["doubt"]
-        for field in filter(_has_text, self.fields):
+        for field in (field for field in self.fields if _has(field, "text")):
             doubt = F.try_element_at(doubts[VALUE], F.lit(1))[_renamed(field).name]
             infinite = [F.to_json(each).rlike(f'"-?{INFINITE}"') for each in (doubt, value[field.name])]
             faults.append(doubts.isNotNull() & F.coalesce(*infinite, F.lit(False)))
@@ -131,10 +139,14 @@ def _has_lone_surrogate(text: Column) -> Column:
 
 def _parsed(text: Column, fields: tuple[Field, ...]) -> Column:
     """Return an object with these fields, wrapped by `wrapped`."""
+    return _object(wrapped(text), fields)
+
+
+def _object(text: Column, fields: tuple[Field, ...]) -> Column:
     value = T.ArrayType(_parsed_type(Field("", "struct", fields)))
     members = {VALUE: value, END: T.IntegerType(), "__corrupt": T.StringType()}
     schema = T.StructType([T.StructField(name, type_) for name, type_ in members.items()])
-    return F.from_json(wrapped(text), schema, OPTIONS)
+    return F.from_json(text, schema, OPTIONS)
 
 
 def _renamed(field: Field) -> Field:
@@ -143,8 +155,8 @@ def _renamed(field: Field) -> Field:
     return replace(field, name=name, fields=fields)
 
 
-def _has_text(field: Field) -> bool:
-    return field.kind == "text" or any(map(_has_text, field.fields))
+def _has(field: Field, kind: Kind) -> bool:
+    return field.kind == kind or any(_has(inner, kind) for inner in field.fields)
 
 
 def _parsed_type(field: Field) -> T.DataType:

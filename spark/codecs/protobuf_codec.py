@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,16 +19,11 @@ from lakehouse.formats.protobuf.protobuf_explain import FIRST_SECOND, LAST_SECON
 from lakehouse.formats.protobuf.protobuf_format import Field
 from lakehouse.formats.protobuf.protobuf_versions import fits, partners
 from lakehouse.formats.schema import RegisteredSchema
+from spark.codecs.protobuf_handler import name, structs
 from spark.codecs.protobuf_wire import NONE, doubts, is_doubtful, message_class, plain
 from spark.decoding import framing_columns
 from spark.decoding.conditions import first_of
 from spark.decoding.decode import Codec
-
-if TYPE_CHECKING:
-    from ptars._lib import MessageHandler
-
-PLAIN = "lakehouse_plain"
-"""Package for copies of those well-known types that ptars would convert lossily."""
 
 
 def decoder(schema: MessageSchema, reader: tuple[Field, ...]) -> ProtobufCodec:
@@ -172,12 +166,12 @@ def _decode(
     descriptors, message, written = source
     parts: list[Part] = []
     try:
-        structs = _structs(bodies, descriptors, message)
-        doubtful = NONE if is_plain else doubts(structs, written)
-        certain, certain_rows = structs, rows
+        read = structs(bodies, descriptors, message)
+        doubtful = NONE if is_plain else doubts(read, written)
+        certain, certain_rows = read, rows
         if len(doubtful):
             certain_indices = pc.indices_nonzero(pc.invert(pc.is_in(pa.array(range(len(rows))), doubtful)))
-            certain, certain_rows = structs.take(certain_indices), rows.take(certain_indices)
+            certain, certain_rows = read.take(certain_indices), rows.take(certain_indices)
         converted = _struct(certain, written, wanted)
         flags = pa.array([True] * len(converted), pa.bool_())
         parts.append((certain_rows, pa.StructArray.from_arrays([converted, flags], ["row", "good"])))
@@ -200,81 +194,13 @@ def _decode(
     return parts
 
 
-def _structs(bodies: pa.Array, descriptors: bytes, message: str) -> pa.StructArray:
-    """Return messages as ptars reads them.
-
-    Raises:
-        ValueError: A message does not decode (ArrowInvalid is a subclass).
-    """
-    try:
-        return _handler(descriptors, message).array_to_record_batch(bodies).to_struct_array()
-    except Exception:
-        raise
-    except BaseException as error:
-        # ptars panics on a map entry without a value. PanicException is not an Exception and cannot be imported.
-        if type(error).__name__ != "PanicException":
-            raise
-        raise ValueError("ptars cannot read a message") from error
-
-
-@lru_cache(maxsize=128)
-def _handler(descriptors: bytes, message: str) -> MessageHandler:
-    """Return the compiled decoder of a message; cached per worker process."""
-    from google.protobuf.descriptor_pb2 import FileDescriptorSet
-    from google.protobuf.descriptor_pool import DescriptorPool
-    from ptars import HandlerPool, PtarsConfig
-
-    files = FileDescriptorSet.FromString(descriptors)
-    pool = DescriptorPool()
-    for file in files.file:
-        _make_plain(file)
-        pool.Add(file)
-    descriptor = pool.FindMessageTypeByName(message)
-    return HandlerPool([descriptor.file], PtarsConfig(list_value_name="element")).get_for_message(descriptor)
-
-
-def _make_plain(file: Any) -> None:
-    """Replace types in a file descriptor that ptars would convert lossily.
-
-    Timestamps and similar types become ordinary messages: ptars counts nanoseconds in 64 bits, which end in the year
-    2262. JSON values, which are recursive, become bytes.
-    """
-    moved = {
-        "google/protobuf/timestamp.proto": "google.protobuf",
-        "google/protobuf/duration.proto": "google.protobuf",
-    }
-    if file.name in moved or file.name.startswith("google/type/"):
-        file.package = PLAIN + "." + file.package
-    names = (".google.protobuf.Timestamp", ".google.protobuf.Duration")
-
-    def visit(messages: Any) -> None:
-        for message in messages:
-            visit(message.nested_type)
-            entry = message.options.map_entry
-            for field in message.field:
-                if (
-                    field.type_name.removeprefix(".") in protobuf_format.JSON
-                    and file.name != "google/protobuf/struct.proto"
-                ):
-                    field.type = field.TYPE_BYTES
-                    field.ClearField("type_name")
-                    if field.label == field.LABEL_OPTIONAL and not field.HasField("oneof_index") and not entry:
-                        # Optional bytes distinguish an empty value from an absent one.
-                        field.oneof_index, field.proto3_optional = len(message.oneof_decl), True
-                        message.oneof_decl.add(name=f"_{field.name}")
-                elif field.type_name in names or field.type_name.startswith(".google.type."):
-                    field.type_name = f".{PLAIN}{field.type_name}"
-
-    visit(file.message_type)
-
-
 def _struct(array: pa.Array, written: tuple[Field, ...], wanted: tuple[Field, ...]) -> pa.Array:
     """Return a struct array with the wanted fields; fields that the writer does not have are null."""
     written_fields = partners(wanted, written)
     children = []
     for field in wanted:
         written_field = written_fields.get(field.name)
-        index = array.type.get_field_index(written_field.name) if written_field else -1
+        index = array.type.get_field_index(name(written_field.number)) if written_field else -1
         # Fields of an absent message have default values in the array.
         if written_field is None or (not fits(written_field, field) and _is_empty(array.drop_null().field(index))):
             children.append(pa.nulls(len(array), _arrow_type(field)))
@@ -328,15 +254,17 @@ def _is_empty(array: pa.Array) -> bool:
 def _timestamps(array: pa.Array) -> pa.Array:
     """Convert seconds and nanoseconds to microseconds."""
     valid = array.is_valid()
-    seconds, nanos = (array.field(name).filter(valid) for name in ("seconds", "nanos"))
+    # Their numbers in google/protobuf/timestamp.proto are 1 and 2.
+    all_seconds, all_nanos = (array.field(name(number)) for number in (1, 2))
+    seconds, nanos = all_seconds.filter(valid), all_nanos.filter(valid)
     if len(seconds):
         span, fraction = pc.min_max(seconds).as_py(), pc.min_max(nanos).as_py()
         if span["min"] < FIRST_SECOND or span["max"] > LAST_SECOND or fraction["min"] < 0 or fraction["max"] >= 10**9:
             raise ValueError("a timestamp is out of range")
-    micros = pc.divide(array.field("nanos"), 1000)
+    micros = pc.divide(all_nanos, 1000)
     if not pc.all(pc.equal(pc.multiply(pc.divide(nanos, 1000), 1000), nanos), min_count=0).as_py():
         raise ValueError("a timestamp is not in whole microseconds")
-    since = pc.add(pc.multiply(array.field("seconds"), 1_000_000), micros.cast(pa.int64()))
+    since = pc.add(pc.multiply(all_seconds, 1_000_000), micros.cast(pa.int64()))
     return pc.if_else(valid, since, None).cast(pa.timestamp("us", "UTC"))
 
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from lakehouse.formats.protobuf.protobuf_explain import FIXED
 from lakehouse.formats.protobuf.protobuf_format import JSON, Field
+from spark.codecs.protobuf_handler import name
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
@@ -105,7 +106,7 @@ def _of_struct(array: pa.StructArray, fields: tuple[Field, ...]) -> Iterator[pa.
     for field in fields:
         if not (field.required or field.oneof or _has_doubts(field)):
             continue
-        values = array.field(array.type.get_field_index(field.name))
+        values = array.field(array.type.get_field_index(name(field.number)))
         if field.required:
             yield _rows(pc.and_(array.is_valid(), values.is_null()))
         if field.oneof:

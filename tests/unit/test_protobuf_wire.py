@@ -26,7 +26,11 @@ NUMBERS = """syntax = "proto3"; message M { map<int32, Item> by_id = 1; repeated
   message Item { repeated double doubles = 1; repeated sfixed64 longs = 2; } }"""
 REQUIRED = 'syntax = "proto2"; message M { required int32 id = 1; optional string b = 2; }'
 
+ALIKE = """syntax = "proto3"; message M { int32 a_b = 1; int32 ab = 2; int32 _value = 3; int32 value = 4; Item item = 5;
+  reserved "f1"; message Item { int32 f2 = 1; int32 f1 = 2; } }"""
+
 VALID = {
+    "names that differ by underscores only": (ALIKE, "08011002180320042a0408051006"),
     "key of a map twice": (ORDER, "0a050a0161100a" + "0a050a016110630a050a01621002"),
     "keys of a map in turn": (ORDER, "0a050a01611001" + "0a050a01621002" + "0a050a01611003"),
     "entry without its key": (ORDER, "0a0210070a021008"),

@@ -3,9 +3,11 @@
 import time
 
 import pytest
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import SchemaError, Unreachable
+from lakehouse.formats import evolution
 from lakehouse.formats.budget import MAX_CHARACTERS, MAX_REFERENCES
 from lakehouse.pipeline.schemas.decoding import resolve_schemas
 from resources import schema_registry
@@ -97,11 +99,12 @@ def test_by_id_after_deadline_sends_no_request(server, registry):
     assert registry.not_found() == frozenset()
 
 
-@pytest.mark.parametrize("after", [1, 2, 3])
-def test_resolve_schemas_concurrent_registration_is_consistent(server, registry, after):
+@pytest.mark.parametrize("after", [1, 2, 3, 4])
+def test_resolve_schemas_concurrent_rename_stays_a_rename(server, registry, after):
+    """A version between two requests must not come before an older one, which would turn its rename into a drop."""
     versions = {
         1: '{"type": "record", "name": "Trade", "fields": [{"name": "price", "type": "int"}]}',
-        2: '{"type": "record", "name": "Trade", "fields": [{"name": "price", "type": "long"}]}',
+        2: '{"type": "record", "name": "Trade", "fields": [{"name": "cents", "type": "long", "aliases": ["price"]}]}',
     }
     server.add(1, versions[1], "trades-value")
 
@@ -110,11 +113,37 @@ def test_resolve_schemas_concurrent_registration_is_consistent(server, registry,
             server.add(2, versions[2], "trades-value")
 
     server.after = register_another
-    schemas = resolve_schemas(registry, Topic(name="trades"))
+    topic = Topic(name="trades")
+    first = resolve_schemas(registry, topic)
+    table = assign_fresh_schema_ids(Schema(*first.struct.fields))
+    second = resolve_schemas(registry, topic)
 
-    ids = [version.id for version in schemas.value.versions]
-    assert ids in ([1], [1, 2])
-    assert str(schemas.struct.fields[0].field_type) == {1: "int", 2: "long"}[ids[-1]]
+    names = {(1,): ["price"], (1, 2): ["cents"]}
+    for schemas in (first, second):
+        ids = tuple(version.id for version in schemas.value.versions)
+        assert [field.name for field in schemas.struct.fields] == names[ids]
+    rules = {change.rule for change in evolution.changes(table, second.value.shape)}
+    assert rules == ({"FIELD_RENAMED", "TYPE_WIDENED"} if first.struct != second.struct else set())
+
+
+@pytest.mark.parametrize(
+    ("value_format", "type_", "text"),
+    [
+        ("avro", "AVRO", '{"type": "record", "name": "Trade", "fields": [{"name": "price", "type": "int"}]}'),
+        ("json_schema", "JSON", '{"title": "Trade", "properties": {"price": {"type": "integer"}}}'),
+        ("protobuf", "PROTOBUF", 'syntax = "proto3"; message Trade { int32 price = 1; }'),
+    ],
+)
+def test_resolve_schemas_record_of_no_version_is_refused(server, registry, value_format, type_, text):
+    server.add(1, text, "trades-value", type_)
+    with pytest.raises(SchemaError, match="'trades-value' describes the record type 'Trad'.*Correct 'record'"):
+        resolve_schemas(registry, Topic(name="trades", value_format=value_format, record="Trad"))
+
+
+def test_resolve_schemas_record_of_invalid_schema_names_the_cause(server, registry):
+    server.add(1, 'syntax = "proto3"; message Trade { int32 price = ; }', "trades-value", "PROTOBUF")
+    with pytest.raises(SchemaError, match="line 1, column 50: Expected field number"):
+        resolve_schemas(registry, Topic(name="trades", value_format="protobuf", record="Trade"))
 
 
 def test_versions_schema_registered_again_is_newest(server, registry):

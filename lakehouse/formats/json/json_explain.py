@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from datetime import date, datetime
+from decimal import Context, Decimal
 from typing import Any
 
 from lakehouse.formats.json.json_schema_format import Field
@@ -17,9 +19,14 @@ from lakehouse.formats.json.json_schema_format import Field
 MAX_LEVELS, MAX_DIGITS = 1000, 1000
 """Limits of Spark's parser for values within values and characters of a number (Jackson, StreamReadConstraints)."""
 
+EXACT = Context(prec=MAX_DIGITS, Emin=-(10**12), Emax=10**12)
+
 DATE = r"^(?!0000)\d{4}-\d\d-\d\d$"
 MOMENT = r"^(?!0000)\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6}0*)?([Zz]|[+-](?:(?:0\d|1[0-7]):[0-5]\d|18:00))$"
 """RFC 3339, 5.6, with fractions that fit microseconds and zones of up to 18 hours (Java, java.time.ZoneOffset)."""
+
+DECIMAL = r"(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]{1,9}))?"
+"""Sign, integer digits, digits of the fraction, and exponent of a number (RFC 8259, 6)."""
 
 _ESCAPES = re.compile(r"\\(?:u(?P<high>[dD][89abAB]..)\\u[dD][c-fC-F]..|u(?P<lone>[dD][89a-fA-F]..)|.)", re.DOTALL)
 
@@ -29,11 +36,17 @@ class _Number(str):
 
 
 class _Object(dict[str, Any]):
-    """An object. Of repeated members, the last one is used."""
+    """An object. Of repeated members, the last one is used; `earlier` are the others by name."""
 
     def __init__(self, members: list[tuple[str, Any]]):
         super().__init__(members)
-        self.is_ambiguous = len(self) < len(members)
+        self.earlier: dict[str, list[Any]] = {}
+        if len(self) < len(members):
+            counts = Counter(name for name, _ in members)
+            for name, value in members:
+                counts[name] -= 1
+                if counts[name]:
+                    self.earlier.setdefault(name, []).append(value)
 
 
 def explain(data: bytes, start: int, fields: tuple[Field, ...]) -> str | None:
@@ -65,7 +78,7 @@ def explain(data: bytes, start: int, fields: tuple[Field, ...]) -> str | None:
         return "the text is not JSON: it contains NaN or Infinity"
     except RecursionError:
         return f"values are nested more than {MAX_LEVELS} levels deep"
-    if not isinstance(value, dict):
+    if not isinstance(value, _Object):
         return f"an object is expected, but the text is {_kind(value)}"
     return next(_members(value, fields, ""), None)
 
@@ -74,13 +87,16 @@ def _refused(_: str) -> None:
     raise ValueError
 
 
-def _members(value: dict[str, Any], fields: tuple[Field, ...], path: str) -> Iterator[str]:
+def _members(value: _Object, fields: tuple[Field, ...], path: str) -> Iterator[str]:
     for field in fields:
         member, here = value.get(field.name), f"{path}{field.name}"
         if member is not None:
             yield from _value(member, field, here)
         elif field.required:
             yield f"{here}: it is required, but {'null' if field.name in value else 'missing'}"
+        # Spark's parser also refuses values of another type that a repeated member replaces.
+        for replaced in value.earlier.get(field.name, ()):
+            yield from () if replaced is None else _value(replaced, field, here)
 
 
 def _value(value: Any, field: Field, path: str) -> Iterator[str]:
@@ -89,7 +105,7 @@ def _value(value: Any, field: Field, path: str) -> Iterator[str]:
     if isinstance(value, _Number) and len(value) > MAX_DIGITS:
         yield f"{path}: a number has more than {MAX_DIGITS:,} characters"
     match field.kind:
-        case "struct" | "map" if kind != "an object":
+        case "struct" | "map" if not isinstance(value, _Object):
             yield f"{path}: an object is expected, but it is {kind}"
         case "struct":
             yield from _members(value, field.fields, f"{path}.")
@@ -103,10 +119,10 @@ def _value(value: Any, field: Field, path: str) -> Iterator[str]:
                 yield from _item(item, field.fields[0], f"{path}[{i}]")
         case "long" | "double" if kind != "a number":
             yield f"{path}: a number is expected, but it is {kind}"
-        case "long" if not re.fullmatch(r"-?\d+", value):
-            yield f"{path}: an integer is expected, but it has a fraction or an exponent"
-        case "long" if len(value) > 20 or not -(2**63) <= int(value) < 2**63:
-            yield f"{path}: an integer does not fit 64 bits"
+        case "long" if not re.fullmatch(DECIMAL, value):
+            yield f"{path}: the exponent of a number has more than nine digits"
+        case "long":
+            yield from _integer(Decimal(value), path)
         case "double" if math.isinf(float(value)):
             yield f"{path}: a number does not fit a double"
         case "text":
@@ -122,11 +138,21 @@ def _value(value: Any, field: Field, path: str) -> Iterator[str]:
             )
 
 
+def _integer(number: Decimal, path: str) -> Iterator[str]:
+    """Yield the reasons why a number is not an integer of 64 bits. 1.0 and 1e2 are integers (JSON Schema, 6.1.1)."""
+    sign, digits, exponent = number.normalize(EXACT).as_tuple()
+    assert isinstance(exponent, int), "JSON has no infinite numbers"
+    if exponent < 0:
+        yield f"{path}: an integer is expected, but it has a fraction"
+    elif any(digits) and (len(digits) + exponent > 19 or not -(2**63) <= int(number) < 2**63):
+        yield f"{path}: an integer does not fit 64 bits"
+
+
 def _any(value: Any, path: str) -> Iterator[str]:
     """Yield the reasons why a value without a schema does not fit JSON text."""
     if isinstance(value, _Number) and math.isinf(float(value)):
         yield f"{path}: a number does not fit a double"
-    if isinstance(value, _Object) and value.is_ambiguous:
+    if isinstance(value, _Object) and value.earlier:
         yield f"{path}: an object repeats a member"
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     for item in items:

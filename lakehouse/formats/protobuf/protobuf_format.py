@@ -198,7 +198,11 @@ def message(schema: RegisteredSchema, record: str = "") -> Descriptor:
         root = files.file[-1]
         return pool.FindMessageTypeByName(".".join(filter(None, (root.package, root.message_type[0].name))))
     except (KeyError, IndexError) as error:
-        raise SchemaError(f"The Protobuf schema has no message '{record or 'at all'}'. Correct 'record'") from error
+        if record:
+            raise SchemaError(f"The Protobuf schema has no message '{record}'. Correct 'record'") from error
+        raise SchemaError(
+            "The Protobuf schema defines no message, so it has no columns. Add a message to it"
+        ) from error
 
 
 def has(schema: RegisteredSchema, record: str) -> bool:

@@ -349,4 +349,14 @@ def _versions(registry: SchemaRegistry, topic: Topic, which: Literal["key", "val
             f"Register the schema, or start the producer that registers it"
         )
     record = topic.record if which == "value" else ""
-    return [version for version in versions if not record or record_types.is_named(version, record)]
+    named = [version for version in versions if not record or record_types.is_named(version, record)]
+    if not named:
+        newest = versions[-1]
+        if (format_ := of_type(newest.type)) and not format_.is_readable(newest):
+            # Raise the error of the schema itself.
+            side_schema(topic.value_format, [newest], record)
+        raise SchemaError(
+            f"No version of subject '{subject}' describes the record type '{record}'. Nothing was ingested. Correct "
+            f"'record' of topic '{topic.name}' in lakehouse.yaml, or register a schema of that type"
+        )
+    return named

@@ -42,7 +42,18 @@ EXAMPLES = {
                 {"properties": {"y": INTEGER}},
                 ("struct", (("y", "long"),)),
                 [('{"y": 1, "z": 2}', {"y": 1}), ("{}", {"y": None})],
-            )
+            ),
+            # An integer with a fraction changes no numbers within text or of other types.
+            json_schema(
+                {"properties": {"i": INTEGER, "y": {"type": "number"}, "z": TEXT, "any": {}}},
+                ("struct", (("i", "long"), ("y", "double"), ("z", "string"), ("any", "string"))),
+                [
+                    (
+                        r'{"i": 2.0, "y": 1.0, "z": "[1.0, \"2.0\", 3e0]", "any": [1.50, "4.0"]}',
+                        {"i": 2, "y": 1.0, "z": '[1.0, "2.0", 3e0]', "any": JsonText([1.5, "4.0"])},
+                    )
+                ],
+            ),
         ]
     ),
     "object with `additionalProperties: <schema>` and no `properties`": Example(
@@ -102,8 +113,28 @@ EXAMPLES = {
     "`integer`": Example(
         [
             json_schema(
-                INTEGER, "long", [(str(-(2**63)), -(2**63)), (str(2**63 - 1), 2**63 - 1)], [str(2**63), "1.5", '"1"']
-            )
+                INTEGER,
+                "long",
+                [(str(-(2**63)), -(2**63)), (str(2**63 - 1), 2**63 - 1)]
+                # Numbers with an exponent or a fraction of zero are integers (JSON Schema, from draft 6 on).
+                + [("1.0", 1), ("-0.0", 0), ("1e2", 100), ("1.50E+1", 15), ("10e-1", 1), ("0e400", 0)]
+                + [
+                    ("9223372036854775807.0", 2**63 - 1),
+                    ("9223372036854775807000e-3", 2**63 - 1),
+                    ("-1e18", -(10**18)),
+                ],
+                [
+                    str(2**63),
+                    f"{2**63}.0",
+                    "1e19",
+                    "1e400",
+                    "1.5",
+                    "1e-1",
+                    "1.00000000000000000000000001",
+                    '"1"',
+                    '"1.0"',
+                ],
+            ),
         ]
     ),
     "`number`": Example(
@@ -171,6 +202,15 @@ EXAMPLES = {
                 ({"type": "object"}, '{"a": 1}'),
                 ({"enum": ["x", 1]}, "1"),
             ]
+        ]
+        + [
+            json_schema(
+                {},
+                "string",
+                # Text that is like a number beyond a double, and text that is like the one that Spark writes for it.
+                [(text, JsonText(json.loads(text))) for text in (r'["\u0049nfinity", ", 1e400"]', '["-Infinity"]')],
+                ["[1e400]", '{"a": ["Infinity", -1e999]}'],
+            )
         ]
         + [json_schema({}, "string", [('"1"', JsonText("1")), ('"x"', JsonText("x")), ('"[1]"', JsonText("[1]"))])]
     ),
