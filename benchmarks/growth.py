@@ -108,7 +108,7 @@ def main() -> None:
     (arguments.results / "growth.json").write_text(json.dumps([asdict(curve) for curve in curves], indent=1) + "\n")
     for curve in curves:
         bars = [(point.at, point.seconds) for point in curve.points]
-        chart = plots.bars(f"{curve.title}: seconds", bars, ".2f", ours=len(bars))
+        chart = plots.bars(f"{curve.title}: seconds", bars, ".2f", highlighted=len(bars))
         (arguments.results / f"growth_{curve.name}.svg").write_text(chart)
 
 

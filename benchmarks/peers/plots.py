@@ -29,8 +29,8 @@ def draw(results: list[Result], folder: Path) -> None:
         (folder / f"against_peers_{name}.svg").write_text(bars(title, values, format_))
 
 
-def bars(title: str, bars: list[tuple[str, float]], format_: str, ours: int = 1) -> str:
-    """Return a bar chart of names and values, the first `ours` of them in this project's colour."""
+def bars(title: str, bars: list[tuple[str, float]], format_: str, highlighted: int = 1) -> str:
+    """Return a bar chart of names and values, the first `highlighted` of them in this project's colour."""
     most = max(value for _, value in bars) or 1
     height = TOP + len(bars) * (BAR + GAP) + GAP
     lines = [
@@ -40,7 +40,7 @@ def bars(title: str, bars: list[tuple[str, float]], format_: str, ours: int = 1)
     ]
     for number, (name, value) in enumerate(bars):
         y, length = TOP + number * (BAR + GAP), (WIDTH - LEFT - RIGHT) * value / most
-        text, colour = f'y="{y + BAR * 0.7:.0f}" font-size="13"', OURS if number < ours else OTHERS
+        text, colour = f'y="{y + BAR * 0.7:.0f}" font-size="13"', OURS if number < highlighted else OTHERS
         lines += [
             f'<text x="{LEFT - 8}" {text} text-anchor="end">{escape(name)}</text>',
             f'<rect x="{LEFT}" y="{y}" width="{length:.1f}" height="{BAR}" fill="{colour}"/>',

@@ -48,7 +48,7 @@ class Plan:
 
     @property
     def is_accepted(self) -> bool:
-        """Whether ingestion accepts the schema."""
+        """True if ingestion accepts the schema."""
         return self.invalid is None and all(change.accepted for change in self.changes)
 
     @property

@@ -77,7 +77,7 @@ class OpenCatalog(Model):
 
 
 class Tableflow(Model):
-    """Where Tableflow stores its tables, and the catalogs besides its own in which it registers them."""
+    """The storage of Tableflow's tables, and the catalogs besides its own in which it registers them."""
 
     storage: Literal["own_bucket", "confluent"] = Field(
         "own_bucket",

@@ -37,9 +37,11 @@ def duplicate_keys(node: yaml.Node | None, location: Location = ()) -> list[tupl
     if isinstance(node, yaml.MappingNode):
         keys: set[str] = set()
         for key, value in node.value:
-            here = (*location, key.value)
+            key_location = (*location, key.value)
             if key.value in keys:
-                faults.append((here, f"the key is duplicated in line {key.start_mark.line + 1}. Remove one of them"))
+                faults.append(
+                    (key_location, f"the key is duplicated in line {key.start_mark.line + 1}. Remove one of them")
+                )
             keys.add(key.value)
-            faults += duplicate_keys(value, here)
+            faults += duplicate_keys(value, key_location)
     return faults

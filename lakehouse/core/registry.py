@@ -14,12 +14,12 @@ Implementation = TypeVar("Implementation")
 
 
 def implementations(
-    own: Iterable[Implementation], group: str, name: Callable[[Any], str] = attrgetter("name")
+    builtin: Iterable[Implementation], group: str, name: Callable[[Any], str] = attrgetter("name")
 ) -> dict[str, Implementation]:
     """Return the implementations of an extension point by name, this project's first.
 
     Args:
-        own: This project's implementations.
+        builtin: This project's implementations.
         group: Entry point group of other distributions.
         name: Returns the name of an implementation.
 
@@ -28,7 +28,7 @@ def implementations(
     """
     others = (point.load() for point in sorted(entry_points(group=group), key=attrgetter("name")))
     by_name: dict[str, Implementation] = {}
-    for each in (*own, *others):
+    for each in (*builtin, *others):
         other = by_name.setdefault(name(each), each)
         if other is not each:
             raise ConfigError(

@@ -18,7 +18,7 @@ GRACE_DAYS = 1.0
 
 @dataclass(frozen=True)
 class Policy:
-    """When keys are replaced, and when replaced keys are deleted."""
+    """Ages at which keys are replaced, and replaced keys are deleted."""
 
     day_count: float = 30
     """The age in days at which a key is replaced."""

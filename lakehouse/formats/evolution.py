@@ -92,7 +92,7 @@ class Change:
 
     @property
     def accepted(self) -> bool:
-        """Whether the table can follow."""
+        """True if the table can follow."""
         return self.rule in ACCEPTED
 
     @property
@@ -158,17 +158,17 @@ def _struct(old: StructType, new: StructType, at: Path, path: Path, former: Mapp
     deleted = [column.name for column in old.fields if column.field_id not in partnered]
     folded = {name.lower(): name for name in deleted}
     for field in new.fields:
-        here, partner = (*path, field.name), partners.get(field.name)
+        field_path, partner = (*path, field.name), partners.get(field.name)
         if other := folded.get(field.name.lower()):
-            yield Change("CASE_COLLISION", here, at, f"the table has '{other}'")
+            yield Change("CASE_COLLISION", field_path, at, f"the table has '{other}'")
         elif partner is not None:
-            yield from _field(partner, field, (*at, partner.name), here, former)
-        elif reused := next((name for name in former.get(".".join(here), ()) if name in partners), None):
-            yield Change("NAME_REUSED", here, at, f"was '{reused}', which is another field now")
+            yield from _field(partner, field, (*at, partner.name), field_path, former)
+        elif reused := next((name for name in former.get(".".join(field_path), ()) if name in partners), None):
+            yield Change("NAME_REUSED", field_path, at, f"was '{reused}', which is another field now")
         else:
             rule: Rule = "REQUIRED_FIELD_ADDED" if field.required else "OPTIONAL_FIELD_ADDED"
-            ddl = f"ADD COLUMN {_sql(*here)} {_spark_type(field.field_type)}{_comment(field.doc)}"
-            yield Change(rule, here, at, _short(field.field_type), ddl, field.field_type, field.doc)
+            ddl = f"ADD COLUMN {_sql(*field_path)} {_spark_type(field.field_type)}{_comment(field.doc)}"
+            yield Change(rule, field_path, at, _short(field.field_type), ddl, field.field_type, field.doc)
     shared = [field.name for field in new.fields if field.name in partners]
     if shared != [partnered[column.field_id] for column in old.fields if column.field_id in partnered]:
         yield Change("FIELD_REORDERED", path, at, ", ".join(shared))

@@ -41,7 +41,7 @@ class StageLag:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the lag is known and within the limit."""
+        """True if the lag is known and within the limit."""
         return not self.failure and self.behind is not None and self.behind.seconds <= self.max_seconds
 
     @property

@@ -125,12 +125,12 @@ class Scheduler:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no turn is in progress."""
+        """True if no turn is in progress."""
         return len(self._turns.queue) == len(self.topics)
 
     @property
     def is_done(self) -> bool:
-        """Whether the end offsets were read and every table has them."""
+        """True if the end offsets were read and every table has them."""
         waits = self.polled_at is None or self._compactions or not self.is_idle
         return not waits and not any(map(self._is_ready, self.topics))
 

@@ -76,7 +76,7 @@ class Stream:
 
     @property
     def errors(self) -> Mapping[str, Exception]:
-        """Why a stream with `once` gave up on topics, by topic name."""
+        """The errors because of which a stream with `once` gave up, by topic name."""
         return {name: state.error for name, state in self._scheduler.states.items() if state.error}
 
     def run(self) -> Iterator[Event]:

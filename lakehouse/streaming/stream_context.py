@@ -43,6 +43,6 @@ class StreamContext:
 
     @property
     def is_done(self) -> bool:
-        """Whether the stream ends when its topics are caught up, and they are."""
+        """True if the stream ends when its topics are caught up, and they are."""
         with self.lock:
             return self.once and self.scheduler.is_done

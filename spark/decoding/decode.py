@@ -122,7 +122,7 @@ class Decoding:
 
     @property
     def needs_headers(self) -> bool:
-        """Whether rows contain headers, which Spark reads only on request."""
+        """True if rows contain headers, which Spark reads only on request."""
         return any(column.needs_headers for name, column in registered().items() if internal(name) in self.metadata)
 
 

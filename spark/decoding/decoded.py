@@ -24,14 +24,14 @@ def record(field: str) -> Column:
             partition, offset, timestamp, timestamp_type, key, value, headers: as in the broker; headers only if they
             were requested.
             schema_id: the registry id of the schema that decoded the value, or null.
-            filtered: whether the record belongs to another table.
-            tombstone: whether the record deletes the row of its key.
+            filtered: true if the record belongs to another table.
+            tombstone: true if the record deletes the row of its key.
             reason: why the record is a dead letter, a key of spark.decoding.decode.REASONS; null if it is not one.
             check: the quarantining check that the row fails, or null.
     """
     return F.col(PREFIX + field)
 
 
-def own(columns: Iterable[str]) -> list[str]:
-    """Return the names of the table's own columns."""
+def table_columns(columns: Iterable[str]) -> list[str]:
+    """Return the names of the columns of the table."""
     return [name for name in columns if not name.startswith(PREFIX)]

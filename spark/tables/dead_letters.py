@@ -69,7 +69,7 @@ def schema() -> Schema:
     )
     details = MapType(1, text, 2, text, value_required=False)
     columns = fields(
-        ("error_timestamp", time, "When the record was set aside"),
+        ("error_timestamp", time, "Time at which the record became a dead letter"),
         ("error_code", number, "Number of the reason"),
         ("error_reason", text, "Stable name of the reason"),
         ("error_message", text, "The reason as a sentence"),

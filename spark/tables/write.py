@@ -16,7 +16,7 @@ from lakehouse.core.offsets.counts import Counts
 from lakehouse.core.sql.quoting import SPARK
 from lakehouse.core.tables.table_ref import TableRef
 from spark.decoding.decode import Mode
-from spark.decoding.decoded import PREFIX, own, record
+from spark.decoding.decoded import PREFIX, record, table_columns
 from spark.tables import merge
 from spark.tables.decision import Decision, digest
 
@@ -186,7 +186,7 @@ def _one_a_key(good: DataFrame, key: tuple[str, ...], choose: Callable[[Column, 
     # A key's records are in one partition, ordered by offset, unless the partition count was changed. The other
     # columns then make the choice deterministic.
     order = F.struct(record("offset"), record("timestamp"), record("partition"))
-    others = _quoted(c for c in own(good.columns) if c not in key)
+    others = _quoted(c for c in table_columns(good.columns) if c not in key)
     newest = good.groupBy(*_quoted(key)).agg(choose(F.struct(*others, record("tombstone")), order).alias(PREFIX))
     return newest.select(*_quoted(key), f"{PREFIX}.*")
 

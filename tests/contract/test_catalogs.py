@@ -85,7 +85,7 @@ def stream(resources: Any) -> Stream:
     return stream
 
 
-def test_each_type_of_catalog_is_tested() -> None:
+def test_contract_covers_all_catalogs() -> None:
     assert set(DATABASES.values()) == set(registered())
 
 

@@ -110,7 +110,7 @@ def typed(request: Any, resources: Any) -> Typed:
     return Typed(resources, request.param)
 
 
-def test_each_format_is_tested() -> None:
+def test_contract_covers_all_formats() -> None:
     assert {*EXAMPLES, *PLAIN} == set(registered())
 
 

@@ -156,7 +156,7 @@ def ingest_more(stream: Stream) -> None:
     stream.ingest()
 
 
-def test_each_reader_is_tested() -> None:
+def test_contract_covers_all_readers() -> None:
     assert set(SYSTEMS) == {reader.name for reader in registered()}
 
 

@@ -55,9 +55,9 @@ def name():
 @pytest.fixture
 def vendor(strict, name):
     """The ARN and access key of a user in another account."""
-    theirs = strict.client("iam", account=THEIRS)
-    arn = theirs.create_user(UserName=name)["User"]["Arn"]
-    return arn, theirs.create_access_key(UserName=name)["AccessKey"]
+    iam = strict.client("iam", account=THEIRS)
+    arn = iam.create_user(UserName=name)["User"]["Arn"]
+    return arn, iam.create_access_key(UserName=name)["AccessKey"]
 
 
 @contextmanager

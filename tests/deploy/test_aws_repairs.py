@@ -157,7 +157,7 @@ def test_delete_existing_tableflow_bucket_stays(aws, direct):
     assert aws.state() == before
 
 
-def test_create_tableflow_bucket_is_protected_and_has_no_query_results(aws, direct):
+def test_create_tableflow_bucket_protects_it_without_query_results(aws, direct):
     apply(aws.resources(config("tableflow")), quiet)
     s3, bucket = direct("s3"), aws.names().tableflow_bucket
     assert s3.get_bucket_versioning(Bucket=bucket)["Status"] == "Enabled"

@@ -209,13 +209,13 @@ def test_plan_and_destroy_untagged_resource_are_refused(aws, direct, foreign):
     assert aws.state() == before
 
 
-def test_two_deployments_do_not_change_each_other(aws):
-    ours, theirs = aws.resources(config()), aws.resources(config("billing"), "prod2")
-    apply(theirs, quiet)
+def test_apply_and_destroy_leave_second_deployment_unchanged(aws):
+    first, second = aws.resources(config()), aws.resources(config("billing"), "prod2")
+    apply(second, quiet)
     alone = aws.state()
-    apply(ours, quiet)
-    assert set(actions(plan(theirs)).values()) == {"no-op"}
-    destroy(ours, quiet, delete_data=True)
+    apply(first, quiet)
+    assert set(actions(plan(second)).values()) == {"no-op"}
+    destroy(first, quiet, delete_data=True)
     assert aws.state() == alone
 
 

@@ -134,7 +134,7 @@ def test_rotate_interrupted_anywhere_loses_no_key(lake: Lake, monkeypatch, lost:
         ending.again_and_again(lambda: turn(lake))
         ending.again_and_again(lambda: turn(lake, later=2))
         assert len(ending.struck) >= 18 * len(ending.moments)
-        assert working(lake) == [before, current(lake)], "the key before goes on"
+        assert working(lake) == [before, current(lake)], "the previous key stays valid"
         labels = client.describe_secret(SecretId=SECRET)["VersionIdsToStages"].values()
         assert sum("AWSCURRENT" in each for each in labels) == 1
         assert len(lake.vendor.state.keys) == 12

@@ -91,12 +91,12 @@ def test_create_key_in_no_secret_is_deleted(lake: Lake):
     [stored] = keys.list(owner, Scope.cluster(cluster))
     name, description = stored.name, stored.description
     stray = keys.create(name, description, owner, Scope.cluster(cluster))
-    others = keys.create(name, description.replace("us-east-1", "eu-west-1"), owner, Scope.cluster(cluster))
-    theirs = keys.create("by hand", "", owner, Scope.cluster(cluster))
+    foreign = keys.create(name, description.replace("us-east-1", "eu-west-1"), owner, Scope.cluster(cluster))
+    manual = keys.create("by hand", "", owner, Scope.cluster(cluster))
     assert actions(lake) == {"confluent/key/spark/kafka": f"API key {stray.id} is in no secret and will be deleted"}
     lake.create()
     assert stray.id not in state.keys
-    assert {theirs.id, others.id, stored.id} <= state.keys.keys()
+    assert {manual.id, foreign.id, stored.id} <= state.keys.keys()
 
 
 def test_create_missing_secret_with_live_keys_is_unclear(lake: Lake):

@@ -209,7 +209,7 @@ def test_delete_protected_cluster_is_kept(lake: Lake):
     assert left(lake.vendor) == []
 
 
-def test_two_deployments_do_not_change_each_other(lake: Lake, other: Lake):
+def test_apply_and_destroy_leave_second_deployment_unchanged(lake: Lake, other: Lake):
     for _ in range(2):
         lake.create()
     mine, secrets = inventory(lake.vendor), lake.secrets()

@@ -90,14 +90,14 @@ def test_wait_refusal_raises(sleepless: Sleepless):
         wait("it", looks("PENDING", Forbidden("no")), {"RUNNING"}, deadline_seconds=60, clock=sleepless.clock)
 
 
-def test_wait_gone_polls_until_deleted(sleepless: Sleepless):
+def test_wait_until_deleted_polls(sleepless: Sleepless):
     wait_until_deleted("it", looks("DELETING", "DELETING", None), deadline_seconds=60, clock=sleepless.clock)
     assert sleepless.pauses == [10, 10]
     with pytest.raises(TimedOut, match="it is not deleted after 60 seconds; last state: DELETING"):
         wait_until_deleted("it", looks("DELETING"), deadline_seconds=60, clock=sleepless.clock)
 
 
-def test_wait_accepted_needs_two_successes_in_a_row(sleepless: Sleepless):
+def test_wait_until_accepted_needs_two_successes_in_a_row(sleepless: Sleepless):
     no = Forbidden("401")
     wait_until_accepted("key", looks(no, "yes", no, "yes", "yes", no), deadline_seconds=60, clock=sleepless.clock)
     assert len(sleepless.pauses) == 4
@@ -105,7 +105,7 @@ def test_wait_accepted_needs_two_successes_in_a_row(sleepless: Sleepless):
         wait_until_accepted("key", looks("yes", no), deadline_seconds=60, clock=sleepless.clock)
 
 
-def test_wait_accepted_unknown_outcome_raises(sleepless: Sleepless):
+def test_wait_until_accepted_unknown_outcome_raises(sleepless: Sleepless):
     with pytest.raises(OutcomeUnknownError):
         wait_until_accepted("key", looks(OutcomeUnknownError("lost")), deadline_seconds=60, clock=sleepless.clock)
 
@@ -117,7 +117,7 @@ def test_wait_visible_polls_until_created(sleepless: Sleepless):
         wait_until_visible("it", looks(None), deadline_seconds=60, clock=sleepless.clock)
 
 
-def test_when_allowed_repeats_until_allowed(sleepless: Sleepless):
+def test_retry_while_forbidden_repeats_until_allowed(sleepless: Sleepless):
     no = Forbidden("no role")
     assert (
         retry_while_forbidden("it", looks(no, no, "MADE"), deadline_seconds=60, clock=sleepless.clock).phase == "MADE"

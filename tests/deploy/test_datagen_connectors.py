@@ -22,7 +22,7 @@ CUSTOM = {
 }
 
 
-def test_connector_and_embedded_producer_have_the_same_configuration(lake: Lake):
+def test_connector_has_configuration_of_embedded_producer(lake: Lake):
     """Compare the topics of lakehouse.yaml and a topic with its own schema."""
     declared = loader.load().topics
     lake.topics = {name: declared[name].model_dump(by_alias=True) for name in ("stock_trades", "users")}

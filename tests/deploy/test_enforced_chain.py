@@ -225,9 +225,9 @@ def run(chain: Chain) -> None:
 def _tableflow_table(chain: Chain) -> None:
     """Write a table as Tableflow does, and read it as its asset does."""
     endpoint, clouds = os.environ["AWS_ENDPOINT_URL"], chain.clouds
-    ours = {"s3.access-key-id": "ours", "s3.secret-access-key": "secret"}
-    ours |= {"client.access-key-id": "ours", "client.secret-access-key": "secret"}
-    catalog = GlueCatalog("tableflow", **ours, **{"s3.endpoint": endpoint, "client.region": REGION})
+    credentials = {"s3.access-key-id": "ours", "s3.secret-access-key": "secret"}
+    credentials |= {"client.access-key-id": "ours", "client.secret-access-key": "secret"}
+    catalog = GlueCatalog("tableflow", **credentials, **{"s3.endpoint": endpoint, "client.region": REGION})
     catalog.create_namespace(chain.cluster)
     rows = pa.table({"userid": ["User_1"], "price": [5]})
     env = next(iter(clouds.confluent.state.environments))
@@ -284,7 +284,7 @@ def test_policies_have_no_superfluous_statement(chain: Chain) -> None:
     assert not superfluous
 
 
-def test_doctor_shows_the_role_of_each_plane_and_reads_with_executors(chain: Chain) -> None:
+def test_doctor_reports_role_of_each_plane_and_reads_on_executors(chain: Chain) -> None:
     names = chain.clouds.access().names
     config = deployed(chain.clouds).model_copy(update={"topics": {chain.stream.topic.name: chain.stream.topic}})
     with pytest.MonkeyPatch.context() as patch:
@@ -301,7 +301,7 @@ def test_doctor_shows_the_role_of_each_plane_and_reads_with_executors(chain: Cha
         assert refused >= {"ingestion", "maintenance", "DuckDB", "Athena"}
 
 
-def test_verify_with_all_permissions_reports_them_and_leaves_nothing(chain: Chain) -> None:
+def test_verify_with_all_permissions_reports_them_and_cleans_up(chain: Chain) -> None:
     before = state_of_tables(chain)
     findings = [finding for user in chain.keys for finding in verify(chain, user)]
     assert not [each for each in findings if each.outcome not in ("allowed", "unchecked")]
@@ -381,14 +381,14 @@ def vendor_calls(chain: Chain) -> dict[str, set[Asked]]:
     names, table = chain.clouds.access().names, chain.stream.topic.table
     env = next(iter(chain.clouds.confluent.state.environments))
     bucket, tableflow_bucket = (f"arn:aws:s3:::{name}" for name in (names.bucket, names.tableflow_bucket))
-    theirs = f"1011/0110/{ORGANIZATION_ID}/{env}/{chain.cluster}/v1/t"
-    ours, result = f"warehouse/trading/{table}", "athena/1.csv"
+    tableflow_prefix = f"1011/0110/{ORGANIZATION_ID}/{env}/{chain.cluster}/v1/t"
+    prefix, result = f"warehouse/trading/{table}", "athena/1.csv"
     glue = f"arn:aws:glue:{REGION}:{ACCOUNT}"
     spark_tables = (f"{glue}:database/trading", f"{glue}:table/trading/{table}")
     tableflow = (f"{glue}:database/{chain.cluster}", f"{glue}:table/{chain.cluster}/stock_trades")
 
     def bucket_of(key: str) -> str:
-        return tableflow_bucket if key.startswith(theirs) else bucket
+        return tableflow_bucket if key.startswith(tableflow_prefix) else bucket
 
     def objects(actions: str, *keys: str) -> set[Asked]:
         return {Asked(f"s3:{action}", f"{bucket_of(key)}/{key}") for action in actions.split() for key in keys}
@@ -404,21 +404,21 @@ def vendor_calls(chain: Chain) -> dict[str, set[Asked]]:
     return {
         # Amazon Athena, "Control access to Amazon S3 from Athena"; "Configure access to databases and tables".
         "reader": location
-        | listing(f"{ours}/", f"{theirs}/", "athena/")
-        | objects("GetObject", f"{ours}/f", f"{theirs}/f", result)
+        | listing(f"{prefix}/", f"{tableflow_prefix}/", "athena/")
+        | objects("GetObject", f"{prefix}/f", f"{tableflow_prefix}/f", result)
         | objects(uploads, result)
         | tables("GetDatabase", f"{glue}:database/default")
         | tables("GetTable GetDatabase", *spark_tables, *tableflow),
         # Snowflake, "Configure an external volume for Amazon S3".
         "snowflake": location
-        | listing(f"{ours}/", f"{theirs}/")
-        | objects("GetObject GetObjectVersion", f"{ours}/f", f"{theirs}/f"),
+        | listing(f"{prefix}/", f"{tableflow_prefix}/")
+        | objects("GetObject GetObjectVersion", f"{prefix}/f", f"{tableflow_prefix}/f"),
         # Confluent, "Integrate Tableflow with the AWS Glue Catalog".
         "confluent": {
             Asked(f"s3:{action}", tableflow_bucket)
             for action in ("GetBucketLocation", "ListBucket", "ListBucketMultipartUploads")
         }
-        | objects(f"GetObject PutObjectTagging {uploads}", f"{theirs}/f")
+        | objects(f"GetObject PutObjectTagging {uploads}", f"{tableflow_prefix}/f")
         | tables("GetTable CreateTable UpdateTable DeleteTable", *tableflow)
         | tables("CreateDatabase DeleteDatabase", f"{glue}:database/{chain.cluster}"),
     }

@@ -38,12 +38,12 @@ def exists(clouds: Clouds) -> set[str]:
     return {cloud for cloud, address in marks.items() if by_address[address] in outputs}
 
 
-def test_only_one_cloud_is_created_and_deleted_and_dependencies_are_read(clouds: Clouds, run: Any):
+def test_create_and_delete_of_one_cloud_only_reads_the_others(clouds: Clouds, run: Any):
     before = clouds.aws.state()
 
     # The role that Snowflake assumes trusts users that Snowflake has not named yet.
     planned = run("plan", "--only", "aws")
-    needed = "which is not there: run `lakehouse deploy create --env aws --only snowflake` first"
+    needed = "which does not exist: run `lakehouse deploy create --env aws --only snowflake` first"
     assert planned.exit_code == 1 and "? IAM role 'lakehouse-production-snowflake': needs " in planned.output
     assert needed in planned.output and "service account" not in planned.output
     assert clouds.aws.state() == before, "a plan changes nothing"

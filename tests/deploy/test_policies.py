@@ -214,7 +214,7 @@ def test_role_may_do_nothing_else(role, action, resource):
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize(("action", "resource"), NOBODY)
-def test_no_role_may_do_forbidden_actions(role, action, resource):
+def test_role_is_denied_forbidden_actions(role, action, resource):
     assert not may(role, action, resource)
 
 

@@ -33,8 +33,8 @@ def over_rest(new: Callable[..., Deployed], polaris: Polaris) -> Deployed:
 
 
 def rest_catalog(polaris: Polaris, **settings: str) -> RestCatalog:
-    ours = {"uri": polaris.address, "warehouse": WAREHOUSE, "client_id": CLIENT_ID, "client_secret": SECRET}
-    return RestCatalog(**(ours | settings))
+    defaults = {"uri": polaris.address, "warehouse": WAREHOUSE, "client_id": CLIENT_ID, "client_secret": SECRET}
+    return RestCatalog(**(defaults | settings))
 
 
 def differing(deployed: Deployed) -> dict[str, str]:

@@ -129,7 +129,7 @@ def test_lakehouse_uses_objects_of_the_deployment(deployed: Deployed, tmp_path: 
         assert snowflake.table_state(lake.database, name).row_count == rows
     assert set(actions(plan(deployed.resources())).values()) == {"no-op"}
     destroy(deployed.resources(), quiet, delete_data=False)
-    assert deployed.state() == {}, "its tables stood on the volume"
+    assert deployed.state() == {}, "tables that use the volume exist"
 
 
 def test_plan_topic_missing_in_glue_is_ignored(deployed: Deployed):
@@ -254,7 +254,7 @@ def test_create_same_name_from_elsewhere_is_refused(deployed: Deployed, elsewher
     assert deployed.state() == before
 
 
-def test_two_deployments_do_not_change_each_other(deployed: Deployed, new: Callable[..., Deployed]):
+def test_apply_and_destroy_leave_second_deployment_unchanged(deployed: Deployed, new: Callable[..., Deployed]):
     other = new()
     apply(other.resources(), quiet)
     before = other.state()

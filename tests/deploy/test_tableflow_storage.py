@@ -67,7 +67,7 @@ def test_plan_first_table_in_bucket_with_objects_is_refused(trades: Lake):
     assert inventory(trades.vendor) == []
 
 
-def test_create_first_table_of_another_cluster_in_used_bucket_is_refused(trades: Lake):
+def test_create_table_in_used_bucket_of_another_cluster_is_refused(trades: Lake):
     """Objects of an earlier cluster may be lost, too: only a table of this cluster shows that Tableflow is enabled."""
     trades.things.add("aws/tableflow_bucket")
     trades.first_object = "10011010/11101100/org/env-1/lkc-1/v1/t"
@@ -177,7 +177,7 @@ def test_create_open_catalog_with_replaced_secret_sends_it_again(cataloged: Lake
     assert config["client_secret"] == CANARY
 
 
-def test_create_open_catalog_with_other_settings_is_changed_in_place(cataloged: Lake):
+def test_create_open_catalog_with_other_settings_updates_in_place(cataloged: Lake):
     cataloged.create()
     [before] = cataloged.vendor.state.catalogs.keys() - {
         key for key, each in cataloged.vendor.state.catalogs.items() if each["spec"]["config"]["kind"] == "AwsGlue"

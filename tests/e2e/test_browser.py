@@ -131,8 +131,8 @@ def test_dagster_request_of_another_site_with_token_is_refused(ui, token):
 
 
 def test_dagster_request_without_token_is_refused(ui, token):
-    own = {"Origin": f"http://127.0.0.1:{ui}", "Sec-Fetch-Site": "same-origin"}
-    for wrong in ({}, own, ui_login.bearer("wrong"), {"Cookie": f"lakehouse-ui-{ui}=9999999999.00"}):
+    same_origin = {"Origin": f"http://127.0.0.1:{ui}", "Sec-Fetch-Site": "same-origin"}
+    for wrong in ({}, same_origin, ui_login.bearer("wrong"), {"Cookie": f"lakehouse-ui-{ui}=9999999999.00"}):
         assert ask(MUTATION).send(ui, **wrong).status == 401
         assert Ask("GET", "/server_info").send(ui, **wrong).status == 401
         assert Ask("GET", "/graphql", "", WEBSOCKET).send(ui, **wrong).status == 403

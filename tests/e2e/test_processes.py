@@ -32,7 +32,7 @@ def members(stack):
             process.stop("dagster-code", stack)
 
 
-def test_no_secret_is_in_an_argument(stack, members):
+def test_process_arguments_contain_no_secret(stack, members):
     running = process.running(stack)
     hidden = [*secrets_of(stack), running["snowflake"].env["SNOWFLAKE_ADMIN_PASSWORD"]]
     for name, processes in members.items():

@@ -173,7 +173,7 @@ def test_spark_request_without_token_is_refused(stack):
     assert allowed.stdout.strip() == "1"
 
 
-def test_no_secret_is_in_a_log(stack):
+def test_logs_contain_no_secret(stack):
     running = process.running(stack)
     hidden = [*secrets_of(stack), running["snowflake"].env["SNOWFLAKE_ADMIN_PASSWORD"]]
     for name in running:

@@ -106,7 +106,7 @@ def test_derive_after_retention_of_all_rows_continues(resources):
     assert tableflow.flagged()[0] == [5, 6, 1007]
 
 
-def test_derive_with_expired_snapshot_of_tableflow_stops_until_position_is_set(resources):
+def test_derive_from_expired_tableflow_snapshot_stops_until_resumed(resources):
     tableflow = Tableflow(resources)
     tableflow.append((0, 0))
     assert tableflow.derive() == 1

@@ -154,7 +154,7 @@ def test_redrive_concurrent_marks_are_conflict(resources, monkeypatch):
     assert redrive(stream.namespace, stream.topic, stream.systems) == Redriven(attempted=1, recovered=0)
 
 
-def test_resume_after_redrive_interrupted_before_its_marks_marks_rows(resources, monkeypatch):
+def test_resume_after_redrive_interrupted_before_marks_sets_marks(resources, monkeypatch):
     stream = Stream(resources, partitions=1)
     unchecked, stream.topic = stream.topic, with_checks(stream.topic, CHEAP)
     stream.produce([{"value": b"never"}])

@@ -170,7 +170,7 @@ def group_is_stable(count: int, stream: Stream) -> bool:
     return description.state == ConsumerGroupState.STABLE and len(description.members) == count
 
 
-def test_two_streams_and_a_run_publish_each_record_once(resources, tmp_path):
+def test_concurrent_streams_and_run_publish_each_record_once(resources, tmp_path):
     both = create_streams(resources, {"max_records_per_batch": 100}, {"max_records_per_batch": 100})
     config, topics, systems = config_of(*both), [s.topic for s in both], both[0].systems
     with (

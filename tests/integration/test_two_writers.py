@@ -41,7 +41,7 @@ def test_ingest_concurrent_run_with_newer_records_loses_none(resources, phase):
     assert stream.rows() == stream.expected_rows()
 
 
-def test_two_processes_publish_each_record_once(resources, tmp_path):
+def test_concurrent_processes_publish_each_record_once(resources, tmp_path):
     stream = Stream(resources, settings={"max_records_per_batch": 1_000})
     stream.produce_trades(range(4_000))
 

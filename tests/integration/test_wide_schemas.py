@@ -13,7 +13,7 @@ from lakehouse.formats import format_of
 from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.schemas.decoding import side_schema
 from spark.decoding.decode import Decoding, decode
-from spark.decoding.decoded import own, record
+from spark.decoding.decoded import record, table_columns
 from tests.support.protobuf_messages import message_class
 from tests.support.topics import Stream, framed, registry
 
@@ -110,7 +110,7 @@ def test_decode_any_number_of_columns_is_planned(resources, format_, count, with
 
     [row] = decoded.select("*", record("reason").alias("why")).collect()
     assert row["why"] == "undecodable"
-    assert len(own(decoded.columns)) == (1 if within else count)
+    assert len(table_columns(decoded.columns)) == (1 if within else count)
 
 
 @pytest.mark.parametrize("within", [None, "deep"])

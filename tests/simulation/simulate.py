@@ -59,8 +59,8 @@ def main(arguments: Sequence[str]) -> int:
             print("\n".join(run(Choices(int(arguments[1])), KINDS[kind]).world.trace))
         return 0
     if arguments[0] == "--until-violation":
-        found = first_violation(int(arguments[1]))
-        print(f"{found[0]} {found[1]}" if found else "none")
+        violation = first_violation(int(arguments[1]))
+        print(f"{violation[0]} {violation[1]}" if violation else "none")
         return 0
     count, first = int(arguments[0]), int(arguments[1]) if len(arguments) > 1 else 0
     kind = arguments[2] if len(arguments) > 2 else "ingestion"
@@ -69,8 +69,8 @@ def main(arguments: Sequence[str]) -> int:
     covered: Counter[tuple[str, str]] = Counter()
     began = time.monotonic()
     with get_context("spawn").Pool(os.cpu_count()) as pool:
-        for found, pairs in pool.imap_unordered(partial(run_block, kind), blocks):
-            violations |= found
+        for violations_of_block, pairs in pool.imap_unordered(partial(run_block, kind), blocks):
+            violations |= violations_of_block
             covered += pairs
     seconds = time.monotonic() - began
     operations = sorted({operation for operation, _ in covered})

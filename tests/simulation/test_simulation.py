@@ -1,4 +1,4 @@
-"""Schedules of the simulation (README.md): those of failed seeds, a fixed budget of others, and what it stands on."""
+"""Schedules of failed seeds and of a fixed budget of seeds (README.md), and guarantees of the simulation itself."""
 
 from __future__ import annotations
 

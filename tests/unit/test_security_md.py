@@ -19,13 +19,13 @@ def test_named_test_exists(path, name):
     assert name in functions if name else any(function.startswith("test_") for function in functions)
 
 
-def test_each_control_names_a_test():
+def test_controls_name_a_test():
     evidence = [row for row in ROWS if row not in ("shown by", "---")]
     assert len(evidence) > 20
     assert [row for row in evidence if not re.match(r"`tests/", row)] == []
 
 
-def test_each_role_of_threat_model_has_a_section():
+def test_threat_model_has_a_section_for_each_role():
     for role in (
         "Schema author",
         "Producer",

@@ -105,7 +105,7 @@ def test_visible_columns_hides_column_by_name_before_table_existed(catalog):
     assert sensitive.visible_columns(topic_of("ssn"), table) == ["name", *ORIGIN]
 
 
-def test_visible_columns_hides_column_of_older_snapshot_by_later_name(catalog):
+def test_visible_columns_hides_column_of_old_snapshot_by_new_name(catalog):
     before = StaticTable(("n", "people"), (table := table_of(catalog)).metadata, "", table.io, None)
     table = table_of(catalog, fields=[optional("person_id", LongType())], former={"person_id": ("ssn",)})
     assert "ssn" not in sensitive.visible_columns(topic_of("person_id"), table, before.schema())

@@ -149,7 +149,7 @@ def violations(statement: str) -> list[object]:
     return list(Linter(config=FluffConfig(overrides={"dialect": "snowflake"})).parse_string(statement).violations)
 
 
-def test_every_generator_has_a_statement():
+def test_statements_cover_all_generators():
     generators = {
         name
         for module in (sql, integrations)

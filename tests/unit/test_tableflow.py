@@ -78,7 +78,7 @@ def test_load_tableflow_with_unsupported_setting_is_refused(declare, topics, mes
         ("{naming: confluent}", "DEFAULT", "$$offset"),
     ],
 )
-def test_tableflow_scheme_that_create_sets_has_the_names_of_the_asset(declare, metadata, scheme, offset):
+def test_tableflow_scheme_set_by_create_has_names_of_asset(declare, metadata, scheme, offset):
     declare(f"  orders: {{engine: tableflow, metadata: {metadata}}}")
     topic = loader.load().topics["orders"]
     assert tableflow_config(topic)["metadata_column_naming_scheme"] == scheme

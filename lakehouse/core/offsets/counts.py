@@ -38,7 +38,7 @@ class Counts:
 
     @property
     def is_balanced(self) -> bool:
-        """Whether the outcomes sum up to `consumed`."""
+        """True if the outcomes sum up to `consumed`."""
         return sum(self.outcomes.values()) == self.consumed and min(self.outcomes.values()) >= 0
 
     @staticmethod

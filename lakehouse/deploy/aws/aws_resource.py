@@ -38,7 +38,7 @@ class AwsResource(Resource[T]):
     def require_ownership(
         self, label: str, tags: Iterable[Mapping[str, str]] | Mapping[str, str], command: str
     ) -> None:
-        """Go on only with what belongs to the deployment.
+        """Require that the object belongs to the deployment.
 
         Args:
             label: The object, as messages name it.

@@ -1,4 +1,4 @@
-"""Where tables and query results are: in the bucket, and in Glue."""
+"""Locations of tables and query results in the bucket, and of tables in Glue."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Foreign(Undeletable[Any]):
 
     @property
     def depends_on(self) -> tuple[Resource[Any], ...]:
-        """What it is read with."""
+        """The resources that it is read with."""
         return self.original.read_depends_on
 
     def read(self, outputs: Outputs) -> Any:
@@ -42,8 +42,8 @@ class Foreign(Undeletable[Any]):
         return self.original.read(outputs)
 
     def create(self, outputs: Outputs) -> Any:
-        """Fail: it was read before, and was there."""
-        raise LakehouseError(f"{self.label} is gone meanwhile. It was not created. Run this again")
+        """Fail, because the resource existed when it was read before."""
+        raise LakehouseError(f"{self.label} was deleted in the meantime. It was not created. Run this again")
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class OneCloud:
             LakehouseError: A resource that another one depends on cannot be read.
         """
         changes = {change.resource.address: change for change in planner.plan_reachable(self._ready)}
-        for resource in self._own:
+        for resource in self._selected:
             missing = self._missing.get(resource.address)
             yield Change(resource, "unknown", self._explanation(missing)) if missing else changes[resource.address]
 
@@ -75,7 +75,7 @@ class OneCloud:
             LakehouseError: Some resources wait, or one failed.
         """
         planner.apply(self._ready, lambda change: None if isinstance(change.resource, Foreign) else report(change))
-        for resource in self._own:
+        for resource in self._selected:
             if missing := self._missing.get(resource.address):
                 raise LakehouseError(
                     f"{resource.label} {self._explanation(missing)}. Everything in {self.cloud} that does not wait for "
@@ -90,15 +90,15 @@ class OneCloud:
         """
         changes = list(planner.plan_destroy(self.deployment, delete_data=delete_data))
         deleted = [change for change in changes if change.action == "delete"]
-        needed = {change.resource.address for change in deleted if self._is_own(change.resource)}
+        needed = {change.resource.address for change in deleted if self._is_selected(change.resource)}
         for change in reversed(deleted):
-            if not self._is_own(change.resource) and needed & self._needs(change.resource):
+            if not self._is_selected(change.resource) and needed & self._needs(change.resource):
                 cloud = _cloud(change.resource)
                 raise LakehouseError(
                     f"{change.resource.label} in {cloud} needs what would be deleted in {self.cloud}. Nothing was "
                     f"deleted. Run `lakehouse deploy delete --env {self.environment} --only {cloud}` first"
                 )
-        return (change for change in changes if self._is_own(change.resource))
+        return (change for change in changes if self._is_selected(change.resource))
 
     def destroy(self, report: Report, *, delete_data: bool) -> None:
         """Delete what exists, dependents first.
@@ -107,25 +107,25 @@ class OneCloud:
             LakehouseError: As `plan_destroy`, or a resource failed.
         """
         list(self.plan_destroy(delete_data=delete_data))
-        resources = [each if self._is_own(each) else Foreign(each) for each in self.deployment]
+        resources = [each if self._is_selected(each) else Foreign(each) for each in self.deployment]
         planner.destroy(
             resources,
             lambda change: None if isinstance(change.resource, Foreign) else report(change),
             delete_data=delete_data,
         )
 
-    def _is_own(self, resource: Resource[Any]) -> bool:
+    def _is_selected(self, resource: Resource[Any]) -> bool:
         return _cloud(resource) == self.cloud
 
     @cached_property
-    def _own(self) -> list[Resource[Any]]:
-        return [resource for resource in self.deployment if self._is_own(resource)]
+    def _selected(self) -> list[Resource[Any]]:
+        return [resource for resource in self.deployment if self._is_selected(resource)]
 
     @cached_property
     def _foreign(self) -> list[Resource[Any]]:
         """Resources of other clouds that own ones depend on, and those with which these are read."""
-        needed = self._read_with({each.address for own in self._own for each in own.depends_on})
-        return [each for each in self.deployment if each.address in needed and not self._is_own(each)]
+        needed = self._read_with({each.address for resource in self._selected for each in resource.depends_on})
+        return [each for each in self.deployment if each.address in needed and not self._is_selected(each)]
 
     @cached_property
     def _missing(self) -> dict[str, Resource[Any]]:
@@ -134,7 +134,7 @@ class OneCloud:
         outputs = planner.read_all([each for each in self.deployment if each.address in readable])
         missing = {each.address: each for each in self._foreign if each not in outputs}
         waiting: dict[str, Resource[Any]] = {}
-        for resource in self._own:
+        for resource in self._selected:
             for each in resource.depends_on:
                 if cause := missing.get(each.address) or waiting.get(each.address):
                     waiting[resource.address] = cause
@@ -143,13 +143,13 @@ class OneCloud:
     @cached_property
     def _ready(self) -> list[Resource[Any]]:
         """Own resources that wait for no other cloud, and the resources of other clouds that they depend on."""
-        own = [each for each in self._own if each.address not in self._missing]
-        needed = self._read_with({each.address for resource in own for each in resource.depends_on})
-        ready = {each.address for each in own}
+        waiting_for_none = [each for each in self._selected if each.address not in self._missing]
+        needed = self._read_with({each.address for resource in waiting_for_none for each in resource.depends_on})
+        ready = {each.address for each in waiting_for_none}
         return [
             each if each.address in ready else Foreign(each)
             for each in self.deployment
-            if each.address in ready or (each.address in needed and not self._is_own(each))
+            if each.address in ready or (each.address in needed and not self._is_selected(each))
         ]
 
     def _needs(self, resource: Resource[Any]) -> set[str]:
@@ -158,7 +158,7 @@ class OneCloud:
         AWS has the secrets with the keys of all other resources.
         """
         if self.cloud == "aws":
-            return {each.address for each in self._own}
+            return {each.address for each in self._selected}
         return self._read_with({resource.address})
 
     def _read_with(self, addresses: set[str]) -> set[str]:
@@ -172,7 +172,7 @@ class OneCloud:
     def _explanation(self, missing: Resource[Any]) -> str:
         cloud = _cloud(missing)
         command = f"lakehouse deploy create --env {self.environment} --only {cloud}"
-        return f"needs {missing.label} in {cloud}, which is not there: run `{command}` first"
+        return f"needs {missing.label} in {cloud}, which does not exist: run `{command}` first"
 
 
 def _cloud(resource: Resource[Any]) -> str:

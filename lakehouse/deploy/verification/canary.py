@@ -34,7 +34,7 @@ class Canary:
 
     @property
     def leftovers(self) -> str:
-        """How to remove the table if it could not be removed."""
+        """The remedy if the table could not be removed."""
         return f"Run `lakehouse deploy verify` again, or drop {self.ref} in Glue, its files and its table in Snowflake"
 
     def write(self, role: str) -> Probe:

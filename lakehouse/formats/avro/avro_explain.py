@@ -94,8 +94,10 @@ class _Walk:
             case "record":
                 readers = self.pair(wrote, reads)[1] if reads else {}
                 for field in wrote.fields:
-                    here = readers.get(field.name)
-                    self.place(field.type, here.type if here else None, f"{path}.{here.name if here else field.name}")
+                    reader = readers.get(field.name)
+                    self.place(
+                        field.type, reader.type if reader else None, f"{path}.{reader.name if reader else field.name}"
+                    )
             case "array" | "map":
                 self.blocks(wrote, reads, path)
             case "boolean":
@@ -130,10 +132,10 @@ class _Walk:
                 count = -count
                 self.number(path, LONG_BYTES)
             for index in range(first, first + count):
-                start, here = self.at, f"{path}[{index}]"
+                start, item_path = self.at, f"{path}[{index}]"
                 if wrote.kind == "map":
-                    self.content(self.sized(here), inner and Type("string"), here, start, "the key")
-                self.place(wrote.inner[0], inner, here)
+                    self.content(self.sized(item_path), inner and Type("string"), item_path, start, "the key")
+                self.place(wrote.inner[0], inner, item_path)
                 if self.at == start:
                     # Items without bytes are all equal, and a small message can announce any number of them.
                     break

@@ -60,7 +60,7 @@ class Type:
 
     @property
     def nullable(self) -> bool:
-        """Whether a value can be null."""
+        """True if a value can be null."""
         return any(branch.kind == "null" for branch in (self.inner if self.kind == "union" else (self,)))
 
     def partner(self, wrote: Type, branch: Type) -> Type | None:

@@ -89,14 +89,14 @@ def _refused(_: str) -> None:
 
 def _members(value: _Object, fields: tuple[Field, ...], path: str) -> Iterator[str]:
     for field in fields:
-        member, here = value.get(field.name), f"{path}{field.name}"
+        member, member_path = value.get(field.name), f"{path}{field.name}"
         if member is not None:
-            yield from _value(member, field, here)
+            yield from _value(member, field, member_path)
         elif field.required:
-            yield f"{here}: it is required, but {'null' if field.name in value else 'missing'}"
+            yield f"{member_path}: it is required, but {'null' if field.name in value else 'missing'}"
         # Spark's parser also refuses values of another type that a repeated member replaces.
         for replaced in value.earlier.get(field.name, ()):
-            yield from () if replaced is None else _value(replaced, field, here)
+            yield from () if replaced is None else _value(replaced, field, member_path)
 
 
 def _value(value: Any, field: Field, path: str) -> Iterator[str]:

@@ -68,22 +68,22 @@ def _of_message(message: Any, written: tuple[Field, ...], wanted: tuple[Field, .
         field = pairs.get(column.name)
         if field is None or _is_unset(message, field.name):
             continue
-        here = f"{path}{field.name}"
+        field_path = f"{path}{field.name}"
         if not fits(field, column):
-            yield f"{here}: values of type {field.kind} do not fit the column's {column.kind}"
+            yield f"{field_path}: values of type {field.kind} do not fit the column's {column.kind}"
         elif field.kind in ("list", "map"):
             values = getattr(message, field.name)
             element, column_element = field.fields[-1], column.fields[-1]
             for i, key in enumerate(values):
                 if field.kind == "map":
-                    yield from _of_value(values[key], element, column_element, f"{here}.value")
+                    yield from _of_value(values[key], element, column_element, f"{field_path}.value")
                 else:
-                    yield from _of_value(key, element, column_element, f"{here}[{i}]")
+                    yield from _of_value(key, element, column_element, f"{field_path}[{i}]")
             for key_or_element, other in zip(field.fields, column.fields, strict=True):
                 if not fits(key_or_element, other):
-                    yield f"{here}: values of type {key_or_element.kind} do not fit the column's {other.kind}"
+                    yield f"{field_path}: values of type {key_or_element.kind} do not fit the column's {other.kind}"
         else:
-            yield from _of_value(getattr(message, field.name), field, column, here)
+            yield from _of_value(getattr(message, field.name), field, column, field_path)
 
 
 def _is_unset(message: Any, name: str) -> bool:

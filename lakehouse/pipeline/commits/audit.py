@@ -58,7 +58,7 @@ class CheckResult:
 
     @property
     def blocks(self) -> bool:
-        """Whether the result prevents the batch from being published."""
+        """True if the result prevents the batch from being published."""
         return not self.passed and self.severity == "blocking"
 
 

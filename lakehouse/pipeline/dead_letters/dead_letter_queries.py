@@ -33,7 +33,7 @@ class DeadLetter:
         check: The check that quarantined the row; empty for other reasons.
         message: The reason as a sentence.
         bytes: The size of the value in bytes.
-        at: When the record was set aside.
+        at: Time at which the record became a dead letter.
     """
 
     partition: int

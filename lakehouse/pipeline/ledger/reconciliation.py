@@ -41,7 +41,7 @@ class ReconciliationReport:
 
     @property
     def is_consistent(self) -> bool:
-        """Whether no finding is a fault."""
+        """True if no finding is a fault."""
         return not ledger_findings.faults_of(self.findings)
 
 

@@ -1,4 +1,4 @@
-"""What people do to the clouds by hand: mistakes, objects of others, and the commands that an error names."""
+"""Actions of people in the clouds: mistakes, objects of others, and the commands that an error names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Operators:
     Args:
         world: The scheduler.
         clouds: The clouds.
-        oracle: It is told which keys are withdrawn, and which objects are of others.
+        oracle: Records which keys are withdrawn, and which objects others own.
     """
 
     def __init__(self, world: CloudWorld, clouds: Clouds, oracle: Oracle):
@@ -156,7 +156,7 @@ class Operators:
     # Remedies
 
     def follow(self, error: BaseException) -> bool:
-        """Run a command that an error names; return whether there is any, or running it again is said to help."""
+        """Run a command that an error names; return whether there is one, or the error suggests a repetition."""
         text = str(error)
         remedies: list[tuple[str, Callable[..., bool]]] = [
             (r"aws secretsmanager (restore-secret) --region \S+ --secret-id ([^\s);]+)", self._change_secret),
@@ -171,8 +171,8 @@ class Operators:
             (r"has (\d+ matches) for .*?: (\S+(?:, \S+)*)\.", self._delete_duplicates),
             (r"`lakehouse deploy (create)`()", lambda *words: True),
         ]
-        found = [(match, act) for pattern, act in remedies for match in re.finditer(pattern, text)]
-        for match, act in sorted(found, key=lambda each: each[0].start()):
+        remedies_in_text = [(match, act) for pattern, act in remedies for match in re.finditer(pattern, text)]
+        for match, act in sorted(remedies_in_text, key=lambda each: each[0].start()):
             # An alternative that was tried did not help.
             if match[0] not in self._followed and act(*match.groups()):
                 self._world.record(f"operator: {self._world.named(match[0])}")

@@ -1,4 +1,4 @@
-"""What happens to a deployment: commands of operators, mistakes, time; then recovery, and the judgement."""
+"""The events of a deployment's schedule: commands of operators, mistakes, time; then recovery, and the judgement."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class MemorySecretsClient:
         return SimpleNamespace(paginate=lambda **given: iter([self.list_secrets(**given)]))
 
     def do_create_secret(self, Name: str, SecretString: str, Description: str, Tags: list[dict[str, str]]) -> Any:  # noqa: N803
-        secret = self._found(Name)
+        secret = self._lookup(Name)
         if secret:
             raise self._refused("ResourceExistsException" if secret.deleted is None else "InvalidRequestException")
         self._store.secrets[Name] = Secret({tag["Key"]: tag["Value"] for tag in Tags})
@@ -178,27 +178,27 @@ class MemorySecretsClient:
         return {}
 
     def do_restore_secret(self, SecretId: str) -> Any:  # noqa: N803
-        if (secret := self._found(SecretId)) is None:
+        if (secret := self._lookup(SecretId)) is None:
             raise self._refused("ResourceNotFoundException")
         secret.deleted = None
         return {}
 
     def do_describe_secret(self, SecretId: str) -> Any:  # noqa: N803
-        if (secret := self._found(SecretId)) is None:
+        if (secret := self._lookup(SecretId)) is None:
             raise self._refused("ResourceNotFoundException")
         tags = [{"Key": key, "Value": value} for key, value in secret.tags.items()]
         return {"Tags": tags, **({} if secret.deleted is None else {"DeletedDate": secret.deleted})}
 
     def do_list_secrets(self, Filters: list[dict[str, Any]]) -> Any:  # noqa: N803
         [values] = [each["Values"] for each in Filters]
-        names = [name for name in list(self._store.secrets) if self._found(name) and name.startswith(tuple(values))]
+        names = [name for name in list(self._store.secrets) if self._lookup(name) and name.startswith(tuple(values))]
         return {"SecretList": [{"Name": name} for name in names if self._store.secrets[name].deleted is None]}
 
     @property
     def _now(self) -> float:
         return self._world.true_now
 
-    def _found(self, name: str) -> Secret | None:
+    def _lookup(self, name: str) -> Secret | None:
         secret = self._store.secrets.get(name)
         if secret and secret.deleted is not None and self._now > secret.deleted + secret.days * 86_400:
             del self._store.secrets[name]
@@ -206,7 +206,7 @@ class MemorySecretsClient:
         return secret
 
     def _usable(self, name: str) -> Secret:
-        if (secret := self._found(name)) is None:
+        if (secret := self._lookup(name)) is None:
             raise self._refused("ResourceNotFoundException")
         if secret.deleted is not None:
             raise self._refused("InvalidRequestException")

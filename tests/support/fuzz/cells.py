@@ -72,20 +72,20 @@ def of_iceberg(type_: iceberg.IcebergType) -> Column:
     return str(type_)
 
 
-def fits(found: Column, wanted: Column) -> bool:
+def fits(actual: Column, wanted: Column) -> bool:
     """Return whether cells of one type can be written unchanged to a column of another type.
 
     Decimals need the same scale. Their precision is not compared, because the comparison of values covers it.
     """
-    if isinstance(found, str) and isinstance(wanted, str):
+    if isinstance(actual, str) and isinstance(wanted, str):
         scale = re.compile(r"decimal\(\d+, (\d+)\)").fullmatch
-        return found == wanted or bool((a := scale(found)) and (b := scale(wanted)) and a[1] == b[1])
-    if len(found) != len(wanted) or isinstance(found, str) or isinstance(wanted, str):
+        return actual == wanted or bool((a := scale(actual)) and (b := scale(wanted)) and a[1] == b[1])
+    if len(actual) != len(wanted) or isinstance(actual, str) or isinstance(wanted, str):
         return False
-    if found[0] == wanted[0] == "struct":
-        pairs = list(zip(found[1], wanted[1], strict=False))
-        return len(found[1]) == len(wanted[1]) and all(a[0] == b[0] and fits(a[1], b[1]) for a, b in pairs)
-    return found[0] == wanted[0] and all(fits(a, b) for a, b in zip(found[1:], wanted[1:], strict=True))
+    if actual[0] == wanted[0] == "struct":
+        pairs = list(zip(actual[1], wanted[1], strict=False))
+        return len(actual[1]) == len(wanted[1]) and all(a[0] == b[0] and fits(a[1], b[1]) for a, b in pairs)
+    return actual[0] == wanted[0] and all(fits(a, b) for a, b in zip(actual[1:], wanted[1:], strict=True))
 
 
 def plain(cell: pa.Scalar) -> Any:
@@ -110,28 +110,28 @@ def in_order(entries: list[tuple[Any, Any]]) -> tuple[tuple[Any, Any], ...]:
     return tuple(sorted(entries, key=lambda entry: (str(type(entry[0])), entry[0])))
 
 
-def differences(expected: Any, found: Any, at: str = "") -> list[str]:
+def differences(expected: Any, actual: Any, at: str = "") -> list[str]:
     """Return a message for each difference between two cells."""
     if isinstance(expected, AnyOf):
-        wrong = [line for option in expected.options if (line := differences(option, found, at))]
+        wrong = [line for option in expected.options if (line := differences(option, actual, at))]
         return [] if len(wrong) < len(expected.options) or not wrong else wrong[0]
     if isinstance(expected, JsonText):
-        return _json_differences(expected.value, found, at)
-    if type(expected) is not type(found):
-        return [f"{at or 'row'}: expected {expected!r}, found {found!r}"]
+        return _json_differences(expected.value, actual, at)
+    if type(expected) is not type(actual):
+        return [f"{at or 'row'}: expected {expected!r}, found {actual!r}"]
     if isinstance(expected, dict):
-        if expected.keys() != found.keys():
-            return [f"{at or 'row'}: expected fields {list(expected)}, found {list(found)}"]
-        return [line for name in expected for line in differences(expected[name], found[name], f"{at}[{name!r}]")]
-    if isinstance(expected, list | tuple) and len(expected) == len(found):
+        if expected.keys() != actual.keys():
+            return [f"{at or 'row'}: expected fields {list(expected)}, found {list(actual)}"]
+        return [line for name in expected for line in differences(expected[name], actual[name], f"{at}[{name!r}]")]
+    if isinstance(expected, list | tuple) and len(expected) == len(actual):
         return [
             line
-            for i, pair in enumerate(zip(expected, found, strict=True))
+            for i, pair in enumerate(zip(expected, actual, strict=True))
             for line in differences(*pair, f"{at}[{i}]")
         ]
-    if _same(expected, found):
+    if _same(expected, actual):
         return []
-    return [f"{at or 'row'}: expected {expected!r}, found {found!r}"]
+    return [f"{at or 'row'}: expected {expected!r}, found {actual!r}"]
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -140,13 +140,13 @@ def _same(one: Any, other: Any) -> bool:
     return one == other
 
 
-def _json_differences(expected: Any, found: Any, at: str) -> list[str]:
+def _json_differences(expected: Any, actual: Any, at: str) -> list[str]:
     try:
-        if isinstance(found, str) and differences(_numeric(expected), _numeric(json.loads(found))) == []:
+        if isinstance(actual, str) and differences(_numeric(expected), _numeric(json.loads(actual))) == []:
             return []
     except ValueError:
         pass
-    return [f"{at}: expected the JSON text {json.dumps(expected)!r}, found {found!r}"]
+    return [f"{at}: expected the JSON text {json.dumps(expected)!r}, found {actual!r}"]
 
 
 def _numeric(value: Any) -> Any:

@@ -24,7 +24,7 @@ forwards after some seconds; `truncate` closes in the middle of the answer; `lat
 Answer = tuple[int, list[tuple[str, str]], bytes]
 """Status, headers, body."""
 
-HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "expect", "proxy-connection"}
+CONNECTION_HEADERS = {"connection", "keep-alive", "transfer-encoding", "content-length", "expect", "proxy-connection"}
 """Headers that belong to one connection. AWS clients do not sign them."""
 
 S3_SLOW_DOWN = (
@@ -130,7 +130,7 @@ class Proxy:
         # S3 verifies the signature, which covers the Host header. The other servers refuse a foreign host.
         signed = any("/s3/aws4_request" in value for name, value in request.headers if name.lower() == "authorization")
         for name, value in request.headers:
-            if name.lower() not in HOP:
+            if name.lower() not in CONNECTION_HEADERS:
                 connection.putheader(name, self._host if name.lower() == "host" and not signed else value)
         if request.body or request.method in ("PUT", "POST"):
             connection.putheader("Content-Length", str(len(request.body)))
@@ -138,7 +138,7 @@ class Proxy:
         answer = connection.getresponse()
         body = answer.read()
         connection.close()
-        kept = [(name, value) for name, value in answer.getheaders() if name.lower() not in HOP]
+        kept = [(name, value) for name, value in answer.getheaders() if name.lower() not in CONNECTION_HEADERS]
         length = answer.getheader("Content-Length", "0") if request.method == "HEAD" else str(len(body))
         return answer.status, [*kept, ("Content-Length", length)], body
 

@@ -67,7 +67,7 @@ class JoinedLayout(Layout):
 
 @dataclass(frozen=True)
 class AccountKey:
-    """Where an account's key for an API is, and how it is created."""
+    """The description and the secret of an account's key for an API."""
 
     api_keys: ApiKeys
     secrets: Secrets

@@ -128,11 +128,11 @@ class World:
         environment, cluster, provider, volume, integration, *_ = others
         place = TableflowCluster(environment, cluster, names.tableflow_bucket)
         tableflow = Tableflow(place, provider) if has_tableflow(config) else None
-        own = AwsResources(
+        in_aws = AwsResources(
             self.session, names, config, Deployment(**declared), tableflow, volume, integration, clock
         ).all()
-        first = [resource for resource in own if not resource.depends_on]
-        return [*first, *others, *(resource for resource in own if resource.depends_on)]
+        first = [resource for resource in in_aws if not resource.depends_on]
+        return [*first, *others, *(resource for resource in in_aws if resource.depends_on)]
 
     def _others(self, names: Names) -> list[Resource]:
         user = f"arn:aws:iam::{VENDOR}:user"

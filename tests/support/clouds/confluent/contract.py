@@ -178,8 +178,8 @@ class Operation:
                 faults.append(f"query: '{name}' is required")
             elif name in query:
                 value = self._typed(pointer, query[name])
-                found = self.document.faults(pointer / "schema", value, write=True)
-                faults += [f"query '{name}': {fault}" for fault in found]
+                messages = self.document.faults(pointer / "schema", value, write=True)
+                faults += [f"query '{name}': {fault}" for fault in messages]
         unknown = set(query) - set(parameters) - set(self.query)
         faults += [f"query: '{name}' is not in the document" for name in sorted(unknown)]
         if "requestBody" in self.document.at(self.at):
