@@ -20,6 +20,7 @@ from assets.topics.reader_assets import metadata
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import Paused
+from lakehouse.core.text.phrases import pluralize
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult
 from lakehouse.streaming.publishers import PublicationFailed, PublicationRequest, TablePublished, reader_publishers
@@ -112,7 +113,7 @@ class Streaming:
                     if publisher.reader.upstream == "iceberg":
                         publisher.enqueue(PublicationRequest(topic, published.snapshot_id))
                 message = batch_message(topic, published)
-                self._log(f"{message}, {event.behind:,} records behind, lag {event.waited:.1f} s")
+                self._log(f"{message}, {pluralize(event.behind, 'record')} behind, lag {event.waited:.1f} s")
                 self._reporter.report(self._materialization("iceberg", topic, published.snapshot_id, _numbers(event)))
                 self._report_checks(topic, published.findings)
             case TopicBackedOff(_, Paused() as error):
@@ -132,7 +133,8 @@ class Streaming:
                 self._verdicts.passed(KAFKA, "")
                 self._verdicts.passed(*self._part("iceberg", name))
             case TopicRecovered(name, failures):
-                self._log(f"{name or 'Kafka'}: recovered{f' after {failures} failures' if failures else ''}")
+                after = f" after {pluralize(failures, 'failure')}" if failures else ""
+                self._log(f"{name or 'Kafka'}: recovered{after}")
                 self._verdicts.passed(*(self._part("iceberg", name) if name else (KAFKA, "")))
             case TableCompacted(name, result):
                 self._log(f"{name}: {', '.join(result.done)} ({result.seconds:.1f} s)")

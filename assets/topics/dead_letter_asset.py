@@ -10,6 +10,7 @@ from assets.failures import explained
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.text.phrases import pluralize
 from lakehouse.pipeline.clients import CLIENTS, Clients
 from lakehouse.pipeline.replay import redrive
 
@@ -34,7 +35,9 @@ def dead_letters_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         with explained(entry):
             topic = topic_of(entry, context)
             result = redrive(config.namespace, topic, Clients.of(clients))
-        context.log.info(f"{result.attempted:,} dead letters were decoded again; {result.recovered:,} became rows")
+        context.log.info(
+            f"{pluralize(result.attempted, 'dead letter')} decoded again: {pluralize(result.recovered, 'new row')}"
+        )
         if result.recovered:
             # Only a materialization of the table triggers the assets downstream of it.
             partition = context.partition_key if context.has_partition_key else None

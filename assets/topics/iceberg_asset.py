@@ -16,9 +16,10 @@ from lakehouse.config.checks import DEAD_LETTER_TOPIC, KEY_NOT_NULL, RECORD_COUN
 from lakehouse.config.loader import Config
 from lakehouse.config.sensitive import hidden_ids, visible_columns
 from lakehouse.config.topic import Topic
-from lakehouse.core.offsets.counts import OUTCOMES
+from lakehouse.core.offsets.counts import OUTCOMES, describe_outcome
 from lakehouse.core.tables import arrow_values
 from lakehouse.core.text.markdown import escaped
+from lakehouse.core.text.phrases import pluralize
 from lakehouse.pipeline.clients import CLIENTS, Clients
 from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult
 from lakehouse.pipeline.dead_letters.dead_letter_topic import try_publish_dead_letters
@@ -93,7 +94,9 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
                 replay_result = replay(namespace, topic, systems, config.replay_since, config.replay_branch or None)
                 counts = replay_result.counts
                 replayed = {"replayed_records": counts.consumed, "replayed_rows": counts.rows}
-                context.log.info(f"{topic.name}: {counts.consumed:,} records replayed from {config.replay_since}")
+                context.log.info(
+                    f"{topic.name}: {pluralize(counts.consumed, 'record')} replayed from {config.replay_since}"
+                )
             try:
                 for batch in ingest(namespace, topic, systems):
                     published.append(batch)
@@ -167,10 +170,10 @@ def batch_message(topic: Topic, batch: Published) -> str:
     counts = batch.counts
     rate = counts.consumed / batch.seconds if batch.seconds else 0
     others = "".join(
-        f", {getattr(counts, name):,} {name.replace('_', ' ')}" for name in OUTCOMES[2:] if getattr(counts, name)
+        f", {describe_outcome(name, getattr(counts, name))}" for name in OUTCOMES[2:] if getattr(counts, name)
     )
     return (
-        f"{topic.name}: {counts.consumed:,} records → {counts.rows:,} rows{others} "
+        f"{topic.name}: {pluralize(counts.consumed, 'record')} → {pluralize(counts.rows, 'row')}{others} "
         f"in {batch.seconds:.1f} s ({rate:,.0f} records/s), snapshot {batch.snapshot_id}"
     )
 

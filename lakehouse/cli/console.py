@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from lakehouse.cli.status import TopicStatus
 from lakehouse.core.text.terminal import visible
@@ -35,7 +35,9 @@ def topics(statuses: Sequence[TopicStatus]) -> Table:
     # Few deployments have the optional readers, so the others do not show empty columns for them.
     optional = {reader.name for reader in registered() if reader.is_optional}
     columns = [stage for stage in NAMES if stage in present or stage not in optional]
-    table = Table("topic", "end offset", "ingested", *(NAMES[stage] for stage in columns), title="Freshness")
+    width = max((len(status.topic) for status in statuses), default=0)
+    names = ["end offset", "ingested", *(NAMES[stage] for stage in columns)]
+    table = Table(Column("topic", min_width=width), *map(_column, names), title="Freshness")
     for status in statuses:
         stages = {stage.stage: stage for stage in status.stages}
         is_paused = any(stage.paused for stage in status.stages)
@@ -58,7 +60,7 @@ def rows(columns: Sequence[str], values: Sequence[Sequence[Any]], title: str | N
         numeric = all(
             isinstance(row[i], int | float) or row[i] is None or hasattr(row[i], "quantize") for row in values
         )
-        table.add_column(plain(column), justify="right" if numeric else "left")
+        table.add_column(plain(column), justify="right" if numeric else "left", overflow="fold")
     for row in values:
         table.add_row(*("null" if value is None else plain(value) for value in row))
     return table
@@ -72,7 +74,7 @@ def ledger(topic: str, report: ReconciliationReport) -> list[Table | str]:
         "Partitions": ledger_page.partitions(report.entries, report.rows, report.letters),
     }
     for title, (columns, cells) in tables.items():
-        table = Table(*columns, title=title)
+        table = Table(*map(_column, columns), title=title)
         for row in cells:
             table.add_row(*map(plain, row))
         shown.append(table)
@@ -87,6 +89,11 @@ def outcomes(results: Sequence[Outcome]) -> list[str]:
     lines = [f"{marks[result.verdict]} {result.asset} {result.check}: {plain(result.message)}" for result in results]
     counts = {verdict: sum(result.verdict == verdict for result in results) for verdict in marks}
     return [*lines, ", ".join(f"{n:,} {verdict}" for verdict, n in counts.items() if n) or "no checks to run"]
+
+
+def _column(name: str) -> Column:
+    """Return a column that shows long values in several lines. By default, rich would cut them in a narrow terminal."""
+    return Column(name, overflow="fold")
 
 
 def _number(value: int | None) -> str:

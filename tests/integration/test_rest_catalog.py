@@ -216,7 +216,7 @@ def test_reader_asset_and_check_report_snapshot_and_lag(resources, stream, polar
     snapshot_id = stream.table().metadata.current_snapshot_id
     assert event.step_materialization_data.materialization.metadata["snapshot_id"].value == str(snapshot_id)
     verdict = reader_check(stream.config, stream.topic, reader_of("rest")).run(context)
-    assert verdict.passed and "newest published snapshot" in verdict.description
+    assert verdict.passed and "up to date" in verdict.description
 
     stream.produce_trades(range(50, 60))
     stream.ingest()
@@ -236,7 +236,7 @@ def test_status_and_sensor_report_lag_of_rest_catalog(resources, stream, polaris
         (topic_status,) = status(config, SimpleNamespace(**systems))
         return {stage.stage: stage.description for stage in topic_status.stages}["rest"]
 
-    assert description() == "Iceberg → REST catalog: shows the newest published snapshot"
+    assert description() == "Iceberg → REST catalog: up to date"
     stream.produce_trades(range(50, 60))
     stream.ingest()
     assert description().startswith("Iceberg → REST catalog: 1 snapshot behind")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakehouse.config.sensitive import hide_values
+from lakehouse.core.text.phrases import pluralize
 from lakehouse.core.text.terminal import echo
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def dead_letters(topic: str, newest: int, as_json: bool) -> None:
     if as_json:
         echo(json.dumps(asdict(pending), indent=2, default=str))
         return
-    columns = ["partition", "offset", "reason", "message", "bytes", "since"]
+    columns = ["partition", "offset", "reason or check", "message", "bytes", "since"]
     values = [
         [one.partition, one.offset, one.check or one.reason, one.message, one.bytes, f"{one.at:%Y-%m-%d %H:%M:%S}"]
         for one in pending.newest
@@ -102,12 +103,12 @@ def redrive(topic: str) -> None:
     declared = loader.load()
     with open_clients(declared) as systems, hide_values(declared.topic(topic)):
         result = redrive(declared.namespace, declared.topic(topic), systems)
-        echo(f"{result.attempted:,} dead letters retried, {result.recovered:,} became rows")
+        echo(f"{pluralize(result.attempted, 'dead letter')} decoded again: {pluralize(result.recovered, 'new row')}")
         if result.recovered:
             _publish_to_readers(declared, topic, systems)
     if result.attempted > result.recovered:
         remaining = result.attempted - result.recovered
-        echo(f"{remaining:,} are still dead letters. List the reasons with `lakehouse dead-letters {topic}`")
+        echo(f"{pluralize(remaining, 'dead letter')} left. List the reasons with `lakehouse dead-letters {topic}`")
 
 
 @click.command(short_help="Ingest a range of a topic again.")
@@ -137,7 +138,8 @@ def replay(topic: str, since: str, branch: str | None) -> None:
     declared = loader.load()
     with open_clients(declared) as systems, hide_values(declared.topic(topic)):
         result = replay(declared.namespace, declared.topic(topic), systems, since, branch)
-        echo(f"{result.counts.consumed:,} records read again, {result.counts.rows:,} rows in {branch or 'main'}")
+        rows = pluralize(result.counts.rows, "row")
+        echo(f"{pluralize(result.counts.consumed, 'record')} replayed: {rows} written to {branch or 'main'}")
         if result.snapshot_id and not branch:
             _publish_to_readers(declared, topic, systems)
 

@@ -61,3 +61,9 @@ class Counts:
 
 OUTCOMES = tuple(field.name for field in fields(Counts))
 """Names of all counts, `consumed` first."""
+
+
+def describe_outcome(name: str, n: int) -> str:
+    """Return a count with the name of its outcome: `2 rows`, `1 dead letter`, `3 superseded`."""
+    words = name.replace("_", " ")
+    return f"{n:,} {words.removesuffix('s') if n == 1 else words}"

@@ -28,7 +28,7 @@ class Lag:
     nothing: bool = False
 
     def describe(self) -> str:
-        """The lag as words."""
+        """Return the lag as words."""
         if self.nothing:
             return "the topic does not exist yet"
         if not self.records:
@@ -80,11 +80,11 @@ class SnapshotLag:
     nothing: bool = False
 
     def describe(self) -> str:
-        """The lag as words."""
+        """Return the lag as words."""
         if self.nothing:
             return "nothing is published yet"
         if not self.snapshots:
-            return "shows the newest published snapshot"
+            return "up to date"
         return f"{pluralize(self.snapshots, 'snapshot')} behind, for {self.seconds:,.0f} s"
 
 

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from lakehouse.core.offsets.counts import OUTCOMES
+from lakehouse.core.offsets.counts import OUTCOMES, describe_outcome
 from lakehouse.core.offsets.ledger import Coverage, Entry, Range, RangeContents, coverage, totals
 from lakehouse.core.offsets.ledger_findings import Finding, faults_of, verdict
+from lakehouse.core.text.phrases import pluralize
 
 COUNTED = OUTCOMES
 Cells = tuple[list[str], list[list[str]]]
@@ -56,10 +57,10 @@ def partitions(
 def summary(entries: Sequence[Entry], findings: Sequence[Finding]) -> str:
     """Return the whole ledger in one sentence."""
     counts, faults = totals(entries), faults_of(findings)
-    outcomes = " + ".join(f"{n:,} {_words(name)}" for name, n in counts.outcomes.items() if n or name == "rows")
-    sentence = f"{counts.consumed:,} records consumed {'=' if counts.is_balanced else '≠'} {outcomes}"
+    outcomes = " + ".join(describe_outcome(name, n) for name, n in counts.outcomes.items() if n or name == "rows")
+    sentence = f"{pluralize(counts.consumed, 'record')} consumed {'=' if counts.is_balanced else '≠'} {outcomes}"
     if without := sum(entry.without_record for entry in entries):
-        sentence += f"; {without:,} offsets without a record"
+        sentence += f"; {pluralize(without, 'offset')} without a record"
     return f"{sentence}. {f'Faults: {len(faults):,}' if faults else 'Everything adds up'}"
 
 
