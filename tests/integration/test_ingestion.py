@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lakehouse.core.errors import SchemaError
-from tests.support.topics import METADATA, TRADES, Stream, framed, in_order, register, trade
+from tests.support.topics import METADATA, TRADES, Stream, framed, register, trade
 
 
 def batches(stream):
@@ -40,34 +40,6 @@ def test_ingest_small_batch_writes_one_file_per_task(resources, monkeypatch, mos
 
     assert published.data_files == files
     assert stream.rows() == stream.expected_rows() and len(stream.rows()) == 600
-
-
-def test_ingest_into_glue_catalog_writes_same_rows(resources):
-    from dataclasses import replace
-
-    from pyiceberg.catalog import load_catalog
-
-    from lakehouse.pipeline.ingestion import ingest
-    from resources.iceberg.catalog import Catalog
-
-    glue = Catalog(
-        type="glue",
-        warehouse=resources.catalog.warehouse,
-        s3_endpoint=resources.catalog.s3_endpoint,
-        region=resources.catalog.region,
-    )
-    stream = Stream(resources)
-    systems = replace(stream.systems, catalog=glue)
-    # A Spark session keeps the catalog that it used first.
-    resources.spark.close()
-    for numbers in range(300), range(300, 350):
-        stream.produce_trades(numbers)
-        list(ingest(stream.namespace, stream.topic, systems))
-    resources.spark.close()
-
-    elsewhere = load_catalog("elsewhere", type="glue", **glue.file_io())
-    table = elsewhere.load_table((stream.namespace, stream.topic.table))
-    assert in_order(table.scan().to_arrow().to_pylist()) == stream.expected_rows()
 
 
 def test_ingest_again_adds_only_new_records(resources):
@@ -175,26 +147,6 @@ def test_ingest_schema_of_other_subject_is_found_by_id(resources):
     assert published.counts.dead_letters == 0
     assert stream.rows() == stream.expected_rows()
     assert {row["kafka_schema_id"] for row in stream.rows()} == {schema_id}
-
-
-def test_ingest_incompatible_type_stops_and_keeps_table(resources):
-    from tests.support.topics import registry
-
-    stream = Stream(resources)
-    stream.produce_trades(range(10))
-    stream.ingest()
-    before = stream.rows(), stream.table().schema()
-    subject = f"{stream.name}-value"
-    registry().set_compatibility(subject_name=subject, level="NONE")
-    text = json.loads(TRADES)
-    text["fields"] = [{**f, "type": "string"} if f["name"] == "price" else f for f in text["fields"]]
-    changed = json.dumps(text)
-    stream.produce([{"value": framed(register(subject, changed), changed, trade(1, price="dear"))}])
-
-    with pytest.raises(SchemaError, match="price"):
-        stream.ingest()
-
-    assert (stream.rows(), stream.table().schema()) == before
 
 
 def test_ingest_topic_without_schema_is_schema_error(resources):

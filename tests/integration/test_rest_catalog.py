@@ -133,15 +133,6 @@ def test_register_interrupted_replacement_reports_missing_table(stream, polaris,
     assert show(stream, rest_catalog).metadata_location == stream.table().metadata_location
 
 
-def test_register_lost_response_is_recognized_as_done(stream, polaris):
-    rest_catalog = connect(polaris)
-    show(stream, rest_catalog)
-    stream.produce_trades(range(50, 60))
-    stream.ingest()
-    polaris.inject(Fault("lost answer", "POST .*/register", status=503))
-    assert show(stream, rest_catalog).metadata_location == stream.table().metadata_location
-
-
 def test_register_after_commit_of_other_writer_is_refused(stream, polaris):
     rest_catalog = connect(polaris)
     show(stream, rest_catalog)
