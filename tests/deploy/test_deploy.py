@@ -152,6 +152,8 @@ def test_apply_with_any_failure_shows_no_secret(
                 if not isinstance(error, LakehouseError):
                     unexplained.append(f"{resource.address}, {kind}: {error!r}")
             failing.end()
+            if changing and not failing.struck:
+                break  # The resource made fewer changes than that, and makes none at the later moments.
             # This includes secrets in malformed responses.
             hidden |= {*clouds.confluent.state.secrets.values()}
         outputs[resource.address] = planner.apply(alone, clouds.reported.append)[resource]
