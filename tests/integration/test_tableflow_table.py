@@ -91,7 +91,7 @@ def test_tableflow_asset_without_table_names_database(resources, database):
     result = materialize(resources, database, {})
     [failure] = [e for e in result.all_events if e.is_step_failure]
     description = failure.step_failure_data.user_failure_data.description
-    assert f"has published no table '{database or resources.kafka.kafka.cluster_id()}.orders'" in description
+    assert f"has published no table '{database or resources.kafka.cluster_id()}.orders'" in description
 
 
 @pytest.fixture
