@@ -53,7 +53,7 @@ REFUSED: Mapping[Rule, str] = {
     "DECIMAL_SCALE_CHANGED": "the scale is fixed when the column is created",
     "MAP_KEY_TYPE_MISMATCH": "the type of a map's keys cannot change",
     "CASE_COLLISION": "Spark, Glue and Snowflake do not distinguish upper and lower case; rename it by an alias",
-    "NAME_REUSED": "a renamed field's old name is another field's; ingest with the rename first, then add the other",
+    "NAME_REUSED": "a renamed field's old name is another field's; give the other a name that no version has used",
     "BRANCH_CHANGED": "a member of a union keeps the branch in its comment; register deleted versions again",
     "ENCODING_CHANGED": 'a column cannot change between text (`a`) and JSON text (`"a"`); its comment states which',
 }

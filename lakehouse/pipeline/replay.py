@@ -24,7 +24,7 @@ from lakehouse.pipeline.commits import column_checks
 from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult
 from lakehouse.pipeline.dead_letters import letters
 from lakehouse.pipeline.ingestion import read_log
-from lakehouse.pipeline.schemas import decoding, schema_fingerprints
+from lakehouse.pipeline.schemas import decoding, foreign_writers, schema_fingerprints
 from lakehouse.pipeline.schemas.schema_decision import decide_schema, ensure_table
 from resources.iceberg.catalog import RECREATED
 from resources.iceberg.snapshots import last_batch
@@ -149,7 +149,9 @@ def redrive(namespace: str, topic: Topic, clients: Clients) -> Redriven:
     # Every step reads one snapshot: a dead letter added meanwhile must not be marked as recovered.
     waiting = dead_letters.waiting(context.spark, ref, snapshot.snapshot_id, position)
     decoded = decode(waiting, context.schemas.decoding())
-    known = decoding.with_foreign_writers(clients.schema_registry, context.schemas, decoded, decoding.BY_HAND)
+    known = foreign_writers.with_foreign_writers(
+        clients.schema_registry, context.schemas, decoded, foreign_writers.BY_HAND
+    )
     # A dead letter whose schema id exceeded the lookup limit remains one.
     known = replace(known, unusable_ids=None)
     context = replace(context, schemas=known)
@@ -238,7 +240,9 @@ def read_again(context: BatchContext, branch: str | None) -> Replayed:
     for records in pieces:
         # Look up the schemas of all pieces first: a record with an unknown schema may be the newest of its key.
         decoded = decode(records, schemas.decoding())
-        schemas = decoding.with_foreign_writers(context.clients.schema_registry, schemas, decoded, decoding.BY_HAND)
+        schemas = foreign_writers.with_foreign_writers(
+            context.clients.schema_registry, schemas, decoded, foreign_writers.BY_HAND
+        )
         if schemas.unusable_ids is not None:
             raise LakehouseError(
                 f"Records of '{topic.name}' refer to more schema ids of other subjects than are looked up at a time. "

@@ -102,6 +102,7 @@ class Decoding:
             `has_other_types`, are dead letters.
         unfit_ids: Ids of versions that do not fit the table.
         unusable_ids: Ids that the registry has no usable schema for; None if the registry was asked about every id.
+        conflicts: Reasons, by id, why records of versions cannot share the columns.
         has_other_types: Whether the topic has records of other types as well.
         metadata: The table's names of metadata columns by their internal names.
         quarantine: SQL conditions by check name; rows that meet one are quarantined.
@@ -116,6 +117,7 @@ class Decoding:
     other_type_ids: frozenset[int] = frozenset()
     unfit_ids: frozenset[int] = frozenset()
     unusable_ids: frozenset[int] | None = None
+    conflicts: Mapping[int, str] = field(default_factory=dict)
     has_other_types: bool = False
     metadata: Mapping[str, str] = field(default_factory=dict)
     quarantine: Mapping[str, str] = field(default_factory=dict)
@@ -326,6 +328,8 @@ def _value_faults(decoding: Decoding, data: Column) -> list[tuple[Column, str]]:
         )
     if decoding.other_type_ids:
         unknown.insert(0, (framing_columns.names_one_of(decoding.other_type_ids, data), "other_type"))
+    if decoding.conflicts:
+        unknown.insert(0, (framing_columns.names_one_of(decoding.conflicts, data), "unfit_schema"))
     unfit_faults = [(schema_id.isin(*decoding.unfit_ids) & undecoded, "unfit_schema")] if decoding.unfit_ids else []
     return [
         (data.isNull(), "null_value"),

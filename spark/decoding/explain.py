@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.core.framing import schema_id
 from lakehouse.core.sql.quoting import SPARK
-from spark.decoding.decode import REASONS, Codec, Decoding
+from spark.decoding.decode import REASONS, Decoding
 from spark.decoding.decoded import record
 
 OF_VALUE, OF_KEY = ("undecodable", "unfit_schema"), "bad_key"
@@ -56,7 +56,7 @@ def first_faults(
     bad = bad.select(*fields, F.coalesce(_missing(decoding), F.lit("")).alias("missing"))
     faults = []
     for row in bad.orderBy("partition", "offset").limit(limit).collect():
-        detail = _explained(decoding.value, decoding.key, row["reason"], row["key"], row["value"])
+        detail = _explained(decoding, row["reason"], row["key"], row["value"])
         detail = detail or (row["missing"] if row["reason"] == OF_KEY else "")
         quoted = f" (key {_quoted(row['key'])})" if shows_keys and row["key"] is not None else ""
         explanation = REASONS[row["reason"]] + (f": {detail}" if detail else "")
@@ -75,25 +75,22 @@ def _missing(decoding: Decoding) -> Column:
 
 def _explainer(decoding: Decoding) -> Callable[[pa.Array, pa.Array, pa.Array], pa.Array]:
     """Return the function that Spark's Python workers run. It contains schemas, and no connections."""
-    value_codec, key_codec = decoding.value, decoding.key
 
     def explain(reasons: pa.Array, keys: pa.Array, values: pa.Array) -> pa.Array:
         rows = zip(reasons.to_pylist(), keys.to_pylist(), values.to_pylist(), strict=True)
-        return pa.array([_explained(value_codec, key_codec, *row) for row in rows], pa.string())
+        return pa.array([_explained(decoding, *row) for row in rows], pa.string())
 
     return explain
 
 
-def _explained(
-    value_codec: Codec, key_codec: Codec | None, reason: str | None, key: bytes | None, value: bytes | None
-) -> str | None:
+def _explained(decoding: Decoding, reason: str | None, key: bytes | None, value: bytes | None) -> str | None:
     try:
         if reason in OF_SCHEMA and value is not None:
             return f"schema id {schema_id(value)}"
         if reason in OF_VALUE and value is not None:
-            return value_codec.explain(value)
-        if reason == OF_KEY and key is not None and key_codec:
-            return key_codec.explain(key)
+            return decoding.conflicts.get(schema_id(value) or 0) or decoding.value.explain(value)
+        if reason == OF_KEY and key is not None and decoding.key:
+            return decoding.key.explain(key)
     except Exception as error:
         # One message without an explanation must not prevent publication of the others.
         return f"the cause could not be determined ({type(error).__name__})"

@@ -140,12 +140,12 @@ def test_ingest_registry_failure_makes_no_dead_letter(create_stream):
 
 
 def test_replay_too_many_ids_is_refused(create_stream, monkeypatch):
-    from lakehouse.pipeline.schemas import decoding
+    from lakehouse.pipeline.schemas import foreign_writers
 
     stream = create_stream()
     stream.flood()
     stream.ingest()
-    monkeypatch.setattr(decoding, "BY_HAND", decoding.Lookup(10, 60))
+    monkeypatch.setattr(foreign_writers, "BY_HAND", foreign_writers.Lookup(10, 60))
 
     with pytest.raises(LakehouseError, match="smaller range"):
         replay(stream.namespace, stream.topic, stream.systems, "earliest")

@@ -170,14 +170,38 @@ def test_changes_reused_name_is_refused():
     assert ("NAME_REUSED", ("b",)) in [(c.rule, c.path) for c in changes]
 
 
-def test_changes_avro_reused_name_is_refused():
+@pytest.mark.parametrize(
+    "versions",
+    {
+        "at once": (["a"], ["b<a", "a"]),
+        "after the rename": (["a"], ["b<a"], ["b<a", "a"]),
+        "without the alias": (["a"], ["b<a"], ["b", "a"]),
+        "swapped": (["a", "b"], ["b<a", "a<b"]),
+        "after two renames": (["a"], ["b<a"], ["c<b", "a"]),
+    }.values(),
+)
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_shape_avro_reused_name_is_refused(versions, is_nested):
+    """Avro's own implementations disagree on the field to which the older value belongs."""
+
+    def schema(id_, fields):
+        declared = [{"name": f.split("<")[0], "type": "int", "aliases": f.split("<")[1:]} for f in fields]
+        record = {"type": "record", "name": "R", "fields": declared}
+        if is_nested:
+            record = {"type": "record", "name": "Outer", "fields": [{"name": "r", "type": ["null", record]}]}
+        return RegisteredSchema(id_, json.dumps(record))
+
+    with pytest.raises(SchemaError, match="of Avro record 'R' has the alias .*NAME_REUSED"):
+        avro_shape([schema(id_, fields) for id_, fields in enumerate(versions, 1)])
+
+
+def test_changes_avro_reused_name_of_deleted_version_is_refused():
     record = '{"type": "record", "name": "R", "fields": [%s]}'
     renamed = '{"name": "b", "type": "int", "aliases": ["a"]}'
     first = RegisteredSchema(1, record % '{"name": "a", "type": "int"}')
     both = RegisteredSchema(2, record % f'{renamed}, {{"name": "a", "type": "int"}}')
-    before = avro_shape([first]).struct
 
-    changes = evolution.changes(Schema(*before.fields), avro_shape([first, both]))
+    changes = evolution.changes(Schema(*avro_shape([first]).struct.fields), avro_shape([both]))
 
     assert ("NAME_REUSED", ("b",)) in [(c.rule, c.path) for c in changes]
 

@@ -6,9 +6,10 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from lakehouse.config.topic import Topic
-from lakehouse.core.errors import IncompatibleSchema
+from lakehouse.core.errors import IncompatibleSchema, SchemaError
 from lakehouse.formats.schema import RegisteredSchema
-from lakehouse.pipeline.schemas.decoding import TopicSchemas, side_schema
+from lakehouse.pipeline.schemas import schema_fingerprints
+from lakehouse.pipeline.schemas.decoding import TopicSchemas, resolve_schemas, side_schema
 from lakehouse.pipeline.schemas.schema_decision import columns, decide_schema
 
 
@@ -66,3 +67,162 @@ def test_decide_schema_incompatible_cannot_be_read(decide, policy, action):
     assert decision.action == action
     with pytest.raises(IncompatibleSchema, match="shop.orders: UNSUPPORTED_TYPE_CHANGE id"):
         decision.require_readable()
+
+
+def json_schema(**properties):
+    return json.dumps({"type": "object", "properties": {name: {"type": type_} for name, type_ in properties.items()}})
+
+
+def protobuf(fields):
+    return f'syntax = "proto3"; message orders {{ {fields} }}'
+
+
+CONFLICTS = {
+    "JSON, case": ("json_schema", json_schema(id="integer", name="string"), json_schema(id="integer", Name="string")),
+    "JSON, map": (
+        "json_schema",
+        '{"properties": {"id": {"type": "integer"}, "m": {"type": "object", "additionalProperties": true}}}',
+        '{"properties": {"id": {"type": "integer"}, "m": {"properties": {"x": {"type": "integer"}}}}}',
+    ),
+    "Protobuf, swapped numbers": (
+        "protobuf",
+        protobuf("int32 id = 1; string a = 2; string b = 3;"),
+        protobuf("int32 id = 1; string b = 2; string a = 3;"),
+    ),
+    "Protobuf, case": ("protobuf", protobuf("int32 id = 1; string a = 2;"), protobuf("int32 id = 1; string A = 3;")),
+    "Protobuf, first message": (
+        "protobuf",
+        'syntax = "proto3"; message orders { int32 id = 1; } message refunds { int32 id = 1; }',
+        'syntax = "proto3"; message refunds { int32 id = 1; } message orders { int32 id = 1; }',
+    ),
+    "Avro, reused name": (
+        "avro",
+        orders(id="int", price="int"),
+        '{"type": "record", "name": "orders", "fields": [{"name": "id", "type": "int"}, '
+        '{"name": "cents", "type": "int", "aliases": ["price"]}, {"name": "price", "type": "int"}]}',
+    ),
+    "Avro, default of another branch": (
+        "avro",
+        orders(id="int", x=["string", "bytes"]),
+        '{"type": "record", "name": "orders", "fields": '
+        '[{"name": "id", "type": "int"}, {"name": "x", "type": ["bytes", "string"], "default": "a"}]}',
+    ),
+}
+CASES = [pytest.param(*case, id=name) for name, case in CONFLICTS.items()]
+
+
+class Catalog:
+    """A catalog with a table that has the columns of the first version, and a registry of the versions."""
+
+    def __init__(self, folder, value_format, policy):
+        self.topic = Topic(name="orders", value_format=value_format, on_incompatible=policy)
+        self.texts = []
+        self.catalog = SqlCatalog("lake", uri=f"sqlite:///{folder}/c.db", warehouse=f"file://{folder}")
+        self.catalog.create_namespace("shop")
+        self.table = None
+
+    def versions(self, subject):
+        type_ = {"avro": "AVRO", "json_schema": "JSON", "protobuf": "PROTOBUF"}[self.topic.value_format]
+        return [RegisteredSchema(id_, text, type_) for id_, text in enumerate(self.texts, 1)]
+
+    def decide(self):
+        return decide_schema(self.topic, resolve_schemas(self, self.topic), self.table)
+
+    def ingest(self):
+        """Write a row of the present schemas."""
+        schemas = self.decide().require_readable()
+        if self.table is None:
+            self.table = self.catalog.create_table(("shop", "orders"), columns(self.topic, schemas))
+        row = self.table.schema().as_arrow().empty_table()
+        with self.table.transaction() as transaction:
+            transaction.set_properties(schema_fingerprints.properties(self.table, schemas))
+            transaction.append(row)
+
+
+@pytest.mark.parametrize(("value_format", "first", "second"), CASES)
+def test_decide_schema_conflicting_versions_stop(tmp_path, value_format, first, second):
+    versions = Catalog(tmp_path, value_format, "stop")
+    versions.texts = [first]
+    versions.ingest()
+    versions.texts.append(second)
+    assert versions.decide().action == "refuse"
+    with pytest.raises(IncompatibleSchema, match=r"shop\.orders.*on_incompatible"):
+        versions.decide().require_readable()
+
+
+def test_decide_schema_version_after_conflict_that_fits_is_accepted(tmp_path):
+    versions = Catalog(tmp_path, "json_schema", "stop")
+    versions.texts = [json_schema(id="integer", name="string")]
+    versions.ingest()
+    versions.texts += [json_schema(id="integer", Name="string"), json_schema(id="integer", name="string", x="integer")]
+    decision = versions.decide()
+    assert (decision.action, decision.error, set(decision.schemas.conflicts)) == ("accept", None, {2})
+    assert [version.id for version in decision.schemas.value.versions] == [1, 3]
+
+
+@pytest.mark.parametrize(("value_format", "first", "second"), CASES)
+def test_decide_schema_conflicting_versions_of_new_table_are_refused(tmp_path, value_format, first, second):
+    versions = Catalog(tmp_path, value_format, "stop")
+    versions.texts = [first, second]
+    with pytest.raises(SchemaError):
+        versions.decide()
+
+
+@pytest.mark.parametrize(("value_format", "first", "second"), CASES)
+def test_decide_schema_conflict_by_dead_letter_keeps_columns(tmp_path, value_format, first, second):
+    versions = Catalog(tmp_path, value_format, "dead_letter")
+    versions.texts = [first]
+    versions.ingest()
+    before = versions.table.schema()
+    versions.texts.append(second)
+
+    decision = versions.decide()
+    assert decision.action == "use_older" and "cannot share columns" in str(decision.error)
+    schemas = decision.require_readable()
+    assert (set(schemas.conflicts), [version.id for version in schemas.value.versions]) == ({2}, [1])
+    assert columns(versions.topic, schemas).as_struct() == before.as_struct()
+    versions.ingest()
+    assert versions.decide().action == "use_older"
+
+
+@pytest.mark.parametrize(("value_format", "first", "second"), CASES)
+def test_decide_schema_conflict_by_new_table_rolls_over(tmp_path, value_format, first, second):
+    versions = Catalog(tmp_path, value_format, "new_table")
+    versions.texts = [first]
+    versions.ingest()
+    versions.texts.append(second)
+    assert versions.decide().action == "roll_over"
+
+    versions.table = None
+    versions.catalog.drop_table(("shop", "orders"))
+    versions.ingest()
+    decision = versions.decide()
+    assert decision.action == "accept" and set(decision.schemas.conflicts) == {1}
+    assert [version.id for version in decision.schemas.value.versions] == [2]
+
+
+def test_decide_schema_newest_without_columns_keeps_older_by_dead_letter(tmp_path):
+    recursive = '{"properties": {"id": {"type": "integer"}, "x": {"$ref": "#"}}}'
+    for policy in ("dead_letter", "stop", "new_table"):
+        folder = tmp_path / policy
+        folder.mkdir()
+        versions = Catalog(folder, "json_schema", policy)
+        versions.texts = [json_schema(id="integer")]
+        versions.ingest()
+        versions.texts.append(recursive)
+        if policy == "dead_letter":
+            assert versions.decide().action == "use_older"
+            assert set(versions.decide().schemas.conflicts) == {2}
+        else:
+            with pytest.raises(SchemaError, match="refers to itself"):
+                versions.decide()
+
+
+def test_decide_schema_conflict_with_rows_of_unknown_version_is_refused(tmp_path):
+    versions = Catalog(tmp_path, "protobuf", "stop")
+    versions.texts = [protobuf("string a = 2; string b = 3;")]
+    versions.ingest()
+    with versions.table.transaction() as transaction:
+        transaction.remove_properties(schema_fingerprints.SCHEMAS)
+    versions.texts.append(protobuf("string b = 2; string a = 3;"))
+    assert versions.decide().action == "refuse"

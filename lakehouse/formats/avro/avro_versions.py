@@ -44,9 +44,17 @@ def _pair(new: Type, old: Type) -> Type:
 def _fields(new: Type, old: Type) -> list[Field]:
     """Return the newer record's fields, then dropped ones. Fields that one version lacks have a default, or null."""
     paired = partners(old.fields, new.fields)
+    names = {before.name: name for name, before in paired.items()}
     fields = []
     for field in new.fields:
         before = paired.get(field.name)
+        former = [alias for alias in field.aliases if before is None or alias not in before.aliases]
+        if reused := next((alias for alias in former if names.get(alias, field.name) != field.name), None):
+            raise SchemaError(
+                f"Field '{field.name}' of Avro record '{new.name}' has the alias '{reused}', which is also the name of "
+                f"another field (NAME_REUSED). Values of '{reused}' in older versions could belong to either of them. "
+                f"Give the other field a name that no version has used"
+            )
         if before is None:
             fields.append(field if field.default is not None else _optional(field))
             continue

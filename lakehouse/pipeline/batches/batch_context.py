@@ -15,7 +15,8 @@ from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits import column_checks
 from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.commits.staged_commit import OnPhase, Phase, StagedCommit, no_report
-from lakehouse.pipeline.schemas.decoding import BATCH, TopicSchemas, with_foreign_writers
+from lakehouse.pipeline.schemas.decoding import TopicSchemas
+from lakehouse.pipeline.schemas.foreign_writers import BATCH, with_foreign_writers
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -21,7 +21,7 @@ from lakehouse.pipeline.commits.staged_commit import StagedCommit
 from lakehouse.pipeline.dead_letters import letters
 from lakehouse.pipeline.schemas import schema_fingerprints
 from lakehouse.pipeline.schemas.decoding import resolve_schemas
-from lakehouse.pipeline.schemas.schema_decision import ensure_table
+from lakehouse.pipeline.schemas.schema_decision import decide_schema, ensure_table
 from resources.iceberg.catalog import RECREATED, SUCCESSOR
 from resources.iceberg.snapshots import batch_of, last_batch
 from resources.kafka.kafka import Kafka
@@ -156,7 +156,7 @@ def resume(clients: Clients, namespace: str, topic: Topic, where: str, reason: s
             )
     if previous:
         position = replace(position, start={p: previous.end.get(p, offset) for p, offset in position.end.items()})
-    schemas = resolve_schemas(clients.schema_registry, topic)
+    schemas = decide_schema(topic, resolve_schemas(clients.schema_registry, topic), table).require_readable()
     # The decision also accepts the registry's present schemas.
     properties = schema_fingerprints.properties(table, schemas)
     if previous and (not same_log or any(offset < previous.end.get(p, 0) for p, offset in position.end.items())):
@@ -188,7 +188,8 @@ def record_start(clients: Clients, topic: Topic, ref: TableRef, table: Table | N
     """
     base = table.metadata.current_snapshot_id if table else None
     position = parse_position(log, clients.kafka, topic.start)
-    table = ensure_table(clients.catalog, topic, ref, resolve_schemas(clients.schema_registry, topic), table)
+    schemas = decide_schema(topic, resolve_schemas(clients.schema_registry, topic), table).require_readable()
+    table = ensure_table(clients.catalog, topic, ref, schemas, table)
     _record(clients, ref, table, base, position, f"start: {topic.start}")
 
 

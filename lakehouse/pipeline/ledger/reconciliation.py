@@ -20,6 +20,7 @@ from lakehouse.pipeline.ledger.ledger_entries import read_ledger
 from resources.iceberg.catalog import Catalog
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -100,7 +101,7 @@ def reconcile(namespace: str, topic: Topic, clients: Clients, *, whole_log: bool
         findings += ledger_findings.key_findings(duplicate_keys(frame, topic.key, visible_columns(topic, table)))
     incomplete = {f.snapshot_id for f in findings if f.kind.startswith("missing_")}
     if suspect_ranges := [r for r in topic_ranges if whole_log or r.snapshot_id in incomplete]:
-        findings += _ask_log(spark, clients, topic, entries, suspect_ranges, frame, dead_letters)
+        findings += _ask_log(spark, clients, topic, table, entries, suspect_ranges, frame, dead_letters)
     return ReconciliationReport(entries, findings, row_counts, letter_counts)
 
 
@@ -108,6 +109,7 @@ def _ask_log(
     spark: SparkSession,
     clients: Clients,
     topic: Topic,
+    table: Table,
     entries: Sequence[Entry],
     ranges: Sequence[Range],
     frame: DataFrame,
@@ -115,6 +117,7 @@ def _ask_log(
 ) -> list[Finding]:
     """Return findings about records in the log that have no outcome, as far back as the log goes."""
     from lakehouse.pipeline.schemas.decoding import resolve_schemas
+    from lakehouse.pipeline.schemas.schema_decision import decide_schema
     from spark.decoding.decode import decode
     from spark.records import read_range
     from spark.tables.ledger_counts import logged, together, wrong_newest
@@ -135,7 +138,8 @@ def _ask_log(
     outcomes = together([frame, dead_letters]) if topic.mode == "append" else None
     findings = ledger_findings.log_findings(entries, *logged(read_range(spark, options, batch), current, outcomes))
     if topic.replaces_rows:
-        decoded = decode(read_range(spark, options, batch), resolve_schemas(clients.schema_registry, topic).decoding())
+        schemas = decide_schema(topic, resolve_schemas(clients.schema_registry, topic), table).schemas
+        decoded = decode(read_range(spark, options, batch), schemas.decoding())
         findings += ledger_findings.newest_findings(wrong_newest(decoded, dead_letters, frame, topic.key))
     return notes + findings
 

@@ -2,54 +2,22 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Literal
 
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import SchemaError
 from lakehouse.formats import format_of, of_type, record_types
-from lakehouse.formats.budget import MAX_CHARACTERS
 from lakehouse.formats.format import Format, MessageSchema, RegisteredFormat
 from lakehouse.formats.schema import RegisteredSchema, Shape
 from resources.schema_registry import SchemaRegistry
 
 if TYPE_CHECKING:
     from pyiceberg.types import StructType
-    from pyspark.sql import DataFrame
 
     from spark.decoding.decode import Codec, Decoding
-
-
-FOREIGN_WRITERS = 64
-"""Maximum number of schemas of other subjects per topic. Each adds an expression to every query."""
-
-EXAMINED_CHARACTERS = 10 * MAX_CHARACTERS
-"""Maximum total size, in characters, of the schemas of other subjects that are parsed or compiled per lookup."""
-
-
-@dataclass(frozen=True)
-class Lookup:
-    """Limits on looking up schema ids that the topic's subjects do not have.
-
-    Producers choose the ids in their records, so a batch may contain millions of them.
-
-    Attributes:
-        ids: The maximum number of ids.
-        seconds: The maximum duration.
-    """
-
-    ids: int
-    seconds: float
-
-
-BATCH = Lookup(64, 60)
-"""Limits for each ingested batch."""
-
-BY_HAND = Lookup(10_000, 600)
-"""Limits for commands that an operator runs, such as `lakehouse redrive`."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +52,8 @@ class TopicSchemas:
         other_type_ids: Ids of schemas of record types that are not this topic's.
         unfit_ids: Ids of versions that do not define the columns.
         unusable_ids: Ids that the registry has no usable schema for; None if the registry was asked about every id.
+        conflicts: Reasons, by id, why versions cannot share columns with the others. Their records are dead letters.
+        registered: All versions of the value's subject, oldest first, with those in conflict.
     """
 
     topic: Topic
@@ -93,6 +63,8 @@ class TopicSchemas:
     other_type_ids: frozenset[int] = frozenset()
     unfit_ids: frozenset[int] = frozenset()
     unusable_ids: frozenset[int] | None = None
+    conflicts: Mapping[int, str] = field(default_factory=dict)
+    registered: tuple[RegisteredSchema, ...] = ()
 
     @property
     def struct(self) -> StructType:
@@ -143,6 +115,7 @@ class TopicSchemas:
             other_type_ids=self.other_type_ids,
             unfit_ids=self.unfit_ids,
             unusable_ids=self.unusable_ids,
+            conflicts=self.conflicts,
             has_other_types=bool(self.topic.record),
             metadata=self.topic.metadata.names,
             quarantine={name: check.failure_condition for name, check in self.topic.quarantine.items()},
@@ -152,147 +125,53 @@ class TopicSchemas:
 def resolve_schemas(registry: SchemaRegistry, topic: Topic) -> TopicSchemas:
     """Return the schemas of a topic: the newest version defines the columns, and every version decodes its own records.
 
+    Versions that cannot share columns with newer ones are in `conflicts`; see `decide_schema`.
+
     Raises:
-        SchemaError: No schema is registered, or it cannot become columns.
+        SchemaError: No schema is registered, or none can become columns.
         Unreachable: The registry does not answer.
     """
-    value = _side(registry, topic, topic.value_format, "value")
     key = _side(registry, topic, topic.effective_key_format, "key") if topic.effective_key_format else None
-    return TopicSchemas(topic, value, key)
+    if not isinstance(format_of(topic.value_format), RegisteredFormat):
+        return TopicSchemas(topic, _side(registry, topic, topic.value_format, "value"), key)
+    versions = _versions(registry, topic, "value")
+    try:
+        value = side_schema(topic.value_format, versions, topic.record)
+    except SchemaError:
+        value, conflicts = _consistent(topic, versions)
+        return TopicSchemas(topic, value, key, conflicts=conflicts, registered=tuple(versions))
+    return TopicSchemas(topic, value, key, registered=tuple(versions))
 
 
-def with_foreign_writers(
-    registry: SchemaRegistry, known: TopicSchemas, decoded: DataFrame, lookup: Lookup
-) -> TopicSchemas:
-    """Extend the schemas by those of other subjects whose ids occur in the records.
+def with_versions(known: TopicSchemas, ids: Collection[int]) -> TopicSchemas:
+    """Return the schemas with the columns of the versions with these ids, and of others that can share the columns."""
+    first = [version for version in known.registered if version.id in ids]
+    value, conflicts = _consistent(known.topic, known.registered, first)
+    return replace(known, value=value, conflicts=conflicts)
 
-    A schema of another record type decodes nothing. If the topic declares its record type, such records belong to
-    another table; otherwise they are dead letters. Ids beyond the limits are not treated as unknown: only those in
-    `unusable_ids` are.
 
-    Args:
-        registry: The schema registry.
-        known: The schemas so far, which treat all other ids as unknown.
-        decoded: The records, decoded with `known`.
-        lookup: Limits on the lookup.
+def _consistent(
+    topic: Topic, versions: Sequence[RegisteredSchema], first: Sequence[RegisteredSchema] = ()
+) -> tuple[SideSchema, dict[int, str]]:
+    """Return the schema of versions that can share columns, and the reasons, by id, why the others cannot.
+
+    Versions are added one by one: those in `first`, then from the newest to the oldest.
 
     Raises:
-        Unreachable: The registry does not answer. A missing answer is never treated as an unknown id.
+        SchemaError: No version can become columns.
     """
-    from spark.decoding.decode import foreign_schema_ids
-
-    assert known.unusable_ids is None
-    known = _with_foreign_keys(registry, known, decoded, lookup)
-    # Dead letters keep the records, so a cached answer suffices: `lakehouse redrive` queries the registry again.
-    missing_ids = registry.not_found() if lookup == BATCH and known.topic.errors == "log" else frozenset()
-    ids = foreign_schema_ids(decoded, lookup.ids + 1, missing_ids)
-    is_limited = len(ids) > lookup.ids
-    foreign, other_type_ids, unusable_ids = list(known.foreign), set(known.other_type_ids), set(missing_ids)
-    examined, used = 0, sum(schema.characters for schema in foreign)
-    deadline = time.monotonic() + lookup.seconds
-    own_versions = known.value.versions[len(known.foreign) :]
-    schemas = {id_: _foreign(registry, id_, deadline) for id_ in ids[: lookup.ids]}
-    for id_, schema in schemas.items():
-        if schema is None:
-            unusable_ids.add(id_)
-            continue
-        examined += schema.characters
-        if examined > EXAMINED_CHARACTERS:
-            is_limited = True
-        elif not ((format_ := of_type(schema.type)) and format_.is_readable(schema)):
-            unusable_ids.add(id_)
-        elif known.topic.record and not record_types.is_named(schema, known.topic.record):
-            other_type_ids.add(id_)
-        elif not _is_harmless(known.topic.value_format, known.topic.record, schema):
-            unusable_ids.add(id_)
-        elif not _is_own(registry, known.topic, "value", schema, own_versions):
-            other_type_ids.add(id_)
-        elif len(foreign) == FOREIGN_WRITERS or used + schema.characters > MAX_CHARACTERS:
-            is_limited = True
-        else:
-            foreign.append(schema)
-            used += schema.characters
-    extended = replace(
-        known, other_type_ids=frozenset(other_type_ids), unusable_ids=frozenset(unusable_ids) if is_limited else None
-    )
-    if len(foreign) == len(known.foreign):
-        return extended
-    # Only the topic's own subject defines the columns.
-    value = side_schema(
-        known.topic.value_format, (*foreign, *own_versions), known.topic.record, known.value.schema.read_by
-    )
-    return replace(extended, foreign=tuple(foreign), value=value)
-
-
-def _with_foreign_keys(
-    registry: SchemaRegistry, known: TopicSchemas, decoded: DataFrame, lookup: Lookup
-) -> TopicSchemas:
-    """Extend the key's schemas in the same way. Keys with unusable schemas, or beyond the limits, remain bad keys."""
-    from spark.decoding.decode import foreign_schema_ids
-
-    name = known.topic.effective_key_format
-    if known.key is None or name is None or not isinstance(format_of(name), RegisteredFormat):
-        return known
-    of_subject = known.key.versions
-    missing_ids = registry.not_found() if lookup == BATCH and known.topic.errors == "log" else frozenset()
-    skipped = {version.id for version in of_subject} | missing_ids
-    deadline, used = time.monotonic() + lookup.seconds, 0
-    foreign: list[RegisteredSchema] = []
-    for id_ in foreign_schema_ids(decoded, lookup.ids, skipped, "key"):
-        schema = _foreign(registry, id_, deadline)
-        if schema is None or len(foreign) == FOREIGN_WRITERS or used + schema.characters > MAX_CHARACTERS:
-            continue
-        if not _is_harmless(name, "", schema):
-            continue
-        if _is_own(registry, known.topic, "key", schema, of_subject):
-            foreign.append(schema)
-            used += schema.characters
-    if not foreign:
-        return known
-    return replace(known, key=side_schema(name, (*foreign, *of_subject), "", known.key.schema.read_by))
-
-
-def _foreign(registry: SchemaRegistry, id_: int, deadline: float) -> RegisteredSchema | None:
-    """Return the schema of an id; None if the registry has none or it exceeds the reference limits."""
-    try:
-        return registry.by_id(id_, deadline)
-    except SchemaError:
-        return None
-
-
-def _is_harmless(name: str, record: str, schema: RegisteredSchema) -> bool:
-    """Return whether records of a schema registered under another subject may be decoded.
-
-    A schema that cannot become a table, such as a recursive one, may need unlimited time or memory.
-    """
-    format_ = format_of(name)
-    if not isinstance(format_, RegisteredFormat) or schema.type != format_.schema_type:
-        return False
-    if not format_.is_readable(schema):
-        return False
-    try:
-        side_schema(name, [schema], record)
-    except SchemaError:
-        return False
-    return True
-
-
-def _is_own(
-    registry: SchemaRegistry,
-    topic: Topic,
-    which: Literal["key", "value"],
-    schema: RegisteredSchema,
-    versions: Sequence[RegisteredSchema],
-) -> bool:
-    """Return whether a schema of another subject has this topic's record type, or was once of the topic's subject.
-
-    Raises:
-        Unreachable: The registry does not answer.
-    """
-    if record_types.is_same(schema, versions, topic.record if which == "value" else ""):
-        return True
-    format_ = of_type(schema.type)
-    return bool(format_ and format_.names_are_optional) and topic.subject(which) in registry.subjects(schema.id)
+    included: list[RegisteredSchema] = []
+    side, conflicts = None, {}
+    for version in [*first, *(other for other in reversed(versions) if other not in first)]:
+        candidates = [other for other in versions if other in included or other == version]
+        try:
+            side = side_schema(topic.value_format, candidates, topic.record)
+            included = candidates
+        except SchemaError as error:
+            conflicts[version.id] = str(error)
+    if side is None:
+        raise SchemaError(conflicts[versions[-1].id])
+    return side, conflicts
 
 
 def older_versions(known: TopicSchemas) -> Iterator[TopicSchemas]:

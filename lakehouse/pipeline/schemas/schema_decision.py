@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Literal
 
 from lakehouse.config import sensitive
 from lakehouse.config.topic import Topic
-from lakehouse.core.errors import IncompatibleSchema
+from lakehouse.core.errors import IncompatibleSchema, SchemaError
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.formats import evolution
 from lakehouse.formats.columns import table_schema
 from lakehouse.formats.evolution import Change
 from lakehouse.formats.schema import Shape
-from lakehouse.pipeline.schemas.decoding import TopicSchemas, older_versions
+from lakehouse.pipeline.schemas import schema_fingerprints
+from lakehouse.pipeline.schemas.decoding import TopicSchemas, older_versions, with_versions
 from resources.iceberg.catalog import Catalog
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ def decide_schema(topic: Topic, newest: TopicSchemas, table: Table | None) -> Sc
     Raises:
         SchemaError: The schema cannot become a table.
     """
+    if conflict := _conflict(topic, newest, table):
+        return conflict
     if table is None:
         columns(topic, newest)
         return SchemaDecision("accept", newest)
@@ -78,6 +81,37 @@ def decide_schema(topic: Topic, newest: TopicSchemas, table: Table | None) -> Sc
                     return SchemaDecision("use_older", older, changes, error)
         return SchemaDecision("refuse", newest, changes, error)
     return SchemaDecision("accept", newest, changes)
+
+
+def _conflict(topic: Topic, newest: TopicSchemas, table: Table | None) -> SchemaDecision | None:
+    """Apply `on_incompatible` if versions cannot share columns with the newest one; None if the table has none of them.
+
+    Raises:
+        SchemaError: There is no table yet, or the newest version alone cannot become one.
+    """
+    if not newest.conflicts:
+        return None
+    is_unusable = newest.registered[-1].id in newest.conflicts
+    reason = next(iter(newest.conflicts.values()))
+    if table is None or (is_unusable and topic.on_incompatible != "dead_letter"):
+        if topic.on_incompatible == "stop" or is_unusable:
+            raise SchemaError(reason)
+        return None
+    # A table with rows, but without fingerprints, may have rows of any version.
+    ids = schema_fingerprints.known_ids(table) or newest.conflicts.keys()
+    if not is_unusable and (table.current_snapshot() is None or ids.isdisjoint(newest.conflicts)):
+        return None
+    error = IncompatibleSchema(
+        f"Versions of the schema of table {'.'.join(table.name())} cannot share columns, and nothing was changed: "
+        f"{reason}, or set 'on_incompatible' to 'dead_letter' or 'new_table'"
+    )
+    if topic.on_incompatible == "new_table":
+        return SchemaDecision("roll_over", newest, (), error)
+    if topic.on_incompatible == "dead_letter":
+        older = with_versions(newest, ids)
+        if ids.isdisjoint(older.conflicts) and all(change.accepted for change in _changes(topic, older, table)):
+            return SchemaDecision("use_older", older, (), error)
+    return SchemaDecision("refuse", newest, (), error)
 
 
 def ensure_table(

@@ -52,5 +52,10 @@ def properties(table: Table | None, schemas: TopicSchemas) -> dict[str, str]:
     return {} if newest == stored else {SCHEMAS: json.dumps(newest, separators=(",", ":"))}
 
 
+def known_ids(table: Table) -> frozenset[int]:
+    """Return the ids of the schemas that records of a table may have been decoded with."""
+    return frozenset(map(int, _stored(table)))
+
+
 def _stored(table: Table | None) -> dict[str, str]:
     return json.loads(table.properties.get(SCHEMAS, "{}")) if table else {}

@@ -19,6 +19,7 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.formats.columns import table_schema
 from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.schemas import decoding
+from lakehouse.pipeline.schemas.schema_decision import decide_schema
 from spark.decoding.decode import decode
 from spark.decoding.decoded import record
 from tests.support.fuzz.cells import Column, fits, of_arrow, of_iceberg, plain
@@ -101,7 +102,7 @@ def columns(case: Case) -> tuple[decoding.TopicSchemas, Schema]:
     """
     settings = {"name": "fuzz", "value_format": case.format, "record": case.record, **case.settings}
     topic = Topic.model_validate(settings)
-    known = decoding.resolve_schemas(Versions(case.versions), topic)
+    known = decide_schema(topic, decoding.resolve_schemas(Versions(case.versions), topic), None).schemas
     return known, table_schema(topic.metadata.names, known.struct, None)
 
 

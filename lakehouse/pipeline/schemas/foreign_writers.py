@@ -1,0 +1,182 @@
+"""Look up the schemas of other subjects that a topic's records refer to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from lakehouse.config.topic import Topic
+from lakehouse.core.errors import SchemaError
+from lakehouse.formats import format_of, of_type, record_types
+from lakehouse.formats.budget import MAX_CHARACTERS
+from lakehouse.formats.format import RegisteredFormat
+from lakehouse.formats.schema import RegisteredSchema
+from lakehouse.pipeline.schemas.decoding import TopicSchemas, side_schema
+from resources.schema_registry import SchemaRegistry
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FOREIGN_WRITERS = 64
+"""Maximum number of schemas of other subjects per topic. Each adds an expression to every query."""
+
+EXAMINED_CHARACTERS = 10 * MAX_CHARACTERS
+"""Maximum total size, in characters, of the schemas of other subjects that are parsed or compiled per lookup."""
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """Limits on looking up schema ids that the topic's subjects do not have.
+
+    Producers choose the ids in their records, so a batch may contain millions of them.
+
+    Attributes:
+        ids: The maximum number of ids.
+        seconds: The maximum duration.
+    """
+
+    ids: int
+    seconds: float
+
+
+BATCH = Lookup(64, 60)
+"""Limits for each ingested batch."""
+
+BY_HAND = Lookup(10_000, 600)
+"""Limits for commands that an operator runs, such as `lakehouse redrive`."""
+
+
+def with_foreign_writers(
+    registry: SchemaRegistry, known: TopicSchemas, decoded: DataFrame, lookup: Lookup
+) -> TopicSchemas:
+    """Extend the schemas by those of other subjects whose ids occur in the records.
+
+    A schema of another record type decodes nothing. If the topic declares its record type, such records belong to
+    another table; otherwise they are dead letters. Ids beyond the limits are not treated as unknown: only those in
+    `unusable_ids` are.
+
+    Args:
+        registry: The schema registry.
+        known: The schemas so far, which treat all other ids as unknown.
+        decoded: The records, decoded with `known`.
+        lookup: Limits on the lookup.
+
+    Raises:
+        Unreachable: The registry does not answer. A missing answer is never treated as an unknown id.
+    """
+    from spark.decoding.decode import foreign_schema_ids
+
+    assert known.unusable_ids is None
+    known = _with_foreign_keys(registry, known, decoded, lookup)
+    # Dead letters keep the records, so a cached answer suffices: `lakehouse redrive` queries the registry again.
+    missing_ids = registry.not_found() if lookup == BATCH and known.topic.errors == "log" else frozenset()
+    ids = foreign_schema_ids(decoded, lookup.ids + 1, missing_ids)
+    is_limited = len(ids) > lookup.ids
+    foreign, other_type_ids, unusable_ids = list(known.foreign), set(known.other_type_ids), set(missing_ids)
+    examined, used = 0, sum(schema.characters for schema in foreign)
+    deadline = time.monotonic() + lookup.seconds
+    own_versions = known.value.versions[len(known.foreign) :]
+    schemas = {id_: _foreign(registry, id_, deadline) for id_ in ids[: lookup.ids]}
+    for id_, schema in schemas.items():
+        if schema is None:
+            unusable_ids.add(id_)
+            continue
+        examined += schema.characters
+        if examined > EXAMINED_CHARACTERS:
+            is_limited = True
+        elif not ((format_ := of_type(schema.type)) and format_.is_readable(schema)):
+            unusable_ids.add(id_)
+        elif known.topic.record and not record_types.is_named(schema, known.topic.record):
+            other_type_ids.add(id_)
+        elif not _is_harmless(known.topic.value_format, known.topic.record, schema):
+            unusable_ids.add(id_)
+        elif not _is_own(registry, known.topic, "value", schema, own_versions):
+            other_type_ids.add(id_)
+        elif len(foreign) == FOREIGN_WRITERS or used + schema.characters > MAX_CHARACTERS:
+            is_limited = True
+        else:
+            foreign.append(schema)
+            used += schema.characters
+    extended = replace(
+        known, other_type_ids=frozenset(other_type_ids), unusable_ids=frozenset(unusable_ids) if is_limited else None
+    )
+    if len(foreign) == len(known.foreign):
+        return extended
+    # Only the topic's own subject defines the columns.
+    value = side_schema(
+        known.topic.value_format, (*foreign, *own_versions), known.topic.record, known.value.schema.read_by
+    )
+    return replace(extended, foreign=tuple(foreign), value=value)
+
+
+def _with_foreign_keys(
+    registry: SchemaRegistry, known: TopicSchemas, decoded: DataFrame, lookup: Lookup
+) -> TopicSchemas:
+    """Extend the key's schemas in the same way. Keys with unusable schemas, or beyond the limits, remain bad keys."""
+    from spark.decoding.decode import foreign_schema_ids
+
+    name = known.topic.effective_key_format
+    if known.key is None or name is None or not isinstance(format_of(name), RegisteredFormat):
+        return known
+    of_subject = known.key.versions
+    missing_ids = registry.not_found() if lookup == BATCH and known.topic.errors == "log" else frozenset()
+    skipped = {version.id for version in of_subject} | missing_ids
+    deadline, used = time.monotonic() + lookup.seconds, 0
+    foreign: list[RegisteredSchema] = []
+    for id_ in foreign_schema_ids(decoded, lookup.ids, skipped, "key"):
+        schema = _foreign(registry, id_, deadline)
+        if schema is None or len(foreign) == FOREIGN_WRITERS or used + schema.characters > MAX_CHARACTERS:
+            continue
+        if not _is_harmless(name, "", schema):
+            continue
+        if _is_own(registry, known.topic, "key", schema, of_subject):
+            foreign.append(schema)
+            used += schema.characters
+    if not foreign:
+        return known
+    return replace(known, key=side_schema(name, (*foreign, *of_subject), "", known.key.schema.read_by))
+
+
+def _foreign(registry: SchemaRegistry, id_: int, deadline: float) -> RegisteredSchema | None:
+    """Return the schema of an id; None if the registry has none or it exceeds the reference limits."""
+    try:
+        return registry.by_id(id_, deadline)
+    except SchemaError:
+        return None
+
+
+def _is_harmless(name: str, record: str, schema: RegisteredSchema) -> bool:
+    """Return whether records of a schema registered under another subject may be decoded.
+
+    A schema that cannot become a table, such as a recursive one, may need unlimited time or memory.
+    """
+    format_ = format_of(name)
+    if not isinstance(format_, RegisteredFormat) or schema.type != format_.schema_type:
+        return False
+    if not format_.is_readable(schema):
+        return False
+    try:
+        side_schema(name, [schema], record)
+    except SchemaError:
+        return False
+    return True
+
+
+def _is_own(
+    registry: SchemaRegistry,
+    topic: Topic,
+    which: Literal["key", "value"],
+    schema: RegisteredSchema,
+    versions: Sequence[RegisteredSchema],
+) -> bool:
+    """Return whether a schema of another subject has this topic's record type, or was once of the topic's subject.
+
+    Raises:
+        Unreachable: The registry does not answer.
+    """
+    if record_types.is_same(schema, versions, topic.record if which == "value" else ""):
+        return True
+    format_ = of_type(schema.type)
+    return bool(format_ and format_.names_are_optional) and topic.subject(which) in registry.subjects(schema.id)
