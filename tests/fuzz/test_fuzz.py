@@ -78,7 +78,6 @@ NOT_GENERATED = {
     "Avro": {
         "a record that contains itself",
         "`null` alone",
-        "a named type of another subject",
         "`doc`",
         "a record without fields",
     },

@@ -347,6 +347,20 @@ def cases(draw) -> Case:
     if draw(st.booleans()):
         whole = records_[0].value
         records_ += [Record(whole + b"\0", {}, "letter"), Record(whole[:-1], {}, "letter")]
-    versions = [RegisteredSchema(1, json.dumps(top.schema))]
-    rows = rows_of(top)
-    return Case("avro", versions, dict(top.column[1]), records_, refused or None, rows)
+    rows, text, references = rows_of(top), json.dumps(top.schema), ()
+    if draw(st.booleans()) and (definition := first_definition(top.schema)):
+        # The registry has the named type under another subject.
+        name = json.dumps(definition["name"])
+        text, references = text.replace(json.dumps(definition), name, 1), ((name.strip('"'), json.dumps(definition)),)
+        rows.add("a named type of another subject")
+    record = draw(st.sampled_from(["", top.schema["name"]]))
+    versions = [RegisteredSchema(1, text, references=references)]
+    return Case("avro", versions, dict(top.column[1]), records_, refused or None, rows, record)
+
+
+def first_definition(schema: Any) -> dict[str, Any] | None:
+    """Return the definition of the first enum or fixed in a schema."""
+    if isinstance(schema, dict) and schema.get("type") in ("enum", "fixed"):
+        return schema
+    inner = schema if isinstance(schema, list) else schema.values() if isinstance(schema, dict) else ()
+    return next(filter(None, map(first_definition, inner)), None)

@@ -14,7 +14,7 @@ from pyiceberg.schema import Schema
 from lakehouse.core.errors import IncompatibleSchema, LakehouseError
 from lakehouse.formats import evolution
 from tests.support.fuzz.cells import differences
-from tests.support.fuzz.decoding import LETTER, Decoded, Decoder, columns
+from tests.support.fuzz.decoding import LETTER, UNEXPLAINED, Decoded, Decoder, columns
 from tests.support.fuzz.model import Case, Pair
 
 COUNTS: Counter[str] = Counter()
@@ -48,6 +48,7 @@ def compare(case: Case, decoded: Decoded | LakehouseError) -> None:
     if case.columns is not None:
         assert list(decoded.columns.items()) == list(case.columns.items())
     for number, (record, outcome) in enumerate(zip(case.records, decoded.outcomes, strict=True)):
+        assert outcome != UNEXPLAINED, f"record {number} is a {UNEXPLAINED}: {record.value!r}"
         if outcome == LETTER:
             COUNTS["dead letters"] += 1
             assert record.fate != "row", f"record {number} is a dead letter: {record.cells}"
@@ -78,6 +79,7 @@ def check_pair(decoder: Decoder, pair: Pair) -> None:
         COUNTS["tables that do not follow"] += 1
         return
     for number, (was, now) in enumerate(zip(before.outcomes, after.outcomes, strict=False)):
+        assert was != UNEXPLAINED, f"record {number} of the older version is a {UNEXPLAINED}"
         if LETTER not in (was, now):
             mismatches = _moved(was, now, old.as_struct(), new.as_struct(), "row")
             assert not mismatches, (

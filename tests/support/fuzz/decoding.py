@@ -20,7 +20,7 @@ from lakehouse.formats.columns import table_schema
 from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.schemas import decoding
 from lakehouse.pipeline.schemas.schema_decision import decide_schema
-from spark.decoding.decode import decode
+from spark.decoding.decode import Codec, decode
 from spark.decoding.decoded import record
 from tests.support.fuzz.cells import Column, fits, of_arrow, of_iceberg, plain
 from tests.support.fuzz.model import METADATA_NAMES, Case
@@ -39,6 +39,7 @@ RECORDS = T.StructType(
 """The columns of Spark's Kafka source (Structured Streaming + Kafka Integration Guide)."""
 
 LETTER = "dead letter"
+UNEXPLAINED = "dead letter without a reason that names what is wrong"
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ class Decoder:
         """Decode the records of some cases in one job; of a case whose schema is refused, return the error."""
         planned: list[DataFrame | LakehouseError] = []
         tables: dict[int, Schema] = {}
+        codecs: dict[int, Codec] = {}
         for number, case in enumerate(cases):
             try:
                 known, tables[number] = columns(case)
@@ -81,10 +83,11 @@ class Decoder:
                 continue
             rows = decode(self._records([record.value for record in case.records]), known.decoding())
             planned.append(_packed(rows, tables[number], number))
+            codecs[number] = known.value.codec
         frames = [frame for frame in planned if isinstance(frame, DataFrame)]
         rows = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames).toArrow() if frames else None
         return [
-            each if isinstance(each, LakehouseError) else _unpacked(rows, tables[number], number, len(case.records))
+            each if isinstance(each, LakehouseError) else _unpacked(rows, tables[number], number, case, codecs[number])
             for number, (each, case) in enumerate(zip(planned, cases, strict=True))
         ]
 
@@ -110,19 +113,26 @@ def _packed(rows: DataFrame, table: Schema, number: int) -> DataFrame:
     """Return the rows of one case as two columns, to be combined with the rows of other cases."""
     cells = (rows[f"`{field.name.replace('`', '``')}`"].alias(field.name) for field in table.fields)
     good = record("reason").isNull() & ~record("filtered") & ~record("tombstone")
-    return rows.select(F.struct(*cells).alias(f"row{number}"), good.alias(f"good{number}"))
+    return rows.select(
+        F.struct(*cells).alias(f"row{number}"), good.alias(f"good{number}"), record("reason").alias(f"reason{number}")
+    )
 
 
-def _unpacked(rows: pa.Table, table: Schema, number: int, count: int) -> Decoded:
+def _unpacked(rows: pa.Table, table: Schema, number: int, case: Case, codec: Codec) -> Decoded:
     wanted = {field.name: of_iceberg(field.field_type) for field in table.fields}
     cells = rows.column(f"row{number}")
     types = {field.name: of_arrow(field.type) for field in cells.type}
     assert fits(("struct", tuple(types.items())), ("struct", tuple(wanted.items()))), f"{types} are no {wanted}"
-    outcomes: list[dict[str, Any] | str] = [""] * count
-    for cell, good in zip(cells, rows.column(f"good{number}"), strict=True):
-        if cell.is_valid:
-            offset = cell["kafka_offset"].as_py()
-            row = {name: plain(cell[name]) for name in types if name not in METADATA_NAMES} if good.as_py() else LETTER
-            outcomes[offset] = row
+    outcomes: list[dict[str, Any] | str] = [""] * len(case.records)
+    goods, reasons = rows.column(f"good{number}"), rows.column(f"reason{number}")
+    for cell, good, reason in zip(cells, goods, reasons, strict=True):
+        if not cell.is_valid:
+            continue
+        offset = cell["kafka_offset"].as_py()
+        if good.as_py():
+            outcomes[offset] = {name: plain(cell[name]) for name in types if name not in METADATA_NAMES}
+        else:
+            is_explained = reason.as_py() != "undecodable" or codec.explain(case.records[offset].value)
+            outcomes[offset] = LETTER if is_explained else UNEXPLAINED
     assert "" not in outcomes, "a record is neither a row nor a dead letter"
     return Decoded({name: type_ for name, type_ in wanted.items() if name not in METADATA_NAMES}, outcomes)

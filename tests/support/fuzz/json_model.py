@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
+from fractions import Fraction
 from typing import Any
 
 from hypothesis import strategies as st
@@ -101,8 +102,15 @@ def _integers() -> st.SearchStrategy[Value]:
         lambda n: Value(n, None, "letter")
     )
     others = _spelled(["1.5", '"1"', "true", "[1]", "{}", "1e-1"])
-    whole = st.integers(-999, 999).map(lambda n: Value(Spelled(f"{n}.0"), n, "either"))
-    return st.one_of(inside, inside, inside, beyond, others, whole)
+    spelled = st.from_regex(r"-?(0|[1-9][0-9]{0,20})(\.[0-9]{0,20}0)?([eE][+-]?[0-9]{1,2})?", fullmatch=True)
+    return st.one_of(inside, inside, inside, beyond, others, spelled.map(_integer))
+
+
+def _integer(text: str) -> Value:
+    """Return a number, whose fraction of zero or exponent does not matter (JSON Schema, Validation, 6.1.1)."""
+    number = Fraction(text)
+    fits = number.denominator == 1 and -(2**63) <= number < 2**63
+    return Value(Spelled(text), int(number) if fits else None, "row" if fits else "letter")
 
 
 def _numbers() -> st.SearchStrategy[Value]:
@@ -373,8 +381,10 @@ def cases(draw) -> Case:
         whole = records[0].value.rstrip()
         records += [Record(whole + ends, {}, "letter"), Record(whole[:-1], {}, "letter")]
     references = tuple((name, json.dumps(text)) for name, text in draft.files.items())
-    version = RegisteredSchema(1, json.dumps(schema), "JSON", references)
-    return Case("json_schema", [version], dict(top.column[1]), records, refused or None, rows_of(top) | draft.rows)
+    record = draw(st.sampled_from(["", "Top"]))
+    version = RegisteredSchema(1, json.dumps(schema | ({"title": record} if record else {})), "JSON", references)
+    rows = rows_of(top) | draft.rows
+    return Case("json_schema", [version], dict(top.column[1]), records, refused or None, rows, record)
 
 
 def framed(text: bytes) -> bytes:
