@@ -1,4 +1,4 @@
-"""Avro values whose type changes between versions are exact in the table or dead enum, never other values."""
+"""Avro values whose type changes between versions are exact in the table or dead letters, never other values."""
 
 import json
 from datetime import UTC, date, datetime
@@ -123,3 +123,16 @@ def test_ingest_unrepresentable_value_is_dead_letter(resources):
     assert [(letter["value"], letter["error_reason"]) for letter in stream.dead_letters()] == [
         (value, "undecodable") for value in bad
     ]
+
+
+def test_ingest_record_of_removed_branch_keeps_its_member(resources):
+    stream = create_stream(resources)
+    first, second = (schema({"u": ["null", *map(record, names)]}) for names in (("R1", "R2", "R3"), ("R1", "R3")))
+    old_id, new_id = stream.schema(first), stream.schema(second)
+    sent = [framed(old_id, first, {"u": (name, {"x": n})}) for n, name in enumerate(("R1", "R2", "R3"))]
+    stream.produce([{"value": value} for value in (*sent, framed(new_id, second, {"u": ("R3", {"x": 3})}))])
+    stream.ingest()
+
+    assert stream.dead_letters() == []
+    values = [{member: cell for member, cell in row["u"].items() if cell} for row in stream.rows()]
+    assert values == [{"member0": {"x": 0}}, {"member1": {"x": 1}}, {"member2": {"x": 2}}, {"member2": {"x": 3}}]
