@@ -77,18 +77,19 @@ class JsonCodec(Codec):
         body = data if self.writers is None else framing_columns.body(data)
         text = F.try_validate_utf8(body.cast("string"))
         parsed = F.when(~_has_lone_surrogate(text), _parsed(text, self.fields))
-        if any(_has(field, "long") for field in self.fields):
-            parsed = F.transform(F.array(parsed), self._parsed_again)[0]
         return F.struct(parsed.alias("parsed"), *(doubt.alias("doubt") for doubt in self._doubt(text)))
 
-    def _parsed_again(self, parsed: Column) -> Column:
-        """Return an object, parsed again if an integer may be written with a fraction or exponent.
+    def revised(self, decoded: str) -> Column:
+        """Return the objects, parsed again if an integer may be written with a fraction or exponent.
 
         Such integers are valid (JSON Schema draft 6 and later, 6.1.1), but Spark's parser does not accept them.
         """
+        if not any(_has(field, "long") for field in self.fields):
+            return F.col(decoded)
+        parsed = F.col(decoded)["parsed"]
         text = parsed["__corrupt"]
         again = _object(with_plain_integers(text), self.fields)
-        return F.when(has_fraction(text), again).otherwise(parsed)
+        return F.col(decoded).withField("parsed", F.when(has_fraction(text), again).otherwise(parsed))
 
     def _doubt(self, text: Column) -> list[Column]:
         """Return the fields with values of any type, parsed again if a number of the text is infinite.

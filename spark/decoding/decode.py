@@ -52,6 +52,16 @@ class Codec(Protocol):
         """Return a struct parsed from bytes, in the form that `finished` takes."""
         ...
 
+    def revised(self, decoded: str) -> Column:
+        """Return the result of `decode`, decoded again where that may have a better result.
+
+        It is a column of its own, because an expression that uses another one twice would evaluate it twice.
+
+        Args:
+            decoded: The name of the column with the result of `decode`.
+        """
+        return F.col(decoded)
+
     def finished(self, decoded: str) -> tuple[Column, Column]:
         """Return the row as a struct of the columns, and whether the bytes were decoded.
 
@@ -147,6 +157,7 @@ def decode(records: DataFrame, decoding: Decoding) -> DataFrame:
     )
     for name, codec in (("v", decoding.value), ("k", decoding.key)):
         if codec:
+            decoded = decoded.withColumn(name, codec.revised(name))
             row, good = codec.finished(name)
             decoded = decoded.withColumns({name: row, f"{name}_good": good})
     rows = _change_events(decoded, decoding) if decoding.mode == "debezium" else _records(decoding)

@@ -92,4 +92,5 @@ def test_ingest_conflicting_version_continues_in_new_table(resources, value_form
     assert [(row["id"], row["A" if value_format == "json_schema" else "a"]) for row in new] == [(2, "x")]
     topic.produce(1, 4)
     topic.stream.ingest()
-    assert topic.stream.table(f"{topic.stream.topic.table}__v2").scan().to_arrow()["id"].to_pylist() == [2, 4]
+    new = topic.stream.table(f"{topic.stream.topic.table}__v2").scan().to_arrow()
+    assert sorted(new["id"].to_pylist()) == [2, 4]
