@@ -140,6 +140,9 @@ def plan_registered(config: Config, topic: Topic, systems: Any) -> Plan:
         decision = decide_schema(topic, resolve_schemas(systems.schema_registry, topic), table)
     except SchemaError as error:
         return Plan(ref, invalid=str(error))
+    if decision.error and all(change.accepted for change in decision.changes):
+        # Versions in conflict: no change of the table is refused.
+        return Plan(ref, invalid=str(decision.error))
     effects = tuple(readers(config, topic, decision.changes))
     return Plan(ref, decision.changes, effects, is_new=table is None)
 

@@ -7,6 +7,7 @@ import struct
 import pytest
 from confluent_kafka.schema_registry import Schema
 
+from lakehouse.cli.schema_plan import plan_registered
 from lakehouse.core.errors import IncompatibleSchema
 from tests.support.protobuf_messages import message_class
 from tests.support.topics import Stream, registry
@@ -63,6 +64,8 @@ def test_ingest_conflicting_version_stops_and_keeps_table(resources, value_forma
     topic = Topic(resources, value_format, "stop")
     topic.produce(1, 2)
     before = topic.stream.table().schema()
+    plan = plan_registered(topic.stream.config, topic.stream.topic, topic.stream.systems)
+    assert not plan.is_accepted and re.search(FIELD_AND_RULE[value_format], plan.invalid)
     with pytest.raises(IncompatibleSchema, match=FIELD_AND_RULE[value_format]):
         topic.stream.ingest()
     assert (topic.rows(), topic.stream.table().schema()) == ([(1, "x")], before)
