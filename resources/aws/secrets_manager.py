@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 TAG = "lakehouse:deployment"
 """Tag of an AWS resource; its value is the name of the resource's deployment."""
 CURRENT, PENDING, PREVIOUS = "AWSCURRENT", "AWSPENDING", "AWSPREVIOUS"
+CANDIDATE = "lakehouse-candidate"
+"""Label of a version that is to become the pending one; AWS gives AWSCURRENT to a version that is written without."""
 TIMEOUT_SECONDS = 10
 
 FRESH = timedelta(minutes=10)
@@ -146,6 +148,35 @@ class Secrets:
             )
         return Version(answer["VersionId"], frozenset(answer["VersionStages"]), value)
 
+    def claim_pending(self, name: str, value: SecretJson, *, over: Version | None) -> Version:
+        """Write a version and move AWSPENDING to it, unless another writer has moved the label.
+
+        Args:
+            name: Name of the secret.
+            value: Its content.
+            over: The version that had the label when the caller read it; None if none had it.
+
+        Raises:
+            CommitConflict: Another version has got the label.
+            LakehouseError: As `put_pending`.
+        """
+        with self._translate_errors(name):
+            answer = self._client.put_secret_value(
+                SecretId=name, SecretString=json.dumps(value.reveal()), VersionStages=[CANDIDATE]
+            )
+        claimed = Version(answer["VersionId"], frozenset({CANDIDATE, PENDING}), value)
+        self._move(PENDING, name, claimed, over)
+        return claimed
+
+    def changed_at(self, name: str) -> datetime:
+        """Return when the secret was changed in any way, such as by moving a label.
+
+        Raises:
+            LakehouseError: As `put_pending`.
+        """
+        with self._translate_errors(name):
+            return self._client.describe_secret(SecretId=name)["LastChangedDate"]
+
     def replace(self, name: str, value: Callable[[], SecretJson], *, over: Version) -> None:
         """Write a version and make it the current one.
 
@@ -180,24 +211,26 @@ class Secrets:
             LakehouseError: AWS refuses the request.
             Unreachable: AWS does not respond.
         """
+        self._move(CURRENT, name, pending, over)
+
+    def _move(self, label: str, name: str, to: Version, over: Version | None) -> None:
+        """Move a label from a version to another one, unless it is on neither."""
+        off = {"RemoveFromVersionId": over.version_id} if over else {}
         with self._translate_errors(name):
             try:
                 self._client.update_secret_version_stage(
-                    SecretId=name,
-                    VersionStage=CURRENT,
-                    MoveToVersionId=pending.version_id,
-                    RemoveFromVersionId=over.version_id,
+                    SecretId=name, VersionStage=label, MoveToVersionId=to.version_id, **off
                 )
             except self._client.exceptions.InvalidParameterException:
                 refused = True
             else:
                 refused = False
         # AWS also rejects a change that it has made already, when boto3 repeats a call whose response was lost.
-        current = self.read(name) if refused else None
-        if refused and (current is None or current.version_id != pending.version_id):
+        labelled = self.read(name, label) if refused else None
+        if refused and (labelled is None or labelled.version_id != to.version_id):
             raise CommitConflict(
                 f"Another writer changed the secret '{name}' in region {self.region} at the same time. The version "
-                f"that is current now was left unchanged. Run it again"
+                f"that has the label {label} now was left unchanged. Run it again"
             )
 
     def delete(self, name: str) -> None:

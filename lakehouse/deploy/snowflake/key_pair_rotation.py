@@ -6,8 +6,9 @@ use, logs in with it, and makes the pending version the current one. The old key
 An interruption anywhere is safe: the secret holds a private key before its public key is set in Snowflake, the slot of
 the current key is never written, and a single call moves the label. The next call uses a pending key that was left
 behind, so the other slot never holds a key whose private key is lost. The slot in use is read from Snowflake every
-time. Run one rotation of a user at a time: two at once could overwrite each other's slot between the login and the
-move of the label.
+time. Of two rotations at once, one stops with a conflict, or both finish the same one: only the process that moves
+AWSPENDING from the version that it read first may write a slot. Do not run `retire` beside a rotation: it could unset
+the slot that was just written.
 """
 
 from __future__ import annotations
@@ -108,16 +109,18 @@ def rotate(user: ServiceUser, grace_days: float, day_count: float = 0) -> Keys:
         Unreachable: A system does not answer.
     """
     grace = timedelta(days=grace_days)
+    # Read before all else: as long as the label stays, no rotation has begun since.
+    pending = user.secrets.read(user.secret, PENDING)
     current, key = _current(user)
     slots = _slots(user)
     target = _active(user, key, slots).other
-    left_behind = _pending(user)
+    left_behind = _left_behind(user, pending, key)
     if not left_behind and _now() < key.created_at + timedelta(days=day_count):
         return _state(user, grace)
-    if slots[target] and _label(user, target, slots[target]) == PREVIOUS and _now() < key.created_at + grace:
+    if slots[target] and _label(user, target, slots[target]) == PREVIOUS and _now() < _replaced_at(user, key) + grace:
         return _state(user, grace)
     new = replace(left_behind or user.new_key(target), slot=target)
-    user.secrets.put_pending(user.secret, new.written(user.secret))
+    user.secrets.claim_pending(user.secret, new.written(user.secret), over=pending)
     _run(user, sql.set_public_key(user.name, new.public_key, target))
     _log_in(user, new)
     # The grace period counts from now, whenever a pending key was created.
@@ -145,7 +148,7 @@ def retire(user: ServiceUser, grace_days: float) -> Keys:
             f"{old} of Snowflake user {user.name} has the pending key of the secret '{user.secret}': a rotation was "
             f"not finished. Nothing was changed. Rotate again, which finishes it"
         )
-    if slots[old] and _now() >= key.created_at + grace:
+    if slots[old] and _now() >= _replaced_at(user, key) + grace:
         _log_in(user, key)
         _run(user, sql.unset_public_key(user.name, old))
     return _state(user, grace)
@@ -155,11 +158,16 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
+def _replaced_at(user: ServiceUser, key: KeyPair) -> datetime:
+    """Return when a key replaced the one before, or later: a process may have been suspended before that."""
+    return max(key.created_at, user.secrets.changed_at(user.secret))
+
+
 def _state(user: ServiceUser, grace: timedelta) -> Keys:
     _, key = _current(user)
     slots = _slots(user)
     active = _active(user, key, slots)
-    return Keys(active, key.fingerprint, key.created_at + grace if slots[active.other] else None)
+    return Keys(active, key.fingerprint, _replaced_at(user, key) + grace if slots[active.other] else None)
 
 
 def _current(user: ServiceUser) -> tuple[Version, KeyPair]:
@@ -176,11 +184,13 @@ def _current(user: ServiceUser) -> tuple[Version, KeyPair]:
     return version, _key(user, version)
 
 
-def _pending(user: ServiceUser) -> KeyPair | None:
+def _left_behind(user: ServiceUser, pending: Version | None, current: KeyPair) -> KeyPair | None:
     """Return the key of an unfinished rotation."""
-    version = user.secrets.read(user.secret, PENDING)
-    # The label stays on a version that was promoted.
-    return None if version is None or version.stages & {CURRENT, PREVIOUS} else _key(user, version)
+    # The label stays on a version that was promoted, or is on another version of its key after two rotations at once.
+    if pending is None or pending.stages & {CURRENT, PREVIOUS}:
+        return None
+    key = _key(user, pending)
+    return None if key.fingerprint == current.fingerprint else key
 
 
 def _key(user: ServiceUser, version: Version) -> KeyPair:

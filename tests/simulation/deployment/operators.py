@@ -73,7 +73,7 @@ class Operators:
         if secret.deleted is None and PREVIOUS in secret.labels:
             current = self._oracle.credential(name)
             with self._oracle.operator_acts(current.id if current else ""):
-                secret.move(CURRENT, secret.labels[PREVIOUS])
+                secret.move(CURRENT, secret.labels[PREVIOUS], self._world.true_now)
 
     def _delete_key(self, name: str) -> None:
         keys = sorted(self._clouds.confluent.state.keys)
@@ -199,7 +199,7 @@ class Operators:
         if secret is None or secret.labels.get(CURRENT) != off or to not in secret.versions:
             return False
         with self._oracle.operator_acts():
-            secret.move(CURRENT, to)
+            secret.move(CURRENT, to, self._world.true_now)
         return True
 
     def _delete_duplicates(self, command: str, ids: str) -> bool:

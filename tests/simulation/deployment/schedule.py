@@ -168,7 +168,9 @@ class DeploymentSchedule:
         world.record("faults end")
         world.fault_percent = world.switch_percent = 0
         self._end_processes()
-        self._pass_time(2 * HOURS)
+        self._pass_time(4 * HOURS)
+        # Lists show by now what was created before.
+        self._clouds.confluent.state.list_everything()
         if not self._until_done("create", self._create):
             return
         self.oracle.is_deleting = False

@@ -46,6 +46,7 @@ class Secret:
         labels: Version ids by staging label.
         created: Creation times of the versions, in seconds since the epoch.
         deleted: When it was deleted; None if it was not.
+        changed: When it was written or a label moved last.
     """
 
     tags: dict[str, str]
@@ -53,11 +54,12 @@ class Secret:
     labels: dict[str, str] = field(default_factory=dict)
     created: dict[str, float] = field(default_factory=dict)
     deleted: float | None = None
+    changed: float = 0
     days: float = 0
 
-    def move(self, label: str, version_id: str) -> None:
+    def move(self, label: str, version_id: str, now: float) -> None:
         """Move a label to a version. The version that was current becomes the previous one."""
-        before = self.labels.get(label)
+        before, self.changed = self.labels.get(label), now
         self.labels[label] = version_id
         if label == CURRENT and before and before != version_id:
             self.labels[PREVIOUS] = before
@@ -85,7 +87,7 @@ class MemorySecrets:
         secret = self.secrets[name]
         secret.versions[version_id], secret.created[version_id] = text, now
         for label in labels:
-            secret.move(label, version_id)
+            secret.move(label, version_id, now)
         return version_id
 
 
@@ -161,12 +163,12 @@ class MemorySecretsClient:
         SecretId: str,
         VersionStage: str,
         MoveToVersionId: str,
-        RemoveFromVersionId: str,  # noqa: N803
+        RemoveFromVersionId: str | None = None,  # noqa: N803
     ) -> Any:
         secret = self._usable(SecretId)
         if secret.labels.get(VersionStage) != RemoveFromVersionId or MoveToVersionId not in secret.versions:
             raise self._refused("InvalidParameterException")
-        secret.move(VersionStage, MoveToVersionId)
+        secret.move(VersionStage, MoveToVersionId, self._now)
         return {}
 
     def do_list_secret_version_ids(self, SecretId: str, IncludeDeprecated: bool) -> Any:  # noqa: N803
@@ -187,7 +189,9 @@ class MemorySecretsClient:
         if (secret := self._lookup(SecretId)) is None:
             raise self._refused("ResourceNotFoundException")
         tags = [{"Key": key, "Value": value} for key, value in secret.tags.items()]
-        return {"Tags": tags, **({} if secret.deleted is None else {"DeletedDate": secret.deleted})}
+        changed = datetime.fromtimestamp(secret.changed, UTC)
+        deleted = {} if secret.deleted is None else {"DeletedDate": secret.deleted}
+        return {"Tags": tags, "LastChangedDate": changed, **deleted}
 
     def do_list_secrets(self, Filters: list[dict[str, Any]]) -> Any:  # noqa: N803
         [values] = [each["Values"] for each in Filters]

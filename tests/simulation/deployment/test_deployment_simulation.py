@@ -8,7 +8,7 @@ from copy import deepcopy
 
 import pytest
 
-from lakehouse.core.errors import UnclearState
+from lakehouse.core.errors import CommitConflict, UnclearState
 from lakehouse.core.polling import Clock
 from lakehouse.deploy.planning.planner import apply
 from lakehouse.deploy.rotation import Policy, rotate
@@ -77,6 +77,49 @@ def test_rotate_suspended_before_promotion_begins_grace_afterwards():
         world.observe = lambda operation: (judge(operation), suspend(operation))[0]
         in_process(world, lambda: list(rotate(narrow(clouds.resources(world)), Policy(), simulated(world))))
     assert resumed and not oracle.violations
+
+
+@pytest.mark.parametrize("retained", [1, 2])
+@pytest.mark.parametrize("command", ["rotate", "create"])
+def test_command_suspended_anywhere_beside_rotations_ends_no_key(command: str, retained: int):
+    at, call_count, outcomes = 0, 1, set()
+    while at < call_count:
+        at += 1
+        call_count, outcome, violations = suspended_beside_rotations(command, Policy(retained=retained), at)
+        outcomes.add(outcome)
+        assert not violations, f"suspended after call {at}"
+    assert at > 20 and outcomes <= {type(None), CommitConflict, UnclearState}
+
+
+def suspended_beside_rotations(command: str, policy: Policy, at: int) -> tuple[int, type, list[str]]:
+    """Run a command and, after one of its calls, two rotations; return its number of calls, outcome and violations."""
+    world, clouds = CloudWorld(Choices(None)), deepcopy(established(True))
+    calls: list[str] = []
+
+    def observe(operation: str) -> None:
+        judge(operation)
+        calls.append(operation)
+        if len(calls) == at:
+            for _ in range(2):
+                list(rotate(narrow(clouds.resources(world)), policy, simulated(world)))
+
+    def work() -> None:
+        resources = narrow(clouds.resources(world))
+        if command == "rotate":
+            list(rotate(resources, policy, simulated(world)))
+        else:
+            apply(resources, lambda change: None)
+
+    with simulated_clouds(world, clouds):
+        oracle = Oracle(world, clouds, grace_days=1)
+        with oracle.operator_acts():
+            pass
+        world.advance(31 * 86_400)
+        judge, world.observe = world.observe, observe
+        process = world.start(command, work)
+        while process in world.processes:
+            world.step(process)
+    return len(calls), type(process.result), oracle.violations
 
 
 def test_create_overwritten_secret_names_command_that_restores_key():

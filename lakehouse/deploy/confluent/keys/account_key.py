@@ -2,8 +2,8 @@
 
 Confluent shows a key's secret once. An interruption between creating and storing a key leaves a stray: a key that
 nobody has. A key with the account as owner and the right name and description that is in no version of the secret is
-deleted. Without a secret, only a recent key is a stray: programs may still use an older one, whose secret was
-deleted.
+deleted once it is older than any command that may still store it. Without a secret, only a recent key is a stray:
+programs may still use an older one, whose secret was deleted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from lakehouse.core.errors import UnclearState
+from lakehouse.core.errors import CommitConflict, UnclearState
 from lakehouse.core.polling import Clock
 from resources.aws.secrets_manager import CURRENT, PENDING, PREVIOUS, SecretJson, Secrets, Version
 from resources.confluent.api_client import Key
@@ -23,6 +23,8 @@ KNOWN_SECONDS = 20 * 60
 """Until an API accepts a new key."""
 STRAY_AGE = timedelta(hours=1)
 """The age at which a key whose secret does not exist is no longer the trace of an interrupted creation."""
+ABANDONED_AGE = timedelta(hours=3)
+"""The age at which no command will store a key: more than a command takes, and clocks differ."""
 
 
 @dataclass(frozen=True)
@@ -138,19 +140,25 @@ class AccountKey:
         keys = self.api_keys.list(self.owner_id)
         return [each for each in keys if (each.name, each.description) == (self.name, self.description)]
 
-    def strays(self) -> list[ApiKey]:
+    def strays(self, now: datetime | None = None) -> list[ApiKey]:
         """List the keys that were created and never stored.
+
+        Args:
+            now: The time by which ages are computed; None is the present.
 
         Raises:
             UnclearState: The secret does not exist, and keys do that programs may use.
         """
+        now = now or datetime.now(UTC)
         labelled = [version for stage in (CURRENT, PENDING, PREVIOUS) if (version := self.version(stage))]
         stored = {*self.ids(labelled)}
         unknown = [each for each in self.existing() if each.id not in stored]
         if unknown and labelled:
             # It may have been in a version that has lost its labels.
             stored |= {*self.ids(self.secrets.versions(self.secret))}
-        elif old := [each.id for each in unknown if datetime.now(UTC) - each.created_at > STRAY_AGE]:
+            # Another command may have created a younger one, and store it next.
+            unknown = [each for each in unknown if now - each.created_at > ABANDONED_AGE]
+        elif old := [each.id for each in unknown if now - each.created_at > STRAY_AGE]:
             raise UnclearState(
                 f"There is no secret '{self.secret}' in region {self.secrets.region}, but its API keys "
                 f"{', '.join(old)} exist, and programs may use them. Nothing was changed. Restore the secret (aws "
@@ -159,9 +167,9 @@ class AccountKey:
             )
         return [each for each in unknown if each.id not in stored]
 
-    def delete_strays(self) -> None:
+    def delete_strays(self, now: datetime | None = None) -> None:
         """Delete the keys that were never stored."""
-        for stray in self.strays():
+        for stray in self.strays(now):
             self.api_keys.delete(stray.id)
 
     def make(self) -> Key:
@@ -175,6 +183,23 @@ class AccountKey:
             self.secrets.create(self.secret, value, description=f"API key '{self.name}' of Confluent Cloud")
         elif current.value != value:
             self.secrets.promote(self.secret, self.secrets.put_pending(self.secret, value), over=current)
+
+    def rewrite(self) -> Key:
+        """Write the secret's key again with the present settings beside it, and return it.
+
+        Raises:
+            CommitConflict: The secret or its key was changed at the same time.
+        """
+        version = self.version(CURRENT)
+        key = self.usable(version) if version else None
+        if version is None or key is None:
+            raise CommitConflict(
+                f"The secret '{self.secret}' or its API key was changed at the same time. The secret was left "
+                f"unchanged. Run it again"
+            )
+        if (value := self.layout.write(key)) != version.value:
+            self.secrets.promote(self.secret, self.secrets.put_pending(self.secret, value), over=version)
+        return key
 
     def prove(self, key: Key, clock: Clock) -> None:
         """Wait until the API accepts the key.

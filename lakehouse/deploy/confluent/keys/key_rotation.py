@@ -5,8 +5,9 @@ makes the pending version the current one. The previous key keeps working for ru
 retained is deleted when it has been out of the secret for a grace period.
 
 An interruption anywhere is safe: a key is used only once the secret holds it. A key in no version was created and not
-stored, and is deleted; the next call continues with a pending one; a single call moves the label. Run one rotation of a
-deployment at a time: two at once could delete each other's key before it is stored.
+stored, and is deleted; the next call continues with a pending one; a single call moves the label. Of two rotations at
+once, one stops with a conflict: each deletes only keys that are older than the version that it knows as current, so
+never the other's.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from lakehouse.deploy.confluent.keys.account_key import AccountKey
 from lakehouse.deploy.confluent.keys.stored_api_keys import ApiKeyResource
 from lakehouse.deploy.planning.planner import naming_resource, needed_by, read_all
 from lakehouse.deploy.resource import Resource
-from resources.aws.secrets_manager import CURRENT, PENDING, PREVIOUS
+from resources.aws.secrets_manager import CURRENT, PENDING, PREVIOUS, Version
 from resources.confluent.api_client import Key
 
 
@@ -91,7 +92,7 @@ class _Rule:
     now: Callable[[], datetime]
 
     def apply(self, address: str, key_store: AccountKey) -> Rotated:
-        key_store.delete_strays()
+        key_store.delete_strays(self.now())
         current = key_store.version(CURRENT)
         if current is None:
             raise UnclearState(
@@ -99,8 +100,10 @@ class _Rule:
                 f"run `lakehouse deploy create`, which names what can be done about its keys"
             )
         assert current.created_at is not None, "it was read"
-        expendable = self._expendable(key_store)
-        deleted = expendable if self.now() >= current.created_at + self.grace else []
+        expendable = self._expendable(key_store, current)
+        # A process may have been suspended before it made the version current.
+        changed_at = max(current.created_at, key_store.secrets.changed_at(key_store.secret))
+        deleted = expendable if self.now() >= changed_at + self.grace else []
         for key_id in deleted:
             key_store.api_keys.delete(key_id)
         key, pending = key_store.key(current), _pending(key_store)
@@ -117,14 +120,16 @@ class _Rule:
         listed = key_store.api_keys.find(key.id)
         return listed is not None and self.now() >= listed.created_at + self.day_count
 
-    def _expendable(self, key_store: AccountKey) -> list[str]:
+    def _expendable(self, key_store: AccountKey, current: Version) -> list[str]:
         """List the ids of the keys beyond those retained. The current and the previous key are retained first."""
-        labelled = [version for stage in (CURRENT, PREVIOUS) if (version := key_store.version(stage))]
-        newest_first = [each.id for each in reversed(key_store.existing())]
-        ranked = list(dict.fromkeys([*key_store.ids(labelled), *newest_first]))
+        previous = key_store.version(PREVIOUS)
+        newest_first = {each.id: each.created_at for each in reversed(key_store.existing())}
+        labelled = key_store.ids([current, *([previous] if previous else [])])
+        ranked = list(dict.fromkeys([*labelled, *newest_first]))
         pending = _pending(key_store)
-        surplus = ranked[self.retained :]
-        return [each for each in surplus if each in newest_first and not (pending and pending.id == each)]
+        assert current.created_at is not None, "it was read"
+        older = {each for each, created_at in newest_first.items() if created_at < current.created_at}
+        return [each for each in ranked[self.retained :] if each in older and not (pending and pending.id == each)]
 
 
 def _create_pending(key_store: AccountKey) -> Key:

@@ -81,7 +81,7 @@ class ApiKeyResource(ConfluentResource[Key], Updatable[Key]):
         key_store = self.account_key(outputs)
         differences = self._deletions(outputs)
         version = key_store.version(CURRENT)
-        if version is None or version.value != key_store.layout.write(current):
+        if version and version.value != key_store.layout.write(key_store.key(version)):
             differences.append("the settings beside the key in the secret are out of date")
         return differences
 
@@ -89,8 +89,8 @@ class ApiKeyResource(ConfluentResource[Key], Updatable[Key]):
         """Delete keys that no secret holds, and write the secret again."""
         key_store = self.account_key(outputs)
         key_store.delete_strays()
-        key_store.store(current)
-        return current
+        # A rotation may have replaced the key since it was read.
+        return key_store.rewrite()
 
     def delete(self, outputs: Outputs, current: Key) -> None:
         """Delete the secret, then all keys of the account for the API."""

@@ -96,6 +96,10 @@ class State:
         self._hidden[thing_id] = self.list_lag
         return document
 
+    def list_everything(self) -> None:
+        """List all resources from now on, as after hours."""
+        self._hidden.clear()
+
     def after_polls(self, thing_id: str, change: Callable[[], None]) -> None:
         """Make a change after `polls` reads of the resource."""
         self._pending[thing_id] = self.polls, change
