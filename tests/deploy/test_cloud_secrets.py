@@ -76,6 +76,16 @@ def test_promote_concurrently_raises_conflict(secrets: Secrets):
     assert secrets.read(NAME).value == THREE
 
 
+def test_claim_pending_after_another_raises_conflict(secrets: Secrets):
+    secrets.create(NAME, ONE, description="")
+    first = secrets.claim_pending(NAME, TWO, over=secrets.read(NAME, PENDING))
+    secrets.claim_pending(NAME, THREE, over=first)
+    with pytest.raises(CommitConflict, match="label AWSPENDING now was left unchanged"):
+        secrets.claim_pending(NAME, TWO, over=first)
+    assert secrets.read(NAME, PENDING).value == THREE
+    assert secrets.read(NAME).value == ONE
+
+
 @pytest.mark.parametrize("text", ["hidden", '["hidden"]', '{"key": {"hidden": 1}}', ""])
 def test_read_secret_of_other_layout_is_refused(secrets: Secrets, text: str):
     plain().create_secret(Name=NAME, SecretString=text or " ")
