@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from copy import copy
+from functools import cache
 from typing import Any, TypeVar
 
 from pyiceberg.catalog import Catalog as IcebergCatalog
@@ -157,10 +159,20 @@ class SimulatedCatalog(Catalog):
     @classmethod
     def on(cls, iceberg: IcebergCatalog) -> SimulatedCatalog:
         """Return the production catalog on one of pyiceberg."""
-        catalog = cls(type="sql", uri="sqlite://", warehouse=iceberg.properties["warehouse"])
+        # Dagster validates a resource for longer than a schedule takes to start, so there is one template.
+        catalog = copy(_template())
         catalog._catalog = iceberg
         return catalog
 
     def file_io(self) -> dict[str, str]:
         """Return how files are read."""
         return FILE_IO
+
+    def spark_settings(self) -> dict[str, str]:
+        """Return no settings: the simulated engine has no sessions."""
+        return {}
+
+
+@cache
+def _template() -> SimulatedCatalog:
+    return SimulatedCatalog(type="sql", uri="sqlite://", warehouse="memory://")

@@ -1,76 +1,115 @@
-"""Work that pyiceberg repeats on values that never change, done once: its results are the same.
+"""Work that the project and pyiceberg repeat on values that never change, done once: its results are the same.
 
 Metadata models are frozen, so a deep copy of one may share its frozen parts. Manifests are written once, under a name
-that no simulation uses again, so each is parsed once. Avro readers and writers depend on schemas only.
+that no simulation uses again, so each is parsed once. The columns of a table depend on its schemas only. A test compares the traces of schedules with and without this module.
 """
 
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pyiceberg.avro.file
+import pyarrow.parquet
+import pyiceberg.table.metadata
 import pyiceberg.table.snapshots
-from pyiceberg.avro.file import AvroFileHeader
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import ManifestEntry, ManifestFile, ManifestWriter, read_manifest_list
+from pyiceberg.manifest import ManifestEntry, ManifestFile, ManifestWriter, ManifestWriterV2, read_manifest_list
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadataV2
 from pyiceberg.table.refs import SnapshotRef
 from pyiceberg.table.snapshots import MetadataLogEntry, Snapshot, SnapshotLogEntry
 from pyiceberg.table.sorting import SortOrder
-from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
+import lakehouse.formats.evolution
+import lakehouse.pipeline.schemas.decoding
+import lakehouse.pipeline.schemas.schema_decision
+import spark.dead_letters
 from tests.simulation.world import replaced
 
 FROZEN = (Schema, PartitionSpec, SortOrder, Snapshot, SnapshotLogEntry, MetadataLogEntry, SnapshotRef)
+"""Models that are never changed, so that a deep copy is the same object."""
 
 
-def by_schemas(function: Callable[..., Any], schemas: int) -> Callable[..., Any]:
-    """Return a function that computes its result once for the same schema objects, which are its last arguments."""
-    known: dict[tuple[int, ...], tuple[Any, ...]] = {}
+def by(key: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that computes its result once for each key of its arguments.
+
+    Args:
+        key: Returns a key, which may have ids of objects: the arguments are kept, so that no other object gets them.
+        function: The function.
+    """
+    known: dict[Any, tuple[Any, ...]] = {}
 
     @functools.wraps(function)
     def once(*arguments: Any, **keywords: Any) -> Any:
-        decisive = [*arguments, *keywords.values()][:schemas]
-        key = tuple(map(id, decisive))
-        if key not in known:
-            # The schemas are kept, so that no other object gets their ids.
-            known[key] = (function(*arguments, **keywords), *decisive)
-        return known[key][0]
+        of = key(*arguments, **keywords)
+        if of not in known:
+            known[of] = (function(*arguments, **keywords), arguments, keywords)
+        return known[of][0]
 
     return once
 
 
-_parse = functools.cache(lambda text: AvroSchemaConversion().avro_to_iceberg(json.loads(text)))
-_entry_schemas: dict[tuple[int, str], Schema] = {}
-_with_partition = ManifestWriter._with_partition
+def identities(*arguments: Any, **keywords: Any) -> tuple[int, ...]:
+    """Return the ids of all arguments."""
+    return tuple(map(id, (*arguments, *keywords.values())))
 
 
-def _entry_schema(self: ManifestWriter, format_version: int) -> Schema:
-    key = format_version, str(self._spec)
-    if key not in _entry_schemas:
-        _entry_schemas[key] = _with_partition(self, format_version)
-    return _entry_schemas[key]
+def copied_metadata(metadata: TableMetadataV2, memo: Any = None) -> TableMetadataV2:
+    """Return a deep copy of metadata, which shares the frozen models in its lists."""
+    values = {
+        name: value.copy() if isinstance(value, list | dict) else value for name, value in metadata.__dict__.items()
+    }
+    return metadata.model_copy(update=values)
 
 
-AVRO = {
-    pyiceberg.avro.file: {
-        "resolve_reader": by_schemas(pyiceberg.avro.file.resolve_reader, 2),
-        "resolve_writer": by_schemas(pyiceberg.avro.file.resolve_writer, 2),
-        "construct_writer": by_schemas(pyiceberg.avro.file.construct_writer, 1),
+def _shape_key(table: Schema, shape: Any) -> tuple[Any, ...]:
+    return id(table), id(shape.struct), tuple(shape.former.items())
+
+
+def _columns_key(metadata: Any, value: Any, key: Any) -> tuple[Any, ...]:
+    return tuple(metadata.items()), id(value), id(key)
+
+
+def _side_key(name: str, versions: Any, record: str = "", read_by: Any = ()) -> tuple[Any, ...]:
+    return name, tuple(versions), record, tuple(read_by)
+
+
+PURE: dict[Any, dict[str, Any]] = {
+    pyiceberg.table.metadata: {
+        "assign_fresh_schema_ids": by(identities, pyiceberg.table.metadata.assign_fresh_schema_ids),
     },
-    AvroFileHeader: {"get_schema": lambda self: _parse(self.meta["avro.schema"])},
-    ManifestWriter: {"_with_partition": _entry_schema},
+    ManifestWriter: {
+        "_with_partition": by(
+            lambda self, version: (version, id(self._schema), self._spec), ManifestWriter._with_partition
+        )
+    },
+    ManifestWriterV2: {"_meta": property(by(lambda self: (id(self._schema), self._spec), ManifestWriterV2._meta.fget))},
+    pyarrow.parquet: {"read_metadata": by(lambda file: file.getvalue(), pyarrow.parquet.read_metadata)},
+    Schema: {"as_struct": by(identities, Schema.as_struct)},
+    lakehouse.formats.evolution: {"changes": by(_shape_key, lakehouse.formats.evolution.changes)},
+    lakehouse.pipeline.schemas.decoding: {"side_schema": by(_side_key, lakehouse.pipeline.schemas.decoding.side_schema)},
+    lakehouse.pipeline.schemas.schema_decision: {
+        "table_schema": by(_columns_key, lakehouse.pipeline.schemas.schema_decision.table_schema)
+    },
+    spark.dead_letters: {"schema": functools.cache(spark.dead_letters.schema)},
 }
+"""Functions whose result depends on their arguments only, which are computed once."""
+
+
+@contextmanager
+def computed_once() -> Iterator[None]:
+    """Share frozen models between copies, and compute results once that depend on them only."""
+    shared: dict[Any, dict[str, Any]] = {model: {"__deepcopy__": lambda self, memo=None: self} for model in FROZEN}
+    with replaced({TableMetadataV2: {"__deepcopy__": copied_metadata}, **shared}), replaced(PURE):
+        yield
 
 
 @contextmanager
 def parsed_once() -> Iterator[None]:
-    """Share frozen models between copies, and parse each manifest once."""
+    """Parse each manifest once."""
     entries: dict[tuple[str, bool], list[ManifestEntry]] = {}
     lists: dict[str, tuple[ManifestFile, ...]] = {}
     fetch = ManifestFile.fetch_manifest_entry
@@ -87,10 +126,9 @@ def parsed_once() -> Iterator[None]:
             lists[manifest_list] = tuple(read_manifest_list(io.new_input(manifest_list)))
         return lists[manifest_list]
 
-    shared: dict[Any, dict[str, Any]] = AVRO | {
-        model: {"__deepcopy__": lambda self, memo=None: self} for model in FROZEN
+    manifests = {
+        ManifestFile: {"fetch_manifest_entry": fetch_once},
+        pyiceberg.table.snapshots: {"_manifests": list_once},
     }
-    shared[ManifestFile] = {"fetch_manifest_entry": fetch_once}
-    shared[pyiceberg.table.snapshots] = {"_manifests": list_once}
-    with replaced(shared):
+    with replaced(manifests):
         yield

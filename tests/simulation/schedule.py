@@ -19,12 +19,12 @@ from lakehouse.readers.reader_lag import measure_lag
 from tests.simulation.catalog import MemoryIcebergCatalog, SimulatedCatalog
 from tests.simulation.choices import Choices
 from tests.simulation.engine import MemorySpark, simulated_engine
-from tests.simulation.immutable import parsed_once
+from tests.simulation.immutable import computed_once, parsed_once
 from tests.simulation.kafka import MemoryKafka
-from tests.simulation.memory_files import empty_store
+from tests.simulation.memory_files import RECORD_FILES, empty_store
 from tests.simulation.oracle import Oracle, Violation
 from tests.simulation.registry import LATE, OWN, MemoryRegistry
-from tests.simulation.world import World, simulated_time
+from tests.simulation.world import World, replaced, simulated_time
 
 NAMESPACE, NAME = "lake", "orders"
 TURNS = 60
@@ -275,6 +275,7 @@ def run(choices: Choices, kind: type[Schedule] = Schedule) -> Outcome:
     """Run one schedule of a kind."""
     with ExitStack() as stack:
         stack.enter_context(empty_store())
+        stack.enter_context(parsed_once())
         schedule = kind(choices)
         stack.enter_context(simulated_time(schedule.world))
         violation = ""
@@ -290,7 +291,8 @@ def simulation() -> ExitStack:
     """Return a context in which schedules run."""
     stack = ExitStack()
     stack.enter_context(simulated_engine())
-    stack.enter_context(parsed_once())
+    stack.enter_context(replaced(RECORD_FILES))
+    stack.enter_context(computed_once())
     return stack
 
 

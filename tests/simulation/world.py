@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, tzinfo
@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import pyiceberg.table.metadata
 import pyiceberg.table.update
 from greenlet import getcurrent, greenlet
+from pyiceberg.utils.concurrent import ExecutorFactory
 
 import lakehouse.pipeline.batches.offsets
 import lakehouse.pipeline.commits.audit
@@ -195,6 +196,10 @@ class InlineExecutor(Executor):
         future.set_result(fn(*args, **kwargs))
         return future
 
+    def map(self, fn: Callable[..., Any], *iterables: Iterable[Any], **limits: Any) -> Iterator[Any]:
+        """Run a function for each element."""
+        return map(fn, *iterables)
+
 
 @contextmanager
 def simulated_time(world: World) -> Iterator[None]:
@@ -210,6 +215,7 @@ def simulated_time(world: World) -> Iterator[None]:
         pyiceberg.table.update: {"datetime": SimulatedDatetime},
         pyiceberg.table.metadata: {"datetime": SimpleNamespace(datetime=SimulatedDatetime)},
         lakehouse.pipeline.commits.audit: {"ThreadPoolExecutor": InlineExecutor},
+        ExecutorFactory: {"get_or_create": lambda: InlineExecutor(1)},
         lakehouse.pipeline.maintenance: {"datetime": SimulatedDatetime},
         lakehouse.pipeline.batches.offsets: {"datetime": SimulatedDatetime},
     }
