@@ -20,8 +20,8 @@ fuzz: venv  ## Test docs/types.md row by row, and generated schemas (MINUTES=20:
 	@$(if $(MINUTES),FUZZ_MINUTES=$(MINUTES)) $(if $(SEED),FUZZ_SEED=$(SEED)) \
 		$(BIN)/pytest tests/fuzz --numprocesses 2 --dist worksteal $(if $(ONLY)$(SEED),-k "every_value and $(or $(ONLY),every)") -o faulthandler_timeout=0 --tb short
 
-simulate: venv  ## Run schedules of the simulation, one per seed (SEEDS=10000, FIRST=0, KIND=readers); see tests/simulation/README.md
-	@$(BIN)/python -m tests.simulation.simulate $(or $(SEEDS),1000) $(or $(FIRST),0) $(or $(KIND),ingestion)
+simulate: venv  ## Run schedules of the simulation, of all kinds (SEEDS=10000, FIRST=0, KIND=readers); see tests/simulation/README.md
+	@$(BIN)/python -m tests.simulation.simulate $(or $(SEEDS),1000) $(or $(FIRST),0) $(or $(KIND),all)
 
 lint: venv  ## Check style, likely mistakes, security rules, types and layers of all Python files
 	@$(BIN)/ruff check

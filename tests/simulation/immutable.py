@@ -1,7 +1,8 @@
 """Work that the project and pyiceberg repeat on values that never change, done once: its results are the same.
 
 Metadata models are frozen, so a deep copy of one may share its frozen parts. Manifests are written once, under a name
-that no simulation uses again, so each is parsed once. The columns of a table depend on its schemas only. A test compares the traces of schedules with and without this module.
+that no simulation uses again, so each is parsed once. The columns of a table depend on its schemas only. A test
+compares the traces of schedules with and without this module.
 """
 
 from __future__ import annotations
@@ -23,10 +24,9 @@ from pyiceberg.table.refs import SnapshotRef
 from pyiceberg.table.snapshots import MetadataLogEntry, Snapshot, SnapshotLogEntry
 from pyiceberg.table.sorting import SortOrder
 
-import lakehouse.formats.evolution
-import lakehouse.pipeline.schemas.decoding
-import lakehouse.pipeline.schemas.schema_decision
-import spark.dead_letters
+from lakehouse.formats import evolution
+from lakehouse.pipeline.schemas import decoding, schema_decision
+from spark.tables import dead_letters
 from tests.simulation.world import replaced
 
 FROZEN = (Schema, PartitionSpec, SortOrder, Snapshot, SnapshotLogEntry, MetadataLogEntry, SnapshotRef)
@@ -89,12 +89,10 @@ PURE: dict[Any, dict[str, Any]] = {
     ManifestWriterV2: {"_meta": property(by(lambda self: (id(self._schema), self._spec), ManifestWriterV2._meta.fget))},
     pyarrow.parquet: {"read_metadata": by(lambda file: file.getvalue(), pyarrow.parquet.read_metadata)},
     Schema: {"as_struct": by(identities, Schema.as_struct)},
-    lakehouse.formats.evolution: {"changes": by(_shape_key, lakehouse.formats.evolution.changes)},
-    lakehouse.pipeline.schemas.decoding: {"side_schema": by(_side_key, lakehouse.pipeline.schemas.decoding.side_schema)},
-    lakehouse.pipeline.schemas.schema_decision: {
-        "table_schema": by(_columns_key, lakehouse.pipeline.schemas.schema_decision.table_schema)
-    },
-    spark.dead_letters: {"schema": functools.cache(spark.dead_letters.schema)},
+    evolution: {"changes": by(_shape_key, evolution.changes)},
+    decoding: {"side_schema": by(_side_key, decoding.side_schema)},
+    schema_decision: {"table_schema": by(_columns_key, schema_decision.table_schema)},
+    dead_letters: {"schema": functools.cache(dead_letters.schema)},
 }
 """Functions whose result depends on their arguments only, which are computed once."""
 

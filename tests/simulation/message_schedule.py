@@ -17,7 +17,8 @@ from lakehouse.core.offsets.batch import Positions
 from lakehouse.core.polling import Clock, poll
 from lakehouse.pipeline.dead_letters.dead_letter_topic import publish_dead_letters
 from tests.simulation.choices import Choices
-from tests.simulation.engine import Letter, Rows, is_of
+from tests.simulation.decoding_jobs import is_of
+from tests.simulation.engine import Letter, Rows
 from tests.simulation.messages import MessageKafka
 from tests.simulation.oracle import Violation, place_of
 from tests.simulation.schedule import ACTIONS, NAME, NAMESPACE, RECOVERIES, Schedule

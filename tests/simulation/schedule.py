@@ -18,8 +18,9 @@ from lakehouse.pipeline.replay import redrive, replay
 from lakehouse.readers.reader_lag import measure_lag
 from tests.simulation.catalog import MemoryIcebergCatalog, SimulatedCatalog
 from tests.simulation.choices import Choices
-from tests.simulation.engine import MemorySpark, simulated_engine
+from tests.simulation.engine import MemorySpark
 from tests.simulation.immutable import computed_once, parsed_once
+from tests.simulation.jobs import simulated_engine
 from tests.simulation.kafka import MemoryKafka
 from tests.simulation.memory_files import RECORD_FILES, empty_store
 from tests.simulation.oracle import Oracle, Violation

@@ -1,14 +1,17 @@
-"""Run many schedules on all cores, and report: `python -m tests.simulation.simulate SEEDS [FIRST [KIND]]`."""
+"""Run many schedules on all cores, and report: `python -m tests.simulation.simulate SEEDS FIRST KIND`."""
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from multiprocessing import get_context
+from multiprocessing.pool import Pool
 
 from tests.simulation.choices import Choices, shrink
 from tests.simulation.kinds import KINDS
@@ -18,17 +21,74 @@ from tests.simulation.world import FAULTS
 BLOCK = 20
 """Number of schedules per task of a worker."""
 
+_entered: list[ExitStack] = []
 
-def run_block(kind: str, seeds: Sequence[int]) -> tuple[dict[int, str], Counter[tuple[str, str]]]:
-    """Run the schedules of a kind for some seeds, and return the violations by seed, and what was covered."""
-    violations, covered = {}, Counter[tuple[str, str]]()
-    with simulation():
-        for seed in seeds:
-            outcome = run(Choices(seed), KINDS[kind])
-            covered += outcome.world.covered
-            if outcome.violation:
-                violations[seed] = outcome.violation
-    return violations, covered
+Task = tuple[str, Sequence[int]]
+"""A kind of schedule and seeds."""
+
+
+@dataclass
+class Result:
+    """The result of some schedules of a kind.
+
+    Attributes:
+        schedules: Their number.
+        violations: The broken promises by seed.
+        covered: Number of calls by operation and fault.
+        seconds: CPU time.
+    """
+
+    schedules: int = 0
+    violations: dict[int, str] = field(default_factory=dict)
+    covered: Counter[tuple[str, str]] = field(default_factory=Counter)
+    seconds: float = 0
+
+    def add(self, other: Result) -> None:
+        """Add the result of other schedules."""
+        self.schedules += other.schedules
+        self.violations |= other.violations
+        self.covered += other.covered
+        self.seconds += other.seconds
+
+    @property
+    def faults(self) -> int:
+        """Number of faults."""
+        return sum(count for (_, fault), count in self.covered.items() if fault != "none")
+
+
+def run_block(task: Task) -> tuple[str, Result]:
+    """Run the schedules of a task."""
+    kind, seeds = task
+    result, began = Result(len(seeds)), time.process_time()
+    for seed in seeds:
+        outcome = run(Choices(seed), KINDS[kind])
+        result.covered.update(outcome.world.covered)
+        if outcome.violation:
+            result.violations[seed] = outcome.violation
+    gc.collect()
+    result.seconds = time.process_time() - began
+    return kind, result
+
+
+def workers() -> Pool:
+    """Return a process for each core, which has this one's modules."""
+    # What is imported by now stays: the collector would look at it again and again.
+    gc.collect()
+    gc.freeze()
+    return get_context("fork").Pool(os.cpu_count(), _begin)
+
+
+def _begin() -> None:
+    gc.disable()
+    # For the life of the worker.
+    _entered.append(simulation())
+
+
+def tasks(kinds: Sequence[str], first: int, count: int) -> Iterator[Task]:
+    """Yield the tasks for `count` seeds of each kind."""
+    for start in range(first, first + count, BLOCK):
+        for kind in kinds:
+            yield kind, range(start, min(start + BLOCK, first + count))
 
 
 def shrunk(kind: str, seed: int) -> Outcome:
@@ -41,55 +101,79 @@ def shrunk(kind: str, seed: int) -> Outcome:
         return run(Choices(None, shrink(outcome.drawn, breaks)), schedule)
 
 
-def first_violation(count: int) -> tuple[int, str] | None:
+def first_violation(kind: str, count: int) -> tuple[int, str] | None:
     """Return the first seed below `count` whose schedule breaks a promise, with the promise; None if there is none."""
-    blocks = [range(start, min(start + BLOCK, count)) for start in range(0, count, BLOCK)]
-    with get_context("spawn").Pool(os.cpu_count()) as pool:
-        for violations, _ in pool.imap(partial(run_block, "ingestion"), blocks):
-            if violations:
-                return min(violations.items())
+    with workers() as pool:
+        for _, result in pool.imap(run_block, tasks([kind], 0, count)):
+            if result.violations:
+                return min(result.violations.items())
     return None
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run schedules, print the report, and return 1 if a promise was broken."""
-    if arguments[0] == "--trace":
-        with simulation():
-            kind = arguments[2] if len(arguments) > 2 else "ingestion"
-            print("\n".join(run(Choices(int(arguments[1])), KINDS[kind]).world.trace))
-        return 0
-    if arguments[0] == "--until-violation":
-        violation = first_violation(int(arguments[1]))
-        print(f"{violation[0]} {violation[1]}" if violation else "none")
-        return 0
-    count, first = int(arguments[0]), int(arguments[1]) if len(arguments) > 1 else 0
-    kind = arguments[2] if len(arguments) > 2 else "ingestion"
-    blocks = [range(start, min(start + BLOCK, first + count)) for start in range(first, first + count, BLOCK)]
-    violations: dict[int, str] = {}
-    covered: Counter[tuple[str, str]] = Counter()
-    began = time.monotonic()
-    with get_context("spawn").Pool(os.cpu_count()) as pool:
-        for violations_of_block, pairs in pool.imap_unordered(partial(run_block, kind), blocks):
-            violations |= violations_of_block
-            covered += pairs
-    seconds = time.monotonic() - began
-    operations = sorted({operation for operation, _ in covered})
-    speed = f"{count / seconds:,.1f} per second on {os.cpu_count()} cores"
-    print(f"{count:,} schedules of {kind} in {seconds:,.0f} s: {speed}")
+def report(results: dict[str, Result], seconds: float) -> None:
+    """Print the speed, and what was covered.
+
+    Args:
+        results: The results by kind.
+        seconds: The elapsed time.
+    """
+    total = Result()
+    for kind, result in results.items():
+        calls = sum(result.covered.values())
+        print(
+            f"{kind}: {result.schedules:,} schedules, {result.seconds / result.schedules * 1000:.1f} ms of CPU time, "
+            f"{calls / result.schedules:.0f} calls and {result.faults / result.schedules:.1f} faults each"
+        )
+        total.add(result)
+    calls = sum(total.covered.values())
+    speed = (
+        f"{total.schedules / seconds:,.1f} schedules, {calls / seconds:,.0f} calls and {total.faults / seconds:,.0f}"
+    )
+    print(f"{total.schedules:,} schedules in {seconds:,.0f} s on {os.cpu_count()} cores: {speed} faults per second")
+    operations = sorted({operation for operation, _ in total.covered})
     print(f"{'operation':32}" + "".join(f"{fault:>12}" for fault in ("none", *FAULTS)))
     for operation in operations:
-        print(f"{operation:32}" + "".join(f"{covered[operation, fault]:12,}" for fault in ("none", *FAULTS)))
-    missing = [f"{o} + {fault}" for o in operations for fault in FAULTS if not covered[o, fault]]
+        print(f"{operation:32}" + "".join(f"{total.covered[operation, fault]:12,}" for fault in ("none", *FAULTS)))
+    missing = [f"{o} + {fault}" for o in operations for fault in FAULTS if not total.covered[o, fault]]
     print(f"Pairs of operation and fault: {len(operations) * len(FAULTS) - len(missing)}, missing: {missing or 'none'}")
     print("Not covered by any schedule: see tests/simulation/README.md, What it cannot show")
-    for seed, violation in sorted(violations.items())[:10]:
-        print(f"\nseed {seed}: {violation}")
-    if violations:
-        seed = min(violations)
-        outcome = shrunk(kind, seed)
-        print(f"\n{len(violations)} of {count} schedules failed. The simplest schedule for seed {seed}:")
-        print("\n".join(outcome.world.trace))
-    return 1 if violations else 0
+
+
+def simulate(kinds: Sequence[str], first: int, count: int) -> int:
+    """Run schedules, print the report, and return 1 if a promise was broken."""
+    results = {kind: Result() for kind in kinds}
+    began = time.monotonic()
+    with workers() as pool:
+        for kind, result in pool.imap_unordered(run_block, tasks(kinds, first, count)):
+            results[kind].add(result)
+    report(results, time.monotonic() - began)
+    failed = [(kind, seed, text) for kind in kinds for seed, text in sorted(results[kind].violations.items())]
+    for kind, seed, violation in failed[:10]:
+        print(f"\n{kind}, seed {seed}: {violation}")
+    if failed:
+        kind, seed, _ = failed[0]
+        print(f"\n{len(failed)} schedules failed. The simplest schedule of {kind} for seed {seed}:")
+        print("\n".join(shrunk(kind, seed).world.trace))
+    return 1 if failed else 0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run what the arguments name, and return the exit code."""
+    match arguments:
+        case ["--trace", seed, kind]:
+            with simulation():
+                print("\n".join(run(Choices(int(seed)), KINDS[kind]).world.trace))
+            return 0
+        case ["--until-violation", seeds, kind]:
+            found = first_violation(kind, int(seeds))
+            print(f"{found[0]} {found[1]}" if found else "none")
+            return 0
+        case [seeds, first, "all"]:
+            return simulate(list(KINDS), int(first), int(seeds) // len(KINDS))
+        case [seeds, first, kind]:
+            return simulate([kind], int(first), int(seeds))
+    print(__doc__)
+    return 2
 
 
 if __name__ == "__main__":

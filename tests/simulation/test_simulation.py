@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.choices import Choices, shrink
-from tests.simulation.engine import REPLACED
+from tests.simulation.jobs import REPLACED, simulated_engine
 from tests.simulation.kinds import KINDS
 from tests.simulation.mutations.patches import PATCHES, mutated_copy
 from tests.simulation.schedule import run, simulation
@@ -36,13 +36,22 @@ def test_schedule_of_each_kind_keeps_all_promises(kind, seed):
 
 
 def test_same_seed_in_another_process_has_the_same_trace():
-    command = [sys.executable, "-m", "tests.simulation.simulate", "--trace", "5"]
+    command = [sys.executable, "-m", "tests.simulation.simulate", "--trace", "5", "ingestion"]
     traces = [
         subprocess.run(command, capture_output=True, check=True, env=os.environ | {"PYTHONHASHSEED": seed}).stdout
         for seed in ("1", "2")
     ]
     assert traces[0] == traces[1]
     assert len(traces[0].splitlines()) > 20
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_trace_without_sharing_results_is_the_same(kind):
+    with simulation():
+        shared = run(Choices(8), KINDS[kind])
+    with simulated_engine():
+        plain = run(Choices(8), KINDS[kind])
+    assert plain.world.trace == shared.world.trace
 
 
 def test_recorded_choices_replay_the_schedule():

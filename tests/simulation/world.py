@@ -7,6 +7,7 @@ be killed.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -18,7 +19,7 @@ from typing import Any, TypeVar
 
 import pyiceberg.table.metadata
 import pyiceberg.table.update
-from greenlet import getcurrent, greenlet
+from greenlet import greenlet
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 import lakehouse.pipeline.batches.offsets
@@ -34,6 +35,9 @@ an error, and its effect happens later; its answer takes minutes; the clock of i
 
 MISTAKES = (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, TypeError)
 """Errors with which no program ends, whatever the systems answer: the project or the simulation has a defect."""
+
+RANDOM = re.compile(r"ingest_[0-9a-f]{12}|\b\d{15,19}\b")
+"""Names of branches and ids of snapshots, which differ in each run."""
 
 BEGINNING = 1_800_000_000.0
 
@@ -73,6 +77,8 @@ class World:
         covered: Number of occurrences by operation and fault.
         fault_percent: The probability of a fault per call.
         switch_percent: The probability that another process runs before a call.
+        processes: The processes that have not ended.
+        current: The process that runs; None in the scheduler.
     """
 
     def __init__(self, choices: Choices):
@@ -81,6 +87,8 @@ class World:
         self.covered: Counter[tuple[str, str]] = Counter()
         self.fault_percent = self.switch_percent = 0
         self.processes: list[Process] = []
+        self.current: Process | None = None
+        self._names: dict[str, str] = {}
         self.skewed: set[str] = set()
         self._now = BEGINNING
 
@@ -97,12 +105,6 @@ class World:
 
     # Processes
 
-    @property
-    def current(self) -> Process | None:
-        """The process that runs; None in the scheduler."""
-        running = getcurrent()
-        return next((process for process in self.processes if process.greenlet is running), None)
-
     def start(self, name: str, work: Callable[[], object]) -> Process:
         """Start a process."""
         process = Process(self, name, work)
@@ -111,7 +113,9 @@ class World:
 
     def step(self, process: Process) -> None:
         """Run a process until it passes the control on, or ends."""
+        self.current = process
         process.greenlet.switch()
+        self.current = None
         if process.greenlet.dead:
             self.processes.remove(process)
             if process.result is not None:
@@ -120,8 +124,9 @@ class World:
                     raise process.result
 
     def record(self, event: str) -> None:
-        """Add a line to the trace."""
-        self.trace.append(event)
+        """Add a line to the trace, with short names for branches and snapshots."""
+        short = lambda name: self._names.setdefault(name[0], f"#{len(self._names)}")  # noqa: E731
+        self.trace.append(RANDOM.sub(short, event))
 
     # Calls
 

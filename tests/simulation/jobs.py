@@ -1,0 +1,60 @@
+"""The functions of `spark/` that are simulated."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+import spark.decoding.decode
+import spark.decoding.explain
+import spark.records
+import spark.tables.dead_letters
+import spark.tables.maintenance_procedures
+import spark.tables.write
+from tests.simulation import decoding_jobs, letter_jobs, maintenance_jobs, write_jobs
+from tests.simulation.world import replaced
+
+REPLACED = {
+    spark.records: {"read_range": decoding_jobs.read_range, "is_readable": decoding_jobs.is_readable},
+    spark.decoding.decode: {
+        "decode": decoding_jobs.decode,
+        "refused": decoding_jobs.refused,
+        "is_decodable": decoding_jobs.is_decodable,
+        "foreign_schema_ids": decoding_jobs.foreign_schema_ids,
+    },
+    spark.decoding.explain: {"first_faults": decoding_jobs.first_faults},
+    spark.tables.write: {
+        "create_branch": write_jobs.create_branch,
+        "nothing": write_jobs.nothing,
+        "append": write_jobs.append,
+        "dedup": write_jobs.dedup,
+        "upsert": write_jobs.upsert,
+    },
+    spark.tables.dead_letters: {
+        "of_batch": letter_jobs.of_batch,
+        "decision": letter_jobs.decision,
+        "discard": letter_jobs.discard,
+        "append": letter_jobs.append_letters,
+        "waiting": letter_jobs.waiting,
+        "poisonous": letter_jobs.poisonous,
+        "without": letter_jobs.without,
+        "attempt": letter_jobs.attempt,
+        "existing_rows": letter_jobs.existing_rows,
+        "first_offsets": letter_jobs.first_offsets,
+        "staying": letter_jobs.staying,
+        "mark": letter_jobs.mark,
+    },
+    spark.tables.maintenance_procedures: {
+        "compact": maintenance_jobs.compact,
+        "compact_deletes": maintenance_jobs.compact_files,
+        "compact_manifests": maintenance_jobs.compact_files,
+        "expire": maintenance_jobs.expire,
+        "remove_orphans": maintenance_jobs.remove_orphans,
+        "delete_rows": maintenance_jobs.delete_rows,
+    },
+}
+"""The functions that are simulated, by module; nothing outside of `spark/`."""
+
+
+def simulated_engine() -> AbstractContextManager[None]:
+    """Replace the jobs of `spark/`."""
+    return replaced(REPLACED)

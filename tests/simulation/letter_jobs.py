@@ -1,0 +1,110 @@
+"""Simulated dead letters: the functions of spark.tables.dead_letters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lakehouse.core.offsets.batch import Batch
+from lakehouse.core.tables.table_ref import TableRef
+from spark.tables.decision import Decision
+from spark.tables.write import Target
+from tests.simulation.decoding_jobs import Decoded, Outcome, Records, digest, is_of
+from tests.simulation.engine import Letter, MemorySpark, Rows
+from tests.simulation.write_jobs import planned
+
+
+def of_batch(decoded: Decoded, decoding: Any, topic: Any, ref: TableRef, batch: Batch) -> Decoded:
+    """Return the records that are dead letters."""
+    return decoded
+
+
+def decision(letters: Rows, batch: Batch) -> Decision:
+    """Return the set of a batch's records in a table of dead letters."""
+    of = [letter for letter in letters.collect() if is_of(letter.record, batch.topic_id, batch.start, batch.end)]
+    return Decision(len(of), digest(letter.record for letter in of), sum(letter.landed for letter in of))
+
+
+def discard(spark: MemorySpark, target: Target, batch: Batch) -> None:
+    """Delete the dead letters of a batch."""
+    planned = spark.job("plan", lambda: spark.head(target.ref, target.branch))
+    keep = lambda letter: not is_of(letter.record, batch.topic_id, batch.start, batch.end)  # noqa: E731
+    spark.job("commit deletes", lambda: spark.commit(target.deleting(), planned, keep=keep))
+
+
+def append_letters(letters: Decoded, target: Target) -> None:
+    """Append dead letters."""
+    spark, outcomes = letters.records.spark, planned(letters, target)
+    rows = [Letter(o.record, o.reason) for o in outcomes if o.reason]
+    spark.job("commit", lambda: spark.commit(target, None, rows))
+
+
+def waiting(spark: MemorySpark, letters: TableRef, snapshot_id: int, position: Batch) -> Records:
+    """Return the dead letters of a snapshot that are not rows yet."""
+    return Records(spark, position, Rows(spark, letters, "main", snapshot_id))
+
+
+def poisonous(letters: Rows, batch: Batch) -> list[tuple[int, int]]:
+    """Return the partition and offset of each poisonous record of a batch."""
+    poison = (letter.record for letter in letters.collect() if letter.reason == "poison")
+    return [(r.partition, r.offset) for r in poison if is_of(r, batch.topic_id, batch.start, batch.end)]
+
+
+def without(records: Records, places: Sequence[tuple[int, int]]) -> Records:
+    """Return the records that have none of these partitions and offsets."""
+    return replace(records, left_out=frozenset(places))
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A checkpointed DataFrame of dead letters that were decoded again."""
+
+    spark: MemorySpark
+    outcomes: Sequence[Outcome]
+
+
+def attempt(decoded: Decoded) -> Tried:
+    """Decide once which dead letters decode now."""
+    spark = decoded.records.spark
+    return Tried(spark, spark.job("attempt", decoded.outcomes))
+
+
+def existing_rows(waiting: Records, table: Rows, partition: str, offset: str) -> Tried:
+    """Return the dead letters whose records are rows, by partition and offset."""
+    spark = waiting.spark
+
+    def existing() -> list[Outcome]:
+        places = {(row.record.partition, row.record.offset) for row in spark.rows(table.ref, table.branch)}
+        return [Outcome(r, None) for r in waiting.read() if (r.partition, r.offset) in places]
+
+    return Tried(spark, spark.job("existing_rows", existing))
+
+
+def first_offsets(tried: Tried) -> dict[int, int]:
+    """Return the first offset by partition of the dead letters that decode."""
+    first: dict[int, int] = {}
+    for record in (o.record for o in tried.outcomes if o.reason is None):
+        first[record.partition] = min(record.offset, first.get(record.partition, record.offset))
+    return first
+
+
+def staying(tried: Tried) -> tuple[int, Decision]:
+    """Return the number of dead letters, and the set of those that do not decode."""
+    stay = [o.record for o in tried.outcomes if o.reason]
+    return len(tried.outcomes), Decision(len(stay), digest(stay))
+
+
+def mark(tried: Tried, target: Target, topic_id: str) -> None:
+    """Count one more attempt at each dead letter, and mark those that are rows now."""
+    spark = tried.spark
+    by_place = {(o.record.topic_id, o.record.partition, o.record.offset): o for o in tried.outcomes}
+
+    def change(letter: Letter) -> Letter:
+        outcome = by_place.get((letter.record.topic_id, letter.record.partition, letter.record.offset))
+        if outcome is None or letter.landed:
+            return letter
+        return replace(letter, attempts=letter.attempts + 1, landed=outcome.reason is None)
+
+    planned = spark.job("plan", lambda: spark.head(target.ref, target.branch))
+    spark.job("commit", lambda: spark.commit(target, planned, change=change))

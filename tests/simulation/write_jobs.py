@@ -1,0 +1,101 @@
+"""Simulated writes: the functions of spark.tables.write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lakehouse.core.offsets.counts import Counts
+from lakehouse.core.tables.table_ref import TableRef
+from spark.tables.write import Target, Written
+from tests.simulation.decoding_jobs import Decoded, Outcome, digest
+from tests.simulation.engine import MemorySpark, Row, SparkConnectError
+from tests.simulation.kafka import Record
+
+
+def create_branch(spark: MemorySpark, ref: TableRef, branch: str) -> None:
+    """Create a branch at the head of main; in a table without snapshots, at an empty snapshot."""
+
+    def create() -> None:
+        table = spark.load(ref)
+        if branch in table.metadata.refs:
+            raise SparkConnectError(f"branch {branch} already exists")
+        if (head := table.metadata.current_snapshot_id) is None:
+            spark.commit_files(table, branch, None, [])
+        else:
+            table.manage_snapshots().create_branch(head, branch).commit()
+
+    spark.job("create_branch", create)
+
+
+def nothing(spark: MemorySpark, target: Target) -> None:
+    """Commit an empty snapshot."""
+    planned = spark.job("plan", lambda: spark.head(target.ref, target.branch))
+    spark.job("commit", lambda: spark.commit(target, planned))
+
+
+def append(decoded: Decoded, target: Target) -> Written:
+    """Append the good rows."""
+    spark, outcomes = decoded.records.spark, planned(decoded, target)
+    good = [o.record for o in outcomes if o.reason is None]
+    spark.job("commit", lambda: spark.commit(target, None, [Row(record) for record in good]))
+    return _written(outcomes, rows=len(good))
+
+
+def dedup(decoded: Decoded, target: Target, key: tuple[str, ...], empty: bool) -> Written:
+    """Append the first good record of each key that the table lacks."""
+    spark, outcomes = decoded.records.spark, planned(decoded, target)
+    good = [o.record for o in outcomes if o.reason is None]
+    present = set() if empty else {row.record.key for row in spark.rows(target.ref, target.branch)}
+    first = {record.key: record for record in reversed(_in_order(good)) if record.key not in present}
+    spark.job("commit", lambda: spark.commit(target, None, [Row(record) for record in first.values()]))
+    return _written(outcomes, rows=len(first), deduplicated=len(good) - len(first))
+
+
+def upsert(decoded: Decoded, target: Target, key: tuple[str, ...], empty: bool) -> Written:
+    """Replace the row of each key by its newest good record, in two commits; a tombstone deletes the row."""
+    spark, outcomes = decoded.records.spark, planned(decoded, target)
+    good = _in_order([o.record for o in outcomes if o.reason is None])
+    identity = _identity(key)
+    newest = {identity(record): record for record in good}
+    rows = [Row(record) for record in newest.values() if record.value is not None]
+    if empty:
+        spark.job("commit", lambda: spark.commit(target, None, rows))
+    else:
+        head = spark.job("plan", lambda: spark.head(target.ref, target.branch))
+        keep = lambda row: identity(row.record) not in newest  # noqa: E731
+        spark.job("commit deletes", lambda: spark.commit(target.deleting(), head, keep=keep))
+        spark.job("plan", lambda: spark.head(target.ref, target.branch))
+        spark.job("commit", lambda: spark.commit(target.completing(), None, rows))
+    tombstones = len(newest) - len(rows)
+    return _written(outcomes, rows=len(rows), tombstones=tombstones, superseded=len(good) - len(newest))
+
+
+def planned(decoded: Decoded, target: Target) -> list[Outcome]:
+    """Read the records for a write to a branch, which must exist."""
+    spark = decoded.records.spark
+
+    def plan() -> list[Outcome]:
+        spark.head(target.ref, target.branch)
+        return decoded.outcomes()
+
+    return spark.job("read", plan)
+
+
+def _identity(key: tuple[str, ...]) -> Callable[[Record], Any]:
+    if key == ("kafka_partition", "kafka_offset"):
+        return lambda record: (record.partition, record.offset)
+    return lambda record: record.key
+
+
+def _in_order(records: Sequence[Record]) -> list[Record]:
+    return sorted(records, key=lambda record: (record.offset, record.at, record.partition))
+
+
+def _written(outcomes: Sequence[Outcome], **counts: int) -> Written:
+    dead = [o for o in outcomes if o.reason]
+    return Written(
+        Counts(consumed=len(outcomes), dead_letters=len(dead), **counts),
+        unknown_schema=sum(o.reason == "unknown_schema" for o in dead),
+        dead_digest=digest(o.record for o in dead),
+    )
