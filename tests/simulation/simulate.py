@@ -21,6 +21,9 @@ from tests.simulation.world import FAULTS
 BLOCK = 20
 """Number of schedules per task of a worker."""
 
+SHOWN = 20
+"""Number of missing pairs in the report."""
+
 _entered: list[ExitStack] = []
 
 Task = tuple[str, Sequence[int]]
@@ -135,7 +138,9 @@ def report(results: dict[str, Result], seconds: float) -> None:
     for operation in operations:
         print(f"{operation:32}" + "".join(f"{total.covered[operation, fault]:12,}" for fault in ("none", *FAULTS)))
     missing = [f"{o} + {fault}" for o in operations for fault in FAULTS if not total.covered[o, fault]]
-    print(f"Pairs of operation and fault: {len(operations) * len(FAULTS) - len(missing)}, missing: {missing or 'none'}")
+    shown = ", ".join(missing[:SHOWN]) + (", …" if len(missing) > SHOWN else "")
+    covered = len(operations) * len(FAULTS) - len(missing)
+    print(f"Pairs of operation and fault: {covered} covered, {len(missing)} missing: {shown or 'none'}")
     print("Not covered by any schedule: see tests/simulation/README.md, What it cannot show")
 
 
@@ -165,8 +170,8 @@ def main(arguments: Sequence[str]) -> int:
                 print("\n".join(run(Choices(int(seed)), KINDS[kind]).world.trace))
             return 0
         case ["--until-violation", seeds, kind]:
-            found = first_violation(kind, int(seeds))
-            print(f"{found[0]} {found[1]}" if found else "none")
+            violation = first_violation(kind, int(seeds))
+            print(f"{violation[0]} {violation[1]}" if violation else "none")
             return 0
         case [seeds, first, "all"]:
             return simulate(list(KINDS), int(first), int(seeds) // len(KINDS))
