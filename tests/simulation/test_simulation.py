@@ -82,7 +82,12 @@ def test_simulation_replaces_only_functions_that_run_in_spark():
     with simulation():
         replaced = {module.__name__ for module in REPLACED}
     assert replaced == {
-        f"spark.{name}" for name in ("records", "decode", "explain", "write", "dead_letters", "maintenance")
+        "spark.records",
+        "spark.decoding.decode",
+        "spark.decoding.explain",
+        "spark.tables.dead_letters",
+        "spark.tables.maintenance_procedures",
+        "spark.tables.write",
     }
 
 
