@@ -155,6 +155,8 @@ def load(path: Path | None = None, environment: str | None = None) -> Config:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        if "\t" in text:
+            problem += " (the file has tabs; indent with spaces)"
         raise ConfigError(f"{path.name}{line}: not valid YAML: {problem}. Correct the line") from error
     faults = duplicate_keys(node) + validation.reserved_keys(raw)
     if not faults:

@@ -108,7 +108,7 @@ class Topic(Model):
         "",
         alias="table",
         pattern=r"^([a-z][a-z0-9_]{0,127})?$",
-        description="Name of the table. Default: derived from the topic's name.",
+        description="Name of the table: a-z, 0-9 and _, at most 128. Default: derived from the topic's name.",
     )
     partitions: int = Field(6, ge=1, description="Number of partitions with which the topic is created.")
     engine: Literal["spark", "tableflow"] = Field(

@@ -47,7 +47,7 @@ def semantic_faults(config: Config) -> list[tuple[Location, str]]:
             faults.append((at, conflict))
         accepted.add(topic)
         faults += [((*at, *location), message) for location, message in _topic_faults(topic, tables)]
-        faults += [((*at, "sensitive"), message) for message in _unknown_sensitive(config, topic)]
+        faults += [((*at, *location), message) for location, message in _unknown_names(config, topic)]
         if topic.value_schema_file and not (config.root / topic.value_schema_file).is_file():
             problem = f"file '{topic.value_schema_file}' does not exist in {config.root}. Correct the path"
             faults.append(((*at, "value_schema_file"), problem))
@@ -160,12 +160,13 @@ def _is_sensitive(topic: Topic, column: str) -> bool:
     return any(name.startswith(path) or path.startswith(name) for name, path in paths)
 
 
-def _unknown_sensitive(config: Config, topic: Topic) -> Iterator[str]:
-    """Yield a fault if `sensitive` names unknown columns of a topic whose schema is a file.
+def _unknown_names(config: Config, topic: Topic) -> Iterator[tuple[Location, str]]:
+    """Yield names in `sensitive` and columns of checks that a schema file lacks.
 
-    Names of other topics are checked against their table.
+    Names of topics whose schema is not a file are checked against their table.
     """
-    if not topic.sensitive or topic.mode == "debezium":
+    columns = {name: check.columns for name, check in topic.checks.items() if check.columns}
+    if topic.mode == "debezium" or not (topic.sensitive or columns):
         return
     files, format_ = topic.source.schema_files, format_of(AvroFormat.name)
     if not files and topic.value_schema_file:
@@ -182,11 +183,17 @@ def _unknown_sensitive(config: Config, topic: Topic) -> Iterator[str]:
 
     fields = [field for shape in shapes for field in shape.struct.fields]
     # A derived topic without a key schema gets the key's columns from the rows.
-    fields += [NestedField(1, name, StringType(), required=False) for name in topic.key]
+    known = {field.name for field in fields}
+    fields += [NestedField(1, name, StringType(), required=False) for name in topic.key if name not in known]
     previous = {path: names for shape in shapes for path, names in shape.former.items()}
     if unmatched := sensitive.unmatched_names(topic.sensitive, fields, previous):
         problem = f"'{files[0]}' {sensitive.unknown_columns(unmatched, fields)}"
-        yield f"{problem} Correct the name, or add a field back that the file no longer has"
+        yield ("sensitive",), f"{problem} Correct the name, or add a field back that the file no longer has"
+    fields += [NestedField(1, name, StringType(), required=False) for name in topic.metadata.names.values()]
+    for name, names in columns.items():
+        if unmatched := sensitive.unmatched_names(names, fields, {}):
+            problem = f"'{files[0]}' {sensitive.unknown_columns(unmatched, fields)}"
+            yield ("checks", name), f"{problem} Correct the name"
 
 
 _EXPECTED = {
@@ -196,6 +203,8 @@ _EXPECTED = {
     "tuple_type": "must be a list (`[a, b]`)",
     "string_type": "must be a text",
     "string_pattern_mismatch": "must have another form",
+    "int_parsing": "must be an integer",
+    "bool_parsing": "must be `true` or `false`",
 }
 """Problems by pydantic's type of error; its own messages use terms of Python."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -113,7 +114,7 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
         for part in split(outgoing) if topic.source.group_by else [outgoing]:
             commit(kafka, producer, part)
         produced += result.num_rows
-    lineage = columns_read(own_columns(transform(topic.source)(rows)), rows.columns)
+    lineage = columns_read(own_columns(transform(config, topic)(rows)), rows.columns)
     return Produced(produced, current.snapshot_id, last.end, lineage)
 
 
@@ -211,7 +212,7 @@ def _messages(config: Config, topic: Topic, clients: Clients, rows: DataFrame, n
     source = topic.source
     assert isinstance(source, Derived)
     inputs = rows_of_touched_groups(rows, new, source.group_by) if source.group_by else new
-    result = own_columns(transform(source)(inputs))
+    result = own_columns(transform(config, topic)(inputs))
     value = _registered(config, topic, clients, "value", source.value_schema_file, result)
     keyed = topic.key if topic.key_format else ()
     key = _registered(config, topic, clients, "key", source.key_schema_file, result.select(*keyed)) if keyed else None
@@ -246,18 +247,22 @@ def _outgoing(topic: Topic, result: pa.Table, limit: int) -> Iterator[Outgoing]:
             yield message
 
 
-def transform(source: Derived) -> Callable[[DataFrame], DataFrame]:
-    """Return the function named in lakehouse.yaml.
+def transform(config: Config, topic: Topic) -> Callable[[DataFrame], DataFrame]:
+    """Return the function that computes a derived topic, from an installed module or one beside lakehouse.yaml.
 
     Raises:
         ConfigError: It cannot be imported.
     """
-    module, _, function = source.transform.partition(":")
+    assert isinstance(topic.source, Derived)
+    module, _, function = topic.source.transform.partition(":")
+    # At the end, so that a file of the project hides no installed module.
+    if str(config.root) not in sys.path:
+        sys.path.append(str(config.root))
     try:
         imported: Callable[[DataFrame], DataFrame] = getattr(importlib.import_module(module), function)
         return imported
     except (ImportError, AttributeError) as error:
         raise ConfigError(
-            f"lakehouse.yaml: transform '{source.transform}' cannot be imported: {error}. Nothing was produced. "
-            f"Correct `transform`, or its module"
+            f"lakehouse.yaml: topic '{topic.name}': transform '{topic.source.transform}' cannot be imported: {error}. "
+            f"Nothing was produced. Correct `transform`, or its module"
         ) from error

@@ -1,6 +1,7 @@
 """The commands of a pipeline: exit codes and outputs; a dry run changes nothing."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from lakehouse.config.loader import PROJECT, load
 from resources.build import build_resources
 from tests.support.topics import TRADES, Stream, framed, trade
 
+STARTER = (PROJECT / "lakehouse/cli/starter.yaml").read_text()
 CHECKS = {
     "side_known": {"type": "accepted_values", "column": "side", "values": ["BUY", "SELL"]},
     "cheap": {"type": "range", "column": "price", "max": 500, "severity": "warn"},
@@ -171,3 +173,25 @@ def test_validate_needs_no_system():
     result = subprocess.run([sys.executable, "-m", "lakehouse.cli.main", "validate"], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert "assets" in result.stdout
+
+
+@pytest.mark.parametrize("transform", ["mein:big", "mine:bigg"])
+def test_validate_missing_transform_is_refused(tmp_path, transform):
+    (tmp_path / "mine.py").write_text("def big(rows):\n    return rows\n")
+    file = tmp_path / "lakehouse.yaml"
+    file.write_text(
+        STARTER.replace(
+            "topics: {}",
+            f"""topics:
+  trades: {{}}
+  big_trades:
+    source: {{type: derived, from: trades, transform: "{transform}"}}""",
+        )
+    )
+    environment = os.environ | {"LAKEHOUSE_CONFIG": str(file), "LAKEHOUSE_ENV": "local"}
+    command = [sys.executable, "-m", "lakehouse.cli.main", "validate"]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert f"topic 'big_trades': transform '{transform}' cannot be imported" in result.stderr
+    file.write_text(file.read_text().replace(transform, "mine:big"))
+    assert subprocess.run(command, env=environment, capture_output=True).returncode == 0

@@ -246,7 +246,7 @@ def test_derived_topic_needs_ten_lines_of_user_code(resources, tmp_path, monkeyp
     (tmp_path / "mine.py").write_text(code)
     declared["topics"] |= yaml.safe_load(entry)
     (tmp_path / "lakehouse.yaml").write_text(yaml.safe_dump(declared))
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "path", list(sys.path))
     sys.modules.pop("mine", None)
     config = load(tmp_path / "lakehouse.yaml")
     topic = config.topic(f"big_trades_{stream.namespace}")

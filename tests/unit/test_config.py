@@ -186,6 +186,22 @@ def test_load_sensitive_column_must_be_in_schema_file(tmp_path, source):
         assert load(tmp_path, text % "user").topics["a"].sensitive == ("SSN", "user")
 
 
+@pytest.mark.parametrize("source", SOURCES)
+def test_load_column_of_check_must_be_in_schema_file(tmp_path, source):
+    fields = [{"name": "userid", "type": "string"}]
+    (tmp_path / "s.avsc").write_text(json.dumps({"type": "record", "name": "R", "fields": fields}))
+    properties = {"userid": {"type": "string"}}
+    (tmp_path / "s.json").write_text(json.dumps({"type": "object", "properties": properties}))
+    checks = (
+        "    checks:\n      known: {type: not_null, column: %s}\n      one: {type: unique, columns: [USERID, %s]}\n"
+    )
+    text = f"namespace: n\ntopics:\n  a:\n{checks}{SOURCES[source]}{ENVIRONMENTS}"
+    assert load(tmp_path, text % ("userid", "kafka_offset")).topics["a"].checks.keys() == {"known", "one"}
+    message = error_message(tmp_path, text % ("usrid", "kafka_ofset"))
+    assert message.startswith("lakehouse.yaml:5: topics.a.checks.known: 's.") and "Did you mean 'userid'?" in message
+    assert "lakehouse.yaml:6: topics.a.checks.one: 's." in message and "'kafka_ofset'" in message
+
+
 def test_load_key_must_be_in_schema_file(tmp_path):
     schema = tmp_path / "s.avsc"
     source = "  a:\n    key: usrid\n    source:\n      type: datagen\n      schema_file: s.avsc\n"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Validate the configuration offline.")
 def validate() -> None:
-    """Load lakehouse.yaml and the Dagster definitions without contacting any system.
+    """Load lakehouse.yaml, its transforms and the Dagster definitions without contacting any system.
 
     Run it in CI on every change of lakehouse.yaml; it reports every error with its line and the remedy.
 
@@ -28,8 +28,15 @@ def validate() -> None:
 
     import dagster as dg
 
+    from lakehouse.config import loader
+    from lakehouse.config.sources.derived import Derived
     from lakehouse.definitions import defs
+    from lakehouse.pipeline.derivation import transform
 
+    declared = loader.load()
+    for topic in declared.topics.values():
+        if isinstance(topic.source, Derived):
+            transform(declared, topic)
     loaded = defs()
     with warnings.catch_warnings():
         # Dagster copies sensors that start a job, and the copy warns of Dagster's own argument `owners`.
