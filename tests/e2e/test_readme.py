@@ -57,7 +57,7 @@ def is_finished(text):
 
 def test_asset_graph_shows_finished_chain_of_topic(demo, page):  # noqa: F811
     home, _ = demo
-    # Without new records, the chain of the topic is complete after one run.
+    # Without new records, a run of all assets completes the chain of the topic.
     running(home)["datagen"].leader.terminate()
     server = running(home)["dagster"]
     address = f"http://127.0.0.1:{server.ports['dagster']}"
@@ -65,9 +65,18 @@ def test_asset_graph_shows_finished_chain_of_topic(demo, page):  # noqa: F811
     page.wait_for_url(f"**{ui_login.HOME_PAGE}")
     group = f"{address}/locations/lakehouse/asset-groups/stock_trades"
     page.goto(group)
-    page.get_by_role("button", name="Materialize all").click()
-    body = page.locator("body")
-    poll(lambda: is_finished(body.inner_text()), pause=1, deadline_seconds=RUN_SECONDS)
+    body, button = page.locator("body"), page.get_by_role("button", name="Materialize all")
+
+    def finish():
+        """Start a run of all assets if none is in progress, and return whether all are finished."""
+        text = body.inner_text()
+        if not is_finished(text) and "Materializing" not in text:
+            button.click()
+            page.get_by_text("Materializing").first.wait_for()
+        return is_finished(text)
+
+    # A run of automation that was queued before the last records leaves an asset out of sync.
+    poll(finish, pause=1, deadline_seconds=600)
     page.goto(group)  # The new page has no message about the run.
     assert poll(lambda: is_finished(body.inner_text()), pause=1, deadline_seconds=60), body.inner_text()
     for kind in ("Kafka", "Spark", "S3", "glue", "Snowflake"):
