@@ -8,7 +8,7 @@ import dagster as dg
 
 from assets.asset_factory import NOTHING_IN
 from assets.automation import hourly, with_the_asset
-from assets.failures import explained
+from assets.failures import dagster_failures
 from lakehouse.config.topic import Topic
 
 OPTIONAL_OUT = dg.Out(dg.Nothing, is_required=False)
@@ -60,7 +60,7 @@ def asset_checks(entry: Topic, system: str, checks: Sequence[CheckDefinition]) -
             if dg.AssetCheckKey(key, check.name) not in context.selected_asset_check_keys:
                 continue
             try:
-                with explained(entry):
+                with dagster_failures(entry):
                     yield check.run(context)
             except Exception as error:
                 failures.append(error)

@@ -16,7 +16,7 @@ RETRY = dg.RetryPolicy(max_retries=3, delay=5, backoff=dg.Backoff.EXPONENTIAL, j
 
 
 @contextmanager
-def explained(*topics: Topic) -> Iterator[None]:
+def dagster_failures(*topics: Topic) -> Iterator[None]:
     """Raise a LakehouseError as a Failure with its message, and other errors unchanged.
 
     Args:

@@ -6,23 +6,23 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-MOST_ROWS = 200
-LONGEST_CELL = 200
+MAX_ROWS = 200
+MAX_CELL_CHARACTERS = 200
 """Maximum rows of a table and characters of a cell, because Dagster keeps all events forever."""
 
 
 def as_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> dg.TableMetadataValue:
-    """Return a table of text with at most MOST_ROWS rows; the table's schema notes the truncation.
+    """Return a table of text with at most MAX_ROWS rows; the table's schema notes the truncation.
 
     Args:
         columns: Distinct column names.
         rows: One value per column; None stays empty.
     """
-    more = [f"The first {MOST_ROWS:,} of {len(rows):,} rows"] if len(rows) > MOST_ROWS else []
+    more = [f"The first {MAX_ROWS:,} of {len(rows):,} rows"] if len(rows) > MAX_ROWS else []
     return dg.TableMetadataValue(
         records=[
             dg.TableRecord({column: _cell(value) for column, value in zip(columns, row, strict=True)})
-            for row in rows[:MOST_ROWS]
+            for row in rows[:MAX_ROWS]
         ],
         schema=dg.TableSchema(
             columns=[dg.TableColumn(column, "string") for column in columns],
@@ -35,4 +35,4 @@ def _cell(value: object) -> str | None:
     if value is None:
         return None
     text = str(value)
-    return text if len(text) <= LONGEST_CELL else f"{text[:LONGEST_CELL]}…"
+    return text if len(text) <= MAX_CELL_CHARACTERS else f"{text[:MAX_CELL_CHARACTERS]}…"

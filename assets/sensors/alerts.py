@@ -19,13 +19,13 @@ from resources.webhook import Webhook
 OFF = "No webhook is configured (`alerts` in lakehouse.yaml): no alerts are sent"
 INTERVAL_SECONDS = 30
 
-MOST_EVENTS = 500
+MAX_EVENTS = 500
 """Maximum number of check evaluations per tick. The next tick processes the rest."""
-MOST_SECONDS = 15
+MAX_SEND_SECONDS = 15
 """Time after which a tick sends no further message: Dagster's timeout is 60 s, and the last send may take 45 s."""
-MOST_FAILING = 1000
+MAX_FAILING = 1000
 """Maximum number of checks remembered as failing. Beyond it, the oldest are forgotten and alert again."""
-MOST_LISTED = 10
+MAX_LISTED = 10
 """Maximum number of steps, assets or numbers in one message."""
 
 RESTARTED = "lakehouse/restarted"
@@ -44,7 +44,7 @@ class Sending:
     def __init__(self, context: dg.SensorEvaluationContext, alerts: Webhook) -> None:
         self.sent = 0
         self._context, self._alerts = context, alerts
-        self._until = time.monotonic() + MOST_SECONDS
+        self._until = time.monotonic() + MAX_SEND_SECONDS
 
     def try_send(self, headline: str, lines: Sequence[str], path: str) -> bool:
         """Send a message, and return whether it was delivered. If not, the next tick sends the rest.
@@ -122,7 +122,7 @@ def alert_failed_checks(context: dg.SensorEvaluationContext, alerts: Webhook) ->
     cursor = json.loads(context.cursor)
     after, failing = cursor["after"], dict.fromkeys(cursor["failing"])
     # instance.get_event_records is deprecated, and cannot read checks of all runs by id from SQLite.
-    events = log.get_logs_for_all_runs_by_log_id(after, dg.DagsterEventType.ASSET_CHECK_EVALUATION, MOST_EVENTS)
+    events = log.get_logs_for_all_runs_by_log_id(after, dg.DagsterEventType.ASSET_CHECK_EVALUATION, MAX_EVENTS)
     sending = Sending(context, alerts)
     for storage_id, entry in events.items():
         evaluation = entry.get_dagster_event().asset_check_evaluation_data
@@ -137,7 +137,7 @@ def alert_failed_checks(context: dg.SensorEvaluationContext, alerts: Webhook) ->
 
 
 def _result(after: int, failing: dict[str, None], message: str) -> dg.SensorResult:
-    cursor = {"after": after, "failing": list(failing)[-MOST_FAILING:]}
+    cursor = {"after": after, "failing": list(failing)[-MAX_FAILING:]}
     return dg.SensorResult(skip_reason=message, cursor=json.dumps(cursor))
 
 
@@ -197,10 +197,10 @@ def _fails_again(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
 def _failures(context: dg.RunFailureSensorContext) -> Iterator[str]:
     """Yield each failed step with its reason, or Dagster's message for the run if no step failed."""
     events = context.get_step_failure_events()
-    for event in events[:MOST_LISTED]:
+    for event in events[:MAX_LISTED]:
         yield f"{event.step_key}: {_reason(event)}"
-    if len(events) > MOST_LISTED:
-        yield f"and {len(events) - MOST_LISTED:,} more steps"
+    if len(events) > MAX_LISTED:
+        yield f"and {len(events) - MAX_LISTED:,} more steps"
     if not events:
         yield (context.failure_event.message or "No reason is known").partition("\n")[0]
 
@@ -217,5 +217,5 @@ def _reason(event: dg.DagsterEvent) -> str:
 
 
 def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - MOST_LISTED:,} more" if len(names) > MOST_LISTED else ""
-    return ", ".join(names[:MOST_LISTED]) + more
+    more = f" and {len(names) - MAX_LISTED:,} more" if len(names) > MAX_LISTED else ""
+    return ", ".join(names[:MAX_LISTED]) + more

@@ -13,9 +13,9 @@ from lakehouse.readers.freshness import NAMES
 from lakehouse.readers.lineage import Materialized, completed
 
 OFF = "No server is configured (`open_lineage` in lakehouse.yaml): no lineage is sent"
-MOST_EVENTS = 500
-"""Maximum number of materializations per tick. The next tick processes the rest, as after MOST_SECONDS."""
-MOST_SECONDS = 30
+MAX_EVENTS = 500
+"""Maximum number of materializations per tick. The next tick processes the rest, as after MAX_TICK_SECONDS."""
+MAX_TICK_SECONDS = 30
 
 
 def lineage_sensor(config: Config) -> dg.SensorDefinition:
@@ -33,8 +33,8 @@ def lineage_sensor(config: Config) -> dg.SensorDefinition:
         if not (context.cursor and server.url):
             reason_to_skip = "Starts at the end of the event log" if server.url else OFF
             return dg.SensorResult(skip_reason=reason_to_skip, cursor=str(log.get_maximum_record_id() or 0))
-        delivered, sent, until = int(context.cursor), 0, time.monotonic() + MOST_SECONDS
-        events = log.get_logs_for_all_runs_by_log_id(delivered, dg.DagsterEventType.ASSET_MATERIALIZATION, MOST_EVENTS)
+        delivered, sent, until = int(context.cursor), 0, time.monotonic() + MAX_TICK_SECONDS
+        events = log.get_logs_for_all_runs_by_log_id(delivered, dg.DagsterEventType.ASSET_MATERIALIZATION, MAX_EVENTS)
         for storage_id, entry in events.items():
             try:
                 if materialized := _materialized(config, context.instance, entry):

@@ -10,7 +10,7 @@ from pathlib import Path
 import dagster as dg
 from dagster._core.storage.event_log import SqliteEventLogStorage
 
-KEPT_DAYS = {
+RETENTION_DAYS = {
     dg.DagsterRunStatus.SUCCESS: 7,
     dg.DagsterRunStatus.CANCELED: 7,
     dg.DagsterRunStatus.FAILURE: 30,
@@ -37,7 +37,7 @@ def old_runs_definitions() -> dg.Definitions:
 
 
 def purge(instance: dg.DagsterInstance, now: datetime) -> int:
-    """Delete the runs that finished more than KEPT_DAYS ago, with their events and logs.
+    """Delete the runs that finished more than RETENTION_DAYS ago, with their events and logs.
 
     Dagster derives the state of an asset from the events of its runs. Therefore the newest run of each asset and
     partition is kept regardless of its age. Results of checks outlive their runs.
@@ -51,7 +51,7 @@ def purge(instance: dg.DagsterInstance, now: datetime) -> int:
     """
     old = [
         run_id
-        for status, days in KEPT_DAYS.items()
+        for status, days in RETENTION_DAYS.items()
         for run_id in instance.get_run_ids(dg.RunsFilter(statuses=[status], updated_before=now - timedelta(days=days)))
     ]
     needed = set(_needed(instance))

@@ -20,7 +20,7 @@ PATIENCE_SECONDS = 60.0
 REPEAT_SECONDS = 600.0
 """Interval at which a lasting failure is reported again, because a manual run of the check may have replaced it."""
 
-MOST_NAMED = 5
+MAX_NAMED = 5
 """Maximum number of failures that one verdict names."""
 
 PASSED = "No stream reports a failure"
@@ -81,9 +81,9 @@ class Verdicts:
 
     def _publish(self, asset: Sequence[str], known: _Asset, failing: set[str]) -> None:
         known.reported, known.at = failing, self._clock()
-        named = {part: known.faults[part].reason for part in sorted(failing)[:MOST_NAMED]}
+        named = {part: known.faults[part].reason for part in sorted(failing)[:MAX_NAMED]}
         text = "; ".join(f"{part}: {why}" if part else why for part, why in named.items())
-        more = f"; and {len(failing) - MOST_NAMED:,} more" if len(failing) > MOST_NAMED else ""
+        more = f"; and {len(failing) - MAX_NAMED:,} more" if len(failing) > MAX_NAMED else ""
         self._report(
             AssetCheckEvaluation(
                 asset_key=dg.AssetKey(list(asset)),

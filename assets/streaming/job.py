@@ -5,7 +5,7 @@ from itertools import takewhile
 
 import dagster as dg
 
-from assets.failures import explained
+from assets.failures import dagster_failures
 from assets.sensors.alerts import RESTARTED
 from assets.sensors.freshness_sensor import IN_PROGRESS
 from assets.streaming.check import kafka_check
@@ -26,7 +26,7 @@ TAGS = {
     RESTARTED: "yes",
 }
 
-MOST_FAILURES = 5
+MAX_FAILURES = 5
 """Number of consecutive failed runs up to which the backoff doubles."""
 
 
@@ -47,7 +47,7 @@ def stream_definitions(config: Config) -> dg.Definitions:
     @dg.op(name="stream_topics", pool=JOB, required_resource_keys=resources)
     def stream_topics(context: dg.OpExecutionContext, config: StreamConfig) -> None:
         systems = context.resources
-        with explained():
+        with dagster_failures():
             topics = select_topics(declared, config.topics, systems.kafka.topics() if declared.routes else ())
             Streaming(declared, topics, systems, context.log.info, context.instance).run()
 
@@ -78,7 +78,7 @@ def stream_definitions(config: Config) -> dg.Definitions:
 
 def _backoff_seconds(instance: dg.DagsterInstance) -> float:
     """Return the seconds until the next launch: none after one failed run, then doubled with each further failure."""
-    records = instance.get_run_records(dg.RunsFilter(job_name=JOB), limit=MOST_FAILURES)
+    records = instance.get_run_records(dg.RunsFilter(job_name=JOB), limit=MAX_FAILURES)
     failed = list(takewhile(lambda record: record.dagster_run.status == dg.DagsterRunStatus.FAILURE, records))
     if len(failed) < 2 or failed[0].end_time is None:
         return 0.0

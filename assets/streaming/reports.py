@@ -17,7 +17,7 @@ from lakehouse.core.text.phrases import pluralize
 INTERVAL_SECONDS = 30.0
 """Minimum time between two `report_latest` events of one name. Dagster keeps all events forever."""
 
-MOST_WAITING = 10_000
+MAX_QUEUED = 10_000
 """Maximum number of queued events, of about 2 KB each. The oldest events are dropped beyond it."""
 
 Event = dg.AssetMaterialization | AssetCheckEvaluation
@@ -33,7 +33,7 @@ class Reporter:
 
     def __init__(self, instance: dg.DagsterInstance | None, log: Callable[[str], None]):
         self._instance, self._log = instance, log
-        self._queue: deque[Event] = deque(maxlen=MOST_WAITING)
+        self._queue: deque[Event] = deque(maxlen=MAX_QUEUED)
         self._dropped = 0
         self._latest: dict[str, Event] = {}
         self._turns = RoundRobin([])
@@ -49,7 +49,7 @@ class Reporter:
         """Queue an event."""
         if self._instance:
             with self._changed:
-                self._dropped += len(self._queue) == MOST_WAITING
+                self._dropped += len(self._queue) == MAX_QUEUED
                 self._queue.append(event)
                 self._changed.notify()
 

@@ -34,7 +34,7 @@ END_SECONDS = 30
 The next stream or run publishes the remaining commits.
 """
 
-MOST_NAMED = 10
+MAX_NAMED = 10
 """Maximum number of topics that the first log message names."""
 
 COMPACTION = "merging small files"
@@ -92,8 +92,8 @@ class Streaming:
     def run(self) -> Mapping[str, Exception]:
         """Run until the stream ends, and return the errors of topics that were not fully ingested, by name."""
         names = list(self.stream.topics)
-        more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
-        self._log(f"Ingesting {', '.join(names[:MOST_NAMED])}{more}; each commit is logged")
+        more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
+        self._log(f"Ingesting {', '.join(names[:MAX_NAMED])}{more}; each commit is logged")
         for publisher in self._publishers:
             publisher.start()
         self._reporter.start()

@@ -12,7 +12,7 @@ import dagster as dg
 
 from assets.automation import hourly
 from assets.check_definition import CheckDefinition
-from assets.failures import explained
+from assets.failures import dagster_failures
 from lakehouse.config.checks import TABLEFLOW
 from lakehouse.config.environment import environment_name
 from lakehouse.config.loader import Config
@@ -125,7 +125,7 @@ def cluster_definitions(config: Config) -> dg.Definitions:
     def cluster_is_provisioned(
         context: dg.AssetCheckExecutionContext, confluent_cloud: ConfluentCloud
     ) -> dg.AssetCheckResult:
-        with explained():
+        with dagster_failures():
             return cluster_state(confluent_cloud).result(CLUSTER, PROVISIONED)
 
     return dg.Definitions(assets=[spec], asset_checks=[cluster_is_provisioned])

@@ -6,7 +6,7 @@ import dagster as dg
 
 from assets.asset_factory import asset_spec, table_op
 from assets.entry import group, topic_of
-from assets.failures import explained
+from assets.failures import dagster_failures
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.tables.table_ref import TableRef
@@ -32,7 +32,7 @@ def dead_letters_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
 
     @table_op(spec, pool=f"iceberg_{group(entry)}", resources=CLIENTS)
     def dead_letters(context: dg.AssetExecutionContext, clients: Any) -> dg.MaterializeResult:
-        with explained(entry):
+        with dagster_failures(entry):
             topic = topic_of(entry, context)
             result = redrive(config.namespace, topic, Clients.of(clients))
         context.log.info(

@@ -10,7 +10,7 @@ from pydantic import Field
 from assets.asset_factory import asset_spec, table_op
 from assets.automation import unless_continuous
 from assets.entry import code_links, group, topic_of
-from assets.failures import explained
+from assets.failures import dagster_failures
 from assets.text_table import as_table
 from lakehouse.config.checks import DEAD_LETTER_TOPIC, KEY_NOT_NULL, RECORD_COUNT
 from lakehouse.config.loader import Config
@@ -87,7 +87,7 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         systems.spark.on_progress(context.log.info)
         published: list[Published] = []
         replayed: dict[str, Any] = {}
-        with explained(entry):
+        with dagster_failures(entry):
             topic = topic_of(entry, context)
             if config.replay_since:
                 require_unpaused(systems.catalog, namespace, topic.name)

@@ -9,7 +9,7 @@ import dagster as dg
 from assets.asset_factory import asset_spec, table_op
 from assets.automation import on_upstream_change
 from assets.entry import code_links, group
-from assets.failures import explained
+from assets.failures import dagster_failures
 from assets.freshness_checks import idle_policy
 from assets.topics import confluent_state
 from lakehouse.config.loader import Config
@@ -41,7 +41,7 @@ def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition | dg.AssetS
     @table_op(spec, pool=f"kafka_{group(entry)}", resources={*CLIENTS, *cloud, *source_resources(config, entry)})
     def kafka_topic(context: dg.AssetExecutionContext, clients: Any) -> dg.MaterializeResult:
         metadata: dict[str, Any] = {}
-        with explained(entry, *_sources(config, entry)):
+        with dagster_failures(entry, *_sources(config, entry)):
             if source.writes:
                 require_unpaused(clients.catalog, config.namespace, entry.name)
             clients.kafka.ensure_topic(entry.topic, entry.partitions, entry.retention.records)

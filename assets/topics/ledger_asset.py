@@ -7,7 +7,7 @@ import dagster as dg
 from assets.asset_factory import asset_spec, table_op
 from assets.check_definition import CheckDefinition
 from assets.entry import group, topic_of
-from assets.failures import explained
+from assets.failures import dagster_failures
 from assets.text_table import as_table
 from lakehouse.config.checks import LEDGER
 from lakehouse.config.loader import Config
@@ -47,7 +47,7 @@ def ledger_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         config=Depth,
     )
     def reconciled_ledger(context: dg.AssetExecutionContext, clients: Any, config: Depth) -> dg.MaterializeResult:
-        with explained(entry):
+        with dagster_failures(entry):
             topic = topic_of(entry, context)
             report = reconcile(namespace, topic, Clients.of(clients), whole_log=config.whole_log)
         summary = ledger_page.summary(report.entries, report.findings)
@@ -79,7 +79,7 @@ def ledger_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
 def ledger_check(config: Config, topic: Topic) -> CheckDefinition:
     """Return the check that commits add up and follow each other without a gap. It is cheap: it reads only metadata."""
 
-    def adds_up(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+    def verify_ledger(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         report = check_ledger(context.resources.catalog, config.namespace, topic)
         return dg.AssetCheckResult(
             check_name=LEDGER,
@@ -90,7 +90,7 @@ def ledger_check(config: Config, topic: Topic) -> CheckDefinition:
         )
 
     description = "Every commit accounts for each record it consumed, and begins where the one before it ended."
-    return CheckDefinition(LEDGER, description, frozenset({"catalog"}), adds_up)
+    return CheckDefinition(LEDGER, description, frozenset({"catalog"}), verify_ledger)
 
 
 def _findings(report: ReconciliationReport) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import dagster as dg
 
 from assets.asset_factory import asset_spec, table_op
 from assets.entry import group, topic_of
-from assets.failures import explained
+from assets.failures import dagster_failures
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.tables import naming
@@ -27,7 +27,7 @@ def maintenance_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     @table_op(spec, pool=f"iceberg_{group(entry)}", resources=("catalog", "spark"))
     def maintenance(context: dg.AssetExecutionContext, clients: Any) -> dg.MaterializeResult:
         metadata: dict[str, Any] = {}
-        with explained(entry):
+        with dagster_failures(entry):
             topic = topic_of(entry, context)
             for done in maintain(config.namespace, topic, clients.catalog, clients.spark):
                 context.log.info(f"{done.table}: {', '.join(done.done) or 'nothing to do'} ({done.seconds:.1f} s)")

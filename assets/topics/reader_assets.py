@@ -9,7 +9,7 @@ from assets.asset_factory import asset_spec, table_op
 from assets.automation import unless_continuous
 from assets.check_definition import CheckDefinition
 from assets.entry import group, topic_of
-from assets.failures import explained
+from assets.failures import dagster_failures
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.offsets.lag import snapshots_behind
@@ -37,7 +37,7 @@ def reader_asset(config: Config, entry: Topic, reader: Reader) -> dg.AssetsDefin
         spec, pool=f"{reader.name}_{group(entry)}", resources={"catalog", reader.resource, *table_resources(entry)}
     )
     def publication(context: dg.AssetExecutionContext, clients: Any) -> dg.MaterializeResult:
-        with explained(entry):
+        with dagster_failures(entry):
             topic = topic_of(entry, context)
             ref, table = clients.catalog.published(table_of(config, topic, clients))
             registration = reader.publish(topic, ref, table, clients)

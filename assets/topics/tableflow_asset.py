@@ -11,7 +11,7 @@ import dagster as dg
 from assets.asset_factory import asset_spec, table_op
 from assets.automation import on_upstream_change
 from assets.entry import code_links, group
-from assets.failures import explained
+from assets.failures import dagster_failures
 from assets.topics import confluent_state
 from assets.topics.iceberg_asset import check_results, declared_specs, table_metadata
 from lakehouse.config.loader import Config
@@ -44,7 +44,7 @@ def tableflow_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     def tableflow_table(
         context: dg.AssetExecutionContext, clients: Any
     ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
-        with explained(entry):
+        with dagster_failures(entry):
             catalog = clients.catalog
             ref = table_of(config, entry, clients)
             table = catalog.load(ref)

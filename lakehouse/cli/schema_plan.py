@@ -120,7 +120,7 @@ def plan(config: Config, topic: Topic, file: Path, table: Schema | None) -> Plan
         return Plan(ref, invalid=str(error))
     if table is None:
         return Plan(ref, is_new=True)
-    planned = tuple(changes(table, Shape(target.as_struct(), shape.former)))
+    planned = tuple(changes(table, Shape(target.as_struct(), shape.previous_names)))
     return Plan(ref, planned, tuple(readers(config, topic, planned)))
 
 

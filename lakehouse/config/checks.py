@@ -258,7 +258,7 @@ class RowCount(Check):
         """
         low: float = self.min or 0
         high = float("inf") if self.max is None else self.max
-        if self.sigmas is not None and len(previous) >= SHORTEST_HISTORY:
+        if self.sigmas is not None and len(previous) >= MIN_HISTORY:
             mean, off = fmean(previous), self.sigmas * pstdev(previous)
             low, high = max(low, mean - off), min(high, mean + off)
         return low, high
@@ -268,7 +268,7 @@ class RowCount(Check):
             yield (), "the check has no limits, so nothing would be checked. Add 'min', 'max' or 'sigmas'"
 
 
-SHORTEST_HISTORY, LONGEST_HISTORY = 5, 30
+MIN_HISTORY, MAX_HISTORY = 5, 30
 """Minimum and maximum number of earlier batches that `row_count` compares with."""
 
 CHECKS: Sequence[type[Check]] = (

@@ -31,8 +31,10 @@ class TableNames:
         table = topic.table
         if table.endswith(naming.DEAD_LETTERS):
             return f"names ending in '{naming.DEAD_LETTERS}' are dead-letter tables. Rename the topic"
-        if len(table) > naming.LONGEST_TABLE:
-            limit = f"a table name has at most {naming.LONGEST_TABLE} characters, '{table[:40]}…' has {len(table)}"
+        if len(table) > naming.MAX_TABLE_CHARACTERS:
+            limit = (
+                f"a table name has at most {naming.MAX_TABLE_CHARACTERS} characters, '{table[:40]}…' has {len(table)}"
+            )
             return f"{limit}. Add 'table: <shorter name>'"
         for other in self._families[naming.family(table)[0]]:
             if other.table == table:

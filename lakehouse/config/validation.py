@@ -185,7 +185,7 @@ def _unknown_names(config: Config, topic: Topic) -> Iterator[tuple[Location, str
     # A derived topic without a key schema gets the key's columns from the rows.
     known = {field.name for field in fields}
     fields += [NestedField(1, name, StringType(), required=False) for name in topic.key if name not in known]
-    previous = {path: names for shape in shapes for path, names in shape.former.items()}
+    previous = {path: names for shape in shapes for path, names in shape.previous_names.items()}
     if unmatched := sensitive.unmatched_names(topic.sensitive, fields, previous):
         problem = f"'{files[0]}' {sensitive.unknown_columns(unmatched, fields)}"
         yield ("sensitive",), f"{problem} Correct the name, or add a field back that the file no longer has"

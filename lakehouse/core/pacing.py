@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-LEAST_RECORDS = 20_000
+MIN_RECORDS = 20_000
 """Minimum bound: a smaller batch is no faster, since beginning and committing it dominate."""
 
 TARGET_SECONDS = 2.0
@@ -15,7 +15,7 @@ EVERY_SECONDS = 2.0
 """Minimum time between two batches of a topic, since each commit adds a file and a snapshot."""
 
 FIRST_PAUSE_SECONDS = 1.0
-LONGEST_PAUSE_SECONDS = {True: 30.0, False: 600.0}
+MAX_PAUSE_SECONDS = {True: 30.0, False: 600.0}
 """Maximum backoff of a failed topic, by whether the error is transient."""
 
 
@@ -30,11 +30,11 @@ def next_bound(bound: int, records: int, seconds: float, most: int) -> int:
         seconds: Duration of the last batch.
         most: Maximum that lakehouse.yaml allows.
     """
-    if seconds > TARGET_SECONDS and records > LEAST_RECORDS:
+    if seconds > TARGET_SECONDS and records > MIN_RECORDS:
         bound = int(records * TARGET_SECONDS / seconds)
     elif seconds <= TARGET_SECONDS and records >= bound:
         bound *= 2
-    return min(max(bound, LEAST_RECORDS), most)
+    return min(max(bound, MIN_RECORDS), most)
 
 
 def backoff_seconds(failures: int, transient: bool) -> float:
@@ -44,7 +44,7 @@ def backoff_seconds(failures: int, transient: bool) -> float:
         failures: Number of consecutive failures.
         transient: Whether the error may pass without a change by an operator.
     """
-    return min(FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 20), LONGEST_PAUSE_SECONDS[transient])
+    return min(FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 20), MAX_PAUSE_SECONDS[transient])
 
 
 @dataclass

@@ -27,15 +27,15 @@ def implementations(
         ConfigError: Two have the same name.
     """
     others = (point.load() for point in sorted(entry_points(group=group), key=attrgetter("name")))
-    by_name: dict[str, Implementation] = {}
+    implementations_by_name: dict[str, Implementation] = {}
     for each in (*builtin, *others):
-        other = by_name.setdefault(name(each), each)
+        other = implementations_by_name.setdefault(name(each), each)
         if other is not each:
             raise ConfigError(
                 f"{each.__module__} and {other.__module__} both add '{name(each)}' to {group}. Nothing was loaded. "
                 f"Uninstall the distribution of one"
             )
-    return by_name
+    return implementations_by_name
 
 
 def by_name(known: Mapping[str, Implementation], name: str, unknown: str) -> Implementation:

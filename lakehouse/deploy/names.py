@@ -26,7 +26,7 @@ CONFLUENT_SECRETS = (
 """The secrets of Confluent's keys below `Names.confluent_secrets`, in the kickstarter's layout."""
 
 
-def _nothing() -> Existing:
+def _no_existing() -> Existing:
     # Pydantic takes a seventh of a second to import, which `lakehouse --help` does not need.
     from lakehouse.config.deployment import Existing
 
@@ -40,7 +40,7 @@ class Names:
     deployment: str
     account: str
     region: str
-    existing: Existing = field(default_factory=_nothing)
+    existing: Existing = field(default_factory=_no_existing)
     """Existing objects that replace objects of the deployment."""
 
     @property
@@ -64,7 +64,7 @@ class Names:
 
     @property
     def tableflow_bucket(self) -> str:
-        """The bucket of Tableflow's tables, in which nothing else may be."""
+        """The bucket of Tableflow's tables, which must contain no other files."""
         return self.existing.tableflow_bucket or f"tableflow-{self.deployment}-{self.account}-{self.region}"
 
     def role(self, purpose: str) -> str:
@@ -107,7 +107,7 @@ class Names:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The secrets that `create` makes."""
+        """The secrets that `lakehouse deploy create` creates."""
         return (*(f"{self.confluent_secrets}/{path}" for path in CONFLUENT_SECRETS), self.snowflake_secret)
 
     def snowflake(self, purpose: str) -> str:

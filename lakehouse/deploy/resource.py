@@ -112,10 +112,10 @@ class Resource(ABC, Generic[T]):
         return "does not exist"
 
     def require_creatable(self, outputs: Outputs) -> None:
-        """Refuse a creation that would harm something. Called when it is planned, also before dependencies exist.
+        """Refuse a creation that would damage an existing object. Called while planning, even without dependencies.
 
         Raises:
-            UnclearState: The creation would harm something that exists.
+            UnclearState: The creation would damage an existing object.
         """
         return
 

@@ -112,7 +112,7 @@ def changes(table: Schema, shape: Shape) -> list[Change]:
         table: The table's schema, with its field ids.
         shape: The columns of the newer schema.
     """
-    return list(_struct(table.as_struct(), shape.struct, (), (), shape.former))
+    return list(_struct(table.as_struct(), shape.struct, (), (), shape.previous_names))
 
 
 def require_accepted(differences: Sequence[Change], table: str) -> None:
@@ -152,8 +152,10 @@ def apply(update: UpdateSchema, differences: Sequence[Change]) -> None:
                 update.update_column(change.at, doc=change.doc)
 
 
-def _struct(old: StructType, new: StructType, at: Path, path: Path, former: Mapping[str, Path]) -> Iterator[Change]:
-    partners = _partners(old, new, path, former)
+def _struct(
+    old: StructType, new: StructType, at: Path, path: Path, previous_names: Mapping[str, Path]
+) -> Iterator[Change]:
+    partners = _partners(old, new, path, previous_names)
     partnered = {column.field_id: name for name, column in partners.items()}
     deleted = [column.name for column in old.fields if column.field_id not in partnered]
     folded = {name.lower(): name for name in deleted}
@@ -162,8 +164,8 @@ def _struct(old: StructType, new: StructType, at: Path, path: Path, former: Mapp
         if other := folded.get(field.name.lower()):
             yield Change("CASE_COLLISION", field_path, at, f"the table has '{other}'")
         elif partner is not None:
-            yield from _field(partner, field, (*at, partner.name), field_path, former)
-        elif reused := next((name for name in former.get(".".join(field_path), ()) if name in partners), None):
+            yield from _field(partner, field, (*at, partner.name), field_path, previous_names)
+        elif reused := next((name for name in previous_names.get(".".join(field_path), ()) if name in partners), None):
             yield Change("NAME_REUSED", field_path, at, f"was '{reused}', which is another field now")
         else:
             rule: Rule = "REQUIRED_FIELD_ADDED" if field.required else "OPTIONAL_FIELD_ADDED"
@@ -176,18 +178,22 @@ def _struct(old: StructType, new: StructType, at: Path, path: Path, former: Mapp
         yield Change("FIELD_DELETED", (*path, name), (*at, name))
 
 
-def _partners(old: StructType, new: StructType, path: Path, former: Mapping[str, Path]) -> dict[str, NestedField]:
+def _partners(
+    old: StructType, new: StructType, path: Path, previous_names: Mapping[str, Path]
+) -> dict[str, NestedField]:
     """Return the table's columns by the name of their field in the shape; equal names have precedence."""
     columns = {column.name: column for column in old.fields}
     partners = {field.name: columns.pop(field.name) for field in new.fields if field.name in columns}
     for field in new.fields:
-        before = () if field.name in partners else former.get(".".join((*path, field.name)), ())
+        before = () if field.name in partners else previous_names.get(".".join((*path, field.name)), ())
         if name := next((name for name in before if name in columns), None):
             partners[field.name] = columns.pop(name)
     return partners
 
 
-def _field(old: NestedField, new: NestedField, at: Path, path: Path, former: Mapping[str, Path]) -> Iterator[Change]:
+def _field(
+    old: NestedField, new: NestedField, at: Path, path: Path, previous_names: Mapping[str, Path]
+) -> Iterator[Change]:
     if old.name != new.name:
         # In Spark SQL the rename comes first, so the statements after it use the new name.
         ddl = f"RENAME COLUMN {_sql(*path[:-1], old.name)} TO {_sql(new.name)}"
@@ -198,7 +204,7 @@ def _field(old: NestedField, new: NestedField, at: Path, path: Path, former: Map
         ddl = f"ALTER COLUMN {_sql(*path)}{_comment(new.doc)}"
         yield Change("COMMENT_CHANGED", path, at, ddl=ddl, doc=new.doc)
     yield from _encoding(old, new, path)
-    yield from _type(old.field_type, new.field_type, at, path, former)
+    yield from _type(old.field_type, new.field_type, at, path, previous_names)
 
 
 def _encoding(old: NestedField, new: NestedField, path: Path) -> Iterator[Change]:
@@ -210,18 +216,22 @@ def _encoding(old: NestedField, new: NestedField, path: Path) -> Iterator[Change
         yield Change("ENCODING_CHANGED", (*path, *inner), (), detail)
 
 
-def _type(old: IcebergType, new: IcebergType, at: Path, path: Path, former: Mapping[str, Path]) -> Iterator[Change]:
+def _type(
+    old: IcebergType, new: IcebergType, at: Path, path: Path, previous_names: Mapping[str, Path]
+) -> Iterator[Change]:
     from pyiceberg.types import ListType, MapType, PrimitiveType, StructType
 
     match old, new:
         case StructType(), StructType():
-            yield from _union(old, new, path) or _struct(old, new, at, path, former)
+            yield from _union(old, new, path) or _struct(old, new, at, path, previous_names)
         case ListType(), ListType():
-            yield from _field(old.element_field, new.element_field, (*at, "element"), (*path, "element"), former)
+            yield from _field(
+                old.element_field, new.element_field, (*at, "element"), (*path, "element"), previous_names
+            )
         case MapType(), MapType():
             if _unlike(old.key_type, new.key_type):
                 yield Change("MAP_KEY_TYPE_MISMATCH", path, at, f"{old.key_type} to {new.key_type}")
-            yield from _field(old.value_field, new.value_field, (*at, "value"), (*path, "value"), former)
+            yield from _field(old.value_field, new.value_field, (*at, "value"), (*path, "value"), previous_names)
         case PrimitiveType(), PrimitiveType():
             if old != new:
                 yield _primitive(old, new, at, path)

@@ -48,9 +48,9 @@ class Shape:
     """Columns of a schema's records.
 
     `struct` has names, Iceberg types and comments in the schema's order; its field ids have no meaning and every field
-    is optional. `former` has the earlier names and aliases of a field, newest first, by its dotted path in `struct`
-    (list elements are `element`, map values `value`); they distinguish a rename from a drop and an add.
+    is optional. `previous_names` has the earlier names and aliases of a field, newest first, by its dotted path in
+    `struct` (list elements are `element`, map values `value`); they distinguish a rename from a drop and an add.
     """
 
     struct: StructType
-    former: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    previous_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -75,10 +75,10 @@ def find_bookmark(
         is_same = (
             bookmark is not None
             and bookmark.is_of(last.cluster_id, last.topic_id)
-            and _is_into(bookmark, topic, clients)
+            and _is_of_target(bookmark, topic, clients)
         )
-        return bookmark if is_same and _is_from(bookmark, config, topic, clients.catalog, table) else None
-    if bookmark is None or not _is_into(bookmark, topic, clients):
+        return bookmark if is_same and _is_of_source(bookmark, config, topic, clients.catalog, table) else None
+    if bookmark is None or not _is_of_target(bookmark, topic, clients):
         if has_messages(clients.kafka, topic.topic):
             raise UnclearState(
                 f"Topic '{topic.topic}' has messages, but no bookmark records which rows of '{source.name}' they were "
@@ -86,7 +86,7 @@ def find_bookmark(
             )
         return None
     if not bookmark.is_of(last.cluster_id, last.topic_id):
-        # The table of Tableflow may have rows of the former topic, too, unless it is a new one.
+        # The table of Tableflow may have rows of the previous topic, too, unless it is a new one.
         is_same = source.engine == "tableflow" and bookmark.table_uuid == str(table.metadata.table_uuid)
         if RECREATED not in table.properties and not is_same:
             # All rows of the table are from the new topic.
@@ -95,7 +95,7 @@ def find_bookmark(
             f"Topic '{source.topic}' was recreated, and its table has rows of both topics at the same offsets, so it "
             f"is unknown which of them '{topic.name}' was derived from. Nothing was produced. {_remedy(topic)}"
         )
-    if not _is_from(bookmark, config, topic, clients.catalog, table):
+    if not _is_of_source(bookmark, config, topic, clients.catalog, table):
         raise UnclearState(
             f"The table of '{source.name}' is not the one that '{topic.name}' was derived from and may have other "
             f"rows. Nothing was produced. {_remedy(topic)}"
@@ -110,11 +110,11 @@ def _remedy(topic: Topic) -> str:
     )
 
 
-def _is_into(bookmark: Bookmark, topic: Topic, clients: Clients) -> bool:
+def _is_of_target(bookmark: Bookmark, topic: Topic, clients: Clients) -> bool:
     return bookmark.target_id == clients.kafka.describe([topic.topic])[topic.topic].topic_id
 
 
-def _is_from(bookmark: Bookmark | None, config: Config, topic: Topic, catalog: Catalog, table: Table) -> bool:
+def _is_of_source(bookmark: Bookmark | None, config: Config, topic: Topic, catalog: Catalog, table: Table) -> bool:
     """Return whether a bookmark is of the table or of one of its predecessors."""
     assert bookmark is not None and isinstance(topic.source, Derived)
     return bookmark.table_uuid in (str(table.metadata.table_uuid), *_table_uuids(config, topic.source, catalog))

@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 ORPHAN_AGE = timedelta(days=3)
 """Default minimum age of orphan files; younger files may belong to a batch in progress."""
 
-SHORTEST_ORPHAN_AGE = timedelta(days=1)
+MIN_ORPHAN_AGE = timedelta(days=1)
 """Lower bound of that age: Iceberg refuses less, and no batch takes longer."""
 
-MANY_MANIFESTS = 20
+MAX_MANIFESTS = 20
 SMALL = 0.75
 """Fraction of the target size below which a data file is small (Iceberg, rewrite_data_files: min-file-size-bytes)."""
 
 MERGED_PARTS = 8
 """Streams merge only data files below 1/8 of the target size; the maintenance job merges the others."""
 
-MOST_PUBLICATIONS = 500
+MAX_PUBLICATIONS = 500
 """Number of publications kept in a streamed table, about 1 MB of metadata, unless a reader may still need older
 ones."""
 
@@ -91,10 +91,10 @@ def maintain(
         ConfigError: `orphan_age` is so short that files of a running batch could be deleted.
         CommitConflict: Another writer changed the table meanwhile.
     """
-    if orphan_age < SHORTEST_ORPHAN_AGE:
+    if orphan_age < MIN_ORPHAN_AGE:
         raise ConfigError(
-            f"Files younger than {SHORTEST_ORPHAN_AGE} may belong to a batch in progress, but the minimum age of "
-            f"orphans is {orphan_age}. Nothing was deleted. Use a minimum age of at least {SHORTEST_ORPHAN_AGE}"
+            f"Files younger than {MIN_ORPHAN_AGE} may belong to a batch in progress, but the minimum age of "
+            f"orphans is {orphan_age}. Nothing was deleted. Use a minimum age of at least {MIN_ORPHAN_AGE}"
         )
     catalog = catalog.for_maintenance()
     # A session keeps the catalog that it used first, with the role of ingestion.
@@ -147,7 +147,7 @@ def _steps(topic: Topic, ref: TableRef, catalog: Catalog, spark: Spark, orphan_a
     if size(loaded()).delete_files > 1:
         row = work.compact_deletes(session, ref)
         yield f"rewrote {row['rewritten_delete_files_count']} delete files into {row['added_delete_files_count']}"
-    if size(loaded()).manifests > MANY_MANIFESTS:
+    if size(loaded()).manifests > MAX_MANIFESTS:
         row = work.compact_manifests(session, ref)
         yield f"rewrote {row['rewritten_manifests_count']} manifests into {row['added_manifests_count']}"
     table, oldest = loaded(), now - keep.snapshots
@@ -169,7 +169,7 @@ def oldest_kept(published: Sequence[tuple[int, int]], now: datetime, needed: tim
         now: The current time.
         needed: How long readers may need a snapshot.
     """
-    oldest_times = [milliseconds for _, milliseconds in published[MOST_PUBLICATIONS - 1 : MOST_PUBLICATIONS]]
+    oldest_times = [milliseconds for _, milliseconds in published[MAX_PUBLICATIONS - 1 : MAX_PUBLICATIONS]]
     time_by_count = (
         datetime.fromtimestamp(oldest_times[0] / 1000, UTC) if oldest_times else datetime.fromtimestamp(0, UTC)
     )
@@ -196,7 +196,7 @@ def compact_incrementally(namespace: str, topic: Topic, catalog: Catalog, spark:
     row = work.compact(session, ref, target, target // MERGED_PARTS)
     done = [f"rewrote {row['rewritten_data_files_count']} data files into {row['added_data_files_count']}"]
     table = published_table(catalog, ref)
-    if size(table).manifests > MANY_MANIFESTS:
+    if size(table).manifests > MAX_MANIFESTS:
         row = work.compact_manifests(session, ref)
         done.append(f"rewrote {row['rewritten_manifests_count']} manifests into {row['added_manifests_count']}")
     oldest = oldest_kept(commits(table), datetime.now(UTC), topic.min_snapshot_age)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def query(statement: str, clients: Any) -> Result:
-    """Run one SELECT. Tables are named `namespace.table`; those in the statement are read into memory completely.
+    """Run one SELECT. Tables are named `namespace.table`, and are read into memory completely.
 
     Args:
         statement: The SELECT.
@@ -39,7 +39,7 @@ def query(statement: str, clients: Any) -> Result:
     with duckdb.connect(config=options) as connection:
         try:
             connection.execute("SET TimeZone = 'UTC'")
-            for number, identifier in enumerate(sorted(_named(connection, statement))):
+            for number, identifier in enumerate(sorted(_referenced_tables(connection, statement))):
                 rows = _load(catalog, TableRef(*identifier)).scan().to_arrow()
                 connection.register(f"arrow_{number}", rows)
                 connection.execute(f"CREATE SCHEMA IF NOT EXISTS {DUCKDB.identifier(identifier[0])}")
@@ -66,7 +66,7 @@ def _load(catalog: Catalog, ref: TableRef) -> Table:
     return table
 
 
-def _named(connection: Any, statement: str) -> set[tuple[str, str]]:
+def _referenced_tables(connection: Any, statement: str) -> set[tuple[str, str]]:
     """Return the schema-qualified tables in a SELECT.
 
     Raises:

@@ -61,7 +61,7 @@ class Result:
         lines = (json.dumps(dict(zip(self.columns, map(plain, row), strict=True))) for row in self.rows)
         return "[" + ",".join(f"\n{line}" for line in lines) + "\n]\n"
 
-    def shown(self) -> list[list[Any]]:
+    def terminal_rows(self) -> list[list[Any]]:
         """Return the rows for a terminal: numbers and nulls unchanged, other values as text."""
         json_types = (int, float, Decimal, type(None))
         return [

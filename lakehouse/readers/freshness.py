@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from lakehouse.core.offsets.lag import Lag, SnapshotLag
 from lakehouse.readers import registered
 
-MOST_NAMED = 5
+MAX_NAMED = 5
 """Maximum number of topics that a summary names."""
 
 
@@ -76,8 +76,8 @@ def summary(lags: Sequence[StageLag]) -> str:
     if len(lags) == 1:
         return lags[0].description
     paused = [lag.topic for lag in lags if lag.paused]
-    more = f"; {len(paused):,} paused: {', '.join(paused[:MOST_NAMED])}" if paused else ""
+    more = f"; {len(paused):,} paused: {', '.join(paused[:MAX_NAMED])}" if paused else ""
     if not stale:
         return f"all {len(lags):,} topics are fresh{more}"
-    descriptions = "; ".join(f"{lag.topic}: {lag.description}" for lag in stale[:MOST_NAMED])
+    descriptions = "; ".join(f"{lag.topic}: {lag.description}" for lag in stale[:MAX_NAMED])
     return f"{len(stale):,} of {len(lags):,} topics are stale: {descriptions}{more}"

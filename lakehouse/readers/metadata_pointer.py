@@ -38,7 +38,7 @@ class MetadataPointer(Reader):
 
         Raises:
             LakehouseError: The reader refuses the request.
-            UnclearState: The name belongs to something that is not an Iceberg table.
+            UnclearState: The name belongs to an object that is not an Iceberg table.
             Unreachable: The reader does not answer.
         """
 

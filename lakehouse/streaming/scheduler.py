@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import Paused, is_transient
 from lakehouse.core.offsets.batch import Positions
-from lakehouse.core.pacing import EVERY_SECONDS, LEAST_RECORDS, RoundRobin, backoff_seconds, next_bound
+from lakehouse.core.pacing import EVERY_SECONDS, MIN_RECORDS, RoundRobin, backoff_seconds, next_bound
 
 if TYPE_CHECKING:
     from lakehouse.pipeline.ingestion import Published
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.2
 """Maximum age of the topics' end offsets."""
 
-MANY_FILES = 100
+FILES_PER_COMPACTION = 100
 """Number of data files added to a table after which small files are merged."""
 
 PAUSED_SECONDS = 5.0
@@ -44,7 +44,7 @@ class TopicState:
         noticed_at: When the first record that the table lacks was noticed.
         batch_limit: The maximum number of records of the next batch.
         is_served: Whether a turn in this stream succeeded.
-        is_mirrored: Whether all dead letters were produced to the topic of dead letters.
+        has_published_dead_letters: Whether all dead letters were produced to the topic of dead letters.
         failures: The number of consecutive failed turns.
         is_paused: Whether the topic was paused in its last turn.
         error: Why a stream with `once` gave up on the topic.
@@ -58,9 +58,9 @@ class TopicState:
     fault: Exception | None = None
     position: Positions | None = None
     noticed_at: float | None = None
-    batch_limit: int = LEAST_RECORDS
+    batch_limit: int = MIN_RECORDS
     is_served: bool = False
-    is_mirrored: bool = True
+    has_published_dead_letters: bool = True
     failures: int = 0
     is_paused: bool = False
     error: Exception | None = None
@@ -115,11 +115,11 @@ class Scheduler:
         self._turns = RoundRobin(topics)
         self._compactions: deque[str] = deque()
 
-    def take(self, now: float) -> str | None:
-        """Return the next topic to serve; None if none is ready. The topic has no other turn before `give_back`."""
+    def acquire(self, now: float) -> str | None:
+        """Return the next topic to serve; None if none is ready. The topic has no other turn before `release`."""
         return self._turns.acquire(now, lambda name: self._is_ready(name) and not self._waits_for_compaction(name))
 
-    def give_back(self, name: str, not_before: float) -> None:
+    def release(self, name: str, not_before: float) -> None:
         """End a topic's turn; the next one begins no earlier than `not_before`."""
         self._turns.release(name, not_before)
 
@@ -138,7 +138,7 @@ class Scheduler:
         """Return whether to read the topics' end offsets; a stream with `once` reads them once."""
         return self.polled_at is None or (not self.once and now - self.polled_at > POLL_SECONDS)
 
-    def is_ours(self, name: str) -> bool:
+    def is_assigned(self, name: str) -> bool:
         """Return whether this stream, and no other of its group, serves a topic.
 
         The owner of a topic that cannot be read is unknown, so every stream reports the fault.
@@ -147,22 +147,21 @@ class Scheduler:
         return state.fault is not None or self._owns(self.topics[name].topic, len(state.ends or {}))
 
     def is_expected(self, name: str) -> bool:
-        """Return whether the entry's topic must exist.
+        """Return whether the topic must exist in Kafka.
 
-        It must if others create it, if it existed before, or if the stream has `once` and the topic is not derived.
+        It must exist if others create it, if it existed before, or if a stream with `once` does not derive it.
         """
         source = self.topics[name].source
         return source.is_external or self.states[name].ends is not None or (self.once and not source.upstream)
 
     def is_computable(self, name: str) -> bool:
-        """Return whether the source of a derived topic is served here and has a snapshot that it was not derived
-        from."""
+        """Return whether this stream serves the source of a derived topic, and the source has a new snapshot."""
         state, source = self.states[name], self.topics[name].source.upstream
-        if source not in self.topics or not self.is_ours(source):
+        if source not in self.topics or not self.is_assigned(source):
             return False
         return not state.is_computed or state.computed_from != self.states[source].snapshot_id
 
-    def note_ends(self, name: str, ends: Positions, now: float) -> None:
+    def set_ends(self, name: str, ends: Positions, now: float) -> None:
         """Store a topic's end offsets (exclusive) by partition."""
         state = self.states[name]
         if state.fault:
@@ -177,13 +176,13 @@ class Scheduler:
         if state.noticed_at is None and self._is_ready(name):
             state.noticed_at = now
 
-    def note_fault(self, name: str, fault: Exception) -> None:
+    def set_fault(self, name: str, fault: Exception) -> None:
         """Store why a topic cannot be read. Its turns fail with that error; other topics are not affected."""
         state = self.states[name]
         state.fault, state.position = fault, None
         state.ends = {} if state.ends is None else state.ends
 
-    def note_computed(self, name: str, source_snapshot_id: int | None) -> None:
+    def set_computed(self, name: str, source_snapshot_id: int | None) -> None:
         """Store the snapshot of its source that a derived topic was derived from."""
         self.states[name].is_computed, self.states[name].computed_from = True, source_snapshot_id
 
@@ -191,10 +190,10 @@ class Scheduler:
         """Return the maximum number of records of a topic's next batch."""
         return min(self.states[name].batch_limit, self.topics[name].max_records_per_batch)
 
-    def note_batch(
+    def finish_batch(
         self, name: str, published: Published | None, ends: Positions, limit: int, began: float, now: float
     ) -> TurnEnd:
-        """Store what a turn published. The turn continues until `give_back`.
+        """Store what a turn published. The turn continues until `release`.
 
         Args:
             name: The name of the topic.
@@ -215,7 +214,7 @@ class Scheduler:
             state.snapshot_id = published.snapshot_id
             most = self.topics[name].max_records_per_batch
             state.batch_limit = next_bound(limit, published.batch.offsets, now - began, most)
-            if published.data_files - state.data_files >= MANY_FILES and name not in self._compactions:
+            if published.data_files - state.data_files >= FILES_PER_COMPACTION and name not in self._compactions:
                 self._compactions.append(name)
         # A topic that is at least one full batch behind only waits for its next turn, without a minimum interval.
         not_before = began + EVERY_SECONDS if behind < limit and not self.once else now
@@ -228,7 +227,7 @@ class Scheduler:
             The number of consecutive failed turns before.
         """
         failures, self.states[name].failures = self.states[name].failures, 0
-        self.give_back(name, began + EVERY_SECONDS)
+        self.release(name, began + EVERY_SECONDS)
         return failures
 
     def back_off(self, name: str, error: Exception, now: float) -> float | None:
@@ -246,7 +245,7 @@ class Scheduler:
             seconds = backoff_seconds(state.failures, is_transient(error))
         if self.once and (not is_transient(error) or state.failures == ATTEMPTS):
             state.error = error
-        self.give_back(name, now + seconds)
+        self.release(name, now + seconds)
         return None if is_known else seconds
 
     def next_compaction(self) -> str | None:
@@ -271,7 +270,7 @@ class Scheduler:
         if data_files is not None:
             self.states[name].data_files = data_files
         if self.topics[name].replaces_rows:
-            self.give_back(name, 0.0)
+            self.release(name, 0.0)
 
     def _waits_for_compaction(self, name: str) -> bool:
         return bool(self._compactions) and name == self._compactions[0] and self.topics[name].replaces_rows
@@ -284,4 +283,4 @@ class Scheduler:
         if self.is_computable(name):
             return True
         is_behind = state.ends is not None and (state.position is None or state.behind > 0)
-        return is_behind and self.is_ours(name)
+        return is_behind and self.is_assigned(name)

@@ -13,7 +13,7 @@ from lakehouse.pipeline.clients import Clients
 from lakehouse.streaming.scheduler import Scheduler
 from lakehouse.streaming.stream_events import Event
 
-MOST_EVENTS = 100
+MAX_EVENTS = 100
 """Capacity of the event queue; when it is full, batches wait until events are reported."""
 
 
@@ -38,7 +38,7 @@ class StreamContext:
     scheduler: Scheduler
     once: bool
     stopping: threading.Event
-    events: Queue[Event] = field(default_factory=lambda: Queue(MOST_EVENTS))
+    events: Queue[Event] = field(default_factory=lambda: Queue(MAX_EVENTS))
     lock: threading.Condition = field(default_factory=threading.Condition)
 
     @property

@@ -72,7 +72,7 @@ class Worker:
             if self._scheduler.is_poll_due(time.monotonic()):
                 self._poll(kafka, self._context.topics)
                 self._scheduler.polled_at = time.monotonic()
-            return self._scheduler.take(time.monotonic())
+            return self._scheduler.acquire(time.monotonic())
 
     def _poll(self, kafka: Kafka, names: Iterable[str]) -> None:
         """Store the topics' end offsets and faults. Several entries of lakehouse.yaml may share a Kafka topic."""
@@ -81,9 +81,9 @@ class Worker:
         for name, topic in topics.items():
             if topic in offsets_by_topic:
                 ends = {partition: offsets.end for partition, offsets in offsets_by_topic[topic].items()}
-                self._scheduler.note_ends(name, ends, time.monotonic())
+                self._scheduler.set_ends(name, ends, time.monotonic())
             elif topic in faults or self._scheduler.is_expected(name):
-                self._scheduler.note_fault(name, faults.get(topic) or kafka.missing_topic_error(topic))
+                self._scheduler.set_fault(name, faults.get(topic) or kafka.missing_topic_error(topic))
 
     def _serve(self, name: str, clients: Clients) -> None:
         context = self._context
@@ -113,8 +113,8 @@ class Worker:
         if topic.source.upstream:
             self._compute(topic, topic.source.upstream, clients)
         with context.lock:
-            is_ours, ends, limit = scheduler.is_ours(name), state.ends or {}, scheduler.batch_limit(name)
-        if not is_ours:
+            is_assigned, ends, limit = scheduler.is_assigned(name), state.ends or {}, scheduler.batch_limit(name)
+        if not is_assigned:
             with context.lock:
                 failures = scheduler.end_computed(name, began)
                 context.lock.notify_all()
@@ -123,7 +123,7 @@ class Worker:
             return
         published = self._ingest(topic, limit, clients)
         with context.lock:
-            end = scheduler.note_batch(name, published, ends, limit, began, time.monotonic())
+            end = scheduler.finish_batch(name, published, ends, limit, began, time.monotonic())
         if end.is_first:
             context.events.put(TopicServed(name))
         if end.is_recovered:
@@ -131,7 +131,7 @@ class Worker:
         if published:
             context.events.put(Commit(topic, published, end.behind, end.waited))
         with context.lock:
-            scheduler.give_back(name, end.not_before)
+            scheduler.release(name, end.not_before)
             context.lock.notify_all()
 
     def _ingest(self, topic: Topic, limit: int, clients: Clients) -> Published | None:
@@ -140,14 +140,14 @@ class Worker:
         bounded = topic.model_copy(update={"max_records_per_batch": limit})
         with closing(ingest(namespace, bounded, clients, self._refusals)) as batches:
             published = next(batches, None)
-        if not state.is_served or not state.is_mirrored or (published and published.counts.dead_letters):
+        if not state.is_served or not state.has_published_dead_letters or (published and published.counts.dead_letters):
             results = try_publish_dead_letters(namespace, topic, clients)
-            state.is_mirrored = all(result.passed for result in results)
+            state.has_published_dead_letters = all(result.passed for result in results)
             published = published and replace(published, findings=[*published.findings, *results])
         return published
 
     def _compute(self, topic: Topic, source: str, clients: Clients) -> None:
-        """Derive a topic from the rows that its source's table has gained since."""
+        """Derive a topic from the rows that were added to the table of its source since the last derivation."""
         context, scheduler = self._context, self._scheduler
         with context.lock:
             if not scheduler.is_computable(topic.name):
@@ -157,5 +157,5 @@ class Worker:
         clients.kafka.ensure_topic(topic.topic, topic.partitions, topic.retention.records)
         resolve_name(topic.source.producer)(context.config, topic, clients)
         with context.lock:
-            scheduler.note_computed(topic.name, snapshot_id)
+            scheduler.set_computed(topic.name, snapshot_id)
             self._poll(clients.kafka, [topic.name])

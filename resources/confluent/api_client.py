@@ -19,7 +19,7 @@ CONNECT_SECONDS, READ_SECONDS = 10, 60
 DEADLINE_SECONDS = 120
 """Time limit of a call with all its retries. Confluent's rate limits apply to windows of a minute."""
 
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1, 30
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1, 30
 """Bounds of the exponential backoff if the API sends no Retry-After, as in Confluent's Terraform provider."""
 
 TOO_MANY = 429
@@ -48,9 +48,7 @@ def _pause(state: RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
     retry_after = error.retry_after if isinstance(error, _Unanswered) else ""
     return (
-        max(1, int(retry_after))
-        if retry_after.isdigit()
-        else doubling(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)(state)
+        max(1, int(retry_after)) if retry_after.isdigit() else doubling(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)(state)
     )
 
 
@@ -108,7 +106,7 @@ class ApiClient:
             try:
                 answer = self._send(method, path, query, body)
             except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError) as error:
-                may_have_acted |= not _never_arrived(error)
+                may_have_acted |= not _was_never_sent(error)
                 raise _Unanswered(type(error).__name__) from error
             except requests.RequestException as error:
                 raise self._unreachable(type(error).__name__) from error
@@ -253,6 +251,6 @@ def single_match(what: str, matches: list[Any]) -> Any:
     return matches[0] if matches else None
 
 
-def _never_arrived(error: requests.RequestException) -> bool:
+def _was_never_sent(error: requests.RequestException) -> bool:
     reason = getattr(error.args[0], "reason", None) if error.args else None
     return isinstance(reason, NewConnectionError | ConnectTimeoutError)

@@ -67,11 +67,8 @@ def _make_plain(file: Any) -> None:
     Timestamps and similar types become ordinary messages: ptars counts nanoseconds in 64 bits, which end in the year
     2262. JSON values, which are recursive, become bytes.
     """
-    moved = {
-        "google/protobuf/timestamp.proto": "google.protobuf",
-        "google/protobuf/duration.proto": "google.protobuf",
-    }
-    if file.name in moved or file.name.startswith("google/type/"):
+    lossy = ("google/protobuf/timestamp.proto", "google/protobuf/duration.proto")
+    if file.name in lossy or file.name.startswith("google/type/"):
         file.package = PLAIN + "." + file.package
     names = (".google.protobuf.Timestamp", ".google.protobuf.Duration")
 

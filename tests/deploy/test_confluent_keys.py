@@ -131,8 +131,8 @@ def test_rotate_interrupted_anywhere_loses_no_key(lake: Lake, monkeypatch, lost:
         before = current(lake)
         age(lake, 30)
         ending.struck.clear()
-        ending.again_and_again(lambda: turn(lake))
-        ending.again_and_again(lambda: turn(lake, later=2))
+        ending.repeat_until_done(lambda: turn(lake))
+        ending.repeat_until_done(lambda: turn(lake, later=2))
         assert len(ending.struck) >= 18 * len(ending.moments)
         assert working(lake) == [before, current(lake)], "the previous key stays valid"
         labels = client.describe_secret(SecretId=SECRET)["VersionIdsToStages"].values()

@@ -201,7 +201,7 @@ def test_create_topic_retention_is_applied_partitions_kept(lake: Lake):
     assert configs[f"{cluster}/orders"] == {"retention.ms": month}
     assert configs[f"{cluster}/stock_trades"] == {"retention.ms": "1"}, "nothing is declared of it"
     reasons = {change.resource.address: change.reason for change in plan(lake.resources)}
-    assert reasons["confluent/topic/orders"] == "has 6 partitions, not 3: Kafka takes none away, and all are read"
+    assert reasons["confluent/topic/orders"] == "has 6 partitions, not 3: Kafka cannot remove any, and all are read"
 
 
 def test_create_tableflow_settings_are_updated_or_refused(lake: Lake):

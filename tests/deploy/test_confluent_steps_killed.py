@@ -34,11 +34,11 @@ def test_create_killed_at_any_change_has_same_result(small: Lake, expected, monk
     ending = Ending(monkeypatch)
     for resource in small.resources:
         begin = lambda name=resource.address: apply(closure(small.resources, name), small.reported.append)  # noqa: E731
-        ending.again_and_again(begin)
+        ending.repeat_until_done(begin)
     small.create()
     assert inventory(small.vendor) == expected
     assert_keys_are_stored(small)
-    ending.again_and_again(small.delete)
+    ending.repeat_until_done(small.delete)
     assert left(small.vendor) == [] and not small.secrets() and not small.things
     assert len(ending.struck) > 180
 
@@ -48,12 +48,12 @@ def test_create_with_lost_responses_has_no_duplicates(small: Lake, expected, mon
     ending = Ending(monkeypatch, lost=True)
     for resource in small.resources:
         begin = lambda name=resource.address: apply(closure(small.resources, name), small.reported.append)  # noqa: E731
-        ending.again_and_again(begin)
+        ending.repeat_until_done(begin)
     assert {change.action for change in plan(small.resources)} == {"no-op"}
     small.create()
     assert inventory(small.vendor) == expected
     assert_keys_are_stored(small)
-    ending.again_and_again(small.delete)
+    ending.repeat_until_done(small.delete)
     assert left(small.vendor) == [] and not small.secrets()
     assert len(ending.struck) > 80
 

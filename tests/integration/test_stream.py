@@ -327,7 +327,7 @@ def test_stream_bad_record_is_not_written_until_it_can_pass(resources):
 
 
 def test_stream_compacts_small_files(resources, monkeypatch):
-    monkeypatch.setattr("lakehouse.streaming.scheduler.MANY_FILES", 5)
+    monkeypatch.setattr("lakehouse.streaming.scheduler.FILES_PER_COMPACTION", 5)
     stream = Stream(resources, settings={"max_records_per_batch": 50})
     stream.produce_trades(range(250))
 
@@ -350,7 +350,7 @@ def test_stream_compacting_ingests_unless_rows_are_replaced(resources, monkeypat
             stream.stop()
         return compact_incrementally(*arguments)
 
-    monkeypatch.setattr("lakehouse.streaming.scheduler.MANY_FILES", 1)
+    monkeypatch.setattr("lakehouse.streaming.scheduler.FILES_PER_COMPACTION", 1)
     monkeypatch.setattr("lakehouse.streaming.compactor.compact_incrementally", compact_once_served)
     commit, compacted = ("commit", one.name), ("compacted", one.name)
     one.produce_trades(range(10))

@@ -7,7 +7,7 @@ import traceback
 import dagster as dg
 import pytest
 
-from assets.failures import explained
+from assets.failures import dagster_failures
 from assets.sensors import alerts
 from assets.sensors.alerts import OFF, RESTARTED, alert_failed_checks, alert_failed_runs
 from lakehouse.config import loader
@@ -53,7 +53,7 @@ def instance():
 
 @dg.asset
 def trades(context: dg.AssetExecutionContext):
-    with explained():
+    with dagster_failures():
         match context.run.tags.get("fails"):
             case "known":
                 raise LakehouseError("3 records <of> 'trades' & more are gone. Nothing was changed")
@@ -282,7 +282,7 @@ def test_alert_delivered_before_webhook_failure_is_not_repeated(instance, slack)
 
 
 def test_alert_tick_out_of_time_leaves_rest_to_next_tick(instance, slack, monkeypatch):
-    monkeypatch.setattr(alerts, "MOST_SECONDS", -1)
+    monkeypatch.setattr(alerts, "MAX_SEND_SECONDS", -1)
     checks = Sensor(alert_failed_checks, instance, slack.url)
     checks.tick()
     for name in ("a", "b"):
@@ -293,7 +293,7 @@ def test_alert_tick_out_of_time_leaves_rest_to_next_tick(instance, slack, monkey
 
 
 def test_alert_cursor_exceeds_limit_drops_oldest_checks(instance, slack, monkeypatch):
-    monkeypatch.setattr(alerts, "MOST_FAILING", 2)
+    monkeypatch.setattr(alerts, "MAX_FAILING", 2)
     checks = Sensor(alert_failed_checks, instance, slack.url)
     checks.tick()
     for name in ("a", "b", "c"):

@@ -127,7 +127,7 @@ def test_shape_several_versions_reads_all_of_them():
 
     fields = avro_shape(versions).struct.fields
     assert [(field.name, str(field.field_type)) for field in fields] == [("renamed", "long"), ("f1", "string")]
-    assert avro_shape(versions).former == {"renamed": ("f0",)}
+    assert avro_shape(versions).previous_names == {"renamed": ("f0",)}
 
 
 DATE, MILLIS = {"type": "int", "logicalType": "date"}, {"type": "long", "logicalType": "timestamp-millis"}
@@ -158,4 +158,4 @@ def test_shape_name_changed_by_case_is_one_column():
     ]
     shape = avro_shape(versions)
     assert [field.name for field in shape.struct.fields] == ["Name"]
-    assert shape.former == {"Name": ("NAME", "name")}
+    assert shape.previous_names == {"Name": ("NAME", "name")}

@@ -54,16 +54,16 @@ def catalog(tmp_path):
     return catalog
 
 
-def evolve(catalog, old, new, former=None):
+def evolve(catalog, old, new, previous_names=None):
     """Evolve a table if all changes are accepted, and return the rules that apply with the table."""
     fields = old if isinstance(old, tuple) else old.fields
     table = catalog.create_table("ns.t", Schema(*(f.model_copy(update={"field_id": 500 + f.field_id}) for f in fields)))
-    changes = evolution.changes(table.schema(), Shape(new, former or {}))
+    changes = evolution.changes(table.schema(), Shape(new, previous_names or {}))
     if all(change.accepted for change in changes):
         with table.update_schema() as update:
             evolution.apply(update, changes)
         table = table.refresh()
-        remaining = evolution.changes(table.schema(), Shape(new, former or {}))
+        remaining = evolution.changes(table.schema(), Shape(new, previous_names or {}))
         assert {change.rule for change in remaining} <= {"FIELD_DELETED", "FIELD_REORDERED"}, (
             "the change would be repeated"
         )

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from assets.failures import explained
+from assets.failures import dagster_failures
 from lakehouse.cli.last_run import failure, failures
 from lakehouse.core.errors import BadRecords
 
@@ -18,7 +18,7 @@ class Outcome:
 @dg.asset(key=["iceberg", "payments"])
 def payments():
     if Outcome.error:
-        with explained():
+        with dagster_failures():
             raise Outcome.error
 
 

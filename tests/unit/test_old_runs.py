@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 
 from assets.automation import on_upstream_change
-from assets.sensors.old_runs import KEPT_DAYS, old_runs_definitions, purge
+from assets.sensors.old_runs import RETENTION_DAYS, old_runs_definitions, purge
 
 TOPICS = dg.DynamicPartitionsDefinition(name="topics")
 
@@ -92,7 +92,7 @@ def files_of(tmp_path, run_id):
 
 def test_purge_old_superseded_run_is_deleted_with_files(instance, tmp_path):
     first, second = (materialize(instance, upstream, downstream) for _ in range(2))
-    assert clean(instance, days=KEPT_DAYS[dg.DagsterRunStatus.SUCCESS] - 1) == 0
+    assert clean(instance, days=RETENTION_DAYS[dg.DagsterRunStatus.SUCCESS] - 1) == 0
     assert files_of(tmp_path, first)
     assert clean(instance, days=8) == 1
     assert runs(instance) == {second}

@@ -4,17 +4,17 @@ from collections import Counter
 
 import pytest
 
-from lakehouse.core.pacing import EVERY_SECONDS, LEAST_RECORDS, TARGET_SECONDS, RoundRobin, backoff_seconds, next_bound
+from lakehouse.core.pacing import EVERY_SECONDS, MIN_RECORDS, TARGET_SECONDS, RoundRobin, backoff_seconds, next_bound
 
 MAXIMUM = 1_000_000
 
 
 def test_next_bound_quick_full_batch_doubles_up_to_maximum():
-    bound, sizes = LEAST_RECORDS, []
+    bound, sizes = MIN_RECORDS, []
     for _ in range(8):
         bound = next_bound(bound, records=bound, seconds=TARGET_SECONDS / 2, most=MAXIMUM)
         sizes.append(bound)
-    assert sizes == [min(LEAST_RECORDS * 2**n, MAXIMUM) for n in range(1, 9)] and sizes[-1] == MAXIMUM
+    assert sizes == [min(MIN_RECORDS * 2**n, MAXIMUM) for n in range(1, 9)] and sizes[-1] == MAXIMUM
 
 
 def test_next_bound_batch_below_bound_keeps_bound():
@@ -26,8 +26,8 @@ def test_next_bound_slow_batch_shrinks_to_target():
 
 
 def test_next_bound_slow_batch_of_few_records_is_minimum():
-    assert next_bound(LEAST_RECORDS, records=10, seconds=60, most=MAXIMUM) == LEAST_RECORDS
-    assert next_bound(LEAST_RECORDS, records=LEAST_RECORDS, seconds=600, most=MAXIMUM) == LEAST_RECORDS
+    assert next_bound(MIN_RECORDS, records=10, seconds=60, most=MAXIMUM) == MIN_RECORDS
+    assert next_bound(MIN_RECORDS, records=MIN_RECORDS, seconds=600, most=MAXIMUM) == MIN_RECORDS
 
 
 def test_next_bound_never_exceeds_configured_maximum():
@@ -35,7 +35,7 @@ def test_next_bound_never_exceeds_configured_maximum():
 
 
 def test_next_bound_repeated_converges_to_target_seconds():
-    bound, rate = LEAST_RECORDS, 100_000
+    bound, rate = MIN_RECORDS, 100_000
     for _ in range(30):
         bound = next_bound(bound, records=bound, seconds=0.5 + bound / rate, most=10 * MAXIMUM)
     assert TARGET_SECONDS / 3 < 0.5 + bound / rate < 2 * TARGET_SECONDS + 0.5

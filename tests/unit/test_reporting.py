@@ -85,7 +85,7 @@ def test_finish_unavailable_dagster_does_not_block(instance, reporter, log, home
 
 
 def test_report_above_queue_limit_drops_oldest_and_logs(instance, log, monkeypatch):
-    monkeypatch.setattr("assets.streaming.reports.MOST_WAITING", 2)
+    monkeypatch.setattr("assets.streaming.reports.MAX_QUEUED", 2)
     bounded = Reporter(instance, log.append)
     for number in range(5):
         bounded.report(event("iceberg", number))

@@ -6,7 +6,7 @@ import pytest
 from pyiceberg.table import StaticTable
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
-from assets.failures import explained
+from assets.failures import dagster_failures
 from assets.topics.iceberg_asset import table_metadata
 from lakehouse.config import sensitive
 from lakehouse.config.topic import Topic
@@ -43,8 +43,8 @@ class TableSchemas:
 
     key = None
 
-    def __init__(self, fields, former=None):
-        self.struct, self.former = StructType(*fields), former or {}
+    def __init__(self, fields, previous_names=None):
+        self.struct, self.previous_names = StructType(*fields), previous_names or {}
 
 
 @pytest.fixture
@@ -56,9 +56,9 @@ def topic_of(*names, **settings):
     return Topic.model_validate({"name": "people", "sensitive": names} | settings)
 
 
-def table_of(catalog, topic=None, fields=None, former=None):
+def table_of(catalog, topic=None, fields=None, previous_names=None):
     topic = topic or topic_of()
-    return ensure_table(catalog, topic, topic.table_in("n"), TableSchemas(fields or person(), former))
+    return ensure_table(catalog, topic, topic.table_in("n"), TableSchemas(fields or person(), previous_names))
 
 
 def hidden(catalog, *names):
@@ -91,8 +91,8 @@ def test_visible_columns_hides_renamed_column(catalog):
     table_of(catalog)
     street = StructType(optional("road", TEXT), optional("city", TEXT))
     renamed = [optional("person_id", LongType()), optional("home", street)]
-    former = {"person_id": ("ssn",), "home": ("address",), "home.road": ("street",)}
-    table = table_of(catalog, fields=renamed, former=former)
+    previous_names = {"person_id": ("ssn",), "home": ("address",), "home.road": ("street",)}
+    table = table_of(catalog, fields=renamed, previous_names=previous_names)
     assert [field.name for field in table.schema().fields][:3] == ["name", "person_id", "home"]
     for names in (["ssn"], ["person_id"], ["address.street"], ["home.road"]):
         visible = sensitive.visible_columns(topic_of(*names), table)
@@ -100,14 +100,14 @@ def test_visible_columns_hides_renamed_column(catalog):
 
 
 def test_visible_columns_hides_column_by_name_before_table_existed(catalog):
-    fields, former = [optional("person_id", LongType()), optional("name", TEXT)], {"person_id": ("ssn",)}
-    table = table_of(catalog, topic_of("ssn"), fields, former)
+    fields, previous_names = [optional("person_id", LongType()), optional("name", TEXT)], {"person_id": ("ssn",)}
+    table = table_of(catalog, topic_of("ssn"), fields, previous_names)
     assert sensitive.visible_columns(topic_of("ssn"), table) == ["name", *ORIGIN]
 
 
 def test_visible_columns_hides_column_of_old_snapshot_by_new_name(catalog):
     before = StaticTable(("n", "people"), (table := table_of(catalog)).metadata, "", table.io, None)
-    table = table_of(catalog, fields=[optional("person_id", LongType())], former={"person_id": ("ssn",)})
+    table = table_of(catalog, fields=[optional("person_id", LongType())], previous_names={"person_id": ("ssn",)})
     assert "ssn" not in sensitive.visible_columns(topic_of("person_id"), table, before.schema())
 
 
@@ -162,7 +162,7 @@ def test_preview_contains_no_sensitive_value(catalog):
 
 def test_partitioning_by_sensitive_column_is_refused(catalog):
     table_of(catalog)
-    renamed = {"fields": [optional("person_id", LongType())], "former": {"person_id": ("ssn",)}}
+    renamed = {"fields": [optional("person_id", LongType())], "previous_names": {"person_id": ("ssn",)}}
     with pytest.raises(ConfigError, match="partitioned by person_id of a sensitive column"):
         table_of(catalog, topic_of("ssn", partition_by=["person_id"]), **renamed)
     table = table_of(catalog, topic_of("ssn", partition_by=["bucket(16, person_id)"]), **renamed)
@@ -172,7 +172,7 @@ def test_partitioning_by_sensitive_column_is_refused(catalog):
 def log_of_failed_run(topic):
     @dg.op
     def convert():
-        with explained(topic):
+        with dagster_failures(topic):
             try:
                 raise KeyError(f"first {CANARY}")
             except KeyError:
@@ -203,9 +203,9 @@ def test_hide_values_replaces_only_errors_of_others(catalog):
 
 def test_unmatched_names_many_former_names_is_fast():
     type_ = TEXT
-    former = {}
+    previous_names = {}
     for depth in range(40):
         type_ = StructType(optional("f", type_))
-        former[".".join("f" * (depth + 1))] = tuple(f"old{n}" for n in range(20))
+        previous_names[".".join("f" * (depth + 1))] = tuple(f"old{n}" for n in range(20))
     fields = [optional("f", type_)]
-    assert sensitive.unmatched_names(["f.f.old3", "nowhere"], fields, former) == ["nowhere"]
+    assert sensitive.unmatched_names(["f.f.old3", "nowhere"], fields, previous_names) == ["nowhere"]

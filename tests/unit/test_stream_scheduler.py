@@ -7,8 +7,8 @@ import pytest
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError, Paused, Unreachable
 from lakehouse.core.offsets.batch import Batch
-from lakehouse.core.pacing import EVERY_SECONDS, LEAST_RECORDS
-from lakehouse.streaming.scheduler import ATTEMPTS, MANY_FILES, PAUSED_SECONDS, Scheduler
+from lakehouse.core.pacing import EVERY_SECONDS, MIN_RECORDS
+from lakehouse.streaming.scheduler import ATTEMPTS, FILES_PER_COMPACTION, PAUSED_SECONDS, Scheduler
 
 DOWN = Unreachable("Kafka", "127.0.0.1:1", "the address")
 WRONG = LakehouseError("The table is of another topic")
@@ -31,64 +31,64 @@ def published(start, end, snapshot_id=1, data_files=1):
     return SimpleNamespace(batch=Batch("c", "t", "id", start, end), snapshot_id=snapshot_id, data_files=data_files)
 
 
-def serve(stream, name, ends, now, batch=None, limit=LEAST_RECORDS):
+def serve(stream, name, ends, now, batch=None, limit=MIN_RECORDS):
     """Take the turn of a topic, which must be the next one, and end it."""
-    assert stream.take(now) == name
-    end = stream.note_batch(name, batch, ends, limit, now, now)
-    stream.give_back(name, end.not_before)
+    assert stream.acquire(now) == name
+    end = stream.finish_batch(name, batch, ends, limit, now, now)
+    stream.release(name, end.not_before)
     return end
 
 
-def test_take_topics_with_new_records_in_turn():
+def test_acquire_topics_with_new_records_in_turn():
     stream = scheduler(topic("a"), topic("b"), topic("c"))
     for name in "abc":
-        stream.note_ends(name, {0: 5}, 0.0)
+        stream.set_ends(name, {0: 5}, 0.0)
     for name in "abc":
         serve(stream, name, {0: 5}, 0.0)
-    assert stream.take(10.0) is None
-    stream.note_ends("b", {0: 6}, 10.0)
-    assert stream.take(10.0) == "b"
+    assert stream.acquire(10.0) is None
+    stream.set_ends("b", {0: 6}, 10.0)
+    assert stream.acquire(10.0) == "b"
 
 
 def test_take_topic_with_unknown_ends_is_none():
-    assert scheduler(topic("a")).take(0.0) is None
+    assert scheduler(topic("a")).acquire(0.0) is None
 
 
 def test_take_topic_in_progress_is_none():
     stream = scheduler(topic("a"))
-    stream.note_ends("a", {0: 5}, 0.0)
-    assert (stream.take(0.0), stream.take(100.0), stream.is_idle) == ("a", None, False)
+    stream.set_ends("a", {0: 5}, 0.0)
+    assert (stream.acquire(0.0), stream.acquire(100.0), stream.is_idle) == ("a", None, False)
 
 
 def test_note_batch_wait_starts_at_first_noticed_record():
     stream = scheduler(topic("a"))
-    stream.note_ends("a", {0: 5}, 1.0)
-    stream.note_ends("a", {0: 7}, 2.0)
+    stream.set_ends("a", {0: 5}, 1.0)
+    stream.set_ends("a", {0: 7}, 2.0)
     end = serve(stream, "a", {0: 7}, 4.0, published({0: 0}, {0: 7}))
     assert (end.behind, end.waited, end.is_first, end.is_recovered) == (0, 3.0, True, False)
 
 
 def test_take_topic_one_batch_behind_is_served_immediately():
     stream = scheduler(topic("a"))
-    ends = {0: 3 * LEAST_RECORDS}
-    stream.note_ends("a", ends, 0.0)
-    assert serve(stream, "a", ends, 0.0, published({0: 0}, {0: LEAST_RECORDS})).behind == 2 * LEAST_RECORDS
-    assert stream.batch_limit("a") == 2 * LEAST_RECORDS
-    almost_all = published({0: LEAST_RECORDS}, {0: 3 * LEAST_RECORDS - 1})
-    assert serve(stream, "a", ends, 0.0, almost_all, 2 * LEAST_RECORDS).behind == 1
-    assert stream.take(EVERY_SECONDS / 2) is None
-    assert stream.take(EVERY_SECONDS) == "a"
+    ends = {0: 3 * MIN_RECORDS}
+    stream.set_ends("a", ends, 0.0)
+    assert serve(stream, "a", ends, 0.0, published({0: 0}, {0: MIN_RECORDS})).behind == 2 * MIN_RECORDS
+    assert stream.batch_limit("a") == 2 * MIN_RECORDS
+    almost_all = published({0: MIN_RECORDS}, {0: 3 * MIN_RECORDS - 1})
+    assert serve(stream, "a", ends, 0.0, almost_all, 2 * MIN_RECORDS).behind == 1
+    assert stream.acquire(EVERY_SECONDS / 2) is None
+    assert stream.acquire(EVERY_SECONDS) == "a"
 
 
 def test_back_off_failed_topic_waits_longer_each_time():
     stream = scheduler(topic("a"), topic("b"))
     for name in "ab":
-        stream.note_ends(name, {0: 5}, 0.0)
-    assert stream.take(0.0) == "a"
+        stream.set_ends(name, {0: 5}, 0.0)
+    assert stream.acquire(0.0) == "a"
     first = stream.back_off("a", DOWN, 0.0)
     serve(stream, "b", {0: 5}, 0.0)
-    assert stream.take(first / 2) is None
-    assert stream.take(first) == "a"
+    assert stream.acquire(first / 2) is None
+    assert stream.acquire(first) == "a"
     second = stream.back_off("a", DOWN, first)
     assert second == 2 * first
     end = serve(stream, "a", {0: 5}, first + second)
@@ -97,10 +97,10 @@ def test_back_off_failed_topic_waits_longer_each_time():
 
 def test_back_off_paused_topic_is_reported_once_and_retried():
     stream = scheduler(topic("a"))
-    stream.note_ends("a", {0: 5}, 0.0)
-    stream.take(0.0)
+    stream.set_ends("a", {0: 5}, 0.0)
+    stream.acquire(0.0)
     assert stream.back_off("a", Paused("a", "paused"), 0.0) == PAUSED_SECONDS
-    assert stream.take(PAUSED_SECONDS) == "a"
+    assert stream.acquire(PAUSED_SECONDS) == "a"
     assert stream.back_off("a", Paused("a", "paused"), PAUSED_SECONDS) is None
     assert serve(stream, "a", {0: 5}, 2 * PAUSED_SECONDS).is_recovered
 
@@ -108,13 +108,13 @@ def test_back_off_paused_topic_is_reported_once_and_retried():
 @pytest.mark.parametrize(("error", "attempts"), [(WRONG, 1), (DOWN, ATTEMPTS)])
 def test_once_failed_topic_is_given_up_after_its_attempts(error, attempts):
     stream, now = scheduler(topic("a"), once=True), 0.0
-    stream.note_ends("a", {0: 5}, now)
+    stream.set_ends("a", {0: 5}, now)
     stream.polled_at = now
     for _ in range(attempts):
         assert not stream.is_done
-        assert stream.take(now) == "a"
+        assert stream.acquire(now) == "a"
         now += stream.back_off("a", error, now)
-    assert stream.is_done and stream.states["a"].error is error and stream.take(now) is None
+    assert stream.is_done and stream.states["a"].error is error and stream.acquire(now) is None
 
 
 def test_once_reads_ends_only_once():
@@ -128,69 +128,71 @@ def test_once_reads_ends_only_once():
 
 def test_take_unreadable_topic_is_served_once_readable():
     stream = scheduler(topic("a"))
-    stream.note_fault("a", WRONG)
-    assert stream.take(0.0) == "a"
+    stream.set_fault("a", WRONG)
+    assert stream.acquire(0.0) == "a"
     stream.back_off("a", WRONG, 0.0)
-    assert stream.take(0.5) is None
-    stream.note_ends("a", {0: 5}, 0.5)
-    assert stream.take(0.5) == "a"
+    assert stream.acquire(0.5) is None
+    stream.set_ends("a", {0: 5}, 0.5)
+    assert stream.acquire(0.5) == "a"
 
 
 def test_take_ends_moved_back_make_position_unknown():
     stream = scheduler(topic("a"))
-    stream.note_ends("a", {0: 5}, 0.0)
+    stream.set_ends("a", {0: 5}, 0.0)
     serve(stream, "a", {0: 5}, 0.0, published({0: 0}, {0: 5}))
-    stream.note_ends("a", {0: 3}, 10.0)
-    assert stream.take(10.0) == "a"
+    stream.set_ends("a", {0: 3}, 10.0)
+    assert stream.acquire(10.0) == "a"
 
 
 def test_take_topic_of_other_stream_only_when_unreadable():
     stream = scheduler(topic("a"), owns=lambda topic, partitions: False)
-    stream.note_ends("a", {0: 5}, 0.0)
-    assert stream.take(0.0) is None
-    stream.note_fault("a", WRONG)
-    assert stream.take(0.0) == "a"
+    stream.set_ends("a", {0: 5}, 0.0)
+    assert stream.acquire(0.0) is None
+    stream.set_fault("a", WRONG)
+    assert stream.acquire(0.0) == "a"
 
 
 def test_computable_derived_topic_follows_snapshots_of_source():
     stream = scheduler(topic("a"), derived("d", "a"))
     assert stream.is_computable("d")
-    stream.note_computed("d", None)
+    stream.set_computed("d", None)
     assert not stream.is_computable("d")
-    stream.note_ends("a", {0: 5}, 0.0)
+    stream.set_ends("a", {0: 5}, 0.0)
     serve(stream, "a", {0: 5}, 0.0, published({0: 0}, {0: 5}, snapshot_id=7))
-    assert stream.take(0.0) == "d"
-    stream.note_computed("d", 7)
+    assert stream.acquire(0.0) == "d"
+    stream.set_computed("d", 7)
     assert stream.end_computed("d", 0.0) == 0
-    assert stream.take(100.0) is None
+    assert stream.acquire(100.0) is None
 
 
 @pytest.mark.parametrize(("settings", "turns"), [({}, ["a", "b"]), ({"mode": "upsert", "key": "id"}, ["b"])])
 def test_compaction_blocks_turns_only_of_upsert_topic(settings, turns):
     stream = scheduler(topic("a", **settings), topic("b"))
     for name in "ab":
-        stream.note_ends(name, {0: 5}, 0.0)
-    many = published({0: 0}, {0: 5}, data_files=MANY_FILES)
+        stream.set_ends(name, {0: 5}, 0.0)
+    many = published({0: 0}, {0: 5}, data_files=FILES_PER_COMPACTION)
     assert stream.next_compaction() is None
     serve(stream, "a", {0: 5}, 0.0, many)
     for name in "ab":
-        stream.note_ends(name, {0: 9}, 10.0)
+        stream.set_ends(name, {0: 9}, 10.0)
     assert stream.next_compaction() == "a"
-    assert sorted(filter(None, [stream.take(10.0), stream.take(10.0)])) == turns
+    assert sorted(filter(None, [stream.acquire(10.0), stream.acquire(10.0)])) == turns
     for name in turns:
-        stream.give_back(name, 0.0)
+        stream.release(name, 0.0)
     stream.end_compaction("a", data_files=1)
     assert stream.is_idle and stream.states["a"].data_files == 1
-    assert {stream.take(20.0), stream.take(20.0)} == {"a", "b"}
+    assert {stream.acquire(20.0), stream.acquire(20.0)} == {"a", "b"}
 
 
 def test_compaction_waits_for_turn_of_upsert_topic():
     stream = scheduler(topic("a", mode="upsert", key="id"))
-    stream.note_ends("a", {0: 5}, 0.0)
-    assert stream.take(0.0) == "a"
-    end = stream.note_batch("a", published({0: 0}, {0: 5}, data_files=MANY_FILES), {0: 5}, LEAST_RECORDS, 0.0, 0.0)
+    stream.set_ends("a", {0: 5}, 0.0)
+    assert stream.acquire(0.0) == "a"
+    end = stream.finish_batch(
+        "a", published({0: 0}, {0: 5}, data_files=FILES_PER_COMPACTION), {0: 5}, MIN_RECORDS, 0.0, 0.0
+    )
     assert stream.next_compaction() is None
-    stream.give_back("a", end.not_before)
+    stream.release("a", end.not_before)
     assert stream.next_compaction() == "a"
     stream.end_compaction("a", data_files=None)
     assert stream.states["a"].data_files == 0

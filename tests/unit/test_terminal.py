@@ -59,7 +59,7 @@ def test_visible_other_text_is_unchanged(text):
 
 def test_rows_never_contain_control_characters():
     result = Result([f"column {ATTACK}"], [[ATTACK], [{"nested": ATTACK}], [[ATTACK]]])
-    output = terminal_output(console.rows(result.columns, result.shown()))
+    output = terminal_output(console.rows(result.columns, result.terminal_rows()))
     assert not set(CONTROL_CHARACTERS) & set(output)
     assert "\\x1b]52" in output and "\\u202e" in output and "[red]x[/red]" in output
 

@@ -31,7 +31,7 @@ SIGNS: dict[Action, str] = {
     "unknown": "?",
 }
 CHANGING: dict[Action, str] = {"create": "to create", "update": "to change", "delete": "to delete"}
-"""Labels, in the summary, of the actions that change something."""
+"""Labels, in the summary, of the actions that change a resource."""
 
 
 @click.group(short_help="Create and delete the cloud set-up.")

@@ -73,4 +73,4 @@ def query(sql: str, engine: str, output: str) -> None:
         case "json":
             echo(result.json(), nl=False)
         case _:
-            console.console.print(console.rows(result.columns, result.shown()))
+            console.console.print(console.rows(result.columns, result.terminal_rows()))

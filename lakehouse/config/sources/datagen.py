@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 else:
     QuickstartName = Literal[tuple(QUICKSTARTS)]
 
-SHORTEST_INTERVAL_MS = 10
+MIN_INTERVAL_MS = 10
 """The least `max.interval` that Confluent Cloud accepts (Datagen Source Connector, configuration properties)."""
 
 
@@ -101,7 +101,7 @@ class Datagen(Source):
     def connector_settings(self, config: Config, topic: Topic) -> dict[str, str]:
         """Return the settings with which Confluent's connector fills a topic as the embedded producer does."""
         # A task sleeps a random whole number of milliseconds below max.interval, (max.interval - 1) / 2 on average.
-        shortest_mean_ms = (SHORTEST_INTERVAL_MS - 1) / 2
+        shortest_mean_ms = (MIN_INTERVAL_MS - 1) / 2
         tasks = math.ceil(self.records_per_second * shortest_mean_ms / 1000)
         rate = {"max.interval": str(round(2000 * tasks / self.records_per_second) + 1), "tasks.max": str(tasks)}
         if self.quickstart:

@@ -25,7 +25,7 @@ DRY_RUN_SECONDS = 86_400
 DEAD_LETTERS = "__dead_letters"
 """Suffix of the table of records that could not be decoded."""
 
-LONGEST_TABLE = 255 - len("__v999") - len(DEAD_LETTERS)
+MAX_TABLE_CHARACTERS = 255 - len("__v999") - len(DEAD_LETTERS)
 """Glue, Snowflake and file systems allow 255 characters, including suffixes."""
 
 _VERSION = re.compile(r"(.+)__v(\d{1,9})")

@@ -18,7 +18,7 @@ _CONTROL = re.compile(
 
 
 def visible(text: str) -> str:
-    """Replace control characters by their code, such as `\\x1b`; tabs and newlines stay."""
+    """Replace control characters by their code, such as `\\x1b`; tabs and newlines are unchanged."""
     return _CONTROL.sub(_code, text)
 
 

@@ -14,7 +14,7 @@ from lakehouse.deploy.resource import Outputs, Resource, T
 from resources.aws.secrets_manager import TAG
 from resources.confluent.waiting import wait_until_deleted
 
-GONE_SECONDS, EVERY_SECONDS = 120.0, 2.0
+DELETION_SECONDS, EVERY_SECONDS = 120.0, 2.0
 """Time limit of a deletion, and the pause between two requests for its state."""
 
 
@@ -79,6 +79,8 @@ class AwsResource(Resource[T]):
         """Wait until `look` returns None.
 
         Raises:
-            TimedOut: It exists after `GONE_SECONDS`.
+            TimedOut: It exists after `DELETION_SECONDS`.
         """
-        wait_until_deleted(label, look, deadline_seconds=GONE_SECONDS, every_seconds=EVERY_SECONDS, clock=self.clock)
+        wait_until_deleted(
+            label, look, deadline_seconds=DELETION_SECONDS, every_seconds=EVERY_SECONDS, clock=self.clock
+        )

@@ -283,7 +283,7 @@ def _missing_rules(answer: Answer, lifecycle: tuple[Answer, ...]) -> list[Answer
 
 
 def _action(rule: Answer) -> tuple[str, str]:
-    """Return what a rule does. Of expiry it matters where: elsewhere, it would delete files of tables."""
+    """Return the effect of a rule; of an expiry also the prefix: another prefix would delete files of tables."""
     action = next((each for each in ACTIONS if each in rule), "")
     prefix = rule.get("Filter", {}).get("Prefix", rule.get("Prefix", ""))
     return action, str(prefix) if action == "Expiration" else ""

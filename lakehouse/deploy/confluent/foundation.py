@@ -15,13 +15,13 @@ from resources.confluent.waiting import wait, wait_until_deleted
 
 MINUTE = 60
 CLUSTER_SECONDS = 60 * MINUTE
-CLUSTER_GONE_SECONDS = 30 * MINUTE
+CLUSTER_DELETION_SECONDS = 30 * MINUTE
 REGISTRY_SECONDS = 10 * MINUTE
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class EnvironmentResource(ConfluentResource[Environment]):
-    """The environment. Deleting it deletes all that is in it, so it is retained while it holds anything foreign."""
+    """The environment. Deleting it deletes its contents, so it is retained while it has foreign resources."""
 
     address = "confluent/environment"
     holds_data: bool
@@ -45,12 +45,12 @@ class EnvironmentResource(ConfluentResource[Environment]):
         return self.wait_until_listed(outputs)
 
     def delete(self, outputs: Outputs, current: Environment) -> None:
-        """Delete it with all that is in it."""
+        """Delete it with its contents."""
         self.cloud.environments().delete(current.id)
         wait_until_deleted(self.label, lambda: self.read(outputs), deadline_seconds=LISTED_SECONDS, clock=self.clock)
 
     def retained(self, outputs: Outputs, current: Environment) -> str:
-        """Name what is in it that the deployment did not create, or the deletion protection of its cluster."""
+        """Name its resources that the deployment did not create, or the deletion protection of its cluster."""
         clusters = self.cloud.clusters(current.id).list()
         contents: dict[str, Sequence[Cluster | ComputePool | ProviderIntegration]] = {
             "cluster": clusters,
@@ -64,7 +64,7 @@ class EnvironmentResource(ConfluentResource[Environment]):
             if each.name != self.names.confluent
         ]
         if foreign:
-            return f"not of this deployment is in it: {', '.join(foreign)}"
+            return f"contains resources that the deployment did not create: {', '.join(foreign)}"
         return "its cluster has deletion protection" if any(each.protected for each in clusters) else ""
 
 
@@ -102,7 +102,7 @@ class ClusterResource(ConfluentResource[Cluster]):
         clusters = self.cloud.clusters(outputs[self.environment].id)
         clusters.delete(current.id)
         wait_until_deleted(
-            self.label, lambda: clusters.get(current.id), deadline_seconds=CLUSTER_GONE_SECONDS, clock=self.clock
+            self.label, lambda: clusters.get(current.id), deadline_seconds=CLUSTER_DELETION_SECONDS, clock=self.clock
         )
 
     def retained(self, outputs: Outputs, current: Cluster) -> str:
@@ -115,7 +115,7 @@ class SchemaRegistryResource(ConfluentResource[SchemaRegistryCluster], Undeletab
     """The Schema Registry, which Confluent creates with the first cluster and deletes with the environment."""
 
     address = "confluent/schema_registry"
-    retained_because = "goes with the environment"
+    retained_because = "is deleted with the environment"
     environment: Resource[Environment]
     cluster: Resource[Cluster]
 

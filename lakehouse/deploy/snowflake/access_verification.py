@@ -30,7 +30,7 @@ class Verification:
 class AccessVerification(SnowflakeResource[Verification], Updatable[Verification], Undeletable[Verification]):
     """Snowflake's access to AWS by the deployment's IAM role. A new role is effective after some delay."""
 
-    retained_because = "goes with what it is about"
+    retained_because = "is deleted with the objects that it verifies"
     label: str
     question: str
     """The statement that verifies access."""
@@ -42,7 +42,7 @@ class AccessVerification(SnowflakeResource[Verification], Updatable[Verification
         """Run the statement. The result is never None, so that dependents can be deleted without access."""
         [row] = self.administrator.rows(self.question)
         answer: dict[str, Any] = json.loads(next(iter(row.values())))
-        # The reasons are in fields of their own: errorMessage, or one for each thing that was tried.
+        # The reasons are in fields of their own: errorMessage, or one for each attempt.
         reasons = [f"{key}: {value}" for key, value in answer.items() if key != "success" and value not in UNREMARKABLE]
         return Verification("verified", "") if answer["success"] else Verification("refused", "; ".join(reasons))
 

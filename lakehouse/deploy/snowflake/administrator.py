@@ -64,7 +64,7 @@ class Administrator:
             return self._executed(statement)
 
     def change(self, statement: str) -> None:
-        """Run a statement that changes something.
+        """Run a statement with side effects.
 
         Raises:
             LakehouseError: Snowflake refuses.

@@ -16,7 +16,7 @@ class ServiceUserKey(Undeletable[Keys]):
     """The key pair of a service user, in AWS Secrets Manager."""
 
     address = "snowflake/key"
-    retained_because = "goes with the user; its secret with the deployment's secrets"
+    retained_because = "is deleted with the user; its secret is deleted with the deployment's secrets"
     name: str
     """Of the user."""
     user: Callable[[], ServiceUser]

@@ -17,7 +17,7 @@ from lakehouse.formats.schema import BRANCH, Shape
 if TYPE_CHECKING:
     from pyiceberg.types import IcebergType, StructType
 
-LONGEST_BRANCH = 200
+MAX_BRANCH_CHARACTERS = 200
 """Maximum characters of a type's name in a column comment, which Glue limits to 255 (AWS Glue API, CommentString)."""
 
 
@@ -43,7 +43,7 @@ def columns(root: Type) -> Shape:
     """
     walk = _Columns()
     try:
-        return Shape(walk.struct(root, ""), walk.former)
+        return Shape(walk.struct(root, ""), walk.previous_names)
     except (TypeError, ValueError) as error:
         # An attribute has a value of the wrong type, such as a number as `doc`.
         raise SchemaError(f"The Avro schema is not valid: {type(error).__name__} {error}. Correct it") from error
@@ -53,7 +53,7 @@ class _Columns:
     """Columns of one type, and the former names of fields by path, collected recursively."""
 
     def __init__(self) -> None:
-        self.former: dict[str, tuple[str, ...]] = {}
+        self.previous_names: dict[str, tuple[str, ...]] = {}
         self.fields = 0
 
     def next_id(self) -> int:
@@ -68,7 +68,7 @@ class _Columns:
         for column in record.fields:
             at = f"{path}{column.name}"
             if column.aliases:
-                self.former[at] = column.aliases
+                self.previous_names[at] = column.aliases
             type_ = self.type(column.type, at)
             fields.append(NestedField(self.next_id(), column.name, type_, required=False, doc=column.doc))
         if not fields:
@@ -146,6 +146,6 @@ class _Columns:
 def _comment(branch: Type) -> str:
     """Return the comment of a union's member, with the name of its branch in the oldest version."""
     name = branch.origin or branch.name or branch.kind
-    if len(name) > LONGEST_BRANCH:
-        name = f"{name[:LONGEST_BRANCH]}… {hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    if len(name) > MAX_BRANCH_CHARACTERS:
+        name = f"{name[:MAX_BRANCH_CHARACTERS]}… {hashlib.sha256(name.encode()).hexdigest()[:16]}"
     return f"{BRANCH}{name}"

@@ -41,8 +41,8 @@ class Field:
     """A field of a message, the element of a list, or the key or value of a map.
 
     `fields` are those of a struct, the one element of a list, or the key and value of a map. `symbols` are the numbers
-    and names of an enum, which is `closed` if other numbers are not valid. `former` are the names that its number had
-    in earlier versions. Fields with the same `oneof` exclude each other; a `required` one is in every message.
+    and names of an enum, which is `closed` if other numbers are not valid. `previous_names` are the names of its
+    number in earlier versions. Fields with the same `oneof` exclude each other; a `required` one is in every message.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Field:
     fields: tuple[Field, ...] = ()
     symbols: tuple[tuple[int, str], ...] = ()
     message: str = ""
-    former: tuple[str, ...] = ()
+    previous_names: tuple[str, ...] = ()
     closed: bool = False
     oneof: str = ""
     required: bool = False
@@ -99,7 +99,7 @@ def columns(fields: Sequence[Field]) -> Shape:
     Raises:
         SchemaError: A message has no fields, or two columns have the same name.
     """
-    former: dict[str, tuple[str, ...]] = {}
+    previous_names: dict[str, tuple[str, ...]] = {}
 
     def struct(fields: Sequence[Field], path: str) -> StructType:
         from pyiceberg.types import NestedField, StructType
@@ -119,8 +119,8 @@ def columns(fields: Sequence[Field]) -> Shape:
     def type_(field: Field, path: str) -> IcebergType:
         from pyiceberg import types as t
 
-        if field.former:
-            former[path] = field.former
+        if field.previous_names:
+            previous_names[path] = field.previous_names
         match field.kind:
             case "struct":
                 return struct(field.fields, f"{path}.")
@@ -140,7 +140,7 @@ def columns(fields: Sequence[Field]) -> Shape:
             "timestamp": t.TimestamptzType(),
         }.get(field.kind, t.StringType())
 
-    return Shape(struct(fields, ""), former)
+    return Shape(struct(fields, ""), previous_names)
 
 
 def reader(schemas: Sequence[RegisteredSchema], record: str = "") -> tuple[Field, ...]:

@@ -52,8 +52,8 @@ def merged(newer: tuple[Field, ...], older: tuple[Field, ...], within: str = "")
         path, old = f"{within}{field.name}", pairs.get(field.name)
         if old and old.name != field.name:
             _require_free_name(field, old, older, path)
-            if old.name not in field.former:
-                field = replace(field, former=(*field.former, old.name))
+            if old.name not in field.previous_names:
+                field = replace(field, previous_names=(*field.previous_names, old.name))
         if old and old.number != field.number and not fits(old, field):
             raise SchemaError(
                 f"Protobuf field '{path}' is of type {field.kind} with number {field.number}, and was of type "

@@ -31,7 +31,7 @@ STOP_SECONDS = 15
 """Seconds for a clean shutdown, after which a server is killed."""
 PRIVATE = 0o077
 """The umask of all servers."""
-LONGEST_TEMPORARY = 70
+MAX_TEMPORARY_BYTES = 70
 """Maximum bytes in the path of a temporary folder. The path of a Unix socket may have 103 (macOS) or 107 (Linux), of
 which libraries use up to 32, as in /pymp-12345678/listener-12345678."""
 
@@ -199,7 +199,7 @@ def _specific(server: str, home: Home, common: Mapping[str, str]) -> dict[str, s
 def _temporary(server: str, home: Home) -> Path:
     """Return the path of a server's temporary folder: in the state folder or, where its path is too long for Unix
     sockets, in the cache."""
-    if len(os.fsencode(home.path / "tmp" / server)) <= LONGEST_TEMPORARY:
+    if len(os.fsencode(home.path / "tmp" / server)) <= MAX_TEMPORARY_BYTES:
         return home.folder("tmp") / server
     short = hashlib.sha256(os.fsencode(home.path)).hexdigest()[:12]
     return Home(jars.cache()).folder(f"tmp/{short}") / server

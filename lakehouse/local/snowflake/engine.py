@@ -35,7 +35,7 @@ from lakehouse.local.snowflake.session import Result
 MEMORY_LIMIT = "128MB"
 """Limit of DuckDB's buffers. Rows are in files, so a table may be larger."""
 
-RESULTS_KEPT = 32
+MAX_RESULTS = 32
 """Maximum number of results for RESULT_SCAN and asynchronous queries. fakesnow would never delete any."""
 
 
@@ -149,11 +149,11 @@ class Cursor(FakeSnowflakeCursor):
 
 
 class RecentResults(OrderedDict[str, tuple]):
-    """The results of the last `RESULTS_KEPT` statements."""
+    """The results of the last `MAX_RESULTS` statements."""
 
     def __setitem__(self, key: str, value: tuple) -> None:
         super().__setitem__(key, value)
-        while len(self) > RESULTS_KEPT:
+        while len(self) > MAX_RESULTS:
             self.popitem(last=False)
 
 

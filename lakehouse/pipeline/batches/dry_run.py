@@ -53,7 +53,7 @@ def dry_run(namespace: str, topic: Topic, clients: Clients, records: int) -> Dry
         replayed = read_again(context, branch)
         return DryRun(replayed.counts, [_decodes(topic, replayed), *replayed.findings])
     finally:
-        _leave(clients.catalog, ref, branch, table is not None)
+        _drop_branch(clients.catalog, ref, branch, table is not None)
 
 
 def _newest(batch: Batch, records: int) -> Batch:
@@ -72,7 +72,7 @@ def _decodes(topic: Topic, replayed: Replayed) -> CheckResult:
     return CheckResult(DECODES, not bad or topic.errors != "suspend", message, numbers)
 
 
-def _leave(catalog: Catalog, ref: TableRef, branch: str, existed: bool) -> None:
+def _drop_branch(catalog: Catalog, ref: TableRef, branch: str, existed: bool) -> None:
     table = catalog.load(ref)
     if table is None:
         return

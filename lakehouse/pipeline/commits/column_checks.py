@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lakehouse.config import checks
-from lakehouse.config.checks import LONGEST_HISTORY, Check, RowCount, Scope
+from lakehouse.config.checks import MAX_HISTORY, Check, RowCount, Scope
 from lakehouse.config.sensitive import visible_columns
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
@@ -160,4 +160,4 @@ def _rows_before(table: Table) -> list[int]:
     rows = [
         counts[snapshot.snapshot_id].get("rows", 0) for snapshot in history(table) if snapshot.snapshot_id in counts
     ]
-    return rows[:LONGEST_HISTORY]
+    return rows[:MAX_HISTORY]

@@ -87,11 +87,14 @@ class TopicSchemas:
         return after[0]
 
     @property
-    def former(self) -> dict[str, tuple[str, ...]]:
+    def previous_names(self) -> dict[str, tuple[str, ...]]:
         """Previous names of renamed columns, by the dotted path of the column in the table."""
         within = "after." if self.topic.mode == "debezium" else ""
-        former = {**self.value.shape.former, **(self.key.shape.former if self.key and not within else {})}
-        return {path.removeprefix(within): names for path, names in former.items() if path.startswith(within)}
+        previous_names = {
+            **self.value.shape.previous_names,
+            **(self.key.shape.previous_names if self.key and not within else {}),
+        }
+        return {path.removeprefix(within): names for path, names in previous_names.items() if path.startswith(within)}
 
     @property
     def fingerprints(self) -> dict[str, str]:

@@ -131,7 +131,7 @@ def ensure_table(
         ConfigError: An entry of `sensitive` is not a column.
         SchemaError: The schema does not fit the table.
     """
-    table = catalog.ensure_table(ref, columns(topic, schemas), schemas.former, existing)
+    table = catalog.ensure_table(ref, columns(topic, schemas), schemas.previous_names, existing)
     catalog.apply_layout(table, topic.partition_by, topic.sort_by)
     sensitive.check_partitions(topic, table)
     return table
@@ -147,5 +147,5 @@ def columns(topic: Topic, schemas: TopicSchemas) -> Schema:
 
 
 def _changes(topic: Topic, schemas: TopicSchemas, table: Table) -> tuple[Change, ...]:
-    shape = Shape(columns(topic, schemas).as_struct(), schemas.former)
+    shape = Shape(columns(topic, schemas).as_struct(), schemas.previous_names)
     return tuple(evolution.changes(table.schema(), shape))

@@ -25,7 +25,7 @@ from resources.confluent.tableflow import (
 from resources.confluent.waiting import retry_while_forbidden, wait, wait_until_deleted, wait_until_visible
 
 TABLE_SECONDS = 60 * 60
-TABLE_GONE_SECONDS = 30 * 60
+TABLE_DELETION_SECONDS = 30 * 60
 NAMING = "metadata_column_naming_scheme"
 
 
@@ -61,7 +61,7 @@ class ProviderIntegrationResource(ConfluentResource[ProviderIntegration]):
             now = self.read(outputs)
             return now if now and now.usages else None
 
-        wait_until_deleted(f"what uses {self.label}", used, deadline_seconds=TABLE_GONE_SECONDS, clock=self.clock)
+        wait_until_deleted(f"what uses {self.label}", used, deadline_seconds=TABLE_DELETION_SECONDS, clock=self.clock)
         self.cloud.provider_integrations(outputs[self.environment].id).delete(current.id)
         wait_until_deleted(self.label, lambda: self.read(outputs), deadline_seconds=LISTED_SECONDS, clock=self.clock)
 
@@ -205,7 +205,7 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
         """Turn Tableflow off for the topic."""
         self._tables(outputs).delete(self.topic_name)
         wait_until_deleted(
-            self.label, lambda: self.read(outputs), deadline_seconds=TABLE_GONE_SECONDS, clock=self.clock
+            self.label, lambda: self.read(outputs), deadline_seconds=TABLE_DELETION_SECONDS, clock=self.clock
         )
 
     def _require_write_mode(self, current: TableflowTopic) -> None:

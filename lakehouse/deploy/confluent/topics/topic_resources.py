@@ -17,7 +17,7 @@ from resources.confluent.organization import ServiceAccount
 from resources.confluent.waiting import retry_while_forbidden, wait, wait_until_deleted, wait_until_visible
 
 TOPIC_SECONDS = 5 * 60
-TOPIC_GONE_SECONDS = 60 * 60
+TOPIC_DELETION_SECONDS = 60 * 60
 CONNECTOR_SECONDS = 30 * 60
 SCHEMA_SECONDS = 10 * 60
 """Until a running connector has registered its schema."""
@@ -65,7 +65,7 @@ class TopicResource(ConfluentResource[Topic]):
         """Delete it with its records."""
         self.topics(outputs).delete(self.topic)
         wait_until_deleted(
-            self.label, lambda: self.read(outputs), deadline_seconds=TOPIC_GONE_SECONDS, clock=self.clock
+            self.label, lambda: self.read(outputs), deadline_seconds=TOPIC_DELETION_SECONDS, clock=self.clock
         )
 
     def retained(self, outputs: Outputs, current: Topic) -> str:
@@ -122,7 +122,7 @@ class DeclaredTopicResource(TopicResource, Updatable[Topic]):
         """Name additional partitions."""
         if current.partitions <= self.partitions:
             return ""
-        return f"has {current.partitions} partitions, not {self.partitions}: Kafka takes none away, and all are read"
+        return f"has {current.partitions} partitions, not {self.partitions}: Kafka cannot remove any, and all are read"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

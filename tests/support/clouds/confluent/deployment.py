@@ -52,7 +52,7 @@ class Elsewhere(Resource):
     address: str
     things: set[str]
     depends_on: tuple[Resource, ...] = ()
-    label: str = "a thing of AWS"
+    label: str = "a resource in AWS"
     read_depends_on = ()
 
     def read(self, outputs):
@@ -249,7 +249,7 @@ class Ending:
         monkeypatch.setattr(requests, "request", request)
         monkeypatch.setattr(BaseClient, "_make_api_call", api_call)
 
-    def again_and_again(self, do: Callable[[], Any]) -> None:
+    def repeat_until_done(self, do: Callable[[], Any]) -> None:
         """Repeat a command until it succeeds."""
         ends = (OutcomeUnknownError, Unreachable) if self.lost else (Killed,)
         for _ in range(TRIES):
@@ -257,7 +257,7 @@ class Ending:
                 return do()
             except ends:
                 continue
-        raise AssertionError(f"not at its end after {TRIES} tries; the last change: {self.changes[-1]}")
+        raise AssertionError(f"the command did not succeed in {TRIES} tries; the last change: {self.changes[-1]}")
 
     def _around(self, change: str, do: Callable[[], Any], lost: Exception) -> Any:
         self._strike(change, "before", lost)
