@@ -138,7 +138,7 @@ def require_nesting(format_: str, levels: int, maximum: int) -> None:
     if levels > maximum:
         raise SchemaError(
             f"The {format_} schema has {levels} levels of columns within columns, more than {maximum}. Flatten it, or "
-            f"keep what is deeper as text"
+            f"store deeper levels as text"
         )
 
 

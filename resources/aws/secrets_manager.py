@@ -267,7 +267,7 @@ class Secrets:
         return (
             f"Make the previous version current again: aws secretsmanager update-secret-version-stage {place} "
             f"--version-stage {CURRENT} --move-to-version-id {previous.version_id} --remove-from-version-id "
-            f"{unusable.version_id}; or, if nobody needs it, {delete}"
+            f"{unusable.version_id}; or, if it is not needed, {delete}"
         )
 
     def _is_deleted(self, name: str) -> bool:
@@ -283,8 +283,9 @@ class Secrets:
         tags = {tag["Key"]: tag["Value"] for tag in self._client.describe_secret(SecretId=name).get("Tags", ())}
         if tags.get(TAG) != self.deployment:
             raise UnclearState(
-                f"The name of the secret '{name}' in region {self.region} is reserved by a deleted one that is not of "
-                f"deployment '{self.deployment}' (tag {TAG}: {tags.get(TAG, 'none')}). It was left unchanged. Choose "
+                f"The name of the secret '{name}' in region {self.region} is reserved by a deleted one that does not "
+                f"belong to deployment '{self.deployment}' (tag {TAG}: {tags.get(TAG, 'none')}). It was left "
+                "unchanged. Choose "
                 f"another deployment name, or wait until AWS has purged it, {RECOVERY_DAYS} to 30 days after its "
                 f"deletion"
             )

@@ -215,7 +215,7 @@ class ApiClient:
     def _exhausted(self, call: str, method: str, problem: str, may_have_acted: bool) -> Exception:
         if may_have_acted and method != "GET":
             return OutcomeUnknownError(
-                f"{call} got no clear answer ({problem})",
+                f"{call} got no usable answer ({problem})",
                 "It may have been executed or not",
                 "Run the command again: it reads the current state first",
             )

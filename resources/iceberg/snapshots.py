@@ -121,7 +121,7 @@ def _expired_ancestors(table: Table) -> Iterator[Snapshot]:
         except OSError as error:
             # The file may exist: a slow store must not change the position.
             where = entry.metadata_file.rpartition("/")[0]
-            raise Unreachable("The table's store", where, "the endpoint and the AWS credentials", error) from error
+            raise Unreachable("The table's storage", where, "the endpoint and the AWS credentials", error) from error
         by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
         while next_id in by_id:
             yield by_id[next_id]

@@ -116,7 +116,7 @@ def test_create_after_deletion_reuses_the_name(secrets: Secrets):
 def test_create_deleted_foreign_secret_is_refused(secrets: Secrets, tags: list[dict[str, str]]):
     plain().create_secret(Name=NAME, SecretString=json.dumps(ONE.reveal()), Tags=tags)
     plain().delete_secret(SecretId=NAME)
-    with pytest.raises(UnclearState, match="not of deployment 'test'.*left unchanged"):
+    with pytest.raises(UnclearState, match="not belong to deployment 'test'.*left unchanged"):
         secrets.create(NAME, TWO, description="")
     assert "DeletedDate" in plain().describe_secret(SecretId=NAME)
 

@@ -46,5 +46,5 @@ def test_delete_existing_cluster_and_its_topics_stay(lake: Lake, kind: str):
 
 def test_plan_existing_environment_that_is_missing_is_refused(lake: Lake):
     lake.existing = Existing(confluent_environment="env-000099")
-    with pytest.raises(LakehouseError, match="shows no environment 'env-000099' .*existing.confluent_environment"):
+    with pytest.raises(LakehouseError, match="no access to environment 'env-000099' .*existing.confluent_environment"):
         actions(lake)

@@ -235,7 +235,7 @@ def test_plan_and_destroy_foreign_object_are_refused(new: Callable[..., Deployed
         lambda: list(plan_destroy(deployed.resources(), delete_data=True)),
         lambda: destroy(deployed.resources(), quiet, delete_data=True),
     ):
-        with pytest.raises(UnclearState, match=f"{name} that is not of this deployment: .* left unchanged"):
+        with pytest.raises(UnclearState, match=f"{name} that does not belong to this deployment: .* left unchanged"):
             act()
     assert deployed.state() == before
 
@@ -249,7 +249,7 @@ def test_create_same_name_from_elsewhere_is_refused(deployed: Deployed, elsewher
         lambda: list(plan(other.resources())),
         lambda: destroy(other.resources(), quiet, delete_data=True),
     ):
-        with pytest.raises(UnclearState, match="that is not of this deployment: .* left unchanged"):
+        with pytest.raises(UnclearState, match="that does not belong to this deployment: .* left unchanged"):
             act()
     assert deployed.state() == before
 

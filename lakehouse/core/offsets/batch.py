@@ -117,7 +117,7 @@ def next_batch(last: Batch | None, log: Log, table: str) -> Batch:
     if last and last.topic != log.topic:
         raise UnclearState(
             f"Table {table} was filled from topic '{last.topic}', and not from '{log.topic}'. Nothing was changed. "
-            f"Give one of them another `table` in lakehouse.yaml; if '{log.topic}' takes the other's place on purpose, "
+            f"Give one of them another `table` in lakehouse.yaml; if '{log.topic}' replaces the other on purpose, "
             f"continue with `lakehouse resume`"
         )
     if last and (last.cluster_id, last.topic_id) != (log.cluster_id, log.topic_id):

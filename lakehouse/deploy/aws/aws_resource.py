@@ -53,7 +53,7 @@ class AwsResource(Resource[T]):
             if has.get(key) != value:
                 tag = f"the tag {key} = {has[key]}" if key in has else f"no tag {key}"
                 raise UnclearState(
-                    f"There is {label}, with {tag}: it is not of deployment '{self.names.deployment}' in "
+                    f"There is {label}, with {tag}: it does not belong to deployment '{self.names.deployment}' in "
                     f"{self.names.region}. It was left unchanged. Remove it or choose another name; only if it is the "
                     f"deployment's, run `{command}`"
                 )

@@ -73,6 +73,6 @@ class ExistingCluster(ConfluentResource[Cluster], Undeletable[Cluster]):
 def missing(label: str, key: str) -> LakehouseError:
     """Return the error about an object that lakehouse.yaml names and Confluent Cloud does not show."""
     return LakehouseError(
-        f"Confluent Cloud shows no {label} to this Cloud API key. Nothing was changed. Correct `existing.{key}` of the "
-        f"deployment in lakehouse.yaml, or use a key whose account has access"
+        f"This Cloud API key has no access to {label} in Confluent Cloud. Nothing was changed. Correct "
+        f"`existing.{key}` of the deployment in lakehouse.yaml, or use a key whose account has access"
     )

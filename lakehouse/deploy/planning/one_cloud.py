@@ -95,8 +95,9 @@ class OneCloud:
             if not self._is_selected(change.resource) and needed & self._needs(change.resource):
                 cloud = _cloud(change.resource)
                 raise LakehouseError(
-                    f"{change.resource.label} in {cloud} needs what would be deleted in {self.cloud}. Nothing was "
-                    f"deleted. Run `lakehouse deploy delete --env {self.environment} --only {cloud}` first"
+                    f"{change.resource.label} in {cloud} depends on resources that would be deleted in "
+                    f"{self.cloud}. Nothing was deleted. Run `lakehouse deploy delete --env {self.environment} --only "
+                    f"{cloud}` first"
                 )
         return (change for change in changes if self._is_selected(change.resource))
 

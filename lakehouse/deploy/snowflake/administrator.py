@@ -84,7 +84,7 @@ class Administrator:
         cause = failure if shown == statement else None
         if isinstance(failure, OperationalError):
             raise OutcomeUnknownError(
-                f"Snowflake at {self.account} gave no answer ({redact(failure.msg or '')}), so it may have executed "
+                f"Snowflake at {self.account} did not answer ({redact(failure.msg or '')}), so it may have executed "
                 f"this or not: {shown} Run the command again: it reads the current state first"
             ) from cause
         raise self._refusal(statement, failure) from cause
@@ -99,8 +99,8 @@ class Administrator:
         row = next((row for row in self.rows(sql.show(kind, *name)) if row["name"] == name[-1]), None)
         if row and row["comment"] != self.comment:
             raise UnclearState(
-                f"The Snowflake account {self.account} has a {kind.lower()} {'.'.join(name)} that is not of this "
-                f"deployment: its comment is '{row['comment']}', not '{self.comment}'. It was "
+                f"The Snowflake account {self.account} has a {kind.lower()} {'.'.join(name)} that does not belong to "
+                f"this deployment: its comment is '{row['comment']}', not '{self.comment}'. It was "
                 f"left unchanged. Rename or drop it, or choose another name of the deployment in lakehouse.yaml"
             )
         return row

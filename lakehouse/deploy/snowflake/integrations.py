@@ -177,7 +177,8 @@ def client_of(rest_catalog: RestCatalog) -> ClientCredentials:
     client = rest_catalog.client()
     if client is None:
         raise ConfigError(
-            "lakehouse.yaml: rest_catalog: Snowflake enters a REST catalog as a client only, and there is none. "
+            "lakehouse.yaml: rest_catalog: Snowflake logs in to a REST catalog with client credentials only, and none "
+            "are declared. "
             "Nothing was changed. Write `credential`, or `client_id` and `client_secret`"
         )
     return client

@@ -226,8 +226,8 @@ def _active(user: ServiceUser, key: KeyPair, slots: Mapping[KeySlot, str | None]
     spare = next((slot for slot in KeySlot if slots[slot] is None), KeySlot.SECOND)
     raise UnclearState(
         f"No slot of Snowflake user {user.name} has the key of the secret '{user.secret}' ({key.fingerprint}): "
-        f"{listed}. Nothing was changed. If the secret is right, set its key as an administrator, in a slot that "
-        f"nobody needs: {sql.set_public_key(user.name, key.public_key, spare)}"
+        f"{listed}. Nothing was changed. If the secret is right, set its key as an administrator, in an unused slot: "
+        f"{sql.set_public_key(user.name, key.public_key, spare)}"
     )
 
 

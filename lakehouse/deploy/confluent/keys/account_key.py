@@ -163,7 +163,7 @@ class AccountKey:
                 f"There is no secret '{self.secret}' in region {self.secrets.region}, but its API keys "
                 f"{', '.join(old)} exist, and programs may use them. Nothing was changed. Restore the secret (aws "
                 f"secretsmanager restore-secret --region {self.secrets.region} --secret-id {self.secret}), or delete "
-                f"the keys if nobody uses them (confluent api-key delete {old[0]})"
+                f"the keys if no program uses them (confluent api-key delete {old[0]})"
             )
         return [each for each in unknown if each.id not in stored]
 
