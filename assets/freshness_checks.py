@@ -30,7 +30,7 @@ def freshness_check(config: Config, entry: Topic, stage: str) -> CheckDefinition
             metadata=numbers(entry, lags),
         )
 
-    description = f"{NAMES[stage]}: nothing has waited longer than {entry.max_lag_seconds:,} s."
+    description = f"{NAMES[stage]}: the lag is at most {entry.max_lag_seconds:,} s."
     needs = required_resources(stage) | table_resources(entry) | source_resources(config, entry)
     return CheckDefinition(FRESH, description, needs, fresh)
 
