@@ -86,7 +86,7 @@ def _route_faults(name: str, route: Route, config: Config) -> Iterator[tuple[Loc
     except re.error as error:
         yield ("pattern",), f"not a valid regular expression: {error}. Correct the pattern"
     except (KeyError, ValueError, IndexError) as error:
-        yield ("table",), f"the template names {error}, which is no group of 'pattern'. Add (?P<name>…) to it"
+        yield ("table",), f"the template names {error}, which is not a group of 'pattern'. Add (?P<name>…) to it"
 
 
 def _tableflow_faults(topic: Topic) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -201,7 +201,7 @@ _EXPECTED = {
     "model_type": "must be a mapping (`key: value`)",
     "model_attributes_type": "must be a mapping (`key: value`)",
     "tuple_type": "must be a list (`[a, b]`)",
-    "string_type": "must be a text",
+    "string_type": "must be text",
     "string_pattern_mismatch": "must have another form",
     "int_parsing": "must be an integer",
     "bool_parsing": "must be `true` or `false`",
@@ -239,9 +239,10 @@ def schema_fault(details: ErrorDetails, whole: type[Model]) -> tuple[Location, s
             types, word = sorted(_types(loc)), str(details["ctx"]["tag"])
             return (*loc, "type"), f"unknown type '{word}'.{did_you_mean(word, types)} Known types: {', '.join(types)}"
         case kind:
-            message = _EXPECTED.get(kind) or details["msg"][0].lower() + details["msg"][1:]
-            meaning = _meaning(loc, details["loc"], whole)
-            return loc, f"{message}, but is {details['input']!r}. Correct the value{meaning}"
+            message = _EXPECTED.get(kind) or details["msg"].replace("Input should", "must")
+            message = message[0].lower() + message[1:]
+            value = "empty" if details["input"] is None else repr(details["input"])
+            return loc, f"{message}, but is {value}. Correct the value{_meaning(loc, details['loc'], whole)}"
 
 
 def _meaning(loc: Location, raw: Location, whole: type[Model]) -> str:

@@ -77,7 +77,7 @@ def test_headers_are_the_connectors():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ("quickstart: STOCK_TRADE", "quickstart: input should be 'CLICKSTREAM_CODES'"),
+        ("quickstart: STOCK_TRADE", "quickstart: must be 'CLICKSTREAM_CODES'"),
         ("quickstart: ORDERS", "has no field 'orderid'"),
     ],
 )

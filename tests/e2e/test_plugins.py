@@ -116,13 +116,13 @@ def test_plugins_of_all_other_kinds_are_used(stream, run, tmp_path):
 @pytest.mark.parametrize(
     ("setting", "problem"),
     [
-        ({"value_format": "pear"}, "value_format: input should be 'avro', .* or 'pair'"),
+        ({"value_format": "pear"}, "value_format: must be 'avro', .* or 'pair'"),
         ({"source": {"type": "line"}}, "source.type: unknown type 'line'. Did you mean 'lines'\\?"),
         (
             {"checks": {"even": {"type": "multiple"}}},
             "checks.even.type: unknown type 'multiple'. Did you mean 'mul",
         ),
-        ({"metadata": {"columns": ["sise"]}}, "metadata.columns.0: input should be 'topic', .* or 'size'"),
+        ({"metadata": {"columns": ["sise"]}}, "metadata.columns.0: must be 'topic', .* or 'size'"),
     ],
 )
 def test_unknown_plugin_name_is_a_configuration_error(run, tmp_path, setting, problem):

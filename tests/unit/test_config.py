@@ -44,13 +44,14 @@ def test_load_topic_without_settings_has_defaults(tmp_path):
 @pytest.mark.parametrize(
     ("topics", "message"),
     [
+        ("", "lakehouse.yaml:2: topics: must be a mapping (`key: value`), but is empty. Correct the value"),
         ("  a:\n    mod: upsert\n", "lakehouse.yaml:4: topics.a.mod: unknown key. Did you mean 'mode'?"),
         (
             "  a:\n    mode: upset\n",
-            "lakehouse.yaml:4: topics.a.mode: input should be 'append', 'dedup', 'upsert' or 'debezium'",
+            "lakehouse.yaml:4: topics.a.mode: must be 'append', 'dedup', 'upsert' or 'debezium'",
         ),
         ("  derived: {mod: upsert}\n", "lakehouse.yaml:3: topics.derived.mod: unknown key. Did you mean 'mode'?"),
-        ("  a: {partitions: 0}\n", "lakehouse.yaml:3: topics.a.partitions: input should be greater than or equal to 1"),
+        ("  a: {partitions: 0}\n", "lakehouse.yaml:3: topics.a.partitions: must be greater than or equal to 1"),
         (
             "  a: {mode: upsert}\n",
             "lakehouse.yaml:3: topics.a: 'mode: upsert' needs the columns that identify a row. Add 'key:",

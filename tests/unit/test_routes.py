@@ -40,7 +40,7 @@ def test_routed_declared_entry_precedes_first_matching_route(tmp_path):
     ("route", "message"),
     [
         ("{pattern: '('}", "routes.r.pattern: not a valid regular expression"),
-        ("{pattern: 'a', table: '{b}'}", "routes.r.table: the template names 'b', which is no group"),
+        ("{pattern: 'a', table: '{b}'}", "routes.r.table: the template names 'b', which is not a group"),
         ("{pattern: 'a', mode: upsert}", "routes.r: 'mode: upsert' needs the columns"),
         ("{pattern: 'a', kafka_topic: b}", "routes.r: a route matches existing topics only"),
         ("{patern: 'a'}", "routes.r.patern: unknown key. Did you mean 'pattern'?"),

@@ -63,7 +63,8 @@ class Derived(Source):
                 yield from file_faults(config, ("source", field), file, key)
         if source is None:
             hint = did_you_mean(self.from_topic, config.topics)
-            yield ("source", "from"), f"'{self.from_topic}' is not a topic declared in this file.{hint}"
+            problem = f"'{self.from_topic}' is not a topic declared in this file.{hint}"
+            yield ("source", "from"), f"{problem} Correct the name, or declare the topic"
         elif source.mode != "append":
             problem = f"the table of '{self.from_topic}' has 'mode: {source.mode}', but its rows must never change"
             yield ("source", "from"), f"{problem}. Derive from a topic with 'mode: append'"
