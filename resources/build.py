@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, TypeVar, get_args
 
@@ -84,14 +84,27 @@ def lazy_resource(config: Config, environment: str, name: str) -> Callable[[], A
 
     @cache
     def create() -> Any:
-        refs = [each for each in settings.values() if isinstance(each, EnvRef) and each.default is None]
-        if unset := [ref.env for ref in refs if ref.env not in os.environ]:
-            raise ConfigError(
-                f"lakehouse.yaml: {path}: {', '.join(unset)} not set. Nothing was changed. Set the variables"
-            )
+        _require_variables(path, settings.values())
         return _build(path, SYSTEMS[name], settings).process_config_and_initialize()
 
     return create
+
+
+def require_variables(config: Config, environment: str) -> None:
+    """Require all variables to which a declared environment refers.
+
+    Raises:
+        ConfigError: Variables are not set; the message lists all of them.
+    """
+    systems = config.environments.get(environment, {}).values()
+    settings = [each for system in systems if system for each in system.values()]
+    _require_variables(f"environments.{environment}", settings)
+
+
+def _require_variables(path: str, settings: Iterable[Setting]) -> None:
+    refs = [each for each in settings if isinstance(each, EnvRef) and each.default is None]
+    if unset := sorted({ref.env for ref in refs if ref.env not in os.environ}):
+        raise ConfigError(f"lakehouse.yaml: {path}: {', '.join(unset)} not set. Nothing was changed. Set the variables")
 
 
 def _build(

@@ -11,7 +11,7 @@ import dagster as dg
 
 from lakehouse.config.environment import environment_name
 from lakehouse.config.loader import Config
-from resources.build import build_resources
+from resources.build import build_resources, require_variables
 
 
 @contextmanager
@@ -20,10 +20,13 @@ def open_clients(config: Config) -> Iterator[Any]:
 
     Raises:
         LakehouseError: The environment is the embedded stack, which is not running.
+        ConfigError: The environment is not declared, or refers to variables that are not set.
     """
     if environment_name() == "local":
         from lakehouse.local.client_environment import environment
 
         os.environ.update(environment())
-    with dg.build_resources(build_resources(config, environment_name())) as systems:
+    resources = build_resources(config, environment_name())
+    require_variables(config, environment_name())
+    with dg.build_resources(resources) as systems:
         yield systems

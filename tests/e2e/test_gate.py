@@ -175,6 +175,17 @@ def test_validate_needs_no_system():
     assert "assets" in result.stdout
 
 
+def test_status_lists_all_unset_variables_in_one_line():
+    environment = {"PATH": os.environ["PATH"], "LAKEHOUSE_ENV": "aws", "AWS_REGION": "eu-west-1"}
+    command = [sys.executable, "-m", "lakehouse.cli.main", "status"]
+    result = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True)
+    assert result.returncode == 1
+    [line] = result.stderr.splitlines()
+    message = "Error: lakehouse.yaml: environments.aws: CONFLUENT_CLUSTER_ID, CONFLUENT_ENVIRONMENT_ID, "
+    assert line.startswith(message) and "SPARK_REMOTE not set. Nothing was changed" in line
+    assert "AWS_REGION" not in line and "TABLEFLOW_API_KEY" not in line
+
+
 @pytest.mark.parametrize("transform", ["mein:big", "mine:bigg"])
 def test_validate_missing_transform_is_refused(tmp_path, transform):
     (tmp_path / "mine.py").write_text("def big(rows):\n    return rows\n")
