@@ -57,6 +57,13 @@ def fields(draw, name: str, number: int) -> Field:
         known = draw(st.sampled_from(KNOWN))
         type_, column, values, row = known.schema, known.column, known.values.map(lambda value: value.sent), known.row
     label = draw(st.sampled_from(["", "", "optional ", "repeated "]))
+    return _field(name, number, type_, label, column, values, row)
+
+
+def _field(
+    name: str, number: int, type_: str, label: str, column: Column, values: st.SearchStrategy[Any], row: str
+) -> Field:
+    """Return a field whose elements, if it is repeated, have this column and these values."""
     if label == "repeated ":
         return Field(name, number, type_, label, ("list", column), st.lists(values, max_size=3), row)
     return Field(name, number, type_, label, column, st.one_of(st.none(), values), row)
@@ -77,12 +84,12 @@ def changed(draw, field: Field) -> tuple[Field | None, bool]:
         case "retype":
             other = draw(fields(field.name, field.number))
             return other, other.column == field.column
-        case "widen" if field.label != "repeated " and field.type in SCALARS:
-            names = [n for n, (column, _) in SCALARS.items() if (field.column, column) in WIDER]
+        case "widen" if field.type in SCALARS:
+            names = [n for n, (column, _) in SCALARS.items() if (SCALARS[field.type][0], column) in WIDER]
             if names:
                 name = draw(st.sampled_from(names))
                 column, values = SCALARS[name]
-                return replace(field, type=name, column=column, values=st.one_of(st.none(), values)), True
+                return _field(field.name, field.number, name, field.label, column, values, field.row), True
         case "move":
             return replace(field, number=draw(st.integers(1000, 1003))), False
     return field, True
@@ -212,6 +219,10 @@ def _converted(value: Any, old: Field, new: Field) -> Any:
         return value if (old.row == JSON_ROW) == (new.row == JSON_ROW) else UNREADABLE
     if _are_messages(old, new):
         return UNFORESEEN
+    if old.column[0] == new.column[0] == "list":
+        one, other = replace(old, column=old.column[1]), replace(new, column=new.column[1])
+        elements = [_converted(element, one, other) for element in value]
+        return UNREADABLE if UNREADABLE in elements else elements
     if (old.column, new.column) not in WIDER:
         return UNREADABLE
     return Decimal(value) if new.column == "decimal(20, 0)" and value is not None else value
