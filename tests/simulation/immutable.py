@@ -66,7 +66,7 @@ def copied_metadata(metadata: TableMetadataV2, memo: Any = None) -> TableMetadat
 
 
 def _shape_key(table: Schema, shape: Any) -> tuple[Any, ...]:
-    return id(table), id(shape.struct), tuple(shape.former.items())
+    return id(table), id(shape.struct), tuple(shape.previous_names.items())
 
 
 def _columns_key(metadata: Any, value: Any, key: Any) -> tuple[Any, ...]:
