@@ -5,44 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from functools import cache
+from pkgutil import resolve_name
 from typing import Any, TypeVar, get_args
 
 import dagster as dg
 
-from lakehouse.config.environment import RESOURCES, EnvRef, Setting
+from lakehouse.config.environment import SYSTEMS, EnvRef, Setting
 from lakehouse.config.loader import Config
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.text.phrases import did_you_mean
-from resources.aws.athena import Athena
-from resources.aws.glue import Glue
-from resources.confluent.confluent_cloud import ConfluentCloud
-from resources.iceberg.catalog import Catalog
-from resources.iceberg.rest_catalog import RestCatalog
-from resources.kafka.kafka import Kafka
-from resources.open_lineage import OpenLineage
-from resources.schema_registry import SchemaRegistry
-from resources.snowflake.snowflake import Snowflake
-from resources.spark.spark import Spark
-from resources.webhook import Webhook
-
-SYSTEMS: dict[str, type[dg.ConfigurableResource]] = {
-    "kafka": Kafka,
-    "schema_registry": SchemaRegistry,
-    "spark": Spark,
-    "catalog": Catalog,
-    "glue": Glue,
-    "snowflake": Snowflake,
-    "alerts": Webhook,
-    "open_lineage": OpenLineage,
-    "athena": Athena,
-    "rest_catalog": RestCatalog,
-    "confluent_cloud": ConfluentCloud,
-}
 
 Resource = TypeVar("Resource", bound=dg.ConfigurableResource)
-
-OPTIONAL = ("athena", "rest_catalog", "confluent_cloud", *(point.name for point in RESOURCES))
-"""Systems that exist only in environments that name them."""
 
 
 def build_resources(config: Config, environment: str) -> dict[str, dg.ConfigurableResource]:
@@ -61,13 +34,14 @@ def build_resources(config: Config, environment: str) -> dict[str, dg.Configurab
             f"LAKEHOUSE_ENV to one of them"
         )
     settings, path = config.environments[environment], f"environments.{environment}"
-    names = [name for name in (*SYSTEMS, *OPTIONAL) if name in settings or name not in OPTIONAL]
+    names = [name for name, classes in SYSTEMS.items() if name in settings or not classes.is_optional]
     return {name: _build(f"{path}.{name}", system(name), settings.get(name)) for name in names}
 
 
 def system(name: str) -> type[dg.ConfigurableResource]:
     """Return the class of a system's resource, of this project or of another distribution."""
-    return SYSTEMS[name] if name in SYSTEMS else RESOURCES[name].load()
+    resource: type[dg.ConfigurableResource] = resolve_name(SYSTEMS[name].resource)
+    return resource
 
 
 def lazy_resource(config: Config, environment: str, name: str) -> Callable[[], Any] | None:
@@ -85,7 +59,7 @@ def lazy_resource(config: Config, environment: str, name: str) -> Callable[[], A
     @cache
     def create() -> Any:
         _require_variables(path, settings.values())
-        return _build(path, SYSTEMS[name], settings).process_config_and_initialize()
+        return _build(path, system(name), settings).process_config_and_initialize()
 
     return create
 

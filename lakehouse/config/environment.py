@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Literal
 
@@ -10,27 +12,53 @@ from pydantic import Field
 
 from lakehouse.config.base import Model
 
-SYSTEMS = (
-    "kafka",
-    "schema_registry",
-    "spark",
-    "catalog",
-    "glue",
-    "snowflake",
-    "alerts",
-    "open_lineage",
-    "athena",
-    "rest_catalog",
-    "confluent_cloud",
-)
 
-RESOURCES = entry_points(group="lakehouse.resources")
-"""Systems of other distributions: the key in lakehouse.yaml and the class of the Dagster resource."""
+@dataclass(frozen=True)
+class SystemClasses:
+    """The classes of a system, as `module:class`. They are imported where they are used.
+
+    Attributes:
+        resource: The Dagster resource, whose fields are the system's keys in an environment.
+        reader: The reader, if the system exposes published tables.
+        is_optional: Whether the system exists only in environments that name it.
+    """
+
+    resource: str
+    reader: str | None = None
+    is_optional: bool = False
+
+
+_OWN = {
+    "kafka": SystemClasses("resources.kafka.kafka:Kafka"),
+    "schema_registry": SystemClasses("resources.schema_registry:SchemaRegistry"),
+    "spark": SystemClasses("resources.spark.spark:Spark"),
+    "catalog": SystemClasses("resources.iceberg.catalog:Catalog"),
+    "glue": SystemClasses("resources.aws.glue:Glue", reader="lakehouse.readers.glue_reader:GlueReader"),
+    "snowflake": SystemClasses(
+        "resources.snowflake.snowflake:Snowflake", reader="lakehouse.readers.snowflake_reader:SnowflakeReader"
+    ),
+    "alerts": SystemClasses("resources.webhook:Webhook"),
+    "open_lineage": SystemClasses("resources.open_lineage:OpenLineage"),
+    "athena": SystemClasses("resources.aws.athena:Athena", is_optional=True),
+    "rest_catalog": SystemClasses(
+        "resources.iceberg.rest_catalog:RestCatalog",
+        reader="lakehouse.readers.rest_reader:RestCatalogReader",
+        is_optional=True,
+    ),
+    "confluent_cloud": SystemClasses("resources.confluent.confluent_cloud:ConfluentCloud", is_optional=True),
+}
+
+SYSTEMS: Mapping[str, SystemClasses] = {
+    **{point.name: SystemClasses(point.value, is_optional=True) for point in entry_points(group="lakehouse.resources")},
+    **_OWN,
+}
+"""Systems by their keys in an environment, those of other distributions included. A reader that follows another comes
+after it."""
 
 if TYPE_CHECKING:
     System = str
 else:
-    System = Literal[(*SYSTEMS, *(point.name for point in RESOURCES))]
+    System = Literal[tuple(SYSTEMS)]
 
 
 class EnvRef(Model):

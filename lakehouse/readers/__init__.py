@@ -1,27 +1,21 @@
 """Readers: the systems that expose published tables, one module each.
 
-To add one, write a module with a Reader and add it to READERS. A separate distribution names its class as an entry
-point of the group `lakehouse.readers`.
+To add one, write a module with a Reader and name it in SYSTEMS (lakehouse/config/environment.py). A separate
+distribution names its class as an entry point of the group `lakehouse.readers`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
+from pkgutil import resolve_name
 from typing import Any
 
-from lakehouse.config.environment import environment_name
+from lakehouse.config.environment import SYSTEMS, environment_name
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.registry import implementations
-from lakehouse.readers.glue_reader import GlueReader
 from lakehouse.readers.reader import Reader, Registration
-from lakehouse.readers.rest_reader import RestCatalogReader
-from lakehouse.readers.snowflake_reader import SnowflakeReader
-
-READERS: Sequence[type[Reader]] = (GlueReader, SnowflakeReader, RestCatalogReader)
-"""The readers of this project. A reader that follows another comes after it."""
 
 GROUP = "lakehouse.readers"
 
@@ -34,7 +28,8 @@ def registered() -> tuple[Reader, ...]:
         ConfigError: Two readers have the same name, or a reader precedes the one that it follows.
     """
     names = ["iceberg"]
-    readers = implementations(READERS, GROUP).values()
+    own: list[type[Reader]] = [resolve_name(system.reader) for system in SYSTEMS.values() if system.reader]
+    readers = implementations(own, GROUP).values()
     for reader in readers:
         if reader.upstream not in names:
             raise ConfigError(

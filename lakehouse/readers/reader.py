@@ -40,8 +40,8 @@ Publish = Callable[[Topic, TableRef, "Table"], Registration]
 class Reader(ABC):
     """A system that exposes published tables.
 
-    Implement it in a module of `lakehouse.readers` and add it to READERS. A separate distribution names the class as an
-    entry point of the group `lakehouse.readers`, and the class of its Dagster resource as one of the group
+    Implement it in a module of `lakehouse.readers` and name it in SYSTEMS. A separate distribution names the class as
+    an entry point of the group `lakehouse.readers`, and the class of its Dagster resource as one of the group
     `lakehouse.resources`, by the resource's key. The assets of each topic with their checks and freshness, `lakehouse
     status`, publication by streams, and lineage are built from this protocol.
 

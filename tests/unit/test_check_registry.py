@@ -5,9 +5,9 @@ import pytest
 
 from assets.topics.topic_chain import topic_definitions
 from lakehouse.config.checks import RESERVED, RowCount, Scope, registered
+from lakehouse.config.environment import SYSTEMS
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
-from resources.build import SYSTEMS
 
 
 @pytest.mark.parametrize("continuous", [True, False])

@@ -7,6 +7,7 @@ import pytest
 
 from assets.streaming import results
 from assets.topics.topic_chain import topic_definitions
+from lakehouse.config.environment import SYSTEMS
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.readers import configured, registered
@@ -15,7 +16,6 @@ from lakehouse.readers.lineage import dataset, upstream
 from lakehouse.readers.reader_lag import required_resources, stages_of
 from lakehouse.streaming.publishers import reader_publishers
 from resources.aws.glue import Glue
-from resources.build import SYSTEMS
 from resources.iceberg.catalog import Catalog
 from resources.iceberg.rest_catalog import RestCatalog
 from resources.kafka.kafka import Kafka

@@ -15,9 +15,10 @@ from moto import mock_aws
 from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
 
 import resources
+from lakehouse.config.environment import SYSTEMS
 from lakehouse.core.errors import ConfigError, LakehouseError
 from resources.aws import aws_secrets
-from resources.build import SYSTEMS
+from resources.build import system
 from resources.confluent.confluent_cloud import ConfluentCloud
 from resources.iceberg.rest_catalog import RestCatalog
 from resources.kafka.kafka import Kafka
@@ -143,7 +144,7 @@ def with_secrets(resource):
 
 
 def test_resource_classes_include_every_system():
-    assert set(SYSTEMS.values()) <= set(RESOURCES)
+    assert {system(name) for name in SYSTEMS} <= set(RESOURCES)
 
 
 @pytest.mark.parametrize("resource", RESOURCES)
