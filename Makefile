@@ -27,6 +27,7 @@ lint: venv  ## Check style, likely mistakes, security rules, types and layers of
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m tools.structure
 	@$(BIN)/mypy
 
 docs: venv  ## Build the documentation in site/; a broken link is an error

@@ -1,0 +1,33 @@
+"""`make lint`: file names, lengths of modules and suppressed type errors."""
+
+import subprocess
+
+import pytest
+
+from tools.structure import violations
+
+
+@pytest.mark.parametrize(
+    ("files", "violation"),
+    [
+        ({"lakehouse/pipeline/kafka.py": "", "resources/kafka.py": ""}, "have one file name"),
+        ({"tests/test_long.py": "\n" * 401}, "test_long.py has 401 lines"),
+        ({"tests/simulation/engine.py": ""}, "Remove it from LONGER"),
+        ({"spark/a.py": "x = y  # type: ignore[arg-type]\n"}, "spark/a.py:1 suppresses"),
+        ({"spark/a.py": "x = cast(Any, y)\n"}, "spark/a.py:1 casts to Any"),
+        ({"spark/a.py": "x = y  # type: ignore[arg-type]  # a reason\n" * 21}, "21 type errors are suppressed"),
+        ({"assets/__init__.py": "", "spark/__init__.py": "", "spark/a.py": "\n" * 400}, None),
+        ({"tests/kafka.py": "", "resources/kafka.py": ""}, None),
+    ],
+)
+def test_violations_are_reported_by_file(tmp_path, files, violation):
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    for arguments in (["init", "--quiet"], ["add", "."]):
+        subprocess.run(["git", *arguments], cwd=tmp_path, check=True)
+
+    reported = list(violations(tmp_path))
+
+    assert len(reported) == (violation is not None)
+    assert violation is None or violation in reported[0]

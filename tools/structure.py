@@ -1,0 +1,65 @@
+"""Check rules for modules that no linter has: file names, lengths, and suppressed type errors."""
+
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+PRODUCTION = ("lakehouse", "assets", "resources", "spark")
+MOST_LINES = 400
+LONGER = {"tests/deploy/test_enforced_chain.py", "tests/simulation/engine.py"}
+"""Modules of tests that are not split yet."""
+MOST_SUPPRESSED = 20
+REPEATED = {"__init__.py", "__main__.py"}
+"""File names that Python prescribes. Every other name is unique, so it identifies its module in a stack trace."""
+_SUPPRESSED = re.compile(r"# type: ignore(?P<reason>\[[\w, -]+\]  # \S.*)?")
+_UNTYPED_CAST = re.compile(r"\bcast\(Any\b")
+
+
+def violations(folder: Path) -> Iterator[str]:
+    """Yield each violation in the tracked Python files of a checkout, with its remedy."""
+    command = ["git", "-C", str(folder), "ls-files", "-z", "*.py"]
+    tracked = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\0")
+    modules = {name: (folder / name).read_text() for name in tracked if (folder / name).is_file()}
+    production = {name: text for name, text in modules.items() if name.startswith(PRODUCTION)}
+    yield from _long(modules)
+    yield from _repeated(production)
+    yield from _suppressed(production)
+
+
+def _long(modules: Mapping[str, str]) -> Iterator[str]:
+    for name, text in modules.items():
+        lines = text.count("\n")
+        if lines > MOST_LINES and name not in LONGER:
+            yield f"{name} has {lines} lines, and {MOST_LINES} are allowed. Split it by idea"
+        elif lines <= MOST_LINES and name in LONGER:
+            yield f"{name} has {lines} lines. Remove it from LONGER in tools/structure.py"
+
+
+def _repeated(modules: Mapping[str, str]) -> Iterator[str]:
+    by_name = defaultdict(list)
+    for name in modules:
+        by_name[Path(name).name].append(name)
+    for name in by_name.keys() - REPEATED:
+        if len(by_name[name]) > 1:
+            yield f"{' and '.join(by_name[name])} have one file name. Rename all but one"
+
+
+def _suppressed(modules: Mapping[str, str]) -> Iterator[str]:
+    count = 0
+    for name, text in modules.items():
+        for number, line in enumerate(text.splitlines(), 1):
+            if match := _SUPPRESSED.search(line):
+                count += 1
+                if not match["reason"]:
+                    yield f"{name}:{number} suppresses a type error without its code and a reason. Add both"
+            if _UNTYPED_CAST.search(line):
+                yield f"{name}:{number} casts to Any. Declare the type"
+    if count > MOST_SUPPRESSED:
+        yield f"{count} type errors are suppressed, and {MOST_SUPPRESSED} are allowed. Correct the types"
+
+
+if __name__ == "__main__":
+    sys.exit("\n".join(violations(Path(__file__).parent.parent)) or None)
