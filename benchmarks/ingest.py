@@ -24,8 +24,9 @@ from lakehouse.core.offsets.batch import next_batch
 from lakehouse.formats.protobuf import protobuf_format
 from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.local.servers.synthetic_records import messages
+from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.clients import Clients
-from lakehouse.pipeline.ingestion import ingest, read_log
+from lakehouse.pipeline.ingestion import ingest
 from resources.kafka.kafka import Kafka
 
 DISTINCT = 20_000

@@ -22,8 +22,8 @@ from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
 from lakehouse.config.topic import Topic
 from lakehouse.core.offsets.batch import next_batch
+from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.clients import Clients
-from lakehouse.pipeline.ingestion import read_log
 from lakehouse.pipeline.schemas.decoding import resolve_schemas
 from lakehouse.pipeline.schemas.schema_decision import ensure_table
 from spark.decoding.decode import decode

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import dagster as dg
+import requests
 
 from lakehouse.core.errors import Unreachable
 from resources.masked_field import masked_field
@@ -29,7 +30,6 @@ class OpenLineage(dg.ConfigurableResource):
         Raises:
             Unreachable: The server did not accept it after a few attempts.
         """
-        import requests
         from openlineage.client.transport.http import HttpConfig, HttpTransport
 
         auth = {"auth": {"type": "api_key", "apiKey": self.api_key}} if self.api_key else {}

@@ -10,7 +10,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import dagster as dg
+import requests
 from pydantic import Field
+from requests.adapters import HTTPAdapter
+from urllib3.exceptions import HTTPError
+from urllib3.util import Retry, Timeout
 
 from lakehouse.core.errors import Unreachable
 from resources.masked_field import masked_field
@@ -79,11 +83,6 @@ class Webhook(dg.ConfigurableResource):
 
 def _request(method: str, url: str, message: dict[str, Any] | None = None) -> str | None:
     """Request a secret URL and return None, or a description of the error that cannot contain the URL."""
-    import requests
-    from requests.adapters import HTTPAdapter
-    from urllib3.exceptions import HTTPError
-    from urllib3.util import Retry, Timeout
-
     retries = Retry(
         RETRIES,
         allowed_methods=[method],

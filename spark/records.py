@@ -8,6 +8,7 @@ import math
 import secrets
 from collections.abc import Mapping
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -70,8 +71,6 @@ def is_readable(records: DataFrame) -> bool:
     Raises:
         PySparkException: They cannot be read for another reason.
     """
-    from pyspark.errors import PySparkException
-
     try:
         records.agg(F.max("timestamp")).collect()
     except PySparkException as error:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import dagster as dg
+from dagster._core.storage.asset_check_execution_record import COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
 
 from lakehouse.config.checks import KEY_NOT_NULL, RECORD_COUNT
 from lakehouse.config.checks import STREAMING as CHECK
 from lakehouse.config.loader import Config
 from lakehouse.core.text.markdown import plain
 from lakehouse.readers import configured
-
-if TYPE_CHECKING:
-    import dagster as dg
-
 
 KAFKA = ("stream", "kafka")
 """The asset that represents Kafka, which all topics of a stream need."""
@@ -26,9 +24,6 @@ def failure(instance: dg.DagsterInstance, asset: Collection[str], check: str = C
 
     A later materialization by a run clears the failure, because the stream that reported it may have ended.
     """
-    import dagster as dg
-    from dagster._core.storage.asset_check_execution_record import COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
-
     key = dg.AssetKey(list(asset))
     # Planned evaluations are ignored: the run has not evaluated the check yet, or died before.
     records = instance.event_log_storage.get_asset_check_execution_history(
@@ -52,8 +47,6 @@ def failures(config: Config, names: Collection[str]) -> dict[tuple[str, str], st
     If an audit blocks a batch, the stream reports the audit's checks, as a run does. The result is empty without a
     Dagster instance in DAGSTER_HOME.
     """
-    import dagster as dg
-
     home = os.environ.get("DAGSTER_HOME")
     if not home or not Path(home).is_dir():
         return {}

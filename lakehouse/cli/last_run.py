@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import dagster as dg
+import dagster as dg
 
 
 def failures(topics: list[str]) -> dict[str, str]:
     """Return the reason of each failed last run by topic; empty without a Dagster instance in DAGSTER_HOME."""
-    import dagster as dg
-
     home = os.environ.get("DAGSTER_HOME")
     if not home or not Path(home).is_dir():
         return {}
@@ -24,8 +20,6 @@ def failures(topics: list[str]) -> dict[str, str]:
 
 def failure(instance: dg.DagsterInstance, topic: str) -> str:
     """Return the reason for which the last run of `iceberg/<topic>` failed; empty if it succeeded."""
-    import dagster as dg
-
     key = dg.AssetKey(["iceberg", topic])
     for record in instance.get_asset_records([key]):
         run = instance.get_run_by_id(record.asset_entry.last_run_id or "")

@@ -5,6 +5,10 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from lakehouse.cli.systems import open_clients
+from lakehouse.config import loader
+from lakehouse.readers import publish
+
 if TYPE_CHECKING:
     from lakehouse.core.tables.table_ref import TableRef
     from lakehouse.local.stack import State
@@ -20,10 +24,6 @@ def restore() -> list[str]:
     Raises:
         LakehouseError: A system does not answer or refuses.
     """
-    from lakehouse.cli.systems import open_clients
-    from lakehouse.config import loader
-    from lakehouse.readers import publish
-
     config = loader.load()
     with open_clients(config) as systems:
         topics = [

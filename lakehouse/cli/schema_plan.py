@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyiceberg.types import NestedField, StringType, StructType
+
+from lakehouse.cli.systems import open_clients
 from lakehouse.config.loader import Config
 from lakehouse.config.sources.derived import Derived
 from lakehouse.config.topic import Topic
@@ -20,6 +23,8 @@ from lakehouse.formats.columns import table_schema
 from lakehouse.formats.evolution import Change, changes
 from lakehouse.formats.format import MessageSchema
 from lakehouse.formats.schema import RegisteredSchema, Shape
+from lakehouse.pipeline.schemas.decoding import resolve_schemas
+from lakehouse.pipeline.schemas.schema_decision import decide_schema
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -132,9 +137,6 @@ def plan_registered(config: Config, topic: Topic, systems: Any) -> Plan:
     Raises:
         Unreachable: The registry or the catalog does not answer.
     """
-    from lakehouse.pipeline.schemas.decoding import resolve_schemas
-    from lakehouse.pipeline.schemas.schema_decision import decide_schema
-
     ref, table = systems.catalog.resolve_table(topic.table_in(config.namespace))
     try:
         decision = decide_schema(topic, resolve_schemas(systems.schema_registry, topic), table)
@@ -168,8 +170,6 @@ def current_schema(config: Config, topic: Topic) -> Schema | None:
     Raises:
         LakehouseError: The catalog does not answer.
     """
-    from lakehouse.cli.systems import open_clients
-
     try:
         with open_clients(config) as systems:
             _, table = systems.catalog.resolve_table(topic.table_in(config.namespace))
@@ -184,8 +184,6 @@ def as_table(shape: Shape, topic: Topic) -> Schema:
     Raises:
         SchemaError: No table can have this schema.
     """
-    from pyiceberg.types import NestedField, StringType, StructType
-
     key = [NestedField(1, name, StringType(), required=False) for name in topic.key]
     return table_schema(topic.metadata.names, shape.struct, StructType(*key))
 

@@ -9,7 +9,7 @@ from typing import Any
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import reason, trace
-from lakehouse.pipeline.ingestion import current_position
+from lakehouse.pipeline.batches.positions import current_position
 from lakehouse.readers.freshness import StageLag
 from lakehouse.readers.reader_lag import measure_lag, stages_of
 

@@ -49,8 +49,12 @@ _OWN = {
 }
 
 SYSTEMS: Mapping[str, SystemClasses] = {
-    **{point.name: SystemClasses(point.value, is_optional=True) for point in entry_points(group="lakehouse.resources")},
     **_OWN,
+    **{
+        point.name: SystemClasses(point.value, is_optional=True)
+        for point in entry_points(group="lakehouse.resources")
+        if point.name not in _OWN
+    },
 }
 """Systems by their keys in an environment, those of other distributions included. A reader that follows another comes
 after it."""

@@ -7,6 +7,9 @@ import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
 from lakehouse.local.home import Home, write_atomically
 
 
@@ -47,9 +50,6 @@ def _token(path: Path) -> str:
 
 
 def _public_key(path: Path) -> str:
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric import rsa
-
     if not path.exists():
         new = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         encoding, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8

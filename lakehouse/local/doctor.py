@@ -6,6 +6,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 
+import psutil
+
 from lakehouse.config import loader
 from lakehouse.core.diagnostic import Diagnostic
 from lakehouse.core.errors import LakehouseError
@@ -59,8 +61,6 @@ def _disk(home: Home) -> Iterator[Diagnostic]:
 
 
 def _memory(home: Home) -> Iterator[Diagnostic]:
-    import psutil
-
     used = sum(running.resident_bytes() for running in process.running(home).values())
     available = psutil.virtual_memory().available + used
     memory = f"{available / GIB:.1f} GiB for the stack, which uses {used / GIB:.1f} of them now"

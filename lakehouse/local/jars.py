@@ -17,6 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+import platformdirs
+import requests
+from jgo.maven import MavenContext, PythonResolver
+
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local.home import explain_full_disk, write_atomically
 
@@ -54,8 +58,6 @@ class Jar:
 
 def cache() -> Path:
     """Return the cache folder: LAKEHOUSE_CACHE, or lakehouse in the user's cache folder."""
-    import platformdirs
-
     return Path(os.environ.get("LAKEHOUSE_CACHE") or platformdirs.user_cache_dir("lakehouse")).resolve()
 
 
@@ -130,7 +132,6 @@ def maven(folder: Path, progress: Progress | None = None) -> MavenContext:
         folder: Folder for downloads, which are not verified.
         progress: Display of downloads.
     """
-    from jgo.maven import MavenContext, PythonResolver
 
     @contextlib.contextmanager
     def bar(name: str, total: int) -> Iterator[Callable[[int], None]]:
@@ -149,8 +150,6 @@ def maven(folder: Path, progress: Progress | None = None) -> MavenContext:
 
 def _download(jar: Jar, progress: Progress | None) -> Jar:
     """Download one artifact to a scratch folder and move it to the cache, which never contains incomplete files."""
-    import requests
-
     group, artifact, version, classifier, packaging = jar.coordinates
     with _scratch(cache() / "downloads") as folder:
         component = maven(folder, progress).project(group, artifact).at_version(version)

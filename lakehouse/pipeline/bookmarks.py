@@ -10,6 +10,8 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.offsets.batch import REPLAYS, Batch, Positions
 from lakehouse.core.offsets.bookmark import Bookmark
+from lakehouse.pipeline.batches.offsets import parse_position
+from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.table_location import table_of
 from resources.iceberg.catalog import RECREATED, Catalog
 from resources.iceberg.snapshots import last_batch
@@ -145,9 +147,6 @@ def set_bookmark(
     Raises:
         LakehouseError: The topic has no such bookmark, or its source table or target topic is missing.
     """
-    from lakehouse.pipeline.batches.offsets import parse_position
-    from lakehouse.pipeline.ingestion import read_log
-
     if letters:
         source, target, name = topic, topic.dead_letter_topic, dead_letter_bookmark_name(topic)
     elif isinstance(topic.source, Derived):

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import BadRecords, CommitConflict, Paused
-from lakehouse.core.offsets.batch import TOKEN, Batch, Log, Positions, clip, head, next_batch
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.offsets.batch import TOKEN, Batch, Positions, clip, head, next_batch
 from lakehouse.pipeline.batches.batch_context import BatchContext
 from lakehouse.pipeline.batches.offsets import record_start, roll_over
 from lakehouse.pipeline.batches.poison import largest_decodable_prefix
+from lakehouse.pipeline.batches.positions import current_position, read_log
 from lakehouse.pipeline.batches.refusals import Refusals, publish_unless_refused
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits import column_checks
@@ -27,10 +27,7 @@ from lakehouse.pipeline.dead_letters import letters
 from lakehouse.pipeline.schemas import schema_fingerprints
 from lakehouse.pipeline.schemas.decoding import resolve_schemas
 from lakehouse.pipeline.schemas.schema_decision import decide_schema, ensure_table
-from resources.iceberg.catalog import Catalog
 from resources.iceberg.pauses import pauses
-from resources.iceberg.snapshots import last_batch
-from resources.kafka.kafka import Kafka
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -229,42 +226,4 @@ def _quarantined(context: BatchContext, written: Written, table: Table, snapshot
     row_count, since = written.counts.rows + written.quarantined, context.batch.start
     return column_checks.quarantine_results(
         context.decoded(), context.topic, table, since, row_count, written.quarantined
-    )
-
-
-def current_position(catalog: Catalog, first: TableRef) -> tuple[TableRef, Table | None, Batch | None]:
-    """Return the table that currently receives a topic's records, as loaded, and the newest batch in it.
-
-    A table that continues a rolled-over table begins at the last batch of its predecessor.
-
-    Raises:
-        UnclearState: The tables or their tokens are inconsistent.
-        Unreachable: The catalog does not answer.
-    """
-    tables = list(catalog.successive_tables(first))
-    batches = [batch for _, table in tables if (batch := last_batch(table))]
-    return *tables[-1], batches[-1] if batches else None
-
-
-def read_log(kafka: Kafka, topic: str, *, committed: bool = True) -> Log:
-    """Return the topic's identity and its offsets at one moment.
-
-    Args:
-        kafka: The cluster.
-        topic: The name of the topic.
-        committed: Whether to exclude records of open transactions; see `Kafka.offsets`.
-
-    Raises:
-        LakehouseError: The topic does not exist.
-        Unreachable: Kafka does not answer.
-    """
-    offsets = kafka.offsets([topic], committed=committed)[topic]
-    if (described := kafka.describe([topic]).get(topic)) is None:
-        raise kafka.missing_topic_error(topic)
-    return Log(
-        cluster_id=kafka.cluster_id(),
-        topic=topic,
-        topic_id=described.topic_id,
-        start={partition: bounds.start for partition, bounds in offsets.items()},
-        end={partition: bounds.end for partition, bounds in offsets.items()},
     )

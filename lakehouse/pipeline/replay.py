@@ -19,11 +19,11 @@ from lakehouse.core.offsets.counts import Counts
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.pipeline.batches.batch_context import BatchContext
 from lakehouse.pipeline.batches.offsets import parse_offsets, parse_position
+from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits import column_checks
 from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult
 from lakehouse.pipeline.dead_letters import letters
-from lakehouse.pipeline.ingestion import read_log
 from lakehouse.pipeline.schemas import decoding, foreign_writers, schema_fingerprints
 from lakehouse.pipeline.schemas.schema_decision import decide_schema, ensure_table
 from resources.iceberg.catalog import RECREATED

@@ -5,12 +5,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import duckdb
+from pyiceberg.table import StaticTable
+
 from lakehouse.config import sensitive
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.sql.quoting import DUCKDB
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers.engine_totals import TableTotals, summable_columns
+from resources.iceberg.catalog import published_table
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -23,8 +27,6 @@ def query_totals(engine: str, topic: Topic, ref: TableRef, metadata_location: st
         ConfigError: An entry of the topic's `sensitive` is not a column.
         LakehouseError: The metadata file has no snapshot.
     """
-    import duckdb
-
     table, snapshot_id = served(engine, topic, metadata_location, clients)
     columns = scales(topic, ref, table, clients)
     # If there is no column to sum, any column will do to count the rows.
@@ -43,8 +45,6 @@ def served(label: str, topic: Topic, metadata_location: str, clients: Any) -> tu
     Raises:
         LakehouseError: The file has no snapshot.
     """
-    from pyiceberg.table import StaticTable
-
     table = StaticTable.from_metadata(metadata_location, clients.catalog.file_io())
     if table.metadata.current_snapshot_id is None:
         raise LakehouseError(
@@ -64,8 +64,6 @@ def scales(topic: Topic, ref: TableRef, served: Table, clients: Any) -> dict[str
         ConfigError: An entry of `sensitive` is not a column.
         LakehouseError: The table does not exist.
     """
-    from resources.iceberg.catalog import published_table
-
     table = published_table(clients.catalog, ref)
     if topic.sensitive and served.metadata.table_uuid != table.metadata.table_uuid:
         # Column ids of a recreated table do not identify the same columns.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lakehouse.config.topic import Topic
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers.reader import Reader, Registration
+from resources.iceberg.catalog import snapshot_at
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -55,7 +56,6 @@ class MetadataPointer(Reader):
 
     def publish(self, topic: Topic, ref: TableRef, table: Table, clients: Any) -> Registration:
         """Move the pointer to the table as loaded, unless it is there already or at a later state."""
-        from resources.iceberg.catalog import snapshot_at
         from resources.iceberg.registrations import is_current
 
         pointer = self.look_up(ref, clients)
@@ -69,8 +69,6 @@ class MetadataPointer(Reader):
 
     def current(self, ref: TableRef, clients: Any) -> Registration | None:
         """Return the registered metadata file and its snapshot."""
-        from resources.iceberg.catalog import snapshot_at
-
         pointer = self.look_up(ref, clients)
         if pointer is None:
             return None

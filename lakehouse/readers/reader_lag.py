@@ -12,7 +12,8 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError, reason, trace
 from lakehouse.core.offsets.batch import next_batch
 from lakehouse.core.offsets.lag import Lag, SnapshotLag, lag, pending, snapshots_behind
-from lakehouse.pipeline.ingestion import current_position, read_log
+from lakehouse.pipeline.batches.positions import current_position, read_log
+from lakehouse.pipeline.bookmarks import derived_bookmark_name
 from lakehouse.pipeline.table_location import table_of
 from lakehouse.readers import configured, reader_of
 from lakehouse.readers.freshness import StageLag
@@ -80,8 +81,6 @@ def _derived(config: Config, topic: Topic, clients: Any, now_ms: int) -> tuple[L
     Raises:
         LakehouseError: The time since when rows have waited is unknown.
     """
-    from lakehouse.pipeline.bookmarks import derived_bookmark_name
-
     source = config.topic(topic.source.upstream)
     if source.engine == "tableflow":
         return _derived_from_tableflow(config, topic, source, clients, now_ms), None
@@ -113,8 +112,6 @@ def _derived_from_tableflow(config: Config, topic: Topic, source: Topic, clients
     Raises:
         LakehouseError: The snapshot that it was derived from is expired.
     """
-    from lakehouse.pipeline.bookmarks import derived_bookmark_name
-
     table = clients.catalog.load(table_of(config, source, clients))
     target = clients.kafka.describe([topic.topic]).get(topic.topic)
     bookmark = bookmark_topic.read(clients.kafka, derived_bookmark_name(topic), settled=False) if target else None

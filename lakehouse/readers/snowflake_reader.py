@@ -11,7 +11,9 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.core.sql.quoting import SNOWFLAKE
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.readers.engine_totals import TableTotals
 from lakehouse.readers.reader import Publish, Reader, Registration
+from resources.iceberg.catalog import snapshot_at
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -84,7 +86,6 @@ class SnowflakeReader(Reader):
 
     def query_totals(self, topic: Topic, ref: TableRef, clients: Any) -> TableTotals:
         """Count and sum in SQL; repeat the query if the table was refreshed meanwhile."""
-        from lakehouse.readers.engine_totals import TableTotals
         from lakehouse.readers.metadata_file import scales, served
 
         parts = (clients.snowflake.database, *ref.shown)
@@ -106,6 +107,4 @@ class SnowflakeReader(Reader):
 
 
 def _registration(location: str, clients: Any, rows: int | None = None) -> Registration:
-    from resources.iceberg.catalog import snapshot_at
-
     return Registration(location, snapshot_at(clients.catalog, location), rows)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import dagster as dg
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
 from pydantic import Field
 
 from lakehouse.core.errors import LakehouseError, Unreachable, translate
@@ -45,8 +47,6 @@ class Athena(dg.ConfigurableResource):
 
     def client(self) -> AthenaClient:
         """Return boto3's client, with time-outs."""
-        from botocore.config import Config
-
         # A repeated start carries the same token: Athena runs the statement once.
         retries = {"mode": "standard", "total_max_attempts": 3}
         config = Config(connect_timeout=TIMEOUT_SECONDS, read_timeout=TIMEOUT_SECONDS, retries=retries)
@@ -113,8 +113,6 @@ class Athena(dg.ConfigurableResource):
                 )
 
     def _translate_errors(self) -> AbstractContextManager[None]:
-        from botocore.exceptions import BotoCoreError, ClientError
-
         def refused(error: ClientError) -> LakehouseError:
             code, message = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
             return LakehouseError(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyiceberg.table import StaticTable
+
 from lakehouse.core.errors import UnclearState
 from lakehouse.core.tables.table_ref import TableRef
 
@@ -30,8 +32,6 @@ def is_current(reader: str, registered: str, catalog: Catalog, table: Table) -> 
         UnclearState: The file is of another table, or has a snapshot that the table never had, which was committed
             through the reader.
     """
-    from pyiceberg.table import StaticTable
-
     if registered == table.metadata_location:
         return True
     if registered in _log(table):

@@ -8,6 +8,8 @@ from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from google.protobuf import json_format, struct_pb2
+from google.protobuf.message import DecodeError
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -270,9 +272,6 @@ def _timestamps(array: pa.Array) -> pa.Array:
 
 def _json(message: str, value: bytes | None) -> str | None:
     """Convert a JSON value, which is a recursive message in Protobuf, to text."""
-    from google.protobuf import json_format, struct_pb2
-    from google.protobuf.message import DecodeError
-
     if value is None:
         return None
     try:

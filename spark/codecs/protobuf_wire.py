@@ -15,6 +15,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
 
 from lakehouse.formats.protobuf.protobuf_explain import FIXED
 from lakehouse.formats.protobuf.protobuf_format import JSON, Field
@@ -60,10 +64,6 @@ def plain(bodies: pa.Array, descriptors: bytes, message: str) -> pa.Array:
 @lru_cache(maxsize=128)
 def message_class(descriptors: bytes, message: str) -> type[Message]:
     """Return the class of a message; cached per process."""
-    from google.protobuf.descriptor_pb2 import FileDescriptorSet
-    from google.protobuf.descriptor_pool import DescriptorPool
-    from google.protobuf.message_factory import GetMessageClass
-
     pool = DescriptorPool()
     for file in FileDescriptorSet.FromString(descriptors).file:
         pool.Add(file)
@@ -71,8 +71,6 @@ def message_class(descriptors: bytes, message: str) -> type[Message]:
 
 
 def _plain(kind: type[Message], body: bytes) -> bytes | None:
-    from google.protobuf.message import DecodeError
-
     try:
         parsed = kind.FromString(body)
     except DecodeError:

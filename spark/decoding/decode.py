@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
@@ -222,8 +223,6 @@ def _result(
 
 def is_decodable(decoded: DataFrame) -> bool:
     """Return whether Spark can decode all records without aborting, whether good or bad; nothing is written."""
-    from pyspark.errors import AnalysisException, PySparkException
-
     try:
         decoded.write.format("noop").mode("overwrite").save()
     except AnalysisException:

@@ -10,6 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.types import (
+    BinaryType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -35,19 +48,6 @@ CODES = {reason: code for code, reason in enumerate(REASONS, start=1)}
 
 def schema() -> Schema:
     """Return the columns of a table of dead letters; Kafka timestamps are in milliseconds."""
-    from pyiceberg.schema import Schema, assign_fresh_schema_ids
-    from pyiceberg.types import (
-        BinaryType,
-        IcebergType,
-        IntegerType,
-        ListType,
-        LongType,
-        MapType,
-        NestedField,
-        StringType,
-        StructType,
-        TimestamptzType,
-    )
 
     def fields(*columns: tuple[str, IcebergType, str]) -> list[NestedField]:
         # The catalog assigns the ids.

@@ -5,7 +5,8 @@ from functools import partial
 from itertools import cycle, islice
 
 from lakehouse.core.offsets.batch import next_batch
-from lakehouse.pipeline.ingestion import ingest, read_log
+from lakehouse.pipeline.batches.positions import read_log
+from lakehouse.pipeline.ingestion import ingest
 from spark.records import read_range
 from tests.support.topics import TRADES, Stream, framed, trade
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 import sys
+import traceback
 from types import TracebackType
+
+import click
 
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, C1
@@ -24,16 +27,12 @@ def visible(text: str) -> str:
 
 def echo(text: str, *, nl: bool = True, err: bool = False) -> None:
     """Print as click does, with control characters replaced on a terminal; files and pipes get the exact text."""
-    import click
-
     stream = sys.stderr if err else sys.stdout
     click.echo(visible(text) if stream.isatty() else text, nl=nl, err=err)
 
 
 def print_traceback(type_: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Print an unexpected error as Python does, with control characters replaced: for `sys.excepthook`."""
-    import traceback
-
     sys.stderr.write(visible("".join(traceback.format_exception(type_, error, trace))))
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from snowflake.connector.errors import Error, OperationalError
+
 from lakehouse.core.errors import LakehouseError, OutcomeUnknownError, UnclearState
 from resources.aws.secrets_manager import TAG
 from resources.snowflake import snowflake_sql as sql
@@ -70,8 +72,6 @@ class Administrator:
             LakehouseError: Snowflake refuses.
             OutcomeUnknownError: The answer was lost.
         """
-        from snowflake.connector.errors import Error, OperationalError
-
         failure: Error | None = None
         try:
             self._executed(statement)

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.deploy.verification.permission_probe import Probe, Unchecked
@@ -41,8 +43,6 @@ class Canary:
         """Return the step that creates the table and appends its rows, as ingestion does."""
 
         def write() -> None:
-            import pyarrow as pa
-
             catalog, rows = self.clients.catalog, pa.table({COLUMN: list(range(ROWS))})
             with catalog.translate_errors():
                 table = catalog.iceberg().create_table(self.ref.identifier, rows.schema, properties=PROPERTIES | MARK)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from pyspark.errors import PySparkException
+
 from lakehouse.config.loader import Config
 from lakehouse.core.diagnostic import Diagnostic
 from lakehouse.core.errors import LakehouseError
@@ -54,8 +56,6 @@ def _identity(subject: str, role_arn: str, region: str | None, remedy: str) -> D
 
 def _executors(config: Config, clients: Any) -> Diagnostic:
     """Let executors read a row of the first table that has one: they assume the role by themselves."""
-    from pyspark.errors import PySparkException
-
     subject, remedy = "Spark executors", f"{TRUST}: executors have credentials of their own, and must reach AWS STS"
     try:
         for topic in config.topics.values():

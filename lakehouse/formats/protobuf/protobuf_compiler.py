@@ -16,6 +16,9 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from google.protobuf import descriptor_pb2
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
 from lakehouse.core.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -56,8 +59,6 @@ def compile_sources(root: str, references: Mapping[str, str]) -> FileDescriptorS
         SchemaError: A name is not a plain relative path of a `.proto` file, a limit is exceeded, or the source does
             not compile.
     """
-    from google.protobuf.descriptor_pb2 import FileDescriptorSet
-
     files = {**references, ROOT: root}
     require_plain_names(files)
     with TemporaryDirectory(prefix="lakehouse-protobuf-") as scratch:
@@ -136,7 +137,6 @@ def _confluent() -> FileDescriptorSet:
     from confluent_kafka.schema_registry.confluent import meta_pb2
     from confluent_kafka.schema_registry.confluent.type import decimal_pb2, variant_pb2
     from confluent_kafka.schema_registry.confluent.types import decimal_pb2 as former_decimal_pb2
-    from google.protobuf import descriptor_pb2
 
     files = descriptor_pb2.FileDescriptorSet()
     for module in (descriptor_pb2, meta_pb2, decimal_pb2, variant_pb2, former_decimal_pb2):

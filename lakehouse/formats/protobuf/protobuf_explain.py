@@ -9,6 +9,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError
+
 from lakehouse.formats.protobuf.protobuf_format import Field
 from lakehouse.formats.protobuf.protobuf_versions import fits, partners
 
@@ -46,8 +49,6 @@ def explain(
         written: The fields of the message.
         wanted: The fields of the columns.
     """
-    from google.protobuf.message import DecodeError
-
     try:
         _Walk(data).message(start, len(data), kind.DESCRIPTOR, "", 1)
     except _Fault as fault:
@@ -105,8 +106,6 @@ def _of_value(value: Any, field: Field, column: Field, path: str) -> Iterator[st
             elif value.nanos % 1000:
                 yield f"{path}: a timestamp is finer than microseconds"
         case "json":
-            from google.protobuf import json_format
-
             try:
                 json_format.MessageToJson(value)
             except (json_format.Error, ValueError, TypeError):

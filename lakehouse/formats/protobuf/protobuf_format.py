@@ -13,6 +13,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+
 from lakehouse.core.errors import SchemaError
 from lakehouse.formats.budget import Budget, require_characters, require_fields
 from lakehouse.formats.columns import distinct
@@ -180,8 +184,6 @@ def message(schema: RegisteredSchema, record: str = "") -> Descriptor:
     Raises:
         SchemaError: The file has no such message.
     """
-    from google.protobuf.descriptor_pool import DescriptorPool
-
     pool, files = DescriptorPool(), compiled(schema)
     if any(file.syntax == "editions" for file in files.file):
         raise SchemaError(
@@ -238,9 +240,6 @@ def compiled(schema: RegisteredSchema) -> FileDescriptorSet:
 
 @lru_cache(maxsize=256)
 def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> FileDescriptorSet:
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
-    from google.protobuf.message import DecodeError
-
     require_characters("Protobuf", len(text) + sum(len(referenced) for _, referenced in references))
     try:
         # Clients may register the descriptor instead of the source.

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qs, quote
 
+from starlette.requests import cookie_parser  # importing takes a third of a second, which only servers need
+
 from lakehouse.local.home import Home, write_atomically
 
 PATH = "/login"
@@ -82,8 +84,6 @@ class Door:
 
     def has_cookie(self, headers: Mapping[str, str]) -> bool:
         """Return whether a request has a cookie that `cookie` issued and that has not expired."""
-        from starlette.requests import cookie_parser  # importing takes a third of a second, which only servers need
-
         value = cookie_parser(headers.get("cookie", "")).get(self.cookie_name, "")
         expires, _, signature = value.partition(".")
         if not (expires.isdecimal() and len(expires) <= 12 and int(expires) > time.time()):

@@ -12,6 +12,15 @@ import sys
 from collections.abc import Mapping
 from urllib.parse import parse_qs
 
+import uvicorn
+from dagster import DagsterInstance
+from dagster._core.workspace.context import WorkspaceProcessContext
+from dagster._core.workspace.load_target import WorkspaceFileTarget
+from dagster._utils.log import configure_loggers
+from dagster_webserver import cli
+from dagster_webserver.app import create_app_from_workspace_process_context
+from dagster_webserver.version import __version__
+
 from lakehouse.local.dagster import ui_login
 from lakehouse.local.dagster.ui_login import Door
 from lakehouse.local.http import guard
@@ -126,15 +135,6 @@ def main() -> None:
     token = os.environ.pop(TOKEN_VARIABLE, "")
     if not token:
         sys.exit(f"The webserver was not started: set {TOKEN_VARIABLE}")
-
-    import uvicorn
-    from dagster import DagsterInstance
-    from dagster._core.workspace.context import WorkspaceProcessContext
-    from dagster._core.workspace.load_target import WorkspaceFileTarget
-    from dagster._utils.log import configure_loggers
-    from dagster_webserver import cli
-    from dagster_webserver.app import create_app_from_workspace_process_context
-    from dagster_webserver.version import __version__
 
     configure_loggers(log_level="INFO")
     with DagsterInstance.get() as instance:

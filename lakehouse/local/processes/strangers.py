@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import psutil
+
 from lakehouse.local.home import Home
 from lakehouse.local.servers import kafka_server
 
 
 def logged_in() -> list[str]:
     """Return the names of the other users who are logged in."""
-    import psutil
-
     return sorted({user.name for user in psutil.users()} - {psutil.Process().username()})
 
 

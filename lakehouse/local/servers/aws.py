@@ -6,6 +6,9 @@ import contextlib
 import json
 import sys
 
+import boto3
+from botocore.config import Config
+
 from lakehouse.local.http import guard
 from lakehouse.local.processes import probe
 from lakehouse.local.processes.process import Server
@@ -22,9 +25,6 @@ def server(context: Context) -> Server:
     url = context.url("aws")
 
     def provision(env: object) -> None:
-        import boto3
-        from botocore.config import Config
-
         iam = boto3.session.Session().client(
             "iam",
             endpoint_url=url,

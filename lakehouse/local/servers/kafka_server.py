@@ -8,6 +8,9 @@ import shutil
 import uuid
 from pathlib import Path
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local import jars
 from lakehouse.local.credentials import Credentials
@@ -72,9 +75,6 @@ def server(context: Context) -> Server:
         write_atomically(properties, settings)
 
     def ready() -> bool:
-        from confluent_kafka import KafkaException
-        from confluent_kafka.admin import AdminClient
-
         client = Kafka(
             bootstrap_servers=address,
             security_protocol=context.environment["KAFKA_SECURITY_PROTOCOL"],

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import boto3
+from botocore.config import Config
+
 from lakehouse.local import jars
 from lakehouse.local.home import write_atomically
 from lakehouse.local.java import java
@@ -31,9 +34,6 @@ def server(context: Context) -> Server:
         write_atomically(configuration, "".join(f"{name}={value}\n" for name, value in settings.items()))
 
     def provision(env: object) -> None:
-        import boto3
-        from botocore.config import Config
-
         options = Config(s3={"addressing_style": "path"}, proxies={})
         s3 = boto3.session.Session().client(
             "s3",

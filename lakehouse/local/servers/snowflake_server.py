@@ -10,6 +10,7 @@ from lakehouse.local.http import guard
 from lakehouse.local.processes import probe
 from lakehouse.local.processes.process import Server
 from lakehouse.local.processes.server_context import Context
+from lakehouse.local.snowflake import bootstrap
 
 
 def server(context: Context) -> Server:
@@ -20,8 +21,6 @@ def server(context: Context) -> Server:
     environment = context.environment
 
     def provision(env: Mapping[str, str]) -> None:
-        from lakehouse.local.snowflake import bootstrap
-
         bootstrap.ensure(
             host=environment["SNOWFLAKE_HOST"],
             port=context.ports["snowflake"],

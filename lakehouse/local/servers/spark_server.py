@@ -11,6 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 
+import grpc
+
 from lakehouse.local import jars
 from lakehouse.local.java import class_path, java
 from lakehouse.local.processes import inherited
@@ -166,8 +168,6 @@ def _spark_home() -> Path:
 
 
 def _ready(port: int) -> bool:
-    import grpc
-
     with grpc.insecure_channel(f"{LOOPBACK}:{port}") as channel:
         try:
             grpc.channel_ready_future(channel).result(timeout=2)

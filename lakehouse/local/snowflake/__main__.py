@@ -10,6 +10,14 @@ from __future__ import annotations
 import os
 import sys
 
+import uvicorn
+
+from lakehouse.local.home import Home
+from lakehouse.local.http import guard
+from lakehouse.local.http.guard import Hosts
+from lakehouse.local.snowflake.execution.iceberg import Lake
+from lakehouse.local.snowflake.server import application
+
 REQUIRED = (
     "SNOWFLAKE_PORT",
     "SNOWFLAKE_ACCOUNT",
@@ -28,14 +36,6 @@ def main() -> None:
 
     # Arrow's default allocator does not return memory: 600 MB resident after 3 million rows, and 360 with malloc.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-
-    import uvicorn
-
-    from lakehouse.local.home import Home
-    from lakehouse.local.http import guard
-    from lakehouse.local.http.guard import Hosts
-    from lakehouse.local.snowflake.execution.iceberg import Lake
-    from lakehouse.local.snowflake.server import application
 
     port = int(os.environ["SNOWFLAKE_PORT"])
     app = application(

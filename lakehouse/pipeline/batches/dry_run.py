@@ -11,9 +11,9 @@ from lakehouse.core.offsets.counts import Counts
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.core.text.phrases import pluralize
+from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.audit import CheckResult
-from lakehouse.pipeline.ingestion import read_log
 from lakehouse.pipeline.replay import Replayed, read_again, replay_context
 from resources.iceberg.catalog import Catalog
 

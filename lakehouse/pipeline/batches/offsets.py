@@ -17,6 +17,7 @@ from lakehouse.core.offsets.batch import DECISION, TOKEN, Batch, Log, Positions
 from lakehouse.core.offsets.counts import Counts
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.commits.staged_commit import StagedCommit
 from lakehouse.pipeline.dead_letters import letters
 from lakehouse.pipeline.schemas import schema_fingerprints
@@ -133,8 +134,6 @@ def resume(clients: Clients, namespace: str, topic: Topic, where: str, reason: s
         SchemaError: The schema does not fit the table.
         Unreachable: A system does not answer.
     """
-    from lakehouse.pipeline.ingestion import read_log
-
     log = read_log(clients.kafka, topic.topic)
     ref, table = clients.catalog.resolve_table(topic.table_in(namespace))
     base = table.metadata.current_snapshot_id if table else None

@@ -8,6 +8,9 @@ from dataclasses import asdict, dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
+from pyarrow import ArrowInvalid
+
 from lakehouse.config.checks import KEY_NOT_NULL, RECORD_COUNT, Severity
 from lakehouse.core.errors import CommitConflict, LakehouseError
 from lakehouse.core.offsets.batch import PART, PARTS
@@ -226,9 +229,6 @@ def added_files(table: Table, snapshot: Snapshot) -> list[DataFile]:
 
 def _footer_rows(table: Table, path: str) -> int | None:
     """Return the number of rows in the footer of a Parquet file; None if the file is missing or not readable."""
-    import pyarrow.parquet as pq
-    from pyarrow import ArrowInvalid
-
     try:
         with table.io.new_input(path).open() as file:
             rows: int = pq.read_metadata(file).num_rows

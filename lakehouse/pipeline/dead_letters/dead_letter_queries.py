@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from lakehouse.config.topic import Topic
 from resources.iceberg.catalog import Catalog
 
@@ -67,9 +70,6 @@ def pending_dead_letters(catalog: Catalog, namespace: str, topic: Topic, newest:
     Raises:
         Unreachable: The catalog does not answer.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     ref, _ = catalog.resolve_table(topic.table_in(namespace))
     table = catalog.load(ref.dead_letters)
     if table is None or table.current_snapshot() is None:

@@ -13,10 +13,12 @@ from lakehouse.core.offsets.batch import Batch, Log
 from lakehouse.core.offsets.ledger import Entry, Range, RangeContents
 from lakehouse.core.offsets.ledger_findings import Finding
 from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.dead_letters import letters
-from lakehouse.pipeline.ingestion import read_log
 from lakehouse.pipeline.ledger.ledger_entries import read_ledger
+from lakehouse.pipeline.schemas.decoding import resolve_schemas
+from lakehouse.pipeline.schemas.schema_decision import decide_schema
 from resources.iceberg.catalog import Catalog
 
 if TYPE_CHECKING:
@@ -116,8 +118,6 @@ def _ask_log(
     dead_letters: DataFrame | None,
 ) -> list[Finding]:
     """Return findings about records in the log that have no outcome, as far back as the log goes."""
-    from lakehouse.pipeline.schemas.decoding import resolve_schemas
-    from lakehouse.pipeline.schemas.schema_decision import decide_schema
     from spark.decoding.decode import decode
     from spark.records import read_range
     from spark.tables.ledger_counts import logged, together, wrong_newest

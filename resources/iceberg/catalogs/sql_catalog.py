@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError
+
 from lakehouse.core.errors import ConfigError, LakehouseError, Unreachable
 from resources.iceberg.catalogs.backend import CatalogBackend
 
@@ -49,8 +52,6 @@ class SqlBackend(CatalogBackend):
 
     def load(self, properties: Mapping[str, Any]) -> IcebergCatalog:
         """Return pyiceberg's catalog, which creates its tables in an empty database."""
-        from sqlalchemy.exc import DatabaseError
-
         try:
             return super().load(properties)
         except DatabaseError:
@@ -59,8 +60,6 @@ class SqlBackend(CatalogBackend):
 
     def to_error(self, error: Exception, catalog: Catalog) -> LakehouseError | None:
         """Translate an error of the database or S3."""
-        from sqlalchemy.exc import OperationalError
-
         if not isinstance(error, OperationalError):
             return super().to_error(error, catalog)
         address = _url(self.uri(catalog)).render_as_string(hide_password=True)
@@ -69,9 +68,6 @@ class SqlBackend(CatalogBackend):
 
 
 def _url(uri: str) -> URL:
-    from sqlalchemy import make_url
-    from sqlalchemy.exc import ArgumentError
-
     remedy = "Set `uri` to sqlite:///PATH or postgresql+psycopg2://HOST/DATABASE, with the login, in lakehouse.yaml"
     try:
         url = make_url(uri)

@@ -11,7 +11,15 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
 from duckdb import DuckDBPyConnection
+from pyiceberg import exceptions, types
+from pyiceberg.catalog.glue import GlueCatalog
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.exceptions import RESTError
+from pyiceberg.table.snapshots import Operation, ancestors_of
+from requests import RequestException
 
 from lakehouse.core.sql.quoting import DUCKDB
 from lakehouse.local.snowflake import snowflake_errors
@@ -63,10 +71,6 @@ class Lake:
         Raises:
             ProgrammingError: The catalog has no such Iceberg table, or the catalog or S3 cannot be read.
         """
-        from botocore.exceptions import BotoCoreError, ClientError
-        from pyiceberg import exceptions
-        from requests import RequestException
-
         try:
             return self._catalog(integration).load_table((namespace, name))
         except (
@@ -81,9 +85,6 @@ class Lake:
 
     def login_refusal(self, integration: Mapping[str, Any]) -> str:
         """Return why a REST catalog refuses the OAuth login of an integration; empty if it accepts it."""
-        from pyiceberg.exceptions import RESTError
-        from requests import RequestException
-
         try:
             self._catalog(integration)
         except (RequestException, RESTError) as error:
@@ -92,9 +93,6 @@ class Lake:
 
     def role_refusal(self, role_arn: str, principal: str, external_id: str) -> str:
         """Return why the principal may not assume the IAM role with this external id; empty if it may."""
-        import boto3
-        from botocore.exceptions import BotoCoreError, ClientError
-
         iam = boto3.session.Session().client(
             "iam",
             endpoint_url=self.glue_endpoint,
@@ -116,8 +114,6 @@ class Lake:
         return "" if trusted in role["AssumeRolePolicyDocument"]["Statement"] else refused
 
     def _catalog(self, integration: Mapping[str, Any]) -> Catalog:
-        from pyiceberg.catalog.rest import RestCatalog
-
         rest, login = integration.get("REST_CONFIG", {}), integration.get("REST_AUTHENTICATION", {})
         region = login.get("SIGV4_SIGNING_REGION") or integration.get("GLUE_REGION") or self.region
         if login.get("TYPE") == "OAUTH":
@@ -145,8 +141,6 @@ class Lake:
 @cache
 def _glue(lake: Lake, id_: str, region: str) -> Catalog:
     """Return the catalog, cached because the creation of its client takes longer than the refresh of a table."""
-    from pyiceberg.catalog.glue import GlueCatalog
-
     glue = {
         "glue.endpoint": lake.glue_endpoint,
         "glue.id": id_,
@@ -205,8 +199,6 @@ def _only_appended(table: Table, since: int | None) -> bool:
 
     Source: Iceberg specification, Snapshots, operation.
     """
-    from pyiceberg.table.snapshots import Operation, ancestors_of
-
     for snapshot in ancestors_of(table.current_snapshot(), table.metadata):
         if snapshot.snapshot_id == since:
             return True
@@ -220,8 +212,6 @@ def _value(field: NestedField) -> str:
 
     Source: Snowflake, Data types for Apache Iceberg tables. Nested values are converted to JSON (docs/snowflake.md).
     """
-    from pyiceberg import types
-
     name = DUCKDB.identifier(field.name)
     match field.field_type:
         case types.StructType() | types.ListType() | types.MapType():

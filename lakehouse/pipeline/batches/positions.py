@@ -1,0 +1,52 @@
+"""The two positions that a batch lies between: the newest one in the table, and the end of the topic's log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakehouse.core.offsets.batch import Batch, Log
+from lakehouse.core.tables.table_ref import TableRef
+from resources.iceberg.catalog import Catalog
+from resources.iceberg.snapshots import last_batch
+from resources.kafka.kafka import Kafka
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+
+def current_position(catalog: Catalog, first: TableRef) -> tuple[TableRef, Table | None, Batch | None]:
+    """Return the table that currently receives a topic's records, as loaded, and the newest batch in it.
+
+    A table that continues a rolled-over table begins at the last batch of its predecessor.
+
+    Raises:
+        UnclearState: The tables or their tokens are inconsistent.
+        Unreachable: The catalog does not answer.
+    """
+    tables = list(catalog.successive_tables(first))
+    batches = [batch for _, table in tables if (batch := last_batch(table))]
+    return *tables[-1], batches[-1] if batches else None
+
+
+def read_log(kafka: Kafka, topic: str, *, committed: bool = True) -> Log:
+    """Return the topic's identity and its offsets at one moment.
+
+    Args:
+        kafka: The cluster.
+        topic: The name of the topic.
+        committed: Whether to exclude records of open transactions; see `Kafka.offsets`.
+
+    Raises:
+        LakehouseError: The topic does not exist.
+        Unreachable: Kafka does not answer.
+    """
+    offsets = kafka.offsets([topic], committed=committed)[topic]
+    if (described := kafka.describe([topic]).get(topic)) is None:
+        raise kafka.missing_topic_error(topic)
+    return Log(
+        cluster_id=kafka.cluster_id(),
+        topic=topic,
+        topic_id=described.topic_id,
+        start={partition: bounds.start for partition, bounds in offsets.items()},
+        end={partition: bounds.end for partition, bounds in offsets.items()},
+    )
