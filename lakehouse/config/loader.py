@@ -133,12 +133,13 @@ def config_path() -> Path:
     return Path(os.environ.get("LAKEHOUSE_CONFIG") or PROJECT / "lakehouse.yaml")
 
 
-def load(path: Path | None = None, environment: str | None = None) -> Config:
+def load(path: Path | None = None, environment: str | None = None, *, check_columns: bool = False) -> Config:
     """Read and validate the configuration.
 
     Args:
         path: The file; None reads `config_path`.
         environment: The environment whose deployment may have a namespace of its own; None is the one in use.
+        check_columns: Whether to compare columns of checks with schema files, which takes longer.
 
     Raises:
         ConfigError: The file is invalid; one line per problem, as `file:line: key: problem. Remedy`.
@@ -173,6 +174,8 @@ def load(path: Path | None = None, environment: str | None = None) -> Config:
                 {**raw, "root": path.resolve().parent, "file": path.resolve()} if isinstance(raw, dict) else raw
             )
             faults = validation.semantic_faults(config)
+            if check_columns:
+                faults += validation.check_column_faults(config)
         except ValidationError as error:
             faults = [validation.schema_fault(details, Config) for details in error.errors()]
     if faults:

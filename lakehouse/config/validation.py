@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.config import checks, sensitive, sources
@@ -23,6 +23,7 @@ from lakehouse.formats.schema import RegisteredSchema
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
+    from pyiceberg.types import NestedField
 
     from lakehouse.config.loader import Config
 
@@ -47,7 +48,7 @@ def semantic_faults(config: Config) -> list[tuple[Location, str]]:
             faults.append((at, conflict))
         accepted.add(topic)
         faults += [((*at, *location), message) for location, message in _topic_faults(topic, tables)]
-        faults += [((*at, *location), message) for location, message in _unknown_names(config, topic)]
+        faults += [((*at, "sensitive"), message) for message in _unknown_sensitive(config, topic)]
         if topic.value_schema_file and not (config.root / topic.value_schema_file).is_file():
             problem = f"file '{topic.value_schema_file}' does not exist in {config.root}. Correct the path"
             faults.append(((*at, "value_schema_file"), problem))
@@ -160,40 +161,67 @@ def _is_sensitive(topic: Topic, column: str) -> bool:
     return any(name.startswith(path) or path.startswith(name) for name, path in paths)
 
 
-def _unknown_names(config: Config, topic: Topic) -> Iterator[tuple[Location, str]]:
-    """Yield names in `sensitive` and columns of checks that a schema file lacks.
+def check_column_faults(config: Config) -> list[tuple[Location, str]]:
+    """Return the columns of checks that a schema file lacks.
 
-    Names of topics whose schema is not a file are checked against their table.
+    Columns of topics whose schema is not a file are checked against their table. This is not part of
+    `semantic_faults`, because reading the schema files of all topics slows the start of every process.
     """
-    columns = {name: check.columns for name, check in topic.checks.items() if check.columns}
-    if topic.mode == "debezium" or not (topic.sensitive or columns):
+    faults: list[tuple[Location, str]] = []
+    for topic in config.topics.values():
+        columns = {name: check.columns for name, check in topic.checks.items() if check.columns}
+        if not columns or (declared := _declared_fields(config, topic)) is None:
+            continue
+        file, fields, _ = declared
+        fields += _text_fields(topic.metadata.names.values())
+        for name, names in columns.items():
+            if unmatched := sensitive.unmatched_names(names, fields, {}):
+                problem = f"'{file}' {sensitive.unknown_columns(unmatched, fields)} Correct the name"
+                faults.append((("topics", topic.name, "checks", name), problem))
+    return faults
+
+
+def _unknown_sensitive(config: Config, topic: Topic) -> Iterator[str]:
+    """Yield a fault if `sensitive` names unknown columns of a topic whose schema is a file.
+
+    Names of other topics are checked against their table.
+    """
+    if not topic.sensitive or (declared := _declared_fields(config, topic)) is None:
         return
+    file, fields, previous = declared
+    if unmatched := sensitive.unmatched_names(topic.sensitive, fields, previous):
+        problem = f"'{file}' {sensitive.unknown_columns(unmatched, fields)}"
+        yield f"{problem} Correct the name, or add a field back that the file no longer has"
+
+
+def _declared_fields(config: Config, topic: Topic) -> tuple[str, list[NestedField], dict[str, tuple[str, ...]]] | None:
+    """Return the first schema file of a topic, the fields of all, and previous names of fields by path.
+
+    Returns:
+        None if the topic has no schema file, or its columns are not those of the file.
+    """
     files, format_ = topic.source.schema_files, format_of(AvroFormat.name)
     if not files and topic.value_schema_file:
         files, format_ = (topic.value_schema_file,), format_of(topic.value_format)
-    if not files or not all((config.root / file).is_file() for file in files):
-        return
+    if topic.mode == "debezium" or not files or not all((config.root / file).is_file() for file in files):
+        return None
     versions = [(RegisteredSchema(0, config.text(file)),) for file in files]
     try:
         shapes = [format_.shape(MessageSchema(version, version)) for version in versions]
     except (ValueError, SchemaError):
         # The fault of the schema itself is reported at the key that names the file, or at registration.
-        return
-    from pyiceberg.types import NestedField, StringType
-
+        return None
     fields = [field for shape in shapes for field in shape.struct.fields]
     # A derived topic without a key schema gets the key's columns from the rows.
     known = {field.name for field in fields}
-    fields += [NestedField(1, name, StringType(), required=False) for name in topic.key if name not in known]
-    previous = {path: names for shape in shapes for path, names in shape.previous_names.items()}
-    if unmatched := sensitive.unmatched_names(topic.sensitive, fields, previous):
-        problem = f"'{files[0]}' {sensitive.unknown_columns(unmatched, fields)}"
-        yield ("sensitive",), f"{problem} Correct the name, or add a field back that the file no longer has"
-    fields += [NestedField(1, name, StringType(), required=False) for name in topic.metadata.names.values()]
-    for name, names in columns.items():
-        if unmatched := sensitive.unmatched_names(names, fields, {}):
-            problem = f"'{files[0]}' {sensitive.unknown_columns(unmatched, fields)}"
-            yield ("checks", name), f"{problem} Correct the name"
+    fields += _text_fields(name for name in topic.key if name not in known)
+    return files[0], fields, {path: names for shape in shapes for path, names in shape.previous_names.items()}
+
+
+def _text_fields(names: Iterable[str]) -> list[NestedField]:
+    from pyiceberg.types import NestedField, StringType
+
+    return [NestedField(1, name, StringType(), required=False) for name in names]
 
 
 _EXPECTED = {

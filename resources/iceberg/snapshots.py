@@ -7,10 +7,6 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-
 from lakehouse.core.errors import UnclearState, Unreachable
 from lakehouse.core.offsets.batch import COUNTS, MAX_PROPERTY, PART, TOKEN, Batch
 from lakehouse.core.tables import naming
@@ -149,6 +145,10 @@ def live_rows_at(table: Table, snapshot_id: int) -> int:
 
     A snapshot's summary does not suffice: it counts deletes of rows whose files have been rewritten since.
     """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
     tasks = list(table.scan(snapshot_id=snapshot_id).plan_files())
     rows = sum(task.file.record_count for task in tasks)
     deletes = {file.file_path for task in tasks for file in task.delete_files}

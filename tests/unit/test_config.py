@@ -15,7 +15,7 @@ CHECK = "  a:\n    checks: {c: {type: "
 def load(tmp_path: Path, text: str) -> loader.Config:
     file = tmp_path / "lakehouse.yaml"
     file.write_text(text)
-    return loader.load(file)
+    return loader.load(file, check_columns=True)
 
 
 def error_message(tmp_path: Path, text: str) -> str:

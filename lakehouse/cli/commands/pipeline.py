@@ -33,7 +33,7 @@ def validate() -> None:
     from lakehouse.definitions import defs
     from lakehouse.pipeline.derivation import transform
 
-    declared = loader.load()
+    declared = loader.load(check_columns=True)
     for topic in declared.topics.values():
         if isinstance(topic.source, Derived):
             transform(declared, topic)
