@@ -126,7 +126,7 @@ class World:
     def record(self, event: str) -> None:
         """Add a line to the trace, with short names for branches and snapshots."""
         short = lambda name: self._names.setdefault(name[0], f"#{len(self._names)}")  # noqa: E731
-        self.trace.append(RANDOM.sub(short, event))
+        self.trace.append(RANDOM.sub(short, event)[:200])
 
     # Calls
 
@@ -186,7 +186,7 @@ def _ignore_errors(effect: Callable[[], object]) -> None:
 
 
 def _short(error: BaseException) -> str:
-    return f"{type(error).__name__} {error}".strip()[:160]
+    return f"{type(error).__name__} {error}".strip()
 
 
 class InlineExecutor(Executor):
