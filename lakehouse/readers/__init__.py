@@ -28,8 +28,8 @@ def registered() -> tuple[Reader, ...]:
         ConfigError: Two readers have the same name, or a reader precedes the one that it follows.
     """
     names = ["iceberg"]
-    own: list[type[Reader]] = [resolve_name(system.reader) for system in SYSTEMS.values() if system.reader]
-    readers = implementations(own, GROUP).values()
+    of_project: list[type[Reader]] = [resolve_name(system.reader) for system in SYSTEMS.values() if system.reader]
+    readers = implementations(of_project, GROUP).values()
     for reader in readers:
         if reader.upstream not in names:
             raise ConfigError(

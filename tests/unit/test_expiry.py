@@ -73,7 +73,7 @@ def test_last_batch_unreadable_metadata_differs_from_deleted(table):
     for file in metadata_files(table):
         file.unlink()
         file.mkdir()
-    with pytest.raises(Unreachable, match="store"):
+    with pytest.raises(Unreachable, match="storage does not answer"):
         last_batch(table)
 
     for file in metadata_files(table):

@@ -201,7 +201,7 @@ def test_decide_schema_conflict_by_new_table_rolls_over(tmp_path, value_format, 
     assert [version.id for version in decision.schemas.value.versions] == [2]
 
 
-def test_decide_schema_newest_without_columns_keeps_older_by_dead_letter(tmp_path):
+def test_decide_schema_newest_without_columns_keeps_older(tmp_path):
     recursive = '{"properties": {"id": {"type": "integer"}, "x": {"$ref": "#"}}}'
     for policy in ("dead_letter", "stop", "new_table"):
         folder = tmp_path / policy
@@ -218,7 +218,7 @@ def test_decide_schema_newest_without_columns_keeps_older_by_dead_letter(tmp_pat
                 versions.decide()
 
 
-def test_decide_schema_conflict_with_rows_of_unknown_version_is_refused(tmp_path):
+def test_decide_schema_conflict_of_unknown_version_is_refused(tmp_path):
     versions = Catalog(tmp_path, "protobuf", "stop")
     versions.texts = [protobuf("string a = 2; string b = 3;")]
     versions.ingest()
