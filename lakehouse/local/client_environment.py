@@ -11,9 +11,14 @@ from lakehouse.local.home import Home
 from lakehouse.local.processes import ports
 from lakehouse.local.processes.process import running
 from lakehouse.local.processes.server_context import LOOPBACK, Context
-from lakehouse.local.servers import aws, kafka_server, s3
+from lakehouse.local.servers import kafka_server
 
 REGION = "eu-west-1"
+ACCOUNT = "123456789012"
+"""Id of the local AWS account, which is moto's."""
+SNOWFLAKE_ROLE = "lakehouse-snowflake"
+"""The IAM role that Snowflake's external volume and catalog integration assume."""
+BUCKET = "lakehouse"
 
 
 def environment(home: Home | None = None) -> dict[str, str]:
@@ -57,8 +62,8 @@ def variables(home: Home, port_by_name: Mapping[str, int], credentials: Credenti
         "AWS_REGION": REGION,
         "AWS_DEFAULT_REGION": REGION,
         "ICEBERG_CATALOG_URI": f"sqlite:///{home.catalog}",
-        "ICEBERG_WAREHOUSE": f"s3://{s3.BUCKET}/warehouse",
-        "GLUE_CATALOG_ID": aws.ACCOUNT,
+        "ICEBERG_WAREHOUSE": f"s3://{BUCKET}/warehouse",
+        "GLUE_CATALOG_ID": ACCOUNT,
         # Without TLS, PySpark sends a token to `localhost` only, so scripts need this name. [::1] is reserved
         # (reserved.py), and this project's channel connects to 127.0.0.1 (resources/spark/spark_channel.py).
         "SPARK_REMOTE": f"sc://localhost:{port_by_name['spark']}",
@@ -72,7 +77,7 @@ def variables(home: Home, port_by_name: Mapping[str, int], credentials: Credenti
         "SNOWFLAKE_ROLE": "LAKEHOUSE",
         "SNOWFLAKE_WAREHOUSE": "LAKEHOUSE",
         "SNOWFLAKE_DATABASE": "LAKEHOUSE",
-        "SNOWFLAKE_AWS_ROLE_ARN": f"arn:aws:iam::{aws.ACCOUNT}:role/{aws.SNOWFLAKE_ROLE}",
+        "SNOWFLAKE_AWS_ROLE_ARN": f"arn:aws:iam::{ACCOUNT}:role/{SNOWFLAKE_ROLE}",
         "DAGSTER_HOME": str(dagster_servers.home_folder(home)),
         "LAKEHOUSE_UI_URL": url("dagster"),
         # No proxy for the loopback interface, regardless of the user's environment.

@@ -1,6 +1,7 @@
 """Dagster's web application behind the guard: login, and protection from links, forms and foreign sites."""
 
 import json
+import time
 
 import pytest
 from dagster import DagsterInstance
@@ -9,8 +10,7 @@ from dagster_webserver.app import create_app_from_workspace_process_context
 from starlette.testclient import TestClient, WebSocketDenialResponse, WebSocketDisconnect
 
 from lakehouse.local.dagster import ui_login
-from lakehouse.local.dagster.ui_login import Door
-from lakehouse.local.dagster.webserver import guarded
+from lakehouse.local.dagster.webserver import Door, guarded
 from lakehouse.local.http.guard import Hosts
 
 BASE = "http://127.0.0.1:3000"
@@ -91,7 +91,7 @@ def test_cookie_forged_expired_or_foreign_is_refused(client, monkeypatch):
     valid = Door(TOKEN, 3000).cookie().partition(";")[0]
     other_port = Door(TOKEN, 3001).cookie().partition(";")[0].replace("3001", "3000")
     other_token = Door("another", 3000).cookie().partition(";")[0]
-    monkeypatch.setattr(ui_login.time, "time", lambda: 0)
+    monkeypatch.setattr(time, "time", lambda: 0)
     expired = Door(TOKEN, 3000).cookie().partition(";")[0]
     monkeypatch.undo()
     later = "lakehouse-ui-3000=9" + valid.partition("=")[2]

@@ -12,7 +12,7 @@ from pathlib import Path
 from lakehouse.config.loader import PROJECT, config_path
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local.dagster import ui_login
-from lakehouse.local.dagster.webserver import TOKEN_VARIABLE
+from lakehouse.local.dagster.ui_login import TOKEN_VARIABLE
 from lakehouse.local.home import Home, write_atomically
 from lakehouse.local.http import guard
 from lakehouse.local.processes import inherited, probe

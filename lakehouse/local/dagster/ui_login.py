@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import hmac
-import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qs, quote
-
-from starlette.requests import cookie_parser  # importing takes a third of a second, which only servers need
 
 from lakehouse.local.home import Home, write_atomically
 
 PATH = "/login"
-COOKIE_SECONDS = 30 * 24 * 3600
+TOKEN_VARIABLE = "LAKEHOUSE_UI_TOKEN"  # noqa: S105 (a name)
 HOME_PAGE = "/asset-groups"
 """Path of the page after the login."""
 
@@ -53,45 +47,6 @@ def link_file(home: Home, link: str) -> Path:
 def bearer(token: str) -> dict[str, str]:
     """Return the header for a program's login."""
     return {"Authorization": f"Bearer {token}"}
-
-
-@dataclass(frozen=True)
-class Door:
-    """Authentication for the UI of one stack."""
-
-    token: str = field(repr=False)
-    port: int
-
-    @property
-    def cookie_name(self) -> str:
-        """Name with the stack's port, because browsers share cookies between all ports of 127.0.0.1."""
-        return f"lakehouse-ui-{self.port}"
-
-    def accepts(self, token: str) -> bool:
-        """Return whether the token is correct."""
-        return hmac.compare_digest(token.encode(), self.token.encode())
-
-    def cookie(self) -> str:
-        """Return a Set-Cookie header's value. The cookie does not contain the token, and expires."""
-        expires = int(time.time()) + COOKIE_SECONDS
-        value = f"{expires}.{self._signature(expires)}"
-        return f"{self.cookie_name}={value}; Path=/; Max-Age={COOKIE_SECONDS}; HttpOnly; SameSite=Strict"
-
-    def has_bearer(self, headers: Mapping[str, str]) -> bool:
-        """Return whether a request has the token as bearer."""
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and self.accepts(token.strip())
-
-    def has_cookie(self, headers: Mapping[str, str]) -> bool:
-        """Return whether a request has a cookie that `cookie` issued and that has not expired."""
-        value = cookie_parser(headers.get("cookie", "")).get(self.cookie_name, "")
-        expires, _, signature = value.partition(".")
-        if not (expires.isdecimal() and len(expires) <= 12 and int(expires) > time.time()):
-            return False
-        return hmac.compare_digest(signature.encode(), self._signature(int(expires)).encode())
-
-    def _signature(self, expires: int) -> str:
-        return hmac.digest(self.token.encode(), f"{self.cookie_name}={expires}".encode(), "sha256").hex()
 
 
 def token_of_query(query: bytes) -> str | None:

@@ -6,10 +6,13 @@ Dagster's variables.
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
 import sys
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from urllib.parse import parse_qs
 
 import uvicorn
@@ -20,14 +23,54 @@ from dagster._utils.log import configure_loggers
 from dagster_webserver import cli
 from dagster_webserver.app import create_app_from_workspace_process_context
 from dagster_webserver.version import __version__
+from starlette.requests import cookie_parser
 
 from lakehouse.local.dagster import ui_login
-from lakehouse.local.dagster.ui_login import Door
+from lakehouse.local.dagster.ui_login import TOKEN_VARIABLE
 from lakehouse.local.http import guard
 from lakehouse.local.http.guard import App, Hosts, Receive, Rule, Scope, Send
 
-TOKEN_VARIABLE = "LAKEHOUSE_UI_TOKEN"  # noqa: S105 (a name)
 MAX_FORM_BYTES = 4096
+COOKIE_SECONDS = 30 * 24 * 3600
+
+
+@dataclass(frozen=True)
+class Door:
+    """Authentication for the UI of one stack."""
+
+    token: str = field(repr=False)
+    port: int
+
+    @property
+    def cookie_name(self) -> str:
+        """Name with the stack's port, because browsers share cookies between all ports of 127.0.0.1."""
+        return f"lakehouse-ui-{self.port}"
+
+    def accepts(self, token: str) -> bool:
+        """Return whether the token is correct."""
+        return hmac.compare_digest(token.encode(), self.token.encode())
+
+    def cookie(self) -> str:
+        """Return a Set-Cookie header's value. The cookie does not contain the token, and expires."""
+        expires = int(time.time()) + COOKIE_SECONDS
+        value = f"{expires}.{self._signature(expires)}"
+        return f"{self.cookie_name}={value}; Path=/; Max-Age={COOKIE_SECONDS}; HttpOnly; SameSite=Strict"
+
+    def has_bearer(self, headers: Mapping[str, str]) -> bool:
+        """Return whether a request has the token as bearer."""
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and self.accepts(token.strip())
+
+    def has_cookie(self, headers: Mapping[str, str]) -> bool:
+        """Return whether a request has a cookie that `cookie` issued and that has not expired."""
+        value = cookie_parser(headers.get("cookie", "")).get(self.cookie_name, "")
+        expires, _, signature = value.partition(".")
+        if not (expires.isdecimal() and len(expires) <= 12 and int(expires) > time.time()):
+            return False
+        return hmac.compare_digest(signature.encode(), self._signature(int(expires)).encode())
+
+    def _signature(self, expires: int) -> str:
+        return hmac.digest(self.token.encode(), f"{self.cookie_name}={expires}".encode(), "sha256").hex()
 
 
 def guarded(app: App, hosts: Hosts, door: Door) -> App:

@@ -9,15 +9,11 @@ import sys
 import boto3
 from botocore.config import Config
 
+from lakehouse.local.client_environment import ACCOUNT, SNOWFLAKE_ROLE
 from lakehouse.local.http import guard
 from lakehouse.local.processes import probe
 from lakehouse.local.processes.process import Server
 from lakehouse.local.processes.server_context import Context
-
-ACCOUNT = "123456789012"
-"""Id of moto's account."""
-SNOWFLAKE_ROLE = "lakehouse-snowflake"
-"""The IAM role that Snowflake's external volume and catalog integration assume."""
 
 
 def server(context: Context) -> Server:

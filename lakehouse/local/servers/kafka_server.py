@@ -19,7 +19,6 @@ from lakehouse.local.java import class_path, java
 from lakehouse.local.processes.process import Server, run_tool
 from lakehouse.local.processes.server_context import LOOPBACK, Context
 from resources.kafka.jaas import jaas_config
-from resources.kafka.kafka import Kafka
 
 USER, MECHANISM = "lakehouse", "SCRAM-SHA-512"
 """Login of clients if the broker requires it. With SCRAM, an impostor of the broker does not receive the password."""
@@ -75,16 +74,12 @@ def server(context: Context) -> Server:
         write_atomically(properties, settings)
 
     def ready() -> bool:
-        client = Kafka(
-            bootstrap_servers=address,
-            security_protocol=context.environment["KAFKA_SECURITY_PROTOCOL"],
-            sasl_mechanism=context.environment["KAFKA_SASL_MECHANISM"],
-            api_key=USER,
-            api_secret=context.credentials.kafka_password,
-            secret="",
-        )
+        config: dict[str, str | int] = {"bootstrap.servers": address, "log_level": 0}
+        if sasl:
+            config |= {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": MECHANISM}
+            config |= {"sasl.username": USER, "sasl.password": password}
         try:
-            return bool(AdminClient({**client.client_config(), "log_level": 0}).list_topics(timeout=2).brokers)
+            return bool(AdminClient(config).list_topics(timeout=2).brokers)
         except KafkaException:
             return False
 

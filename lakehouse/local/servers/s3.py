@@ -6,13 +6,12 @@ import boto3
 from botocore.config import Config
 
 from lakehouse.local import jars
+from lakehouse.local.client_environment import BUCKET
 from lakehouse.local.home import write_atomically
 from lakehouse.local.java import java
 from lakehouse.local.processes import probe
 from lakehouse.local.processes.process import Server
 from lakehouse.local.processes.server_context import Context
-
-BUCKET = "lakehouse"
 
 
 def server(context: Context) -> Server:

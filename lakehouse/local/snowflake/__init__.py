@@ -4,3 +4,6 @@
 `commands`, `storage` and `tables` run a statement on it; `iceberg` reads the files; `engine` integrates all of that
 into fakesnow; `login` and `server` implement the protocol. docs/snowflake.md lists the differences from Snowflake.
 """
+
+ADMIN_USER = "ADMIN"
+"""The only user who logs in with a password. Its role is ACCOUNTADMIN."""

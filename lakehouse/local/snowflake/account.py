@@ -11,12 +11,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from lakehouse.local.snowflake import snowflake_errors
+from lakehouse.local.snowflake import ADMIN_USER, snowflake_errors
 from lakehouse.local.snowflake.execution.iceberg import Copied
 from lakehouse.local.snowflake.parsing.tokens import Name
-
-ADMIN_USER = "ADMIN"
-"""The only user who logs in with a password. Its role is ACCOUNTADMIN."""
 
 _SYSTEM_ROLES = {
     "ACCOUNTADMIN": ("CREATE INTEGRATION", "CREATE EXTERNAL VOLUME"),

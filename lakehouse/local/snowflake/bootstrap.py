@@ -6,7 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from lakehouse.core.errors import LakehouseError
-from lakehouse.local.snowflake.account import ADMIN_USER
+from lakehouse.local.snowflake import ADMIN_USER
 from resources.snowflake import snowflake_sql as sql
 from resources.snowflake.snowflake_connection import connect, location, session_errors
 

@@ -13,7 +13,8 @@ from typing import Any
 import jwt
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
-from lakehouse.local.snowflake.account import ADMIN_USER, Account
+from lakehouse.local.snowflake import ADMIN_USER
+from lakehouse.local.snowflake.account import Account
 from lakehouse.local.snowflake.execution.commands import KEY_OPTIONS
 
 MAX_LIFE_SECONDS = 3600
