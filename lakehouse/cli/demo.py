@@ -8,6 +8,10 @@ import time
 from typing import Any
 from urllib.parse import urlsplit
 
+import click
+import dagster as dg
+from dagster_graphql import DagsterGraphQLClient
+
 from lakehouse.cli import console
 from lakehouse.cli.status import status
 from lakehouse.cli.systems import open_clients
@@ -19,6 +23,10 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.core.polling import poll
 from lakehouse.core.text.markdown import plain
 from lakehouse.definitions import JOB
+from lakehouse.local import show, stack
+from lakehouse.local.credentials import Credentials
+from lakehouse.local.dagster import ui_login
+from lakehouse.local.home import Home
 
 FILL_SECONDS = 120
 RUN_SECONDS = 900
@@ -35,19 +43,13 @@ FLAGS = "SELECT ANOMALY_FLAG, COUNT(*) AS TRADES FROM {table} GROUP BY ANOMALY_F
 SUMMARY = "SELECT COUNT(*), SUM(TRADE_COUNT), SUM(TOTAL_PRICE) FROM {table}"
 
 
+@click.command()
+@click.option("--once", is_flag=True, help="Stop all servers after the result is shown.")
 def demo(once: bool) -> None:
-    """Start the stack, run the job, show the result, and stop the stack.
+    """Start the stack, ingest simulated trades, publish them to Glue and Snowflake, and show the result.
 
-    Args:
-        once: Stop the stack right after the result, instead of at Ctrl-C.
-
-    Raises:
-        LakehouseError: An asset or a blocking check failed.
+    Then ingestion continues until Ctrl-C, which stops all servers and keeps their data.
     """
-    from lakehouse.local import show, stack
-    from lakehouse.local.credentials import Credentials
-    from lakehouse.local.home import Home
-
     home = Home.default()
     began = time.monotonic()
     try:
@@ -111,10 +113,6 @@ def _keyed(topic: Topic) -> str:
 
 def _submit_job(token: str) -> str:
     """Queue the job as the UI would, and return the run's id."""
-    from dagster_graphql import DagsterGraphQLClient
-
-    from lakehouse.local.dagster import ui_login
-
     ui = urlsplit(os.environ["LAKEHOUSE_UI_URL"])
     client = DagsterGraphQLClient(ui.hostname or "", port_number=ui.port, headers=ui_login.bearer(token))
     return client.submit_job_execution(JOB, repository_location_name="lakehouse")
@@ -126,8 +124,6 @@ def _follow(run_id: str) -> None:
     Raises:
         LakehouseError: The run failed or took too long.
     """
-    import dagster as dg
-
     url = f"{os.environ['LAKEHOUSE_UI_URL']}/runs/{run_id}"
     console.console.print(f"run {url}")
     cursor = None
@@ -152,8 +148,6 @@ def _follow(run_id: str) -> None:
 
 def _event_line(entry: Any) -> str | None:
     """Return the line that describes a materialization, a check or a failure, and None for other events."""
-    import dagster as dg
-
     event = entry.dagster_event
     if event is None:
         return None

@@ -1,44 +1,61 @@
 """The command line `lakehouse`, with the list of its commands."""
 
 import sys
+from pkgutil import resolve_name
 
 import click
 
-from lakehouse.cli.commands import deploy, embedded_stack, pausing, pipeline, reading, starting, streaming, tables
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.text.terminal import print_traceback, visible
 
-COMMANDS = (
-    starting.init,
-    *(
-        embedded_stack.demo,
-        embedded_stack.up,
-        embedded_stack.down,
-        embedded_stack.ui,
-        embedded_stack.run,
-        embedded_stack.doctor,
-    ),
-    *(reading.status, reading.query),
-    *(streaming.stream, pausing.pause, pausing.unpause),
-    *(
-        tables.ledger,
-        tables.dead_letters,
-        tables.redrive,
-        tables.replay,
-        tables.resume,
-        tables.bookmark,
-        tables.maintain,
-    ),
-    *(pipeline.validate, pipeline.plan, pipeline.dry_run, pipeline.check),
-    deploy.deploy,
-)
+COMMANDS = {
+    "init": ("commands.starting:init", "Create a lakehouse.yaml without topics."),
+    "demo": ("demo:demo", "Ingest simulated trades and publish them to Snowflake."),
+    "up": ("commands.stack_start:up", "Start the embedded stack."),
+    "down": ("commands.embedded_stack:down", "Stop the embedded stack and keep its data."),
+    "ui": ("commands.embedded_stack:ui", "Print the login link of Dagster's UI."),
+    "run": ("commands.embedded_stack:run", "Run a command with the stack's environment variables."),
+    "doctor": ("commands.diagnosis:doctor", "Diagnose this machine and the stack, or an environment's identities."),
+    "status": ("commands.reading:status", "Show servers, and the offsets and lag of each topic."),
+    "query": ("commands.reading:query", "Run SQL in Snowflake, or another engine."),
+    "stream": ("commands.streaming:stream", "Ingest topics continuously."),
+    "pause": ("commands.pausing:pause", "Pause the ingestion of one topic."),
+    "unpause": ("commands.pausing:unpause", "Resume the ingestion of a paused topic."),
+    "ledger": ("commands.tables:ledger", "Verify that a table contains its whole topic, once."),
+    "dead-letters": ("commands.tables:dead_letters", "List dead letters and their reasons."),
+    "redrive": ("commands.tables:redrive", "Retry dead letters after their cause was fixed."),
+    "replay": ("commands.tables:replay", "Ingest a range of a topic again."),
+    "resume": ("commands.tables:resume", "Set the offsets from which ingestion continues."),
+    "bookmark": ("commands.tables:bookmark", "Set the records from which a derived topic continues."),
+    "maintain": ("commands.tables:maintain", "Compact, expire and clean up tables."),
+    "validate": ("commands.pipeline:validate", "Validate the configuration offline."),
+    "plan": ("commands.pipeline:plan", "Show the effect of a new schema on a topic's table."),
+    "dry-run": ("commands.pipeline:dry_run", "Ingest and check a sample of new records without publishing it."),
+    "check": ("commands.pipeline:check", "Run all checks of an environment."),
+    "deploy": ("commands.deploy:deploy", "Create and delete the cloud set-up."),
+}
+"""The function of each command, and its line in `lakehouse --help`."""
 
 
 class _Commands(click.Group):
     """A command group that prints this project's errors without a traceback and exits with code 1.
 
-    Control characters in messages are escaped, because errors quote values of records.
+    Control characters in messages are escaped, because errors quote values of records. The module of a command is
+    imported when the command runs: the clients of all commands take seconds to import.
     """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *COMMANDS})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = resolve_name(f"lakehouse.cli.{COMMANDS[cmd_name][0]}")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted((name, summary) for name, (_, summary) in COMMANDS.items()))
 
     def invoke(self, ctx: click.Context) -> object:
         sys.excepthook = print_traceback
@@ -71,10 +88,6 @@ def main() -> None:
     Topics and environments are declared in lakehouse.yaml (LAKEHOUSE_CONFIG names another file).
     LAKEHOUSE_ENV selects the environment, and LAKEHOUSE_HOME the directory of the embedded stack's state.
     """
-
-
-for command in COMMANDS:
-    main.add_command(command)
 
 
 if __name__ == "__main__":

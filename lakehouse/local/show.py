@@ -9,7 +9,6 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
 
-from lakehouse.core.diagnostic import Diagnostic
 from lakehouse.local import stack
 from lakehouse.local.credentials import Credentials
 from lakehouse.local.dagster import ui_login
@@ -63,13 +62,3 @@ def ui_address(address: str, home: Home, console: Console | None = None) -> None
         console.print(f"The UI: {escape(link)}", soft_wrap=True, highlight=False)
     else:
         console.print(f"The UI: {address} (`lakehouse ui` prints the link that logs in)", soft_wrap=True)
-
-
-def diagnostics(results: list[Diagnostic]) -> None:
-    """Print the results of `doctor`, with a remedy for each problem."""
-    console = Console()
-    for result in results:
-        mark = "[green]ok    [/]" if result.ok else "[red]failed[/]"
-        console.print(f"{mark} {result.subject:<15} {escape(result.observation)}", soft_wrap=True)
-        if not result.ok:
-            console.print(f"       {'':<15} → {escape(result.remedy)}", soft_wrap=True)

@@ -12,6 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from lakehouse.cli.main import COMMANDS
 from lakehouse.config.loader import PROJECT
 
 WITHOUT_MODULES = """
@@ -34,7 +35,15 @@ loaded = defs()
 dagster.Definitions.validate_loadable(loaded)
 assert "confluent_cloud" in loaded.resources
 """
-VALIDATE = "from lakehouse.cli.main import main\nmain()"
+RUN = "from lakehouse.cli.main import main\nmain()"
+HELP = """
+from click.testing import CliRunner
+from lakehouse.cli.main import main
+
+for command in sys.argv[1:]:
+    assert CliRunner().invoke(main, [command, "--help"], catch_exceptions=False).exit_code == 0
+"""
+EMBEDDED = {"demo", "up", "down", "ui", "run"}
 
 
 def add_requirements(name: str, extras: frozenset[str], closure: set[tuple[str, frozenset[str]]]) -> None:
@@ -66,13 +75,26 @@ def test_embedded_stack_libraries_are_an_extra():
     assert not {"dagster", "pyspark", "duckdb", "snowflake", "boto3"} & set(absent_modules())
 
 
-@pytest.mark.parametrize(("code", "arguments"), [(LOAD, []), (VALIDATE, ["validate"])])
-def test_cloud_environment_loads_without_extras(code: str, arguments: list[str]):
-    result = subprocess.run(
+def run_without_extras(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, "-c", WITHOUT_MODULES + code, json.dumps(absent_modules()), *arguments],
         env=os.environ | {"LAKEHOUSE_ENV": "aws"},
         cwd=PROJECT,
         capture_output=True,
         text=True,
     )
+
+
+@pytest.mark.parametrize("command", [["doctor"], ["deploy", "doctor"]])
+def test_doctor_without_extras_explains_undeclared_environment(command: list[str]):
+    result = run_without_extras(RUN, *command, "--env", "nowhere")
+    assert result.returncode == 1
+    assert "'nowhere'" in result.stderr and "is not installed" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments"), [(LOAD, []), (RUN, ["validate"]), (HELP, sorted(COMMANDS.keys() - EMBEDDED))]
+)
+def test_cloud_environment_loads_without_extras(code: str, arguments: list[str]):
+    result = run_without_extras(code, *arguments)
     assert result.returncode == 0, result.stdout + result.stderr

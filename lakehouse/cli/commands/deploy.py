@@ -34,7 +34,7 @@ CHANGING: dict[Action, str] = {"create": "to create", "update": "to change", "de
 """Labels, in the summary, of the actions that change a resource."""
 
 
-@click.group(short_help="Create and delete the cloud set-up.")
+@click.group()
 def deploy() -> None:
     """Create the resources in Confluent Cloud, AWS and Snowflake that lakehouse.yaml declares under `deployments`.
 
@@ -304,14 +304,14 @@ def doctor(debug: bool, **options: Any) -> None:
     \b
     Exit code 0: every check passed. 1: a check failed; its remedy is printed.
     """
+    from lakehouse.cli.diagnostics import show
     from lakehouse.config import loader
     from lakehouse.deploy.cloud_doctor import examine
-    from lakehouse.local import show
 
     with _explained(debug):
         access = _access(**options)
         diagnostics = examine(access, loader.load(environment=access.environment))
-    show.diagnostics(diagnostics)
+    show(diagnostics)
     raise SystemExit(0 if all(diagnostic.ok for diagnostic in diagnostics) else 1)
 
 

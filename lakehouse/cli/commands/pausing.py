@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import click
 
+from lakehouse.cli.systems import open_clients
+from lakehouse.config import loader
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.text.terminal import echo
+from resources.iceberg import pauses
 
 
-@click.command(short_help="Pause the ingestion of one topic.")
+@click.command()
 @click.argument("topic")
 @click.option("--reason", default="", metavar="TEXT", help="Reason, shown by `lakehouse status` and the UI.")
 def pause(topic: str, reason: str) -> None:
@@ -16,32 +19,24 @@ def pause(topic: str, reason: str) -> None:
 
     A batch in progress is completed first. Other topics are not affected. No record is lost while Kafka retains it.
     """
-    from lakehouse.cli.systems import open_clients
-    from lakehouse.config import loader
-    from resources.iceberg.pauses import pause
-
     declared = loader.load()
     if declared.topic(topic).engine != "spark":
         raise LakehouseError(
             f"Confluent's Tableflow writes the table of '{topic}'. Nothing was changed. Pause it in Confluent Cloud"
         )
     with open_clients(declared) as systems:
-        echo(f"{topic}: {pause(systems.catalog, declared.namespace, topic, reason).describe()}")
+        echo(f"{topic}: {pauses.pause(systems.catalog, declared.namespace, topic, reason).describe()}")
     echo(f"Resume with `lakehouse unpause {topic}`")
 
 
-@click.command(short_help="Resume the ingestion of a paused topic.")
+@click.command()
 @click.argument("topic")
 def unpause(topic: str) -> None:
     """Resume TOPIC from the offsets in its table: streams within seconds, sensors with their next tick."""
-    from lakehouse.cli.systems import open_clients
-    from lakehouse.config import loader
-    from resources.iceberg.pauses import unpause
-
     declared = loader.load()
     with open_clients(declared) as systems:
         # The pause is removed first, because lakehouse.yaml may no longer declare the topic.
-        if not unpause(systems.catalog, declared.namespace, topic):
+        if not pauses.unpause(systems.catalog, declared.namespace, topic):
             declared.topic(topic)
             raise LakehouseError(f"Topic '{topic}' is not paused. Nothing was changed. See `lakehouse status`")
     echo(f"{topic}: resumed")

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import click
+import dagster as dg
 
+from assets.streaming import results
+from lakehouse.cli import check_runner, console, schema_plan
+from lakehouse.cli.last_run import failures
+from lakehouse.cli.systems import open_clients
+from lakehouse.config import loader
+from lakehouse.config.sensitive import hide_values
+from lakehouse.config.sources.derived import Derived
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.text.terminal import echo
+from lakehouse.definitions import defs
+from lakehouse.pipeline.batches.dry_run import dry_run as ingest_sample
+from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.derivation import transform
 
-if TYPE_CHECKING:
-    from lakehouse.cli.check_runner import Outcome
 
-
-@click.command(short_help="Validate the configuration offline.")
+@click.command()
 def validate() -> None:
     """Load lakehouse.yaml, its transforms and the Dagster definitions without contacting any system.
 
@@ -24,14 +34,6 @@ def validate() -> None:
     \b
     Exit code 0: the configuration is valid. 1: it is not.
     """
-    import warnings
-
-    import dagster as dg
-
-    from lakehouse.config import loader
-    from lakehouse.config.sources.derived import Derived
-    from lakehouse.definitions import defs
-    from lakehouse.pipeline.derivation import transform
 
     declared = loader.load(check_columns=True)
     for topic in declared.topics.values():
@@ -46,7 +48,7 @@ def validate() -> None:
     echo(f"{len(graph.get_all_asset_keys()):,} assets, {len(graph.asset_check_keys):,} checks")
 
 
-@click.command(short_help="Show the effect of a new schema on a topic's table.")
+@click.command()
 @click.argument("topic", required=False)
 @click.argument("schema_file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
@@ -71,10 +73,6 @@ def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_j
       lakehouse plan users schemas/users.avsc
       lakehouse plan users new.avsc --against old.avsc
     """
-    from lakehouse.cli import schema_plan
-    from lakehouse.cli.systems import open_clients
-    from lakehouse.config import loader
-
     try:
         declared = loader.load()
         topics = [declared.topic(topic)] if topic else list(declared.topics.values())
@@ -96,7 +94,7 @@ def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_j
     raise SystemExit(0 if all(one.is_accepted for one in plans) else 1)
 
 
-@click.command("dry-run", short_help="Ingest and check a sample of new records without publishing it.")
+@click.command("dry-run")
 @click.argument("topics", nargs=-1)
 @click.option("--records", default=1_000, show_default=True, help="Maximum number of newest records per topic.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -113,13 +111,6 @@ def dry_run(topics: tuple[str, ...], records: int, as_json: bool, junit: Path | 
     \b
     Exit code 0: no check failed (warnings are allowed). 1: a check failed. 2: a check could not be run.
     """
-    from lakehouse.cli import check_runner
-    from lakehouse.cli.systems import open_clients
-    from lakehouse.config import loader
-    from lakehouse.config.sensitive import hide_values
-    from lakehouse.pipeline.batches.dry_run import dry_run
-    from lakehouse.pipeline.clients import Clients
-
     outcomes: list[check_runner.Outcome] = []
     try:
         declared = loader.load()
@@ -130,7 +121,7 @@ def dry_run(topics: tuple[str, ...], records: int, as_json: bool, junit: Path | 
                 asset = f"iceberg/{topic.name}"
                 try:
                     with hide_values(topic):
-                        result = dry_run(declared.namespace, topic, clients, records)
+                        result = ingest_sample(declared.namespace, topic, clients, records)
                     outcomes += check_runner.as_outcomes(asset, result.findings)
                 except LakehouseError as error:
                     outcomes.append(check_runner.Outcome(asset, "dry_run", "error", str(error)))
@@ -139,7 +130,7 @@ def dry_run(topics: tuple[str, ...], records: int, as_json: bool, junit: Path | 
     _report(outcomes, as_json, junit)
 
 
-@click.command(short_help="Run all checks of an environment.")
+@click.command()
 @click.argument("topics", nargs=-1)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write JUnit XML.")
@@ -157,12 +148,6 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
     \b
     Exit code 0: no check failed (warnings are allowed). 1: a check failed. 2: a check could not be run.
     """
-    from assets.streaming import results
-    from lakehouse.cli import check_runner
-    from lakehouse.cli.last_run import failures
-    from lakehouse.cli.systems import open_clients
-    from lakehouse.config import loader
-
     try:
         declared = loader.load()
         names = list(topics or (*declared.topics, *declared.routes))
@@ -184,9 +169,7 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
     _report(outcomes, as_json, junit)
 
 
-def _report(outcomes: list[Outcome], as_json: bool, junit: Path | None) -> NoReturn:
-    from lakehouse.cli import check_runner, console
-
+def _report(outcomes: list[check_runner.Outcome], as_json: bool, junit: Path | None) -> NoReturn:
     if junit:
         junit.write_text(check_runner.as_junit(outcomes))
     if as_json:

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import click
 
+from assets.streaming import results
+from lakehouse.cli import console
+from lakehouse.cli.last_run import failures
+from lakehouse.cli.status import status as measure_status
+from lakehouse.cli.systems import open_clients
+from lakehouse.config import loader
+from lakehouse.config.environment import environment_name
 from lakehouse.core.text.terminal import echo
 from lakehouse.query.engines import ENGINES
 
 
-@click.command(short_help="Show servers, and the offsets and lag of each topic.")
+@click.command()
 def status() -> None:
     """Show each server, and for each topic its end offset, its ingested offset and the lag of each stage.
 
     The servers of the embedded stack are shown in the environment `local` only. Stale stages are red; `lakehouse check`
     has an exit code for them.
     """
-    from assets.streaming import results
-    from lakehouse.cli import console
-    from lakehouse.cli.last_run import failures
-    from lakehouse.cli.status import status
-    from lakehouse.cli.systems import open_clients
-    from lakehouse.config import loader
-    from lakehouse.config.environment import environment_name
-
     if environment_name() == "local":
         from lakehouse.local import show, stack
         from lakehouse.local.home import Home
@@ -31,14 +30,14 @@ def status() -> None:
         show.servers(stack.status(home), home)
     declared = loader.load()
     with open_clients(declared) as systems:
-        console.console.print(console.topics(status(declared, systems)))
+        console.console.print(console.topics(measure_status(declared, systems)))
         for topic, reason in failures([*declared.topics]).items():
             console.console.print(f"[red]✗[/] {topic}: the last run failed. {console.plain(reason)}")
         for (asset, check), reason in results.failures(declared, [*declared.topics, *declared.routes]).items():
             console.console.print(f"[red]✗[/] {asset}: a stream reports that '{check}' fails. {console.plain(reason)}")
 
 
-@click.command(short_help="Run SQL in Snowflake, or another engine.")
+@click.command()
 @click.argument("sql")
 @click.option(
     "--engine",
@@ -61,10 +60,6 @@ def query(sql: str, engine: str, output: str) -> None:
     DuckDB runs in this process on full copies of the catalog's tables. Snowflake and Athena query the snapshots that
     were last published to them.
     """
-    from lakehouse.cli import console
-    from lakehouse.cli.systems import open_clients
-    from lakehouse.config import loader
-
     with open_clients(loader.load()) as systems:
         result = ENGINES[engine](sql, systems)
     match output:

@@ -9,7 +9,7 @@ import click
 STARTER = Path(__file__).parent.parent / "starter.yaml"
 
 
-@click.command(short_help="Create a lakehouse.yaml without topics.")
+@click.command()
 def init() -> None:
     """Create lakehouse.yaml in the current folder, with the embedded stack as its environment and without topics.
 

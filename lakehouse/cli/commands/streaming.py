@@ -13,7 +13,7 @@ import click
 from lakehouse.core.text.terminal import echo
 
 
-@click.command(short_help="Ingest topics continuously.")
+@click.command()
 @click.argument("topics", nargs=-1)
 @click.option("--once", is_flag=True, help="Ingest the backlog of each topic, then exit.")
 def stream(topics: tuple[str, ...], once: bool) -> None:

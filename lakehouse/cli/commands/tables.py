@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import Any
 
 import click
 
+from lakehouse.cli import console
+from lakehouse.cli.systems import open_clients
+from lakehouse.config import loader
+from lakehouse.config.loader import Config
 from lakehouse.config.sensitive import hide_values
 from lakehouse.core.text.phrases import pluralize
 from lakehouse.core.text.terminal import echo
+from lakehouse.pipeline import maintenance
+from lakehouse.pipeline.batches.offsets import resume as resume_at
+from lakehouse.pipeline.bookmarks import set_bookmark
+from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.dead_letters.dead_letter_queries import pending_dead_letters
+from lakehouse.pipeline.ledger import ledger_page
+from lakehouse.pipeline.ledger.reconciliation import check_ledger, reconcile
+from lakehouse.pipeline.replay import redrive as redrive_letters
+from lakehouse.pipeline.replay import replay as replay_range
+from lakehouse.readers import publish
 
-if TYPE_CHECKING:
-    from lakehouse.config.loader import Config
 
-
-@click.command(short_help="Verify that a table contains its whole topic, once.")
+@click.command()
 @click.argument("topic")
 @click.option("--deep", is_flag=True, help="Also count rows and dead letters, and look for missing ones in the topic.")
 @click.option("--log", is_flag=True, help="Like --deep, and compare with all records that the topic still contains.")
@@ -32,13 +44,6 @@ def ledger(topic: str, deep: bool, log: bool, as_json: bool) -> None:
     \b
     Exit code 0: the ledger is consistent. 1: it is not.
     """
-    from lakehouse.cli import console
-    from lakehouse.cli.systems import open_clients
-    from lakehouse.config import loader
-    from lakehouse.pipeline.clients import Clients
-    from lakehouse.pipeline.ledger import ledger_page
-    from lakehouse.pipeline.ledger.reconciliation import check_ledger, reconcile
-
     declared = loader.load()
     topic_entry = declared.topic(topic)
     with open_clients(declared) as resources, hide_values(topic_entry):
@@ -53,7 +58,7 @@ def ledger(topic: str, deep: bool, log: bool, as_json: bool) -> None:
     raise SystemExit(0 if report.is_consistent else 1)
 
 
-@click.command("dead-letters", short_help="List dead letters and their reasons.")
+@click.command("dead-letters")
 @click.argument("topic")
 @click.option("--newest", default=20, show_default=True, type=click.IntRange(min=0), help="Maximum number to list.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -63,12 +68,6 @@ def dead_letters(topic: str, newest: int, as_json: bool) -> None:
     A dead letter stays until `lakehouse redrive` makes it a row, after its cause was fixed. Its bytes are in the table
     `<table>__dead_letters`: lakehouse query --engine duckdb "SELECT * FROM <namespace>.<table>__dead_letters"
     """
-    from dataclasses import asdict
-
-    from lakehouse.cli import console
-    from lakehouse.cli.systems import open_clients
-    from lakehouse.config import loader
-    from lakehouse.pipeline.dead_letters.dead_letter_queries import pending_dead_letters
 
     declared = loader.load()
     with open_clients(declared) as systems, hide_values(declared.topic(topic)):
@@ -85,7 +84,7 @@ def dead_letters(topic: str, newest: int, as_json: bool) -> None:
     echo(", ".join(f"{reason}: {n:,}" for reason, n in pending.by_reason.items()) or "No dead letters")
 
 
-@click.command(short_help="Retry dead letters after their cause was fixed.")
+@click.command()
 @click.argument("topic")
 def redrive(topic: str) -> None:
     """Decode and check the dead letters of TOPIC again, and publish those that pass as rows.
@@ -96,13 +95,9 @@ def redrive(topic: str) -> None:
     List the reasons:            lakehouse dead-letters orders
     Retry after a fix:           lakehouse redrive orders
     """
-    from lakehouse.cli.systems import open_clients
-    from lakehouse.config import loader
-    from lakehouse.pipeline.replay import redrive
-
     declared = loader.load()
     with open_clients(declared) as systems, hide_values(declared.topic(topic)):
-        result = redrive(declared.namespace, declared.topic(topic), systems)
+        result = redrive_letters(declared.namespace, declared.topic(topic), systems)
         echo(f"{pluralize(result.attempted, 'dead letter')} decoded again: {pluralize(result.recovered, 'new row')}")
         if result.recovered:
             _publish_to_readers(declared, topic, systems)
@@ -111,7 +106,7 @@ def redrive(topic: str) -> None:
         echo(f"{pluralize(remaining, 'dead letter')} left. List the reasons with `lakehouse dead-letters {topic}`")
 
 
-@click.command(short_help="Ingest a range of a topic again.")
+@click.command()
 @click.argument("topic")
 @click.option(
     "--since",
@@ -131,20 +126,16 @@ def replay(topic: str, since: str, branch: str | None) -> None:
     Running it twice changes nothing more. The rows must pass the same audit as a batch before they are published. A
     partition or an offset that the table has not ingested yet is refused.
     """
-    from lakehouse.cli.systems import open_clients
-    from lakehouse.config import loader
-    from lakehouse.pipeline.replay import replay
-
     declared = loader.load()
     with open_clients(declared) as systems, hide_values(declared.topic(topic)):
-        result = replay(declared.namespace, declared.topic(topic), systems, since, branch)
+        result = replay_range(declared.namespace, declared.topic(topic), systems, since, branch)
         rows = pluralize(result.counts.rows, "row")
         echo(f"{pluralize(result.counts.consumed, 'record')} replayed: {rows} written to {branch or 'main'}")
         if result.snapshot_id and not branch:
             _publish_to_readers(declared, topic, systems)
 
 
-@click.command(short_help="Set the offsets from which ingestion continues.")
+@click.command()
 @click.argument("topic")
 @click.option("--at", "where", required=True, metavar="POSITION", help="earliest, latest, a time, or 0:12,1:40.")
 @click.option("--reason", required=True, help="Reason, which is stored in the table's history.")
@@ -158,18 +149,14 @@ def resume(topic: str, where: str, reason: str) -> None:
     Partitions that are not named keep the table's offsets; if the topic was recreated, all must be named. The decision
     is a snapshot without rows, and `lakehouse ledger` shows it with the records that it skipped.
     """
-    from lakehouse.cli.systems import open_clients
-    from lakehouse.config import loader
-    from lakehouse.pipeline.batches.offsets import resume
-
     declared = loader.load()
     with open_clients(declared) as systems:
-        position = resume(systems, declared.namespace, declared.topic(topic), where, reason)
+        position = resume_at(systems, declared.namespace, declared.topic(topic), where, reason)
     for partition, offset in sorted(position.end.items()):
         echo(f"partition {partition}: was at {position.start[partition]:,}, continues at {offset:,}")
 
 
-@click.command(short_help="Set the records from which a derived topic continues.")
+@click.command()
 @click.argument("topic")
 @click.option("--at", "where", required=True, metavar="POSITION", help="earliest, latest, a time, or 0:12,1:40.")
 @click.option("--reason", required=True, help="Reason, which is stored with the bookmark.")
@@ -184,11 +171,6 @@ def bookmark(topic: str, where: str, reason: str, dead_letters: bool) -> None:
     Derive everything again:     lakehouse bookmark totals --at earliest --reason "new transform"
     Skip what is published:      lakehouse bookmark totals --at latest --reason "derived before"
     """
-    from lakehouse.cli.systems import open_clients
-    from lakehouse.config import loader
-    from lakehouse.pipeline.bookmarks import set_bookmark
-    from lakehouse.pipeline.clients import Clients
-
     declared = loader.load()
     with open_clients(declared) as resources:
         clients = Clients.of(resources)
@@ -197,29 +179,25 @@ def bookmark(topic: str, where: str, reason: str, dead_letters: bool) -> None:
         echo(f"partition {partition}: continues at {offset:,}")
 
 
-@click.command(short_help="Compact, expire and clean up tables.")
+@click.command()
 @click.argument("topics", nargs=-1)
 def maintain(topics: tuple[str, ...]) -> None:
     """Compact, expire and clean up the tables of TOPICS, or of all topics, as the schedule `maintenance` does nightly.
 
     Readers are not affected. What is kept is configured under `retention` in lakehouse.yaml.
     """
-    from lakehouse.cli.systems import open_clients
-    from lakehouse.config import loader
-    from lakehouse.pipeline.maintenance import maintain
-
     declared = loader.load()
     with open_clients(declared) as systems:
         for name in topics or declared.spark_topics:
             with hide_values(declared.topic(name)):
-                for result in maintain(declared.namespace, declared.topic(name), systems.catalog, systems.spark):
+                for result in maintenance.maintain(
+                    declared.namespace, declared.topic(name), systems.catalog, systems.spark
+                ):
                     echo(f"{result.table}: {', '.join(result.done) or 'nothing to do'} ({result.seconds:.1f} s)")
 
 
 def _publish_to_readers(declared: Config, topic: str, systems: Any) -> None:
     """Publish to the readers, because no run of Dagster follows a snapshot that the command line published."""
-    from lakehouse.readers import publish
-
     for reader, published in publish(declared, declared.topic(topic), systems).items():
         rows = "" if published.rows is None else f", {published.rows:,} rows"
         echo(f"{reader.label} shows snapshot {published.snapshot_id}{rows}")

@@ -74,7 +74,7 @@ def server(context: Context) -> Server:
         write_atomically(properties, settings)
 
     def ready() -> bool:
-        config: dict[str, str | int] = {"bootstrap.servers": address, "log_level": 0}
+        config: dict[str, str | int | float | bool] = {"bootstrap.servers": address, "log_level": 0}
         if sasl:
             config |= {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": MECHANISM}
             config |= {"sasl.username": USER, "sasl.password": password}
