@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pyiceberg.types import DecimalType, ListType, MapType, StringType, StructType
-
 from lakehouse.core.sql.quoting import SPARK
 from lakehouse.formats.avro.avro_resolution import LONG_DIGITS
 
@@ -31,6 +29,9 @@ def misfits(value: str, type_: IcebergType, level: int = 0) -> Iterator[str]:
         type_: The type of its column.
         level: The number of lists and maps that contain the value.
     """
+    # Spark's Python workers, which unpickle codecs to explain dead letters, do not import it.
+    from pyiceberg.types import DecimalType, ListType, MapType, StringType, StructType
+
     match type_:
         case DecimalType() if type_.precision <= LONG_DIGITS:
             yield f"coalesce(abs({value}) >= {10 ** (type_.precision - type_.scale)}BD, false)"
