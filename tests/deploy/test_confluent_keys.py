@@ -19,6 +19,7 @@ pytestmark = pytest.mark.stack
 
 SECRET = "/confluent_cloud_resource/lake/kafka_cluster/app_manager/python_client"
 STEP = "confluent/key/app_manager/kafka"
+MONTH = timedelta(days=30)
 
 
 @pytest.fixture
@@ -33,13 +34,6 @@ def turn(lake: Lake, *, later: float = 0, **rule: float) -> dict[str, Rotated]:
     """Rotate at a time `later` days from now."""
     clock, now = lake.sleepless.clock, datetime.now(UTC) + timedelta(days=later)
     return {each.address: each for each in rotate(lake.resources, clock=clock, now=lambda: now, **rule)}
-
-
-def age(lake: Lake, days: float) -> None:
-    """Make all keys older by some days."""
-    for document in lake.vendor.state.keys.values():
-        created = datetime.fromisoformat(document["metadata"]["created_at"]) - timedelta(days=days)
-        document["metadata"]["created_at"] = created.isoformat().replace("+00:00", "Z")
 
 
 def current(lake: Lake) -> str:
@@ -62,7 +56,7 @@ def test_rotate_young_key_is_kept(lake: Lake):
 def test_rotate_old_key_is_replaced_and_stays_valid(lake: Lake):
     first, state = current(lake), lake.vendor.state
     state.key_lag = 3
-    age(lake, 30)
+    lake.age_keys(MONTH)
     rotated = turn(lake)
     assert len(rotated) == 6 and all(each.is_new and not each.deleted for each in rotated.values())
     second = current(lake)
@@ -76,7 +70,7 @@ def test_rotate_old_key_is_replaced_and_stays_valid(lake: Lake):
 def test_rotate_oldest_key_is_deleted_after_its_grace(lake: Lake):
     first = current(lake)
     for _ in range(2):
-        age(lake, 30)
+        lake.age_keys(MONTH)
         turn(lake)
     _, second, third = working(lake)
     assert turn(lake, later=0.9)[STEP].deleted == ()
@@ -87,14 +81,14 @@ def test_rotate_oldest_key_is_deleted_after_its_grace(lake: Lake):
 
 def test_rotate_repeatedly_keeps_at_most_three_keys(lake: Lake):
     for _ in range(4):
-        age(lake, 30)
+        lake.age_keys(MONTH)
         turn(lake, grace_days=300)
         assert len(working(lake)) <= 3
 
 
 def test_rotate_one_retained_deletes_the_previous_key(lake: Lake):
     first = current(lake)
-    age(lake, 30)
+    lake.age_keys(MONTH)
     turn(lake, retained=1)
     assert turn(lake, retained=1, later=2)[STEP].deleted == (first,)
     assert working(lake) == [current(lake)]
@@ -104,7 +98,7 @@ def test_rotate_one_retained_deletes_the_previous_key(lake: Lake):
 
 def test_rotate_key_not_accepted_stays_pending_and_resumes(lake: Lake):
     first, state = current(lake), lake.vendor.state
-    age(lake, 30)
+    lake.age_keys(MONTH)
     state.key_lag = 1000
     with pytest.raises(TimedOut, match="not accepted yet"):
         turn(lake)
@@ -129,7 +123,7 @@ def test_rotate_interrupted_anywhere_loses_no_key(lake: Lake, monkeypatch, lost:
     ending = Ending(monkeypatch, lost=lost)
     for _ in range(2):
         before = current(lake)
-        age(lake, 30)
+        lake.age_keys(MONTH)
         ending.struck.clear()
         ending.repeat_until_done(lambda: turn(lake))
         ending.repeat_until_done(lambda: turn(lake, later=2))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import datetime as dt
 import json
+from datetime import timedelta
 
 import boto3
 import pytest
@@ -84,7 +84,7 @@ def test_create_after_removed_environment_makes_new_keys(lake: Lake):
     assert left(lake.vendor) == [] and lake.secrets() == {}
 
 
-def test_create_key_in_no_secret_is_deleted(lake: Lake):
+def test_create_abandoned_key_in_no_secret_is_deleted(lake: Lake):
     lake.create()
     keys, state, owner = lake.confluent.api_keys(), lake.vendor.state, account(lake, "spark")
     [cluster] = state.clusters
@@ -93,6 +93,8 @@ def test_create_key_in_no_secret_is_deleted(lake: Lake):
     stray = keys.create(name, description, owner, Scope.cluster(cluster))
     foreign = keys.create(name, description.replace("us-east-1", "eu-west-1"), owner, Scope.cluster(cluster))
     manual = keys.create("by hand", "", owner, Scope.cluster(cluster))
+    assert actions(lake) == {}, "another command may store it yet"
+    lake.age_keys(timedelta(hours=4))
     assert actions(lake) == {"confluent/key/spark/kafka": f"API key {stray.id} is in no secret and will be deleted"}
     lake.create()
     assert stray.id not in state.keys
@@ -104,9 +106,7 @@ def test_create_missing_secret_with_live_keys_is_unclear(lake: Lake):
     name, state = f"{PATH}/kafka_cluster/spark/python_client", lake.vendor.state
     before = set(state.keys)
     boto3.client("secretsmanager", REGION).delete_secret(SecretId=name, ForceDeleteWithoutRecovery=True)
-    for key in state.keys.values():
-        created = dt.datetime.now(dt.UTC) - dt.timedelta(hours=2)
-        key["metadata"]["created_at"] = created.isoformat().replace("+00:00", "Z")
+    lake.age_keys(timedelta(hours=2))
     for do in (lambda: actions(lake), lake.create):
         with pytest.raises(UnclearState, match=f"no secret '{name}'.* programs may use them. Nothing was changed"):
             do()

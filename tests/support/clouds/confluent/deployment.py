@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,12 @@ class Lake:
 
     def delete(self, *, delete_data: bool = True) -> None:
         destroy(self.resources, self.reported.append, delete_data=delete_data)
+
+    def age_keys(self, age: timedelta) -> None:
+        """Make all API keys older by a duration."""
+        for document in self.vendor.state.keys.values():
+            created_at = datetime.fromisoformat(document["metadata"]["created_at"]) - age
+            document["metadata"]["created_at"] = created_at.isoformat().replace("+00:00", "Z")
 
     def secrets(self) -> dict[str, str]:
         """Return the current value of each secret of the account, by name."""
