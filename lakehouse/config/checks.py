@@ -172,13 +172,9 @@ class Regex(ColumnCheck, RowCheck):
     pattern: str = Field(description="The regular expression.")
 
     @property
-    def whole_pattern(self) -> str:
-        """The pattern, anchored at both ends."""
-        return rf"\A(?:{self.pattern})\z"
-
-    @property
     def condition(self) -> str:
-        return f"{_name(self.column)} RLIKE {_literal(self.whole_pattern)}"
+        whole = rf"\A(?:{self.pattern})\z"
+        return f"{_name(self.column)} RLIKE {_literal(whole)}"
 
 
 class Expression(RowCheck):

@@ -7,7 +7,7 @@ docs/exactly-once.md has the reasons.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -134,8 +134,11 @@ def _published(context: BatchContext, refusals: Refusals | None) -> Published:
     letter."""
     from pyspark.errors import PySparkException
 
+    publish_once: Callable[[BatchContext], Published] = publish
+    if refusals is not None:
+        publish_once = partial(publish_unless_refused, refusals=refusals, publish=publish)
     try:
-        return publish(context) if refusals is None else publish_unless_refused(context, refusals, publish)
+        return publish_once(context)
     except PySparkException:
         prefix, is_poison = largest_decodable_prefix(context.is_decodable, context.batch)
         if prefix == context.batch and not is_poison:
@@ -144,7 +147,7 @@ def _published(context: BatchContext, refusals: Refusals | None) -> Published:
         if prefix == context.batch and not is_poison:
             # All records decode, so the failure had another cause.
             raise
-        return publish(replace(context, batch=prefix, is_poison=is_poison))
+        return publish_once(replace(context, batch=prefix, is_poison=is_poison))
 
 
 def publish(context: BatchContext) -> Published:

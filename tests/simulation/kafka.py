@@ -107,10 +107,14 @@ class MemoryKafka:
         def offsets() -> dict[str, dict[int, Offsets]]:
             if not self.log:
                 raise self.missing_topic_error(self.topic)
-            ends = {p: part.stable_end if committed else part.end for p, part in self.log.items()}
-            return {self.topic: {p: Offsets(part.start, ends[p]) for p, part in self.log.items()}}
+            return {self.topic: self.bounds(committed=committed)}
 
         return self._call("offsets", offsets)
+
+    def bounds(self, *, committed: bool) -> dict[int, Offsets]:
+        """Return where each partition starts and ends, without a fault."""
+        ends = {p: part.stable_end if committed else part.end for p, part in self.log.items()}
+        return {p: Offsets(part.start, ends[p]) for p, part in self.log.items()}
 
     def offsets_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
         """Return the first offset at or after a time."""

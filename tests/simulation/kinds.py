@@ -9,11 +9,13 @@ from tests.simulation.deployment.schedule import DeploymentSchedule
 from tests.simulation.message_schedule import MessageSchedule
 from tests.simulation.reader_schedule import ReaderSchedule
 from tests.simulation.schedule import Schedule
+from tests.simulation.stream_schedule import StreamSchedule
 
 KINDS: Mapping[str, Any] = {
     "ingestion": Schedule,
     "readers": ReaderSchedule,
     "messages": MessageSchedule,
+    "streams": StreamSchedule,
     "deployment": DeploymentSchedule,
 }
 """Classes with `world` and `run`, which raises Violation."""

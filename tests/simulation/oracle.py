@@ -37,17 +37,19 @@ class Oracle:
 
     Attributes:
         violations: Broken promises, as sentences.
+        is_shared: Whether each batch is chosen from the whole log, so that each partition must have a share in it.
         position: The topic id and the end of the newest batch.
         uncertain: Places of records that the broker deleted while a batch may have been reading them.
     """
 
-    def __init__(self, mode: str, kafka: MemoryKafka, spark: MemorySpark):
-        self.mode, self._kafka, self._spark = mode, kafka, spark
+    def __init__(self, mode: str, kafka: MemoryKafka, spark: MemorySpark, *, is_shared: bool = False):
+        self.mode, self._kafka, self._spark, self.is_shared = mode, kafka, spark, is_shared
         self.violations: list[str] = []
         self.uncertain: set[Place] = set()
         self.position: tuple[str, dict[int, int]] = ("", {})
         self._ranges: list[tuple[str, int, int, int]] = []
         self._main: list[int] = []
+        self._pending: set[int] = set()
         self._letters: Table | None = None
         self._rows: list[Row] = []
 
@@ -101,8 +103,25 @@ class Oracle:
                     self._violate(
                         f"a batch of partition {p} begins at {offset}, and the one before ended at {known[p]}"
                     )
+            self._judge_shares(start, end)
             self._ranges += [(topic_id, p, start[p], o) for p, o in end.items() if o > start[p]]
         self.position = topic_id, {**known, **end}
+        log = self._kafka.log if topic_id == self._kafka.topic_id else {}
+        self._pending = {p for p, part in log.items() if part.stable_end > self.position[1].get(p, part.start)}
+
+    def _judge_shares(self, start: Mapping[int, int], end: Mapping[int, int]) -> None:
+        """Judge that a batch has records of each partition that had some when the batch before it was published.
+
+        A batch that Spark could not decode is halved, and the later batches of one run end where the log did at first.
+        """
+        is_halved = any(
+            record.is_poison and offset >= start.get(p, 0)
+            for p, part in self._kafka.log.items()
+            for offset, record in part.records.items()
+        )
+        waiting = {p for p in self._pending & end.keys() if end[p] == start[p]}
+        if waiting and self.is_shared and not is_halved and not self._spark.world.fault_percent:
+            self._violate(f"a batch has no records of partitions {waiting}, which had some before it was chosen")
 
     # Contents
 

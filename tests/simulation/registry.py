@@ -21,8 +21,8 @@ OWN, LATE = 1, 2
 class MemoryRegistry:
     """The client protocol of resources.schema_registry.SchemaRegistry that the pipeline uses."""
 
-    def __init__(self, world: World, topic: str):
-        self._world, self._topic = world, topic
+    def __init__(self, world: World, *topics: str):
+        self._world, self._topics = world, topics
         self.ids = {OWN}
 
     def versions(self, subject: str) -> list[RegisteredSchema]:
@@ -35,7 +35,8 @@ class MemoryRegistry:
 
     def subjects(self, id_: int) -> frozenset[str]:
         """Return the subjects of a schema."""
-        return self._call("subjects", lambda: frozenset({f"{self._topic}-value"} if id_ == OWN else {"other-value"}))
+        subjects = frozenset(f"{topic}-value" for topic in self._topics)
+        return self._call("subjects", lambda: subjects if id_ == OWN else frozenset({"other-value"}))
 
     def not_found(self) -> frozenset[int]:
         """Return no ids: nothing is cached."""

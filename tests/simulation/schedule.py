@@ -24,8 +24,9 @@ from tests.simulation.jobs import simulated_engine
 from tests.simulation.kafka import MemoryKafka
 from tests.simulation.memory_files import RECORD_FILES, empty_store
 from tests.simulation.oracle import Oracle, Violation
-from tests.simulation.registry import LATE, OWN, MemoryRegistry
-from tests.simulation.world import World, replaced, simulated_time
+from tests.simulation.registry import LATE, MemoryRegistry
+from tests.simulation.source_topic import SourceTopic
+from tests.simulation.world import MISTAKES, World, replaced, simulated_time
 
 NAMESPACE, NAME = "lake", "orders"
 TURNS = 60
@@ -69,7 +70,7 @@ class Schedule:
         self.clients = Clients(self.kafka, self.registry, spark, SimulatedCatalog.on(self.iceberg))  # type: ignore[arg-type]
         self.oracle = Oracle(mode, self.kafka, spark)
         self.iceberg.on_commit = self.oracle.committed
-        self._values = 0
+        self.source = SourceTopic(choices, self.world, self.kafka, self.oracle)
 
     # Actions
 
@@ -82,73 +83,8 @@ class Schedule:
             "replay": lambda: replay(NAMESPACE, topic, clients, "earliest"),
             "maintain": lambda: exhaust(maintain(NAMESPACE, topic, clients.catalog, clients.spark)),
             "compact": lambda: compact_incrementally(NAMESPACE, topic, clients.catalog, clients.spark),
-            "resume": lambda: resume(clients, NAMESPACE, topic, self.resumable(), "simulated"),
+            "resume": lambda: resume(clients, NAMESPACE, topic, self.source.resumable(self.oracle), "simulated"),
         }
-
-    def resumable(self) -> str:
-        """Return where an operator resumes: as near to the table's offsets as the log allows."""
-        topic_id, position = self.oracle.position
-        offsets = {}
-        for p, part in self.kafka.log.items():
-            wanted = position.get(p, part.start) if topic_id == self.kafka.topic_id else part.start
-            offsets[p] = min(max(wanted, part.start), part.stable_end)
-        return ",".join(f"{p}:{offset}" for p, offset in offsets.items())
-
-    def produce(self) -> None:
-        """Append records to a partition."""
-        partition = self.choices.of(list(self.kafka.log))
-        records = []
-        for _ in range(self.choices.of((1, 2, 3))):
-            self._values += 1
-            kind = self.choices.of(("good", "good", "good", "garbage", "late", "null", "poison"))
-            records.append(
-                {
-                    # A key stays in its partition.
-                    "key": self.choices.below(2) * 10 + partition,
-                    "value": None if kind == "null" else self._values,
-                    "schema_id": LATE if kind == "late" else OWN,
-                    "is_garbage": kind == "garbage",
-                    "is_poison": kind == "poison",
-                }
-            )
-        self.kafka.produce(partition, records)
-        self.world.record(f"producer: {len(records)} records in partition {partition}")
-
-    def transact(self) -> None:
-        """Begin or end a transaction."""
-        partition = self.choices.of(list(self.kafka.log))
-        if self.kafka.log[partition].open_from is None:
-            self.kafka.begin(partition)
-        else:
-            self.kafka.end(partition, commits=bool(self.choices.below(2)))
-        self.world.record(f"producer: transaction in partition {partition}")
-
-    def retain(self) -> None:
-        """Delete old records, perhaps some that were not ingested."""
-        partition = self.choices.of(list(self.kafka.log))
-        part = self.kafka.log[partition]
-        start = part.start + self.choices.below(4)
-        self.kafka.retain(partition, start)
-        self.world.record(f"broker: partition {partition} begins at {part.start}")
-
-    def compact_log(self) -> None:
-        """Delete a record that has a newer one for its key."""
-        partition = self.choices.of(list(self.kafka.log))
-        part = self.kafka.log[partition]
-        records = sorted(part.records.values(), key=lambda record: record.offset)
-        for index, record in enumerate(records):
-            if record.offset < part.stable_end and any(later.key == record.key for later in records[index + 1 :]):
-                del part.records[record.offset]
-                topic_id, position = self.oracle.position
-                if topic_id != self.kafka.topic_id or record.offset >= position.get(partition, 0):
-                    self.oracle.uncertain.add((record.topic_id, partition, record.offset))
-                self.world.record(f"broker: compacted offset {record.offset} of partition {partition}")
-                return
-
-    def recreate(self) -> None:
-        """Delete the topic and create it again."""
-        self.kafka.recreate(len(self.kafka.log))
-        self.world.record("operator: recreated the topic")
 
     def register(self) -> None:
         """Register the schema that a producer used too early."""
@@ -169,15 +105,7 @@ class Schedule:
 
     def events(self) -> dict[str, Callable[[], object]]:
         """Return what happens at once, by name."""
-        return {
-            "produce": self.produce,
-            "transact": self.transact,
-            "retain": self.retain,
-            "compact_log": self.compact_log,
-            "register": self.register,
-            "measure": self.measure,
-            "recreate": self.recreate,
-        }
+        return self.source.events() | {"register": self.register, "measure": self.measure}
 
     @property
     def actions(self) -> tuple[str, ...]:
@@ -204,13 +132,13 @@ class Schedule:
         """
         world, choices = self.world, self.choices
         world.fault_percent, world.switch_percent = choices.of((0, 3, 10)), choices.of((0, 10, 40))
-        self.produce()
+        self.source.produce()
         world.start("ingest-0", self.programs()["ingest"])
         for _ in range(TURNS):
             if not world.processes or choices.happens(40):
                 self.act()
             else:
-                world.step(choices.of(world.processes))
+                world.step(choices.of(world.ready()))
             self.oracle.raise_violations()
         self.recover()
         self.oracle.judge_end()
@@ -224,9 +152,7 @@ class Schedule:
         for process in list(world.processes):
             while process in world.processes:
                 world.step(process)
-        for partition, part in self.kafka.log.items():
-            if part.open_from is not None:
-                self.kafka.end(partition, commits=True)
+        self.source.end_transactions()
         self.register()
         world.advance(4000)
         commands = ["ingest", "redrive"]
@@ -284,6 +210,9 @@ def run(choices: Choices, kind: type[Schedule] = Schedule) -> Outcome:
             schedule.run()
         except Violation as error:
             violation = str(error)
+        except MISTAKES as error:
+            violation = f"{type(error).__name__} {error}".strip()
+        if violation:
             schedule.world.record(f"VIOLATION: {violation}")
         return Outcome(violation, schedule.world, choices.drawn)
 

@@ -9,27 +9,24 @@ from pathlib import Path
 
 import pytest
 
+from lakehouse.streaming import stream
+from lakehouse.streaming.stream_context import StreamContext
 from tests.simulation.choices import Choices, shrink
 from tests.simulation.jobs import REPLACED, simulated_engine
 from tests.simulation.kinds import KINDS
 from tests.simulation.mutations.patches import PATCHES, mutated_copy
 from tests.simulation.schedule import run, simulation
+from tests.simulation.stream_schedule import threads_in_memory
 from tests.simulation.world import World, simulated_time
 
 HERE = Path(__file__).parent
-FAILED = [int(line.split()[0]) for line in (HERE / "seeds.txt").read_text().splitlines() if line[:1].isdigit()]
+LINES = [line.split() for line in (HERE / "seeds.txt").read_text().splitlines() if line[:1] != "#"]
+FAILED = [(kind, int(seed)) for kind, seed, *_ in LINES]
+BUDGET = [(kind, seed) for kind in KINDS for seed in range(1, 6)]
 
 
-@pytest.mark.parametrize("seed", [*FAILED, *range(1, 6)])
-def test_schedule_of_seed_keeps_all_promises(seed):
-    with simulation():
-        outcome = run(Choices(seed))
-    assert not outcome.violation, "\n".join(outcome.world.trace)
-
-
-@pytest.mark.parametrize("seed", range(1, 6))
-@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"ingestion"}))
-def test_schedule_of_each_kind_keeps_all_promises(kind, seed):
+@pytest.mark.parametrize(("kind", "seed"), [*FAILED, *BUDGET])
+def test_schedule_of_seed_keeps_all_promises(kind, seed):
     with simulation():
         outcome = run(Choices(seed), KINDS[kind])
     assert not outcome.violation, "\n".join(outcome.world.trace)
@@ -92,6 +89,17 @@ def test_simulation_replaces_only_functions_that_run_in_spark():
     }
 
 
+def test_streams_replace_only_threads_and_connections():
+    replacements = threads_in_memory(World(Choices(None)), lambda event: None)
+    assert {module.__name__: set(names) for module, names in replacements.items()} == {
+        "lakehouse.streaming.stream": {"threading", "StreamContext"},
+        "lakehouse.streaming.publishers": {"threading", "with_own_connections"},
+        "lakehouse.streaming.scheduler": {"FILES_PER_COMPACTION"},
+        "lakehouse.pipeline.clients": {"with_own_connections"},
+    }
+    assert isinstance(replacements[stream]["StreamContext"](*[None] * 6), StreamContext)
+
+
 def test_simulation_runs_the_functions_of_the_project():
     from lakehouse import readers
     from lakehouse.pipeline import ingestion, maintenance, replay
@@ -100,8 +108,10 @@ def test_simulation_runs_the_functions_of_the_project():
     from lakehouse.pipeline.dead_letters import dead_letter_topic, letters
     from lakehouse.pipeline.ledger import reconciliation
     from lakehouse.readers import freshness, glue_reader, metadata_pointer, reader_lag, rest_reader, snowflake_reader
+    from lakehouse.streaming import compactor, publishers, scheduler, worker
     from resources.iceberg import registrations
     from resources.iceberg import snapshots as resource_snapshots
+    from resources.kafka import stream_group
 
     modules = (
         ingestion,
@@ -115,7 +125,7 @@ def test_simulation_runs_the_functions_of_the_project():
         dead_letter_topic,
     )
     modules += (readers, freshness, glue_reader, metadata_pointer, reader_lag, rest_reader, snowflake_reader)
-    modules += (registrations, resource_snapshots)
+    modules += (registrations, resource_snapshots, compactor, publishers, scheduler, worker, stream_group)
     before = {module: dict(vars(module)) for module in modules}
     with simulation(), simulated_time(World(Choices(3))):
         for module in modules:

@@ -7,19 +7,21 @@ be killed.
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pyiceberg.table.metadata
 import pyiceberg.table.update
-from greenlet import greenlet
+from greenlet import getcurrent, greenlet
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 import lakehouse.pipeline.batches.offsets
@@ -46,26 +48,51 @@ class Killed(BaseException):
     """The process was killed. No code of the project catches it."""
 
 
+@dataclass
+class Machine:
+    """The state that the threads of a program share.
+
+    Attributes:
+        skew: The difference of its clock in seconds.
+        is_killed: Whether the program was killed, or its main thread has ended.
+    """
+
+    skew: float = 0.0
+    is_killed: bool = False
+
+
 class Process:
-    """A program that runs on one machine.
+    """A program, or one of its threads.
 
     Attributes:
         name: Its name in traces.
-        skew: The difference of its machine's clock in seconds.
+        machine: The machine on which it runs.
+        is_thread: Whether it is a thread of a program, which goes on after it.
         result: How it ended: an exception, or None.
+        greenlet: Its stack.
     """
 
-    def __init__(self, world: World, name: str, work: Callable[[], object]):
-        self.name, self.skew, self.is_killed = name, 0.0, False
+    def __init__(
+        self, name: str, work: Callable[[], object], scheduler: greenlet, machine: Machine | None, is_thread: bool
+    ):
+        self.name, self.machine, self.is_thread = name, machine or Machine(), is_thread
         self.result: BaseException | None = None
-        self._world, self._work = world, work
-        self.greenlet = greenlet(self._run)
+        self.is_awaited: Callable[[], bool] | None = None
+        self.deadline = 0.0
+        self._work = work
+        self.greenlet = greenlet(self._run, scheduler)
+
+    def is_ready(self, now: float) -> bool:
+        """Return whether it does not wait, or what it waits for has happened."""
+        return self.is_awaited is None or self.machine.is_killed or self.deadline <= now or self.is_awaited()
 
     def _run(self) -> None:
         try:
             self._work()
         except (Exception, Killed) as error:
             self.result = error
+        if not self.is_thread:
+            self.machine.is_killed = True
 
 
 class World:
@@ -89,15 +116,19 @@ class World:
         self.processes: list[Process] = []
         self.current: Process | None = None
         self._names: dict[str, str] = {}
-        self.skewed: set[str] = set()
         self._now = BEGINNING
+        self._scheduler = getcurrent()
 
     # Time
 
     def now(self) -> float:
         """Return the time that the clock of the present process's machine shows, in seconds since the epoch."""
         process = self.current
-        return self._now + (process.skew if process else 0.0)
+        return self._now + (process.machine.skew if process else 0.0)
+
+    def monotonic(self) -> float:
+        """Return the time without the skews of clocks, in seconds."""
+        return self._now
 
     def advance(self, seconds: float) -> None:
         """Let time pass."""
@@ -106,10 +137,48 @@ class World:
     # Processes
 
     def start(self, name: str, work: Callable[[], object]) -> Process:
-        """Start a process."""
-        process = Process(self, name, work)
+        """Start a program on a machine of its own."""
+        return self._start(name, work, None)
+
+    def start_thread(self, name: str, work: Callable[[], object]) -> Process:
+        """Start a thread of the present program."""
+        assert self.current is not None
+        return self._start(f"{self.current.name} {name}", work, self.current.machine)
+
+    def _start(self, name: str, work: Callable[[], object], machine: Machine | None) -> Process:
+        process = Process(name, work, self._scheduler, machine, machine is not None)
         self.processes.append(process)
         return process
+
+    def wait(self, is_awaited: Callable[[], bool], seconds: float = math.inf) -> bool:
+        """Suspend the present thread until something has happened.
+
+        Args:
+            is_awaited: Returns whether it has happened.
+            seconds: The maximum time to wait.
+
+        Returns:
+            Whether it has happened.
+        """
+        process, deadline = self.current, self._now + seconds
+        assert process is not None
+        while not (happened := is_awaited()) and self._now < deadline:
+            process.is_awaited, process.deadline = is_awaited, deadline
+            self._suspend(process)
+        process.is_awaited = None
+        return happened
+
+    def ready(self) -> list[Process]:
+        """Return the processes that can run; if all wait, time passes until the first one need not.
+
+        Raises:
+            AssertionError: They wait for each other.
+        """
+        if not (ready := [process for process in self.processes if process.is_ready(self._now)]):
+            self._now = min((process.deadline for process in self.processes), default=self._now)
+            assert self._now < math.inf, "the processes wait for each other"
+            ready = [process for process in self.processes if process.is_ready(self._now)]
+        return ready
 
     def step(self, process: Process) -> None:
         """Run a process until it passes the control on, or ends."""
@@ -120,7 +189,8 @@ class World:
             self.processes.remove(process)
             if process.result is not None:
                 self.record(f"{process.name} ended: {_short(process.result)}")
-                if isinstance(process.result, MISTAKES) or not isinstance(process.result, Exception | Killed):
+                is_killed = isinstance(process.result, Killed)
+                if isinstance(process.result, MISTAKES) or (process.is_thread and not is_killed):
                     raise process.result
 
     def record(self, event: str) -> None:
@@ -155,7 +225,7 @@ class World:
                 self.start(f"late {operation}", lambda: _ignore_errors(effect))
                 raise error("the request timed out")
             case "clock":
-                process.skew += self.choices.of((-20.0, 20.0, -3600.0, 40.0))
+                process.machine.skew += self.choices.of((-20.0, 20.0, -3600.0, 40.0))
         answer = effect()
         match fault:
             case "fail after":
@@ -168,15 +238,18 @@ class World:
         return answer
 
     def _pass_on(self, process: Process, percent: int) -> None:
-        if process.is_killed:
+        if process.machine.is_killed:
             raise Killed
         if self.choices.happens(percent):
-            process.greenlet.parent.switch()
-        if process.is_killed:
+            self._suspend(process)
+
+    def _suspend(self, process: Process) -> None:
+        self._scheduler.switch()
+        if process.machine.is_killed:
             raise Killed
 
     def _kill(self, process: Process) -> None:
-        process.is_killed = True
+        process.machine.is_killed = True
         raise Killed
 
 
@@ -216,7 +289,7 @@ def simulated_time(world: World) -> Iterator[None]:
             return datetime.fromtimestamp(world.now(), tz or UTC)
 
     clock: dict[Any, dict[str, Any]] = {
-        time: {"time": world.now, "monotonic": lambda: world._now, "time_ns": lambda: int(world.now() * 1e9)},
+        time: {"time": world.now, "monotonic": world.monotonic, "time_ns": lambda: int(world.now() * 1e9)},
         pyiceberg.table.update: {"datetime": SimulatedDatetime},
         pyiceberg.table.metadata: {"datetime": SimpleNamespace(datetime=SimulatedDatetime)},
         lakehouse.pipeline.commits.audit: {"ThreadPoolExecutor": InlineExecutor},

@@ -92,7 +92,7 @@ class DeploymentSchedule:
             case _:
                 for process in list(world.processes):
                     if process.name == "rotate" and choices.happens(30):
-                        process.is_killed = True
+                        process.machine.is_killed = True
         for _ in range(choices.below(3) + 1):
             self._step()
 
@@ -101,7 +101,7 @@ class DeploymentSchedule:
         kind = name.rpartition(" ")[2]
         command = getattr(self, f"_{kind}")
         process = self.world.start(name, lambda: command(THEIRS if name.startswith("other") else OURS))
-        process.skew = self.world.choices.of((0.0, 0.0, -20.0, 20.0, -3600.0, 3600.0))
+        process.machine.skew = self.world.choices.of((0.0, 0.0, -20.0, 20.0, -3600.0, 3600.0))
 
     def _step(self) -> None:
         if processes := self.world.processes:
@@ -116,7 +116,7 @@ class DeploymentSchedule:
         # A request does not stay in the network for longer, and no command is suspended between two calls for longer.
         for process in list(self.world.processes):
             if not process.name.startswith("late") and seconds > HOURS:
-                process.is_killed = self.world.choices.happens(50)
+                process.machine.is_killed = self.world.choices.happens(50)
             while process in self.world.processes and (seconds > HOURS or process.name.startswith("late")):
                 self._step_one(process)
         self.world.record(f"{seconds / HOURS:g} hours pass")
@@ -248,7 +248,7 @@ class DeploymentSchedule:
         for process in list(self.world.processes):
             while process in self.world.processes:
                 if self.oracle.violations:
-                    process.is_killed = True
+                    process.machine.is_killed = True
                 self._step_one(process)
 
 

@@ -1,4 +1,4 @@
-"""Report the seeds until the simulation finds each mutation: `python -m tests.simulation.mutations [SEEDS]`."""
+"""Report the seeds until the simulation finds mutations: `python -m tests.simulation.mutations [SEEDS [NAME …]]`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ def search(patch: Path, seeds: int) -> str:
     with TemporaryDirectory() as folder:
         copy = mutated_copy(patch, Path(folder))
         command = [sys.executable, "-m", "tests.simulation.simulate", "--until-violation", str(seeds)]
+        command += [patch.parent.name]
         return subprocess.run(command, cwd=copy, capture_output=True, check=True, text=True).stdout.strip()
 
 
@@ -23,12 +24,13 @@ def main(arguments: Sequence[str]) -> int:
     """Search each mutation, and return 1 if one was not found."""
     seeds = int(arguments[0]) if arguments else 10_000
     missed = 0
-    for patch in PATCHES:
+    names = arguments[1:] or [patch.stem for patch in PATCHES]
+    for patch in (patch for patch in PATCHES if patch.stem in names):
         seed, _, violation = search(patch, seeds).partition(" ")
         is_missed = seed == "none"
         missed += is_missed
         result = f"not found in {seeds:,} seeds" if is_missed else f"found after {int(seed) + 1:,} seeds: {violation}"
-        print(f"{patch.stem}: {result}", flush=True)
+        print(f"{patch.parent.name} {patch.stem}: {result}", flush=True)
     return 1 if missed else 0
 
 

@@ -1,4 +1,4 @@
-"""The patches of this folder, and copies of the project with one of them applied."""
+"""The patches, in a folder for the kind of schedule that finds them, and copies of the project with one applied."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[3]
-PATCHES = sorted(Path(__file__).parent.glob("*.patch"))
+PATCHES = sorted(Path(__file__).parent.glob("*/*.patch"))
 FOLDERS = "lakehouse", "resources", "spark", "tests/simulation"
 
 

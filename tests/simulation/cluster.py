@@ -1,0 +1,202 @@
+"""A Kafka cluster in memory with several topics, some of which may be unreadable, and with consumer groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+
+from lakehouse.core.errors import LakehouseError, Unreachable
+from lakehouse.core.offsets.batch import Batch
+from resources.kafka.kafka import Offsets, TopicDescription
+from resources.kafka.kafka_errors import to_error
+from tests.simulation.kafka import MemoryKafka, Record
+from tests.simulation.world import Machine, World
+
+T = TypeVar("T")
+
+SESSION_SECONDS = 10
+"""Time after which the coordinator removes a member that was killed."""
+
+
+class MemoryCluster:
+    """The client protocol of resources.kafka.kafka.Kafka that a stream uses.
+
+    Attributes:
+        topics: The topics by name.
+        leaderless: Topics of which a partition has no leader.
+        forbidden: Topics that this client may not read.
+    """
+
+    servers = "memory:9092"
+
+    def __init__(self, world: World, partitions: Mapping[str, int]):
+        self._world = world
+        self.topics = {name: MemoryKafka(world, name, count) for name, count in partitions.items()}
+        self.leaderless: set[str] = set()
+        self.forbidden: set[str] = set()
+        self._groups: dict[str, Group] = {}
+
+    def cluster_id(self) -> str:
+        """Return the id of the cluster."""
+        return self._call("cluster_id", lambda: "cluster")
+
+    def describe(self, topics: Sequence[str]) -> dict[str, TopicDescription]:
+        """Return the topics that exist."""
+
+        def descriptions() -> dict[str, TopicDescription]:
+            self._require_permission(topics)
+            existing = {name: self.topics[name] for name in topics if name in self.topics and self.topics[name].log}
+            return {
+                name: TopicDescription(each.topic_id, len(each.log), (0,) if name in self.leaderless else ())
+                for name, each in existing.items()
+            }
+
+        return self._call("describe", descriptions)
+
+    def offsets(self, topics: Sequence[str], *, committed: bool = True) -> dict[str, dict[int, Offsets]]:
+        """Return where each partition starts and ends; no topic has an answer if one is unreadable."""
+
+        def offsets() -> dict[str, dict[int, Offsets]]:
+            if self.leaderless & {*topics}:
+                raise Unreachable("Kafka", self.servers, "the brokers", "no leader")
+            self._require_permission(topics)
+            return {name: self._topic(name).bounds(committed=committed) for name in topics}
+
+        return self._call("offsets", offsets)
+
+    def oldest_timestamp(
+        self, topic: str, positions: Mapping[int, int], ends: Mapping[int, int]
+    ) -> dict[int, int | None]:
+        """Return the timestamp of the first record at or after each position."""
+        return self._topic(topic).oldest_timestamp(topic, positions, ends)
+
+    def missing_topic_error(self, topic: str) -> LakehouseError:
+        """Return the error for a topic that does not exist."""
+        return self.topics[topic].missing_topic_error(topic)
+
+    def spark_options(self) -> dict[str, str]:
+        """Return nothing: the simulated engine reads this object."""
+        return {}
+
+    def read(self, batch: Batch) -> list[Record]:
+        """Return the committed records of a range."""
+        if batch.topic in self.leaderless | self.forbidden:
+            raise LookupError(f"topic {batch.topic} cannot be read")
+        return self.topics[batch.topic].read(batch)
+
+    def consumer(self, group: str, *, settings: Mapping[str, Any]) -> MemoryConsumer:
+        """Return a consumer, which is a member of a group from its first poll on."""
+        assert self._world.current is not None
+        return MemoryConsumer(self, self._groups.setdefault(group, Group(self)), self._world.current.machine)
+
+    def poll(self, effect: Callable[[], T]) -> T:
+        """Perform a call to the coordinator."""
+        return self._call("poll", effect)
+
+    def now(self) -> float:
+        """Return the time of the coordinator."""
+        return self._world.monotonic()
+
+    def pause(self, seconds: float) -> None:
+        """Let the present thread wait."""
+        self._world.wait(lambda: False, seconds)
+
+    def _require_permission(self, topics: Sequence[str]) -> None:
+        if self.forbidden & {*topics}:
+            error = to_error(KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)), self.servers)
+            assert error is not None
+            raise error
+
+    def _topic(self, name: str) -> MemoryKafka:
+        if not self.topics[name].log:
+            raise self.missing_topic_error(name)
+        return self.topics[name]
+
+    def _call(self, operation: str, effect: Callable[[], T]) -> T:
+        unreachable = lambda cause: Unreachable("Kafka", self.servers, "that it is up", cause)  # noqa: E731
+        return self._world.call(f"kafka.{operation}", effect, unreachable)
+
+
+class Group:
+    """A consumer group whose members first give up all partitions, and then get their shares (eager rebalance)."""
+
+    def __init__(self, cluster: MemoryCluster):
+        self._cluster = cluster
+        self.members: dict[MemoryConsumer, float] = {}
+        self.generation = 0
+
+    def rebalance(self) -> None:
+        """Let all members join again."""
+        self.generation += 1
+
+    def expire(self) -> None:
+        """Remove the members that were killed."""
+        now = self._cluster.now()
+        for member, seen_at in list(self.members.items()):
+            if not member.machine.is_killed:
+                self.members[member] = now
+            elif now - seen_at >= SESSION_SECONDS:
+                del self.members[member]
+                self.rebalance()
+
+    def shares(self, topics: Sequence[str]) -> dict[MemoryConsumer, list[tuple[str, int]]] | None:
+        """Return the partitions of each member; None until all have joined the present generation."""
+        if any(member.generation != self.generation for member in self.members):
+            return None
+        partitions = [(name, p) for name in topics for p in self._cluster.topics[name].log]
+        members = list(self.members)
+        return {member: partitions[n :: len(members)] for n, member in enumerate(members)}
+
+
+class MemoryConsumer:
+    """The methods of confluent_kafka.Consumer that a member of a group uses."""
+
+    def __init__(self, cluster: MemoryCluster, group: Group, machine: Machine):
+        self._cluster, self._group, self.machine = cluster, group, machine
+        self.generation, self._assigned_in, self._has_partitions = -1, -1, False
+
+    def subscribe(
+        self,
+        topics: Sequence[str],
+        *,
+        on_assign: Callable[[Any, list[Any]], None],
+        on_revoke: Callable[[Any, list[Any]], None],
+        on_lost: Callable[[Any, list[Any]], None],
+    ) -> None:
+        """Join the group."""
+        self._topics, self._on_assign, self._on_revoke = topics, on_assign, on_revoke
+        self._group.members[self] = self._cluster.now()
+        self._group.rebalance()
+
+    def poll(self, seconds: float) -> None:
+        """Take part in the group's rebalances; there are no messages."""
+        group = self._group
+        self._cluster.pause(seconds)
+        try:
+            self._cluster.poll(group.expire)
+        except Unreachable:
+            return
+        if self.generation != group.generation:
+            if self._has_partitions:
+                self._has_partitions = False
+                self._on_revoke(self, [])
+            self.generation = group.generation
+        elif self._assigned_in != self.generation and (shares := group.shares(self._topics)) is not None:
+            self._assigned_in, self._has_partitions = self.generation, True
+            self._on_assign(self, [SimpleNamespace(topic=name, partition=p) for name, p in shares[self]])
+
+    def assign(self, partitions: Sequence[Any]) -> None:
+        """Fetch nothing."""
+
+    def unassign(self) -> None:
+        """Fetch nothing."""
+
+    def close(self) -> None:
+        """Leave the group."""
+        if self._has_partitions:
+            self._on_revoke(self, [])
+        if self._group.members.pop(self, None) is not None:
+            self._group.rebalance()

@@ -1,0 +1,349 @@
+"""Schedules of streams: workers, the compactor, the group and Glue's publisher; two of three entries share a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+from pyiceberg.table.metadata import TableMetadata
+
+import lakehouse.pipeline.clients
+import lakehouse.streaming.publishers
+import lakehouse.streaming.scheduler
+import lakehouse.streaming.stream
+from lakehouse.config.environment import environment_name
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
+from lakehouse.core.errors import BadRecords, UnclearState
+from lakehouse.pipeline.batches.offsets import resume
+from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.maintenance import maintain
+from lakehouse.streaming.publishers import PublicationRequest, reader_publishers
+from lakehouse.streaming.stream import Stream
+from lakehouse.streaming.stream_context import MAX_EVENTS, StreamContext
+from lakehouse.streaming.stream_events import Commit, Event, TopicBackedOff
+from tests.simulation.catalog import MemoryIcebergCatalog, SimulatedCatalog
+from tests.simulation.choices import Choices
+from tests.simulation.cluster import MemoryCluster
+from tests.simulation.engine import MemorySpark
+from tests.simulation.oracle import Oracle, Violation
+from tests.simulation.readers import MemoryGlueClient, MemorySnowflakeServer, SimulatedGlue, SimulatedSnowflake
+from tests.simulation.registry import LATE, MemoryRegistry
+from tests.simulation.schedule import NAMESPACE, RECOVERIES, exhaust
+from tests.simulation.source_topic import SourceTopic
+from tests.simulation.threads import MemoryQueue, threads
+from tests.simulation.world import Machine, World, replaced
+
+TURNS = 160
+ROUNDS = 300
+"""Maximum number of times that each thread runs until programs without faults have done what they must."""
+
+FILES_PER_COMPACTION = 2
+"""Number of data files after which a stream merges small ones: a schedule has few."""
+
+ACTIONS = (
+    *("produce orders", "produce refunds", "stream", "stream once", "register", "time passes", "maintain orders"),
+    *("transact orders", "unreadable", "stop", "retain orders", "recreate refunds", "produce orders", "stream"),
+    *("resume orders", "resume copies", "resume refunds"),
+)
+
+
+class StreamSchedule:
+    """A schedule in which streams ingest two topics into three tables."""
+
+    def __init__(self, choices: Choices):
+        self.choices, self.world = choices, World(choices)
+        world = self.world
+        self._kafka = MemoryCluster(world, {"orders": choices.of((1, 2)), "refunds": 1})
+        self._registry = MemoryRegistry(world, "orders", "refunds")
+        self._iceberg = MemoryIcebergCatalog(world)
+        spark = MemorySpark(world, self._kafka, self._iceberg)  # type: ignore[arg-type]
+        self._clients = Clients(self._kafka, self._registry, spark, SimulatedCatalog.on(self._iceberg))  # type: ignore[arg-type]
+        limits = {"max_records_per_batch": choices.of((4, 2)), "continuous": True}
+        mode = choices.of(("append", "upsert"))
+        topics = (
+            Topic(name="orders", mode=mode, key=("id",) if mode == "upsert" else (), errors="log", **limits),
+            Topic(name="copies", kafka_topic="orders", errors="log", **limits),
+            Topic(name="refunds", errors=choices.of(("log", "suspend")), **limits),
+        )
+        environments = {environment_name(): {}}
+        self._config = Config(namespace=NAMESPACE, topics={t.name: t for t in topics}, environments=environments)
+        self._oracles = {t.name: Oracle(t.mode, self._kafka.topics[t.topic], spark, is_shared=True) for t in topics}
+        self._sources = {
+            name: SourceTopic(choices, world, log, *(self._oracles[t.name] for t in topics if t.topic == name))
+            for name, log in self._kafka.topics.items()
+        }
+        self._glue = MemoryGlueClient(world, lambda *_: None)
+        self._snowflake = MemorySnowflakeServer(world, self._iceberg, self._glue, lambda *_: None)
+        self._streams: dict[Stream, Machine] = {}
+        self._errors: Mapping[str, Exception] = {}
+        self._staged: dict[tuple[str, int], Any] = {}
+        self._refused: dict[tuple[str, int], tuple[Any, float]] = {}
+        self._iceberg.on_commit = self._committed
+
+    # The oracle
+
+    def _committed(self, table: str, before: TableMetadata | None, after: TableMetadata) -> None:
+        name = table.removesuffix("__dead_letters")
+        self._oracles[name].committed(table, before, after)
+        if before is None or table != name or self.world.current is None:
+            return
+        if len(after.snapshots) > len(before.snapshots) and before.current_snapshot_id == after.current_snapshot_id:
+            self._judge_write(name, self.world.current.machine, after)
+
+    def _judge_write(self, name: str, machine: Machine, table: TableMetadata) -> None:
+        """Judge that a stream does not write a batch again that it refused, unless something has changed."""
+        decided_by = table.current_snapshot_id, frozenset(self._registry.ids)
+        refused, at = self._refused.get((name, id(machine)), (None, 0.0))
+        if decided_by == refused and self.world.monotonic() < at + 3600:
+            self._oracles[name].violations.append(f"a refused batch of {name} is written again, and nothing changed")
+        self._staged[name, id(machine)] = decided_by
+
+    def _note(self, event: Event) -> None:
+        """Note that a stream refused a batch."""
+        process = self.world.current
+        topic = getattr(event, "topic", "")
+        error = f": {event.error}"[:100] if isinstance(event, TopicBackedOff) else ""
+        self.world.record(f"event {type(event).__name__} {getattr(topic, 'name', topic)}{error}")
+        if process and isinstance(event, TopicBackedOff) and isinstance(event.error, BadRecords):
+            key = event.topic, id(process.machine)
+            self._refused.setdefault(key, (None, 0.0))
+            if self._refused[key][0] != self._staged.get(key):
+                self._refused[key] = self._staged.get(key), self.world.monotonic()
+
+    def _raise_violations(self) -> None:
+        for oracle in self._oracles.values():
+            oracle.raise_violations()
+
+    def _ends(self) -> dict[str, tuple[str, dict[int, int]]]:
+        """Return the id and the ends of each entry's topic."""
+        logs = {name: self._kafka.topics[topic.topic] for name, topic in self._config.topics.items()}
+        return {name: (log.topic_id, {p: part.stable_end for p, part in log.log.items()}) for name, log in logs.items()}
+
+    def _has(self, name: str, ends: tuple[str, dict[int, int]]) -> bool:
+        """Return whether a table has all records before the ends, or is of another topic."""
+        (topic_id, end), (table_id, position) = ends, self._oracles[name].position
+        log = self._kafka.topics[self._config.topics[name].topic].log
+        return table_id not in (topic_id, "") or all(position.get(p, log[p].start) >= o for p, o in end.items())
+
+    # Programs and events
+
+    def _stream(self, *, once: bool) -> None:
+        """Run a stream with its publishers, as assets/streaming/service.py does without Dagster."""
+        process, ends = self.world.current, self._ends()
+        assert process is not None
+        stream = Stream(self._config, self._config.topics.values(), self._clients, once=once)  # type: ignore[arg-type]
+        self._streams[stream] = process.machine
+        glue, snowflake = SimulatedGlue.on(self._glue), SimulatedSnowflake.on(self._snowflake)
+        systems = SimpleNamespace(catalog=self._clients.catalog, glue=glue, snowflake=snowflake)
+        publishers = reader_publishers(self._config, systems, lambda outcome: None)
+        for publisher in publishers:
+            publisher.start()
+        for event in stream.run():
+            if isinstance(event, Commit):
+                for publisher in publishers:
+                    publisher.enqueue(PublicationRequest(event.topic, event.published.snapshot_id))
+        for publisher in publishers:
+            publisher.finish(None if once else 10.0)
+        if once and stream in self._streams:
+            self._errors = stream.errors
+            for name in self._config.topics.keys() - stream.errors.keys():
+                if not self._has(name, ends[name]):
+                    violation = f"a stream ended without an error of {name}, and its table lacks records"
+                    self._oracles[name].violations.append(violation)
+        self._streams.pop(stream, None)
+
+    def _stop(self) -> None:
+        """Stop all streams; they finish the batches in progress."""
+        for stream in self._streams:
+            stream.stop()
+        self._streams.clear()
+
+    def _break(self) -> None:
+        """Let a topic become unreadable, or all readable again."""
+        kafka, names = self._kafka, list(self._kafka.topics)
+        if kafka.leaderless or kafka.forbidden:
+            kafka.leaderless, kafka.forbidden = set(), set()
+        else:
+            self.choices.of((kafka.forbidden, kafka.leaderless)).add(self.choices.of(names))
+        self.world.record(f"broker: {kafka.leaderless} have no leader, {kafka.forbidden} are forbidden")
+
+    def _pass_time(self) -> None:
+        self.world.advance(self.choices.of((5.0, 700.0, 4000.0)))
+
+    def _programs(self) -> dict[str, Callable[[], object]]:
+        topics, clients = self._config.topics, self._clients
+        where = lambda name: self._sources[topics[name].topic].resumable(self._oracles[name])  # noqa: E731
+        resuming = {
+            f"resume {name}": lambda name=name: resume(clients, NAMESPACE, topics[name], where(name), "simulated")
+            for name in topics
+        }
+        return resuming | {
+            "stream": partial(self._stream, once=False),
+            "stream once": partial(self._stream, once=True),
+            "maintain orders": lambda: exhaust(maintain(NAMESPACE, topics["orders"], clients.catalog, clients.spark)),
+        }
+
+    def _events(self) -> dict[str, Callable[[], object]]:
+        events = [(f"{e} {name}", a) for name, source in self._sources.items() for e, a in source.events().items()]
+        other = {"register": self._register, "time passes": self._pass_time, "stop": self._stop}
+        return {**dict(events), **other, "unreadable": self._break}
+
+    def _register(self) -> None:
+        self._registry.ids.add(LATE)
+
+    def _act(self) -> None:
+        name, programs = self.choices.of(ACTIONS), self._programs()
+        if name not in programs:
+            self._events()[name]()
+        elif sum(not process.is_thread for process in self.world.processes) < 3:
+            self.world.start(f"{name}-{len(self.world.trace)}", programs[name])
+
+    # The schedule
+
+    def run(self) -> None:
+        """Run the schedule with the threads of streams in memory.
+
+        Raises:
+            Violation: A promise was broken.
+        """
+        with replaced(threads_in_memory(self.world, self._note)):
+            try:
+                self._run()
+            finally:
+                self._end_processes()
+
+    def _run(self) -> None:
+        world, choices = self.world, self.choices
+        world.fault_percent, world.switch_percent = choices.of((0, 1, 4)), choices.of((0, 5, 20))
+        self._sources["orders"].produce()
+        world.start("stream-0", self._programs()["stream"])
+        for _ in range(TURNS):
+            if not world.processes or choices.happens(15):
+                self._act()
+            else:
+                world.step(choices.of(world.ready()))
+            self._raise_violations()
+        self._recover()
+        self._raise_violations()
+
+    def _end_processes(self) -> None:
+        """Kill what still runs, so that no stack of it is left."""
+        for process in list(self.world.processes):
+            process.machine.is_killed = True
+            self.world.step(process)
+
+    def _recover(self) -> None:
+        """End all faults; then one stream after the other must ingest everything that can be read."""
+        world, kafka = self.world, self._kafka
+        world.record("recovery")
+        world.fault_percent = world.switch_percent = 0
+        # A stream may be about to start.
+        self._run_until(lambda: self._stop() or not world.processes, "programs do not end")
+        for source in self._sources.values():
+            source.end_transactions()
+        self._register()
+        kafka.leaderless, kafka.forbidden = set(), set()
+        broken = self.choices.of((set(), kafka.leaderless, kafka.forbidden))
+        broken.add("refunds")
+        world.advance(4000)
+        unreadable = kafka.leaderless | kafka.forbidden
+        for _ in range(RECOVERIES):
+            self._finish("stream once")
+            errors = {name: error for name, error in self._errors.items() if name not in unreadable}
+            if not errors:
+                break
+            for name, error in errors.items():
+                self._remedy(name, error)
+        else:
+            raise Violation(f"`stream --once` does not end: {errors}")
+        for name, oracle in self._oracles.items():
+            if name not in unreadable:
+                oracle.judge_end()
+        self._raise_violations()
+        self._ingest_continuously(unreadable)
+
+    def _remedy(self, name: str, error: Exception) -> None:
+        match error:
+            case UnclearState() if "lakehouse resume" in str(error):
+                self._finish(f"resume {name}")
+            case BadRecords():
+                self._keep_dead_letters()
+            case _:
+                raise Violation(f"`stream --once` fails without faults: {type(error).__name__} {error}") from error
+
+    def _keep_dead_letters(self) -> None:
+        """Let no topic stop at a record that cannot be decoded, as the error suggests."""
+        topics = {t.name: t.model_copy(update={"errors": "log"}) for t in self._config.topics.values()}
+        self._config = self._config.model_copy(update={"topics": topics})
+
+    def _ingest_continuously(self, unreadable: set[str]) -> None:
+        """Judge that a stream ingests and publishes new records within a minute, whichever topics are unreadable."""
+        self._keep_dead_letters()
+        world, began = self.world, self.world.monotonic()
+        names = [name for name in self._config.topics if name not in unreadable]
+        for topic, source in self._sources.items():
+            if topic not in unreadable:
+                source.produce()
+        world.start("stream", self._programs()["stream"])
+        ends = self._ends()
+        served = lambda: all(self._has(name, ends[name]) and self._is_shown(name) for name in names)  # noqa: E731
+        self._run_until(served, f"a stream does not serve {names}")
+        if world.monotonic() - began > 60:
+            raise Violation(f"a stream took {world.monotonic() - began:.0f} s to serve {names}")
+        self._stop()
+        self._run_until(lambda: not world.processes, "a stream does not stop")
+
+    def _is_shown(self, name: str) -> bool:
+        """Return whether the readers have the newest batch; a compaction after it changes no row."""
+        newest = _newest_batch(self._iceberg.loaded(name).metadata)
+        locations = (
+            self._glue.location(NAMESPACE, name),
+            self._snowflake.location("DB", NAMESPACE.upper(), name.upper()),
+        )
+        return all(each and _newest_batch(self._iceberg.metadata_at(each)) == newest for each in locations)
+
+    def _finish(self, name: str) -> None:
+        self.world.start(name, self._programs()[name])
+        self._run_until(lambda: not self.world.processes, f"`{name}` does not end")
+
+    def _run_until(self, is_done: Callable[[], bool], otherwise: str) -> None:
+        """Run all threads in turn until something has happened.
+
+        Raises:
+            Violation: It does not happen.
+        """
+        for _ in range(ROUNDS):
+            if is_done():
+                return
+            for process in self.world.ready():
+                if process in self.world.processes:
+                    self.world.step(process)
+            self._raise_violations()
+        raise Violation(otherwise)
+
+
+def threads_in_memory(world: World, on_event: Callable[[Event], None]) -> dict[Any, dict[str, Any]]:
+    """Return what is replaced in the modules of streams, by module and name."""
+    memory, connections = threads(world), {"with_own_connections": lambda resource: resource}
+
+    def context(*arguments: Any) -> StreamContext:
+        events: Any = MemoryQueue(world, MAX_EVENTS, on_event)
+        return StreamContext(*arguments, events=events, lock=memory.Condition())
+
+    return {
+        lakehouse.streaming.stream: {"threading": memory, "StreamContext": context},
+        lakehouse.streaming.publishers: {"threading": memory, **connections},
+        lakehouse.streaming.scheduler: {"FILES_PER_COMPACTION": FILES_PER_COMPACTION},
+        lakehouse.pipeline.clients: connections,
+    }
+
+
+def _newest_batch(table: TableMetadata) -> str:
+    """Return the token of the newest batch on main."""
+    snapshot = table.current_snapshot()
+    while snapshot and snapshot.summary and "lakehouse.batch" not in snapshot.summary.additional_properties:
+        snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id or 0)
+    return snapshot.summary.additional_properties["lakehouse.batch"] if snapshot and snapshot.summary else ""
