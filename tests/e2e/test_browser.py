@@ -82,9 +82,9 @@ def keep(page, name):
     page.screenshot(path=SCREENSHOTS / f"{name}.png")
 
 
-def materialize(page, path):
+def materialize(page, url):
     """Start a run with the button of a page, wait for its end, and return its status."""
-    page.goto(f"{os.environ['LAKEHOUSE_UI_URL']}/{path}")
+    page.goto(url)
     page.get_by_role("button", name="Materialize").first.click()
     page.get_by_text("View", exact=True).click()
     status = page.get_by_text("Success", exact=True).or_(page.get_by_text("Failure", exact=True)).first
@@ -199,7 +199,8 @@ def test_token_is_in_no_log_and_no_command_line(stack, ui, token):
 def test_ui_shows_chain_that_a_failed_check_stops(page, stream, token):
     log_in(page, token)
     produce(stream, "BUY", "SELL")
-    status = materialize(page, f"locations/lakehouse/asset-groups/{stream.topic.table}")
+    address = os.environ["LAKEHOUSE_UI_URL"]
+    status = materialize(page, f"{address}/locations/lakehouse/asset-groups/{stream.topic.table}")
     keep(page, "run-of-a-chain")
     assert status == "Success"
     assert verdict(page, stream, "side_known") == "Passed"
@@ -207,7 +208,7 @@ def test_ui_shows_chain_that_a_failed_check_stops(page, stream, token):
     assert snowflake_rows(stream) == [(2,)]
 
     produce(stream, "HOLD")
-    status = materialize(page, f"assets/iceberg/{stream.name}")
+    status = materialize(page, f"{address}/assets/iceberg/{stream.name}")
     keep(page, "run-stopped-by-a-check")
     assert status == "Failure"
     assert verdict(page, stream, "side_known") == "Failed"
