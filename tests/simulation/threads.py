@@ -42,7 +42,7 @@ class MemoryEvent:
         self._world, self._is_set = world, False
 
     def set(self) -> None:
-        """Let all threads that wait go on."""
+        """Release all threads that wait."""
         self._is_set = True
 
     def is_set(self) -> bool:

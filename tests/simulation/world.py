@@ -67,7 +67,7 @@ class Process:
     Attributes:
         name: Its name in traces.
         machine: The machine on which it runs.
-        is_thread: Whether it is a thread of a program, which goes on after it.
+        is_thread: Whether it is a thread of a program, which continues after it.
         result: How it ended: an exception, or None.
         greenlet: Its stack.
     """
