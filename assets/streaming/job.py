@@ -9,7 +9,6 @@ from assets.failures import dagster_failures
 from assets.sensors.alerts import RESTARTED
 from assets.sensors.freshness_sensor import IN_PROGRESS
 from assets.streaming.check import kafka_check
-from assets.streaming.service import Streaming, select_topics
 from lakehouse.config.loader import Config
 from lakehouse.pipeline.clients import CLIENTS
 from lakehouse.readers import configured
@@ -46,6 +45,8 @@ def stream_definitions(config: Config) -> dg.Definitions:
     # `continuous` tables; for other tables, optimistic concurrency makes one of two writers lose its commit.
     @dg.op(name="stream_topics", pool=JOB, required_resource_keys=resources)
     def stream_topics(context: dg.OpExecutionContext, config: StreamConfig) -> None:
+        from assets.streaming.service import Streaming, select_topics
+
         systems = context.resources
         with dagster_failures():
             topics = select_topics(declared, config.topics, systems.kafka.topics() if declared.routes else ())

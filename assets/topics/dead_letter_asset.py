@@ -12,7 +12,6 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.core.text.phrases import pluralize
 from lakehouse.pipeline.clients import CLIENTS, Clients
-from lakehouse.pipeline.replay import redrive
 
 
 def dead_letters_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
@@ -32,6 +31,8 @@ def dead_letters_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
 
     @table_op(spec, pool=f"iceberg_{group(entry)}", resources=CLIENTS)
     def dead_letters(context: dg.AssetExecutionContext, clients: Any) -> dg.MaterializeResult:
+        from lakehouse.pipeline.replay import redrive
+
         with dagster_failures(entry):
             topic = topic_of(entry, context)
             result = redrive(config.namespace, topic, Clients.of(clients))

@@ -21,16 +21,14 @@ from lakehouse.core.tables import arrow_values
 from lakehouse.core.text.markdown import escaped
 from lakehouse.core.text.phrases import pluralize
 from lakehouse.pipeline.clients import CLIENTS, Clients
-from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult
-from lakehouse.pipeline.dead_letters.dead_letter_topic import try_publish_dead_letters
-from lakehouse.pipeline.ingestion import Published, ingest
-from lakehouse.pipeline.maintenance import size
-from lakehouse.pipeline.replay import replay
 from resources.iceberg.pauses import require_unpaused
 from resources.iceberg.snapshots import live_rows
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+
+    from lakehouse.pipeline.commits.audit import CheckResult
+    from lakehouse.pipeline.ingestion import Published
 
 AUDITS = {
     RECORD_COUNT: "Each record has one outcome, such as row or dead letter, and Iceberg committed all counted rows.",
@@ -83,6 +81,11 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     def iceberg_table(
         context: dg.AssetExecutionContext, clients: Any, config: Replay
     ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
+        from lakehouse.pipeline.commits.audit import AuditFailed
+        from lakehouse.pipeline.dead_letters.dead_letter_topic import try_publish_dead_letters
+        from lakehouse.pipeline.ingestion import ingest
+        from lakehouse.pipeline.replay import replay
+
         systems = Clients.of(clients)
         systems.spark.on_progress(context.log.info)
         published: list[Published] = []
@@ -132,7 +135,7 @@ def declared_specs(key: dg.AssetKey, entry: Topic) -> Iterator[dg.AssetCheckSpec
         yield dg.AssetCheckSpec(name, asset=key, blocking=check.severity == "blocking", description=check.statement)
 
 
-def check_results(findings: list[CheckResult]) -> Iterator[dg.AssetCheckResult]:
+def check_results(findings: "list[CheckResult]") -> Iterator[dg.AssetCheckResult]:
     """Yield the results for Dagster, with a sample of failing rows and the query that lists all of them."""
     for finding in findings:
         metadata: dict[str, Any] = dict(finding.numbers)
@@ -149,7 +152,7 @@ def check_results(findings: list[CheckResult]) -> Iterator[dg.AssetCheckResult]:
         )
 
 
-def _worst(batches: list[list[CheckResult]]) -> list[CheckResult]:
+def _worst(batches: "list[list[CheckResult]]") -> "list[CheckResult]":
     """Return one result for each check: that of the first batch that fails it, otherwise that of the newest batch."""
     by_check: dict[str, CheckResult] = {}
     for finding in (finding for batch in batches for finding in batch):
@@ -158,14 +161,16 @@ def _worst(batches: list[list[CheckResult]]) -> list[CheckResult]:
     return list(by_check.values())
 
 
-def _nothing_new(topic: Topic) -> list[CheckResult]:
+def _nothing_new(topic: Topic) -> "list[CheckResult]":
     """Return passed results for a run without new records: assets downstream stay blocked until each check reports."""
+    from lakehouse.pipeline.commits.audit import CheckResult
+
     blocking = [CheckResult(name, True, "nothing new to audit") for name in AUDITS]
     declared = [CheckResult(name, True, "nothing new to check", {}, c.severity) for name, c in topic.checks.items()]
     return blocking + declared
 
 
-def batch_message(topic: Topic, batch: Published) -> str:
+def batch_message(topic: Topic, batch: "Published") -> str:
     """Return the log message of a published batch."""
     counts = batch.counts
     rate = counts.consumed / batch.seconds if batch.seconds else 0
@@ -180,6 +185,8 @@ def batch_message(topic: Topic, batch: Published) -> str:
 
 def table_metadata(table: "Table", topic: Topic) -> dict[str, Any]:
     """Return the metadata of a table: row count, bytes, columns with their lineage, and a preview of rows."""
+    from lakehouse.pipeline.maintenance import size
+
     hidden = hidden_ids(topic, table)
     columns = [
         dg.TableColumn(
@@ -211,7 +218,7 @@ def _plain(type_: str) -> str:
     return re.sub(r"\d+: ([^:<>]+): (?:optional|required) ", r"\1: ", type_)
 
 
-def _metadata(published: list[Published]) -> dict[str, Any]:
+def _metadata(published: "list[Published]") -> dict[str, Any]:
     """Return the numbers of this run, which Dagster plots, and its last snapshot and offsets."""
     metadata: dict[str, Any] = {name: sum(getattr(batch.counts, name) for batch in published) for name in OUTCOMES}
     metadata |= {"batches": len(published), "seconds": round(sum(batch.seconds for batch in published), 2)}

@@ -1,6 +1,6 @@
 """The ledger in Dagster: a check in every run of the table, and an asset that reconciles the ledger and shows it."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -15,7 +15,9 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.offsets.ledger import totals
 from lakehouse.pipeline.clients import CLIENTS, Clients
 from lakehouse.pipeline.ledger import ledger_page
-from lakehouse.pipeline.ledger.reconciliation import ReconciliationReport, check_ledger, reconcile
+
+if TYPE_CHECKING:
+    from lakehouse.pipeline.ledger.reconciliation import ReconciliationReport
 
 
 class Depth(dg.Config):
@@ -47,6 +49,8 @@ def ledger_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         config=Depth,
     )
     def reconciled_ledger(context: dg.AssetExecutionContext, clients: Any, config: Depth) -> dg.MaterializeResult:
+        from lakehouse.pipeline.ledger.reconciliation import reconcile
+
         with dagster_failures(entry):
             topic = topic_of(entry, context)
             report = reconcile(namespace, topic, Clients.of(clients), whole_log=config.whole_log)
@@ -80,6 +84,8 @@ def ledger_check(config: Config, topic: Topic) -> CheckDefinition:
     """Return the check that commits add up and follow each other without a gap. It is cheap: it reads only metadata."""
 
     def verify_ledger(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        from lakehouse.pipeline.ledger.reconciliation import check_ledger
+
         report = check_ledger(context.resources.catalog, config.namespace, topic)
         return dg.AssetCheckResult(
             check_name=LEDGER,
@@ -93,5 +99,5 @@ def ledger_check(config: Config, topic: Topic) -> CheckDefinition:
     return CheckDefinition(LEDGER, description, frozenset({"catalog"}), verify_ledger)
 
 
-def _findings(report: ReconciliationReport) -> dict[str, Any]:
+def _findings(report: "ReconciliationReport") -> dict[str, Any]:
     return {"findings": as_table(*ledger_page.findings_table(report.findings))} if report.findings else {}

@@ -11,7 +11,6 @@ from assets.failures import dagster_failures
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.tables import naming
-from lakehouse.pipeline.maintenance import maintain
 
 
 def maintenance_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
@@ -26,6 +25,8 @@ def maintenance_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
 
     @table_op(spec, pool=f"iceberg_{group(entry)}", resources=("catalog", "spark"))
     def maintenance(context: dg.AssetExecutionContext, clients: Any) -> dg.MaterializeResult:
+        from lakehouse.pipeline.maintenance import maintain
+
         metadata: dict[str, Any] = {}
         with dagster_failures(entry):
             topic = topic_of(entry, context)

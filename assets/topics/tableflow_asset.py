@@ -17,7 +17,6 @@ from assets.topics.iceberg_asset import check_results, declared_specs, table_met
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
-from lakehouse.pipeline.commits import column_checks
 from lakehouse.pipeline.table_location import table_of, table_resources
 
 
@@ -44,6 +43,8 @@ def tableflow_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     def tableflow_table(
         context: dg.AssetExecutionContext, clients: Any
     ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
+        from lakehouse.pipeline.commits import column_checks
+
         with dagster_failures(entry):
             catalog = clients.catalog
             ref = table_of(config, entry, clients)

@@ -16,6 +16,7 @@ from lakehouse.pipeline.table_location import table_of
 from resources.iceberg.catalog import RECREATED, Catalog
 from resources.iceberg.snapshots import last_batch
 from resources.kafka import bookmark_topic
+from resources.kafka.bookmark_topic import dead_letter_bookmark_name, derived_bookmark_name
 from resources.kafka.kafka import Kafka
 from resources.kafka.transactions import begin, commit
 
@@ -23,16 +24,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from lakehouse.pipeline.clients import Clients
-
-
-def derived_bookmark_name(topic: Topic) -> str:
-    """Return the name of a derived topic's bookmark, which is also the transactional id of its producer."""
-    return f"lakehouse.{topic.name}"
-
-
-def dead_letter_bookmark_name(topic: Topic) -> str:
-    """Return the name of the bookmark of a topic's dead letters, which is also a transactional id."""
-    return f"lakehouse.{topic.name}.dead_letters"
 
 
 def has_messages(kafka: Kafka, topic: str, of: Topic | None = None) -> bool:
@@ -150,7 +141,11 @@ def set_bookmark(
     if letters:
         source, target, name = topic, topic.dead_letter_topic, dead_letter_bookmark_name(topic)
     elif isinstance(topic.source, Derived):
-        source, target, name = config.topic(topic.source.from_topic), topic.topic, derived_bookmark_name(topic)
+        source, target, name = (
+            config.topic(topic.source.from_topic),
+            topic.topic,
+            derived_bookmark_name(topic),
+        )
     else:
         source, target, name = topic, "", ""
     if not target:

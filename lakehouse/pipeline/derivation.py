@@ -14,6 +14,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+import pyarrow as pa
+from pyiceberg.table import Table
+from pyspark.sql import DataFrame
+
 from lakehouse.config.loader import Config
 from lakehouse.config.sources.derived import Derived
 from lakehouse.config.topic import Topic
@@ -21,17 +25,17 @@ from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState
 from lakehouse.core.offsets.batch import Batch, Positions, head
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.core.tables import metadata_columns
-from lakehouse.pipeline.bookmarks import bookmark_of, derived_bookmark_name, find_bookmark
+from lakehouse.pipeline.bookmarks import bookmark_of, find_bookmark
 from lakehouse.pipeline.table_location import table_of
 from resources.iceberg.snapshots import last_batch
 from resources.kafka import bookmark_topic
+from resources.kafka.bookmark_topic import derived_bookmark_name
 from resources.kafka.transactions import MAX_BYTES, MAX_MESSAGES, Outgoing, begin, commit, message_limit, split
+from spark.avro_schema import avro_schema
+from spark.column_lineage import columns_read
+from spark.derive import ends, late_rows, messages, own_columns, published, rows_between, rows_of_touched_groups
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyiceberg.table import Table
-    from pyspark.sql import DataFrame
-
     from lakehouse.pipeline.clients import Clients
 
 
@@ -69,14 +73,12 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
         UnclearState: The rows that were already derived, or added late, are unknown.
         Unreachable: A system does not answer.
     """
-    from spark.column_lineage import columns_read
-    from spark.derive import own_columns, published
-
     assert isinstance(topic.source, Derived)
     source, kafka = config.topic(topic.source.from_topic), clients.kafka
     bookmark_topic.ensure(kafka)
     # First: this fences off any older process, which can produce nothing from now on.
-    producer = begin(kafka, derived_bookmark_name(topic))
+    name = derived_bookmark_name(topic)
+    producer = begin(kafka, name)
     ref, table = clients.catalog.resolve_table(table_of(config, source, clients))
     snapshot = table.current_snapshot() if table else None
     if table is None or snapshot is None:
@@ -107,9 +109,8 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
     limit, produced = message_limit(kafka, topic.topic), 0
     remaining = replace(last, start={p: since.get(p, 0) for p in last.end})
     for result, end in _steps(config, topic, clients, rows, late, remaining):
-        messages = _outgoing(topic, result, limit)
-        bookmark_message = bookmark_topic.message(kafka, derived_bookmark_name(topic), replace(current, offsets=end))
-        outgoing = itertools.chain(messages, [bookmark_message])
+        bookmark_message = bookmark_topic.message(kafka, name, replace(current, offsets=end))
+        outgoing = itertools.chain(_outgoing(topic, result, limit), [bookmark_message])
         # Groups may be produced twice, so only the last of their transactions needs the bookmark.
         for part in split(outgoing) if topic.source.group_by else [outgoing]:
             commit(kafka, producer, part)
@@ -132,8 +133,6 @@ def _all_rows(source: Topic, clients: Clients, rows: DataFrame) -> Batch:
     Raises:
         LakehouseError: The topic does not exist, so it is unknown whose offsets these are.
     """
-    from spark.derive import ends
-
     described = clients.kafka.describe([source.topic]).get(source.topic)
     if described is None:
         raise clients.kafka.missing_topic_error(source.topic)
@@ -155,8 +154,6 @@ def _late(
     Raises:
         UnclearState: The snapshot of that derivation is expired, and messages of single rows cannot replace each other.
     """
-    from spark.derive import late_rows
-
     assert isinstance(topic.source, Derived)
     if table.snapshot_by_id(bookmark.snapshot_id):
         return late_rows(rows, read(bookmark.snapshot_id), since)
@@ -185,8 +182,6 @@ def _steps(
     Single rows are derived in bounded parts, each for one transaction. Groups are derived all at once, because a group
     may have rows in every part.
     """
-    from spark.derive import rows_between
-
     assert isinstance(topic.source, Derived)
     if topic.source.group_by:
         new = rows_between(rows, rest.start, rest.end)
@@ -207,8 +202,6 @@ def _steps(
 
 def _messages(config: Config, topic: Topic, clients: Clients, rows: DataFrame, new: DataFrame) -> pa.Table:
     """Return the messages for the new rows of the source, all of whose rows are `rows`."""
-    from spark.derive import messages, own_columns, rows_of_touched_groups
-
     source = topic.source
     assert isinstance(source, Derived)
     inputs = rows_of_touched_groups(rows, new, source.group_by) if source.group_by else new
@@ -223,8 +216,6 @@ def _registered(
     config: Config, topic: Topic, clients: Clients, side: Literal["key", "value"], file: str, rows: DataFrame
 ) -> tuple[int, str]:
     """Return the registry id and the text of the schema of a key or value: the file's, or one derived from the rows."""
-    from spark.avro_schema import avro_schema
-
     schema = config.text(file) if file else avro_schema(rows.schema, f"{topic.name}_{side}")
     return clients.schema_registry.register(topic.subject(side), schema), schema
 

@@ -12,9 +12,13 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pyiceberg.table import Table
+from pyspark.errors import PySparkException
+
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import BadRecords, CommitConflict, Paused
 from lakehouse.core.offsets.batch import TOKEN, Batch, Positions, clip, head, next_batch
+from lakehouse.core.offsets.counts import Counts
 from lakehouse.pipeline.batches.batch_context import BatchContext
 from lakehouse.pipeline.batches.offsets import record_start, roll_over
 from lakehouse.pipeline.batches.poison import largest_decodable_prefix
@@ -28,13 +32,12 @@ from lakehouse.pipeline.schemas import schema_fingerprints
 from lakehouse.pipeline.schemas.decoding import resolve_schemas
 from lakehouse.pipeline.schemas.schema_decision import decide_schema, ensure_table
 from resources.iceberg.pauses import pauses
+from spark.decoding.explain import first_faults
+from spark.tables import write
+from spark.tables.write import Target, Written
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
-
-    from lakehouse.core.offsets.counts import Counts
     from lakehouse.pipeline.commits.audit import CheckResult
-    from spark.tables.write import Target, Written
 
 ATTEMPTS = 3
 """Number of attempts at a batch when other writers publish first."""
@@ -132,8 +135,6 @@ def ingest(
 def _published(context: BatchContext, refusals: Refusals | None) -> Published:
     """Publish the batch. If a record aborts decoding, publish the records before it, or that record as a dead
     letter."""
-    from pyspark.errors import PySparkException
-
     publish_once: Callable[[BatchContext], Published] = publish
     if refusals is not None:
         publish_once = partial(publish_unless_refused, refusals=refusals, publish=publish)
@@ -188,7 +189,6 @@ def _stage(context: BatchContext, table: Table) -> tuple[BatchContext, Stage, Wr
     Returns:
         The context with those schemas, the branch, and the result of the write.
     """
-    from spark.tables import write
 
     def rows(target: Target) -> Written:
         return write.rows(context.decoded(), target, context.topic.mode, context.topic.key, empty=context.base is None)
@@ -210,8 +210,6 @@ def _counts(context: BatchContext, written: Written) -> Counts:
     Raises:
         BadRecords: The policy is to stop.
     """
-    from spark.decoding.explain import first_faults
-
     topic, counts = context.topic, written.counts
     bad = counts.dead_letters - written.quarantined
     if not bad or topic.errors == "log":

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+
+from pyiceberg.table import Table
 
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import ConfigError
@@ -14,9 +15,7 @@ from lakehouse.core.tables.table_ref import TableRef
 from resources.iceberg.catalog import Catalog, published_table
 from resources.iceberg.snapshots import commits, snapshot_count
 from resources.spark.spark import Spark
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
+from spark.tables import maintenance_procedures as work
 
 ORPHAN_AGE = timedelta(days=3)
 """Default minimum age of orphan files; younger files may belong to a batch in progress."""
@@ -125,8 +124,6 @@ def size(table: "Table") -> Size:
 
 
 def _steps(topic: Topic, ref: TableRef, catalog: Catalog, spark: Spark, orphan_age: timedelta) -> Iterator[str]:
-    from spark.tables import maintenance_procedures as work
-
     session = spark.session(catalog.spark_settings())
     now, keep = datetime.now(UTC), topic.retention
 
@@ -188,8 +185,6 @@ def compact_incrementally(namespace: str, topic: Topic, catalog: Catalog, spark:
         CommitConflict: Another writer changed the table meanwhile.
         Unreachable: A system does not answer.
     """
-    from spark.tables import maintenance_procedures as work
-
     session, began = spark.session(catalog.spark_settings()), time.monotonic()
     ref, table = catalog.published(topic.table_in(namespace))
     target, before = topic.target_file_bytes, size(table)

@@ -12,6 +12,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pyiceberg.table import Table
+from pyspark.sql import DataFrame
+
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.offsets.batch import REPLAY, REPLAYS, Batch, Log, Positions, head, next_batch
@@ -28,14 +31,14 @@ from lakehouse.pipeline.schemas import decoding, foreign_writers, schema_fingerp
 from lakehouse.pipeline.schemas.schema_decision import decide_schema, ensure_table
 from resources.iceberg.catalog import RECREATED
 from resources.iceberg.snapshots import last_batch
+from spark.decoding.decode import decode
+from spark.records import read_range
+from spark.tables import dead_letters, write
+from spark.tables.decision import Decision
+from spark.tables.write import Target, Written
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
-    from pyspark.sql import DataFrame
-
     from lakehouse.pipeline.commits.staged_commit import Audited
-    from spark.tables.decision import Decision
-    from spark.tables.write import Target, Written
 
 
 @dataclass(frozen=True)
@@ -136,9 +139,6 @@ def redrive(namespace: str, topic: Topic, clients: Clients) -> Redriven:
         UnclearState: A table with one row per key needs records that the log no longer has.
         CommitConflict: Another writer changed the table or the dead letters meanwhile.
     """
-    from spark.decoding.decode import decode
-    from spark.tables import dead_letters
-
     ref = clients.catalog.resolve_table(topic.table_in(namespace))[0].dead_letters
     letter_table = letters.load(clients.catalog, topic, ref)
     snapshot = letter_table.current_snapshot() if letter_table else None
@@ -221,10 +221,6 @@ def read_again(context: BatchContext, branch: str | None) -> Replayed:
     Raises:
         LakehouseError: Records refer to more schemas than the lookup limit: one of them may be the newest of its key.
     """
-    from spark.decoding.decode import decode
-    from spark.records import read_range
-    from spark.tables import dead_letters
-
     whole, topic = context.batch, context.topic
     if not whole.offsets:
         return Replayed(whole, Counts(), None)
@@ -266,8 +262,6 @@ def _write(context: BatchContext, read: _Read, branch: str | None) -> tuple[Writ
         CommitConflict: Another writer published meanwhile, and `branch` is None.
         UnclearState: The records that do not decode are not those that were decided on, or the topic was recreated.
     """
-    from spark.tables import write
-
     topic, names = context.topic, context.topic.metadata.names
     schema_fingerprints.check(context.table, topic, context.schemas)
     # Load the table again, because reading the records may have taken long.

@@ -13,7 +13,6 @@ from lakehouse.core.errors import LakehouseError, reason, trace
 from lakehouse.core.offsets.batch import next_batch
 from lakehouse.core.offsets.lag import Lag, SnapshotLag, lag, pending, snapshots_behind
 from lakehouse.pipeline.batches.positions import current_position, read_log
-from lakehouse.pipeline.bookmarks import derived_bookmark_name
 from lakehouse.pipeline.table_location import table_of
 from lakehouse.readers import configured, reader_of
 from lakehouse.readers.freshness import StageLag
@@ -21,6 +20,7 @@ from lakehouse.readers.reader import Reader
 from resources.iceberg.pauses import pauses
 from resources.iceberg.snapshots import commits
 from resources.kafka import bookmark_topic
+from resources.kafka.bookmark_topic import derived_bookmark_name
 from resources.kafka.readable_offsets import leaderless_error
 
 _LOG = logging.getLogger(__name__)

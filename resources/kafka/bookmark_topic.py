@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
+from lakehouse.config.topic import Topic
 from lakehouse.core.errors import UnclearState
 from lakehouse.core.offsets.bookmark import TOPIC, Bookmark
 from resources.kafka.transactions import Outgoing, wait_until_visible
@@ -17,6 +18,16 @@ PARTITIONS = 12
 
 _cache: dict[tuple[str, int], tuple[int, dict[bytes | None, bytes | None]]] = {}
 """By topic id and partition: the offset up to which this process has read, and the newest value of each key."""
+
+
+def derived_bookmark_name(topic: Topic) -> str:
+    """Return the name of a derived topic's bookmark, which is also the transactional id of its producer."""
+    return f"lakehouse.{topic.name}"
+
+
+def dead_letter_bookmark_name(topic: Topic) -> str:
+    """Return the name of the bookmark of a topic's dead letters, which is also a transactional id."""
+    return f"lakehouse.{topic.name}.dead_letters"
 
 
 def ensure(kafka: Kafka) -> None:

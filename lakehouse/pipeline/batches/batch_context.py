@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+from pyiceberg.table import Table
+from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.config.checks import RowCount
 from lakehouse.config.topic import Topic
@@ -17,10 +19,8 @@ from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.commits.staged_commit import OnPhase, Phase, StagedCommit, no_report
 from lakehouse.pipeline.schemas.decoding import TopicSchemas
 from lakehouse.pipeline.schemas.foreign_writers import BATCH, with_foreign_writers
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
-    from pyspark.sql import DataFrame, SparkSession
+from spark.decoding.decode import decode, is_decodable, refused
+from spark.records import is_readable, read_range
 
 _LOG = logging.getLogger(__name__)
 
@@ -72,9 +72,6 @@ class BatchContext:
         Args:
             headers: Whether to read the message headers even if the table has no column for them.
         """
-        from spark.decoding.decode import decode, refused
-        from spark.records import read_range
-
         decoding = self.schemas.decoding()
         options = self.clients.kafka.spark_options()
         records = read_range(self.spark, options, self.batch, headers=headers or decoding.needs_headers)
@@ -92,9 +89,6 @@ class BatchContext:
             PySparkException: The records cannot be read at all, whether decoded or not.
             UnclearState: Spark's Kafka source cannot read a record.
         """
-        from spark.decoding.decode import decode, is_decodable
-        from spark.records import is_readable, read_range
-
         records = read_range(self.spark, self.clients.kafka.spark_options(), batch)
         if is_decodable(decode(records, replace(self.schemas.decoding(), metadata={}))):
             return True

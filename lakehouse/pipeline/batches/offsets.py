@@ -11,6 +11,8 @@ from functools import partial
 from getpass import getuser
 from typing import TYPE_CHECKING
 
+from pyiceberg.table import Table
+
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.offsets.batch import DECISION, TOKEN, Batch, Log, Positions
@@ -26,10 +28,9 @@ from lakehouse.pipeline.schemas.schema_decision import decide_schema, ensure_tab
 from resources.iceberg.catalog import RECREATED, SUCCESSOR
 from resources.iceberg.snapshots import batch_of, last_batch
 from resources.kafka.kafka import Kafka
+from spark.tables import write
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
-
     from lakehouse.pipeline.clients import Clients
 
 
@@ -232,8 +233,6 @@ def _record(
         CommitConflict: Another writer published after `base`.
         UnclearState: The topic was deleted or recreated meanwhile.
     """
-    from spark.tables import write
-
     decision = {"reason": reason, "by": getuser(), "at": datetime.now(UTC).isoformat(timespec="seconds")}
     spark = clients.spark.session(clients.catalog.spark_settings())
     summary = {TOKEN: position.to_json(), DECISION: json.dumps(decision)}

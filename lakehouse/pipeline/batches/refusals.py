@@ -11,6 +11,7 @@ from lakehouse.config.checks import RowCount
 from lakehouse.core.errors import BadRecords
 from lakehouse.pipeline.commits import column_checks
 from lakehouse.pipeline.commits.audit import AuditFailed
+from spark.decoding.explain import first_faults
 
 if TYPE_CHECKING:
     from lakehouse.pipeline.batches.batch_context import BatchContext
@@ -93,7 +94,5 @@ def _decided_by(context: BatchContext) -> tuple[object, ...]:
 def _is_decodable_now(context: BatchContext) -> bool:
     """Return whether all records can be decoded now, for example because a schema was registered under another
     subject."""
-    from spark.decoding.explain import first_faults
-
     context = context.with_foreign_writers()
     return not first_faults(context.decoded(), context.schemas.decoding(), limit=1)

@@ -6,28 +6,26 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from uuid import UUID
 
 import pyarrow.parquet as pq
 from pyarrow import ArrowInvalid
+from pyiceberg.expressions import BooleanExpression, IsNull, Or, Reference
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntryStatus
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from lakehouse.config.checks import KEY_NOT_NULL, RECORD_COUNT, Severity
 from lakehouse.core.errors import CommitConflict, LakehouseError
 from lakehouse.core.offsets.batch import PART, PARTS
+from lakehouse.core.offsets.counts import Counts
 from lakehouse.core.sql.quoting import SPARK
 from lakehouse.core.tables.table_ref import TableRef
 from resources.iceberg.snapshots import history
-
-if TYPE_CHECKING:
-    from uuid import UUID
-
-    from pyiceberg.manifest import DataFile
-    from pyiceberg.table import Table
-    from pyiceberg.table.snapshots import Snapshot
-    from pyspark.sql import SparkSession
-
-    from lakehouse.core.offsets.counts import Counts
-    from spark.tables.staged_checks import Result
+from spark.tables.staged_checks import Result
 
 MAX_SNAPSHOTS_BY_FILE = 5
 """Maximum number of snapshots whose files are inspected one by one; above it, Iceberg's scan planning is faster."""
@@ -216,8 +214,6 @@ def broken_files(table: Table, snapshot: Snapshot) -> list[str]:
 
 def added_files(table: Table, snapshot: Snapshot) -> list[DataFile]:
     """Return the data files and delete files that a snapshot added."""
-    from pyiceberg.manifest import ManifestEntryStatus
-
     return [
         entry.data_file
         for manifest in snapshot.manifests(table.io)
@@ -254,8 +250,6 @@ def _key_not_null(spark: SparkSession, table: Table, key: tuple[str, ...], branc
 
     Spark reads rows only if the file statistics do not rule out nulls.
     """
-    from pyspark.sql import functions as F
-
     nulls = 0
     if key and _may_hold_nulls(table, branch, key):
         any_null = F.lit(False)
@@ -273,9 +267,6 @@ def _may_hold_nulls(table: Table, branch: str, columns: tuple[str, ...]) -> bool
 
     If this process found none in an ancestor, only the files that were added since are inspected.
     """
-    from pyiceberg.expressions import BooleanExpression, IsNull, Or, Reference
-    from pyiceberg.manifest import DataFileContent
-
     staged_id = table.metadata.refs[branch].snapshot_id
     null_free = _NULL_FREE_SNAPSHOTS.get((table.metadata.table_uuid, columns))
     snapshots = _since(table, staged_id, null_free) if null_free else None

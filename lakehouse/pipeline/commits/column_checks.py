@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+
+from pyiceberg.table import Table
+from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.config import checks
 from lakehouse.config.checks import MAX_HISTORY, Check, RowCount, Scope
@@ -15,12 +17,7 @@ from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.pipeline.commits.audit import CheckResult
 from resources.iceberg.catalog import Catalog
 from resources.iceberg.snapshots import counts_by_snapshot, history
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
-    from pyspark.sql import DataFrame, SparkSession
-
-    from spark.tables.staged_checks import Result
+from spark.tables.staged_checks import Result, quarantine_result, run, validate
 
 
 def run_checks(
@@ -47,8 +44,6 @@ def run_checks(
         ConfigError: A check does not fit the table.
         LakehouseError: A table that a check refers to is empty.
     """
-    from spark.tables.staged_checks import run
-
     if not declared:
         return []
     ref = TableRef(*table.name())
@@ -71,8 +66,6 @@ def quarantine_results(
         checked: The number of rows that were checked, including those in quarantine.
         quarantined: The number of rows in quarantine.
     """
-    from spark.tables.staged_checks import quarantine_result
-
     letters = TableRef(*table.name()).dead_letters.spark_path()
     results = {}
     for name, check in topic.quarantine.items():
@@ -90,8 +83,6 @@ def validate_quarantine(spark: SparkSession, topic: Topic, ref: TableRef) -> Non
     Raises:
         ConfigError: A check does not fit.
     """
-    from spark.tables.staged_checks import validate
-
     path = ref.spark_path()
     validate(spark, topic.quarantine, Scope(path, path, {}))
 

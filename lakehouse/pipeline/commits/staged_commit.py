@@ -6,21 +6,19 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Literal, TypeVar
+
+from pyiceberg.table import Table
 
 from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState
 from lakehouse.core.offsets.batch import Batch
+from lakehouse.core.offsets.counts import Counts
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits import audit
 from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult, Staged
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
-
-    from lakehouse.core.offsets.counts import Counts
-    from spark.tables.write import Target
+from spark.tables.write import Target, create_branch
 
 T = TypeVar("T")
 
@@ -125,8 +123,6 @@ class StagedCommit:
             CommitConflict: Another writer dropped the branch.
             LakehouseError: The branch name is reserved: its rows would be published without an audit, or dropped.
         """
-        from spark.tables.write import Target
-
         self.on_phase("branch")
         name, start = (self._new(table), self.base) if branch is None else self._kept(table, branch)
         target = Target(self.ref, name, summary)
@@ -179,8 +175,6 @@ class StagedCommit:
         return table
 
     def _new(self, table: Table) -> str:
-        from spark.tables.write import create_branch
-
         catalog = self.clients.catalog
         catalog.drop_staging(table)
         branch = f"{naming.STAGING_PREFIX}{uuid.uuid4().hex[:12]}"
@@ -188,8 +182,6 @@ class StagedCommit:
         return branch
 
     def _kept(self, table: Table, branch: str) -> tuple[str, int]:
-        from spark.tables.write import create_branch
-
         ref = table.metadata.refs.get(branch)
         is_tag = ref is not None and ref.snapshot_ref_type != "branch"
         if branch in RESERVED or branch.startswith(naming.STAGING_PREFIX) or is_tag:

@@ -11,25 +11,28 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+from pyiceberg.table import Table
+
 from lakehouse.config.checks import DEAD_LETTER_TOPIC
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import UnclearState, reason, trace
 from lakehouse.core.offsets.batch import Batch, Positions
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.core.tables import arrow_values
-from lakehouse.pipeline.bookmarks import bookmark_of, dead_letter_bookmark_name, has_messages
+from lakehouse.pipeline.bookmarks import bookmark_of, has_messages
 from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.dead_letters import letters
 from resources.iceberg.snapshots import last_batch
 from resources.kafka import bookmark_topic
+from resources.kafka.bookmark_topic import dead_letter_bookmark_name
 from resources.kafka.transactions import Outgoing, begin, commit, message_limit, split
+from spark.tables import dead_letters
 
 _LOG = logging.getLogger(__name__)
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyiceberg.table import Table
 
+if TYPE_CHECKING:
     from lakehouse.pipeline.clients import Clients
 
 
@@ -61,8 +64,6 @@ def publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> int:
         UnclearState: A newer process produces the same dead letters, or it is unknown which were produced.
         Unreachable: A system does not answer.
     """
-    from spark.tables import dead_letters
-
     kafka, name = clients.kafka, dead_letter_bookmark_name(topic)
     # Dead letters past the table's offsets belong to an unpublished batch, and may turn out not to be dead letters.
     ref, current = clients.catalog.resolve_table(topic.table_in(namespace))

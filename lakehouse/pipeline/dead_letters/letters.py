@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan, Or
+from pyiceberg.table import Table
+from pyspark.sql import DataFrame
+
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import CommitConflict, UnclearState
 from lakehouse.core.offsets.batch import Batch
@@ -15,16 +19,14 @@ from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.pipeline.commits.audit import committed_rows
 from lakehouse.pipeline.commits.staged_commit import StagedCommit
 from resources.iceberg.catalog import Catalog
+from spark.tables import dead_letters
+from spark.tables.decision import Decision
+from spark.tables.write import Target
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
-    from pyspark.sql import DataFrame
-
     from lakehouse.pipeline.batches.batch_context import BatchContext
     from lakehouse.pipeline.clients import Clients
     from lakehouse.pipeline.commits.audit import CheckResult
-    from spark.tables.decision import Decision
-    from spark.tables.write import Target
 
 
 def load(catalog: Catalog, topic: Topic, ref: TableRef) -> Table | None:
@@ -52,9 +54,6 @@ def keep(context: BatchContext, decided: Decision) -> None:
         CommitConflict: Another writer published dead letters meanwhile.
         UnclearState: Decoding again did not result in the same dead letters. Nothing was published.
     """
-    from spark.tables import dead_letters
-    from spark.tables.decision import Decision
-
     topic, batch, catalog, ref = context.topic, context.batch, context.clients.catalog, context.ref.dead_letters
     table = load(catalog, topic, ref)
     if table is None and not decided.count:
@@ -95,8 +94,6 @@ def keep(context: BatchContext, decided: Decision) -> None:
 def poisonous_records(context: BatchContext) -> list[tuple[int, int]]:
     """Return the partition and offset of each record of the context's batch that is a dead letter because decoding it
     aborts the Spark job."""
-    from spark.tables import dead_letters
-
     ref = context.ref.dead_letters
     table = load(context.clients.catalog, context.topic, ref)
     if table is None or not may_hold(table, context.batch):
@@ -122,8 +119,6 @@ def mark(
         UnclearState: The topic was deleted or recreated meanwhile.
         CommitConflict: Another writer changed the letters meanwhile.
     """
-    from spark.tables import dead_letters
-
     changed = CommitConflict(
         f"Dead letters of '{topic.name}' were changed by another writer while they were decoded again. Decoded "
         f"rows are in the table, and the dead letters were left unchanged. Run `lakehouse redrive {topic.name}` again"
@@ -160,8 +155,6 @@ def mark_existing_rows(clients: Clients, topic: Topic, ref: TableRef, previous: 
         UnclearState: The topic was deleted or recreated meanwhile.
         CommitConflict: Another writer changed the dead letters meanwhile.
     """
-    from spark.tables import dead_letters
-
     table = load(clients.catalog, topic, ref.dead_letters)
     snapshot = table.current_snapshot() if table else None
     if snapshot is None:
@@ -177,8 +170,6 @@ def mark_existing_rows(clients: Clients, topic: Topic, ref: TableRef, previous: 
 
 def may_hold(table: Table, batch: Batch) -> bool:
     """Return whether the statistics of the table's files allow dead letters of a batch's offsets."""
-    from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan, Or
-
     ranges = [
         And(
             EqualTo(term="source_record.partition", value=p),

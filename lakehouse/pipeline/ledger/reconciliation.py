@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+from pyiceberg.table import Table
+from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.config.sensitive import visible_columns
 from lakehouse.config.topic import Topic
@@ -20,10 +22,11 @@ from lakehouse.pipeline.ledger.ledger_entries import read_ledger
 from lakehouse.pipeline.schemas.decoding import resolve_schemas
 from lakehouse.pipeline.schemas.schema_decision import decide_schema
 from resources.iceberg.catalog import Catalog
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
-    from pyspark.sql import DataFrame, SparkSession
+from spark.decoding.decode import decode
+from spark.derive import published
+from spark.records import read_range
+from spark.tables.dead_letters import places as letter_places
+from spark.tables.ledger_counts import duplicate_keys, duplicates, held, logged, places, together, wrong_newest
 
 
 @dataclass(frozen=True)
@@ -72,9 +75,6 @@ def reconcile(namespace: str, topic: Topic, clients: Clients, *, whole_log: bool
         LakehouseError: The log is needed, but the topic does not exist.
         Unreachable: A system does not answer.
     """
-    from spark.derive import published
-    from spark.tables.ledger_counts import duplicate_keys, duplicates, held, places, together
-
     ref, table = clients.catalog.resolve_table(topic.table_in(namespace))
     entries = read_ledger(table) if table else []
     findings = ledger_findings.findings(entries)
@@ -118,10 +118,6 @@ def _ask_log(
     dead_letters: DataFrame | None,
 ) -> list[Finding]:
     """Return findings about records in the log that have no outcome, as far back as the log goes."""
-    from spark.decoding.decode import decode
-    from spark.records import read_range
-    from spark.tables.ledger_counts import logged, together, wrong_newest
-
     log = read_log(clients.kafka, topic.topic)
     current = [r for r in ranges if r.topic == ledger.identity(log)]
     notes = []
@@ -164,12 +160,9 @@ def _dead_letters(
     Raises:
         UnclearState: The dead letters do not record their topic id.
     """
-    from spark.derive import published
-    from spark.tables.dead_letters import places
-
     table = letters.load(catalog, topic, ref)
     if table is None or table.metadata.current_snapshot_id is None:
         return None
     topic_ids = {e.batch.topic_id for e in entries if e.batch}
     snapshot = published(spark, ref, table.metadata.current_snapshot_id, {})
-    return places(snapshot.filter(snapshot["topic_id"].isin(*topic_ids)))
+    return letter_places(snapshot.filter(snapshot["topic_id"].isin(*topic_ids)))

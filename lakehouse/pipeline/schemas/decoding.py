@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+from pyiceberg.types import StructType
 
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import SchemaError
@@ -13,11 +15,7 @@ from lakehouse.formats import format_of, of_type, record_types
 from lakehouse.formats.format import Format, MessageSchema, RegisteredFormat
 from lakehouse.formats.schema import RegisteredSchema, Shape
 from resources.schema_registry import SchemaRegistry
-
-if TYPE_CHECKING:
-    from pyiceberg.types import StructType
-
-    from spark.decoding.decode import Codec, Decoding
+from spark.decoding.decode import Codec, Decoding
 
 
 @dataclass(frozen=True)
@@ -76,8 +74,6 @@ class TopicSchemas:
         struct = self.value.shape.struct
         if self.topic.mode != "debezium":
             return struct
-        from pyiceberg.types import StructType
-
         after = [field.field_type for field in struct.fields if field.name == "after"]
         if not after or not isinstance(after[0], StructType):
             raise SchemaError(
@@ -104,8 +100,6 @@ class TopicSchemas:
 
     def decoding(self) -> Decoding:
         """Return the instructions that decode records into rows."""
-        from spark.decoding.decode import Decoding
-
         value_columns = [field.name for field in self.struct.fields]
         from_key = [name for name in (self.key.codec.columns if self.key else ()) if name not in value_columns]
         return Decoding(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+from pyspark.sql import DataFrame
 
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import SchemaError
@@ -15,9 +17,7 @@ from lakehouse.formats.format import RegisteredFormat
 from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.schemas.decoding import TopicSchemas, side_schema
 from resources.schema_registry import SchemaRegistry
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from spark.decoding.decode import foreign_schema_ids
 
 FOREIGN_WRITERS = 64
 """Maximum number of schemas of other subjects per topic. Each adds an expression to every query."""
@@ -66,8 +66,6 @@ def with_foreign_writers(
     Raises:
         Unreachable: The registry does not answer. A missing answer is never treated as an unknown id.
     """
-    from spark.decoding.decode import foreign_schema_ids
-
     assert known.unusable_ids is None
     known = _with_foreign_keys(registry, known, decoded, lookup)
     # Dead letters keep the records, so a cached answer suffices: `lakehouse redrive` queries the registry again.
@@ -115,8 +113,6 @@ def _with_foreign_keys(
     registry: SchemaRegistry, known: TopicSchemas, decoded: DataFrame, lookup: Lookup
 ) -> TopicSchemas:
     """Extend the key's schemas in the same way. Keys with unusable schemas, or beyond the limits, remain bad keys."""
-    from spark.decoding.decode import foreign_schema_ids
-
     name = known.topic.effective_key_format
     if known.key is None or name is None or not isinstance(format_of(name), RegisteredFormat):
         return known

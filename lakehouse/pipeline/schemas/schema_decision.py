@@ -4,7 +4,10 @@ refuse."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 
 from lakehouse.config import sensitive
 from lakehouse.config.topic import Topic
@@ -17,10 +20,6 @@ from lakehouse.formats.schema import Shape
 from lakehouse.pipeline.schemas import schema_fingerprints
 from lakehouse.pipeline.schemas.decoding import TopicSchemas, older_versions, with_versions
 from resources.iceberg.catalog import Catalog
-
-if TYPE_CHECKING:
-    from pyiceberg.schema import Schema
-    from pyiceberg.table import Table
 
 Action = Literal["accept", "use_older", "roll_over", "refuse"]
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from pyiceberg.table import Table
+
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import UnclearState
 from lakehouse.core.offsets.batch import MAX_PROPERTY
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
-
     from lakehouse.pipeline.schemas.decoding import TopicSchemas
 
 SCHEMAS = "lakehouse.schemas"
