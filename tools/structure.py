@@ -1,5 +1,6 @@
-"""Check rules for modules that no linter has: file names, lengths, and suppressed type errors."""
+"""Check rules for modules that no linter has: file names, lengths, imports in functions, suppressed type errors."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -14,6 +15,29 @@ LONGER = {"tests/deploy/test_enforced_chain.py"}
 MOST_SUPPRESSED = 20
 REPEATED = {"__init__.py", "__main__.py"}
 """File names that Python prescribes. Every other name is unique, so it identifies its module in a stack trace."""
+DEFERRED = {
+    # Definitions are loaded by every process of Dagster. The engine is loaded by the steps that run it.
+    "assets": {"assets", "dagster", "lakehouse"},
+    # Definitions load all resources, each of which loads the library of its client when it first connects.
+    "resources": {
+        *("boto3", "botocore", "confluent_kafka", "cryptography", "dagster_pyspark", "dagster_snowflake", "httpx2"),
+        *("openlineage", "pyarrow", "pyiceberg", "pyspark", "resources", "snowflake"),
+    },
+    # Definitions load the configuration, and Spark's Python workers the formats, without Iceberg's types.
+    "lakehouse/core": {"pyiceberg"},
+    "lakehouse/formats": {"confluent_kafka", "pyiceberg"},
+    "lakehouse/config": {"pyiceberg"},
+    # Definitions load the class of each reader.
+    "lakehouse/readers": {"lakehouse", "openlineage", "pyiceberg", "resources"},
+    # Spark's Python workers load the libraries of Protobuf for topics in Protobuf only.
+    "spark": {"google", "ptars", "pyiceberg"},
+    # The embedded stack is not installed in the cloud, and `stream` handles signals before it loads the engine.
+    "lakehouse/cli": {"assets", "dagster", "lakehouse", "resources", "yaml"},
+}
+"""Libraries that functions of a package may import. All other imports are at the top of their module.
+
+tests/unit/test_definitions.py, test_cli.py and test_avro_explain.py have the budgets: what may not be loaded.
+"""
 _SUPPRESSED = re.compile(r"# type: ignore(?P<reason>\[[\w, -]+\]  # \S.*)?")
 _UNTYPED_CAST = re.compile(r"\bcast\(Any\b")
 
@@ -27,6 +51,7 @@ def violations(folder: Path) -> Iterator[str]:
     yield from _long(modules)
     yield from _repeated(production)
     yield from _suppressed(production)
+    yield from _imported_in_functions(production)
 
 
 def _long(modules: Mapping[str, str]) -> Iterator[str]:
@@ -59,6 +84,17 @@ def _suppressed(modules: Mapping[str, str]) -> Iterator[str]:
                 yield f"{name}:{number} casts to Any. Declare the type"
     if count > MOST_SUPPRESSED:
         yield f"{count} type errors are suppressed, and {MOST_SUPPRESSED} are allowed. Correct the types"
+
+
+def _imported_in_functions(modules: Mapping[str, str]) -> Iterator[str]:
+    for name, text in modules.items():
+        allowed = next((roots for package, roots in DEFERRED.items() if name.startswith(f"{package}/")), set())
+        functions = (n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+        nodes = {n for function in functions for n in ast.walk(function) if isinstance(n, ast.Import | ast.ImportFrom)}
+        for node in sorted(nodes, key=lambda node: node.lineno):
+            for module in [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]:
+                if module.partition(".")[0] not in allowed:
+                    yield f"{name}:{node.lineno} imports {module} in a function. Import it at the top of the module"
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
-from dagster._core.storage.event_log import SqliteEventLogStorage
 
 RETENTION_DAYS = {
     dg.DagsterRunStatus.SUCCESS: 7,
@@ -49,6 +48,8 @@ def purge(instance: dg.DagsterInstance, now: datetime) -> int:
     Returns:
         The number of deleted runs.
     """
+    from dagster._core.storage.event_log import SqliteEventLogStorage
+
     old = [
         run_id
         for status, days in RETENTION_DAYS.items()

@@ -17,7 +17,6 @@ from lakehouse.config.loader import Config
 from lakehouse.config.sensitive import hidden_ids, visible_columns
 from lakehouse.config.topic import Topic
 from lakehouse.core.offsets.counts import OUTCOMES, describe_outcome
-from lakehouse.core.tables import arrow_values
 from lakehouse.core.text.markdown import escaped
 from lakehouse.core.text.phrases import pluralize
 from lakehouse.pipeline.clients import CLIENTS, Clients
@@ -185,6 +184,7 @@ def batch_message(topic: Topic, batch: "Published") -> str:
 
 def table_metadata(table: "Table", topic: Topic) -> dict[str, Any]:
     """Return the metadata of a table: row count, bytes, columns with their lineage, and a preview of rows."""
+    from lakehouse.core.tables import arrow_values
     from lakehouse.pipeline.maintenance import size
 
     hidden = hidden_ids(topic, table)

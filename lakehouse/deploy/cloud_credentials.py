@@ -8,21 +8,24 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import boto3
+from botocore.exceptions import BotoCoreError
+
 from lakehouse.core.errors import ConfigError, LakehouseError, translate
 from lakehouse.deploy.aws.aws_service import Aws
 from lakehouse.deploy.names import Names
 from resources.aws.secrets_manager import Secrets
 from resources.confluent import URL
+from resources.confluent.api_client import DEADLINE_SECONDS
+from resources.confluent.confluent_cloud import ConfluentCloud
 from resources.snowflake.snowflake_connection import connect, private_key
 
 if TYPE_CHECKING:
-    import boto3
     from snowflake.connector import SnowflakeConnection
     from snowflake.connector.cursor import SnowflakeCursor
     from snowflake.connector.errors import Error
 
     from lakehouse.config.deployment import Deployment
-    from resources.confluent.confluent_cloud import ConfluentCloud
     from resources.iceberg.rest_catalog import RestCatalog
 
 ADMIN_SECRET = "/snowflake_admin_credentials"  # noqa: S105 (a secret's name)
@@ -67,8 +70,6 @@ class Access:
         Raises:
             ConfigError: Their profile does not exist.
         """
-        import boto3
-        from botocore.exceptions import BotoCoreError
 
         def unusable(error: BotoCoreError) -> LakehouseError:
             return ConfigError(
@@ -81,9 +82,6 @@ class Access:
     @cached_property
     def confluent(self) -> ConfluentCloud:
         """Confluent Cloud, with its Cloud API key."""
-        from resources.confluent.api_client import DEADLINE_SECONDS
-        from resources.confluent.confluent_cloud import ConfluentCloud
-
         return ConfluentCloud(
             api_key=self.confluent_key,
             api_secret=self.confluent_secret,

@@ -6,12 +6,9 @@ Several deployments may share an account: each name contains the deployment's.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from lakehouse.config.deployment import Existing
 from lakehouse.core.tables import naming
-
-if TYPE_CHECKING:
-    from lakehouse.config.deployment import Existing
 
 ACCOUNTS = ("app_manager", "app_consumer", "app_producer", "app_connector", "schema_registry", "flink", "spark")
 """Service accounts in Confluent Cloud, by what they are for."""
@@ -28,8 +25,6 @@ CONFLUENT_SECRETS = (
 
 def _no_existing() -> Existing:
     # Pydantic takes a seventh of a second to import, which `lakehouse --help` does not need.
-    from lakehouse.config.deployment import Existing
-
     return Existing()
 
 

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import duckdb
+
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.sql.quoting import DUCKDB
 from lakehouse.core.tables.table_ref import TableRef
@@ -28,8 +30,6 @@ def query(statement: str, clients: Any) -> Result:
         LakehouseError: DuckDB refuses the statement, or a table does not exist.
         Unreachable: The catalog does not answer.
     """
-    import duckdb
-
     # A name in the statement must only resolve to a table of the catalog, never to a Python variable or a file.
     options: dict[str, str | bool | int | float | list[str]] = {
         "python_enable_replacements": "false",

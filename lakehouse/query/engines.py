@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
+
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.tables import naming
 from lakehouse.query import duckdb
@@ -28,9 +31,6 @@ def in_spark(statement: str, clients: Any) -> Result:
         LakehouseError: Spark refuses the statement.
         Unreachable: Spark does not answer.
     """
-    from pyspark.errors import PySparkException
-    from pyspark.logger import PySparkLogger
-
     # This logger prints every error as JSON, in addition to raising it.
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel("CRITICAL")
     session = clients.spark.session(clients.catalog.spark_settings())

@@ -8,7 +8,6 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.errors import UnclearState
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers.metadata_pointer import MetadataPointer, Pointer
-from resources.iceberg.catalogs.glue_catalog import GlueBackend
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -40,6 +39,8 @@ class GlueReader(MetadataPointer):
                 f"Tableflow registers its tables in Glue itself, but Glue has {location} as "
                 f"{'.'.join(ref.identifier)}. Nothing was changed. Check the catalog integration of Tableflow with Glue"
             )
+        from resources.iceberg.catalogs.glue_catalog import GlueBackend
+
         if isinstance(catalog.backend, GlueBackend):
             location = expected.metadata_location if expected else "no such table"
             raise UnclearState(

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+from botocore.exceptions import BotoCoreError, ClientError
 from pydantic import Field, PrivateAttr
 
 from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState, Unreachable, translate
@@ -186,8 +187,6 @@ class Glue(dg.ConfigurableResource):
         return current
 
     def _translate_errors(self, *table: str) -> AbstractContextManager[None]:
-        from botocore.exceptions import BotoCoreError, ClientError
-
         def rejected(error: ClientError) -> LakehouseError | None:
             code = error.response["Error"]["Code"]
             if table and code in STALE:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+
+from botocore.exceptions import BotoCoreError, ClientError
 
 from lakehouse.core.errors import LakehouseError, Refused, Unreachable, translate
-
-if TYPE_CHECKING:
-    from botocore.exceptions import BotoCoreError, ClientError
 
 PERMANENT = frozenset(
     {
@@ -37,8 +35,6 @@ def is_permanent(error: ClientError) -> bool:
 
 def to_error(error: ClientError | BotoCoreError, region: str | None) -> LakehouseError:
     """Translate an error of a Glue client."""
-    from botocore.exceptions import ClientError
-
     where = f"region {region}" if region else "AWS"
     if isinstance(error, ClientError) and is_permanent(error):
         response = error.response["Error"]
@@ -49,6 +45,4 @@ def to_error(error: ClientError | BotoCoreError, region: str | None) -> Lakehous
 
 def translate_permanent_errors(region: str | None) -> AbstractContextManager[None]:
     """Raise Refused for permanent errors; let others pass, since the request may have been executed."""
-    from botocore.exceptions import ClientError
-
     return translate({ClientError: lambda error: to_error(error, region) if is_permanent(error) else None})

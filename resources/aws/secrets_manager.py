@@ -15,6 +15,8 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState, Unreachable, translate
 
 if TYPE_CHECKING:
@@ -311,8 +313,6 @@ class Secrets:
         return Version(answer["VersionId"], frozenset(answer.get("VersionStages", ())), value, answer["CreatedDate"])
 
     def _translate_errors(self, name: str) -> AbstractContextManager[None]:
-        from botocore.exceptions import BotoCoreError, ClientError
-
         def refused(error: ClientError) -> LakehouseError:
             answer = error.response["Error"]
             return LakehouseError(

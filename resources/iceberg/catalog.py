@@ -18,8 +18,6 @@ from lakehouse.core.tables import layout, naming
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.formats import evolution
 from lakehouse.formats.schema import Shape
-from resources.iceberg.catalogs import backend_of
-from resources.iceberg.catalogs.backend import CatalogBackend
 from resources.iceberg.publication import publication
 from resources.iceberg.snapshots import history, with_counts
 from resources.masked_field import masked_field
@@ -28,6 +26,8 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog as IcebergCatalog
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
+
+    from resources.iceberg.catalogs.backend import CatalogBackend
 
 PROPERTIES = {
     # Snowflake supports position deletes, which format version 2 has, but no equality deletes.
@@ -79,6 +79,8 @@ class Catalog(dg.ConfigurableResource):
         Raises:
             ConfigError: The type is unknown.
         """
+        from resources.iceberg.catalogs import backend_of
+
         return backend_of(self.type)
 
     def iceberg(self) -> IcebergCatalog:

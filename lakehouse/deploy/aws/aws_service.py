@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError, WaiterError
+from botocore.parsers import ResponseParserError
 
 from lakehouse.core.errors import LakehouseError, OutcomeUnknownError, Unreachable, translate
 from lakehouse.deploy.aws.iam.actions import actions
-
-if TYPE_CHECKING:
-    import boto3
 
 CONNECT_SECONDS, READ_SECONDS = 10, 60
 
@@ -85,8 +87,6 @@ class Service:
 
     @cached_property
     def _client(self) -> Any:
-        from botocore.config import Config
-
         config = Config(connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS, retries={"mode": "standard"})
         return self.session.client(self.name, region_name=self.region, config=config)
 
@@ -134,8 +134,6 @@ class Service:
         Raises:
             LakehouseError: The resource is not visible after 40 seconds.
         """
-        from botocore.exceptions import WaiterError
-
         try:
             self._client.get_waiter(waiter).wait(**parameters, WaiterConfig={"Delay": 2, "MaxAttempts": 20})
         except WaiterError as error:
@@ -146,9 +144,6 @@ class Service:
             ) from error
 
     def _explained(self, method: str) -> AbstractContextManager[None]:
-        from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
-        from botocore.parsers import ResponseParserError
-
         def answered(error: ClientError) -> LakehouseError:
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
             return self._unanswered(method, error) if status >= 500 else self._refused(error)

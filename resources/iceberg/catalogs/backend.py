@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from pyiceberg.catalog import load_catalog
+
 from lakehouse.core.errors import LakehouseError, Unreachable
 from lakehouse.core.tables import naming
 from resources.aws.assumed_role import SESSION_NAME
@@ -56,8 +58,6 @@ class CatalogBackend(ABC):
 
     def load(self, properties: Mapping[str, Any]) -> IcebergCatalog:
         """Return pyiceberg's catalog with these properties."""
-        from pyiceberg.catalog import load_catalog
-
         return load_catalog(naming.CATALOG, **properties)
 
     def to_error(self, error: Exception, catalog: Catalog) -> LakehouseError | None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
 from lakehouse.core.errors import LakehouseError
 from resources.aws import glue_errors
 from resources.aws.assumed_role import botocore_session
@@ -27,8 +30,6 @@ class GlueBackend(CatalogBackend):
 
         PyIceberg has no property for time-outs, so they are set on the session of its client.
         """
-        from botocore.config import Config
-
         session = botocore_session(catalog.role_arn, catalog.region)
         session.set_default_client_config(Config(connect_timeout=TIMEOUT_SECONDS, read_timeout=TIMEOUT_SECONDS))
         implementation = "resources.iceberg.clock_checked.ClockCheckedGlueCatalog"
@@ -44,8 +45,6 @@ class GlueBackend(CatalogBackend):
 
     def to_error(self, error: Exception, catalog: Catalog) -> LakehouseError | None:
         """Translate an error of Glue or S3."""
-        from botocore.exceptions import BotoCoreError, ClientError
-
         if isinstance(error, ClientError | BotoCoreError):
             return glue_errors.to_error(error, catalog.region)
         return super().to_error(error, catalog)
