@@ -30,10 +30,7 @@ with dg.DagsterInstance.ephemeral() as instance:
 
 @pytest.fixture
 def stream(resources):
-    stream = Stream(resources)
-    stream.produce_trades(range(20))
-    stream.ingest()
-    return stream
+    return Stream(resources)
 
 
 @pytest.fixture
@@ -56,6 +53,8 @@ def run(stream, tmp_path):
 
 
 def test_plugin_reader_is_published_checked_and_shown(stream, run, tmp_path):
+    stream.produce_trades(range(20))
+    stream.ingest()
     run("-m", "lakehouse.cli.main", "validate")
 
     reported = json.loads(run("-c", MATERIALIZE, stream.name, "shelf").splitlines()[-1])
