@@ -17,7 +17,6 @@ def decoder(tmp_path_factory):
     """Return the decoder of records on an embedded server, which runs for the whole session."""
     home = Home(tmp_path_factory.mktemp("fuzz") / "home")
     before = dict(os.environ)
-    os.environ["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
     try:
         local_stack.up(home, ("spark",))
         os.environ.update(environment(home))

@@ -44,7 +44,6 @@ def home(tmp_path_factory):
     """Start a stack with a password, to which os.environ refers."""
     home = Home(tmp_path_factory.mktemp("sasl") / "home")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m")
         try:
             local_stack.up(home, ("kafka", "registry", "s3"), kafka_sasl=True)
             for name, value in client_environment.environment(home).items():
