@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
+from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers import publish
+from resources.iceberg.catalog import Catalog
 
 if TYPE_CHECKING:
-    from lakehouse.core.tables.table_ref import TableRef
     from lakehouse.local.stack import State
-    from resources.iceberg.catalog import Catalog
 
 
 def restore() -> list[str]:

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType, StructType
 
 from lakehouse.cli.systems import open_clients
@@ -25,9 +26,6 @@ from lakehouse.formats.format import MessageSchema
 from lakehouse.formats.schema import RegisteredSchema, Shape
 from lakehouse.pipeline.schemas.decoding import resolve_schemas
 from lakehouse.pipeline.schemas.schema_decision import decide_schema
-
-if TYPE_CHECKING:
-    from pyiceberg.schema import Schema
 
 HARMLESS = ("OPTIONAL_FIELD_ADDED", "REQUIRED_FIELD_ADDED", "FIELD_REORDERED", "COMMENT_CHANGED")
 """Rules of changes that do not affect readers of existing columns."""

@@ -25,7 +25,6 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.local.home import explain_full_disk, write_atomically
 
 if TYPE_CHECKING:
-    from jgo.maven import MavenContext
     from rich.progress import Progress
 
 LOCK = Path(__file__).with_name("jars.lock")

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
+from pyiceberg.table import Table
 
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.sql.quoting import DUCKDB
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.query.result import Result
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
-
-    from resources.iceberg.catalog import Catalog
+from resources.iceberg.catalog import Catalog
 
 
 def query(statement: str, clients: Any) -> Result:

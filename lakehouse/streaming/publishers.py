@@ -8,7 +8,9 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyiceberg.table import Table
 
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
@@ -18,9 +20,6 @@ from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers import configured
 from lakehouse.readers.reader import Publish, Reader, Registration
 from resources.build import with_own_connections
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
 
 
 @dataclass(frozen=True)

@@ -9,26 +9,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 from duckdb import DuckDBPyConnection
 from pyiceberg import exceptions, types
+from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import RESTError
+from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, ancestors_of
+from pyiceberg.types import NestedField
 from requests import RequestException
 
 from lakehouse.core.sql.quoting import DUCKDB
 from lakehouse.local.snowflake import snowflake_errors
 from lakehouse.local.snowflake.parsing.tokens import Name
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
-    from pyiceberg.types import NestedField
 
 
 @dataclass(frozen=True)
