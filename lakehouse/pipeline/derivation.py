@@ -31,9 +31,9 @@ from resources.iceberg.snapshots import last_batch
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import derived_bookmark_name
 from resources.kafka.transactions import MAX_BYTES, MAX_MESSAGES, Outgoing, begin, commit, message_limit, split
+from spark import derive as derived_rows
 from spark.avro_schema import avro_schema
 from spark.column_lineage import columns_read
-from spark.derive import ends, late_rows, messages, own_columns, published, rows_between, rows_of_touched_groups
 
 if TYPE_CHECKING:
     from lakehouse.pipeline.clients import Clients
@@ -84,7 +84,7 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
     if table is None or snapshot is None:
         return Produced(0, None, {})
     spark = clients.spark.session(clients.catalog.spark_settings())
-    read = partial(published, spark, ref, names=_names(source))
+    read = partial(derived_rows.published, spark, ref, names=_names(source))
     by_tableflow = source.engine == "tableflow"
     last = _all_rows(source, clients, read(snapshot.snapshot_id)) if by_tableflow else last_batch(table)
     if last is None:
@@ -115,7 +115,7 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
         for part in split(outgoing) if topic.source.group_by else [outgoing]:
             commit(kafka, producer, part)
         produced += result.num_rows
-    lineage = columns_read(own_columns(transform(config, topic)(rows)), rows.columns)
+    lineage = columns_read(derived_rows.own_columns(transform(config, topic)(rows)), rows.columns)
     return Produced(produced, current.snapshot_id, last.end, lineage)
 
 
@@ -136,7 +136,7 @@ def _all_rows(source: Topic, clients: Clients, rows: DataFrame) -> Batch:
     described = clients.kafka.describe([source.topic]).get(source.topic)
     if described is None:
         raise clients.kafka.missing_topic_error(source.topic)
-    end = ends(rows)
+    end = derived_rows.ends(rows)
     return Batch(clients.kafka.cluster_id(), source.topic, described.topic_id, dict.fromkeys(end, 0), end)
 
 
@@ -156,7 +156,7 @@ def _late(
     """
     assert isinstance(topic.source, Derived)
     if table.snapshot_by_id(bookmark.snapshot_id):
-        return late_rows(rows, read(bookmark.snapshot_id), since)
+        return derived_rows.late_rows(rows, read(bookmark.snapshot_id), since)
     if topic.source.group_by:
         return rows
     if config.topic(topic.source.from_topic).engine == "tableflow":
@@ -184,7 +184,7 @@ def _steps(
     """
     assert isinstance(topic.source, Derived)
     if topic.source.group_by:
-        new = rows_between(rows, rest.start, rest.end)
+        new = derived_rows.rows_between(rows, rest.start, rest.end)
         yield _messages(config, topic, clients, rows, new.unionByName(late) if late else new), rest.end
         return
     if late:
@@ -192,7 +192,7 @@ def _steps(
     most = min(topic.max_records_per_batch, MAX_MESSAGES)
     while rest.offsets:
         part = head(rest, most)
-        result = _messages(config, topic, clients, rows, rows_between(rows, part.start, part.end))
+        result = _messages(config, topic, clients, rows, derived_rows.rows_between(rows, part.start, part.end))
         if result.nbytes > MAX_BYTES and part.offsets > 1:
             most = max(1, part.offsets * MAX_BYTES // (2 * result.nbytes))
             continue
@@ -204,12 +204,12 @@ def _messages(config: Config, topic: Topic, clients: Clients, rows: DataFrame, n
     """Return the messages for the new rows of the source, all of whose rows are `rows`."""
     source = topic.source
     assert isinstance(source, Derived)
-    inputs = rows_of_touched_groups(rows, new, source.group_by) if source.group_by else new
-    result = own_columns(transform(config, topic)(inputs))
+    inputs = derived_rows.rows_of_touched_groups(rows, new, source.group_by) if source.group_by else new
+    result = derived_rows.own_columns(transform(config, topic)(inputs))
     value = _registered(config, topic, clients, "value", source.value_schema_file, result)
     keyed = topic.key if topic.key_format else ()
     key = _registered(config, topic, clients, "key", source.key_schema_file, result.select(*keyed)) if keyed else None
-    return messages(result, key, value)
+    return derived_rows.messages(result, key, value)
 
 
 def _registered(

@@ -32,7 +32,7 @@ from lakehouse.pipeline.schemas import schema_fingerprints
 from lakehouse.pipeline.schemas.decoding import resolve_schemas
 from lakehouse.pipeline.schemas.schema_decision import decide_schema, ensure_table
 from resources.iceberg.pauses import pauses
-from spark.decoding.explain import first_faults
+from spark.decoding import explain
 from spark.tables import write
 from spark.tables.write import Target, Written
 
@@ -216,7 +216,7 @@ def _counts(context: BatchContext, written: Written) -> Counts:
         return counts
     if topic.errors == "skip":
         return replace(counts, skipped=bad, dead_letters=written.quarantined)
-    faults = first_faults(context.decoded(), context.schemas.decoding(), shows_keys=not topic.sensitive)
+    faults = explain.first_faults(context.decoded(), context.schemas.decoding(), shows_keys=not topic.sensitive)
     raise BadRecords(topic.name, bad, faults)
 
 

@@ -31,8 +31,8 @@ from lakehouse.pipeline.schemas import decoding, foreign_writers, schema_fingerp
 from lakehouse.pipeline.schemas.schema_decision import decide_schema, ensure_table
 from resources.iceberg.catalog import RECREATED
 from resources.iceberg.snapshots import last_batch
-from spark.decoding.decode import decode
-from spark.records import read_range
+from spark import records as kafka_records
+from spark.decoding import decode
 from spark.tables import dead_letters, write
 from spark.tables.decision import Decision
 from spark.tables.write import Target, Written
@@ -148,14 +148,14 @@ def redrive(namespace: str, topic: Topic, clients: Clients) -> Redriven:
     position = context.batch
     # Every step reads one snapshot: a dead letter added meanwhile must not be marked as recovered.
     waiting = dead_letters.waiting(context.spark, ref, snapshot.snapshot_id, position)
-    decoded = decode(waiting, context.schemas.decoding())
+    decoded = decode.decode(waiting, context.schemas.decoding())
     known = foreign_writers.with_foreign_writers(
         clients.schema_registry, context.schemas, decoded, foreign_writers.BY_HAND
     )
     # A dead letter whose schema id exceeded the lookup limit remains one.
     known = replace(known, unusable_ids=None)
     context = replace(context, schemas=known)
-    decoded = decode(waiting, known.decoding())
+    decoded = decode.decode(waiting, known.decoding())
     attempts = dead_letters.attempt(decoded)
     first = dead_letters.first_offsets(attempts)
     count, staying = dead_letters.staying(attempts)
@@ -229,13 +229,13 @@ def read_again(context: BatchContext, branch: str | None) -> Replayed:
     pieces, remaining = [], whole
     while remaining.offsets:
         piece = head(remaining, topic.max_records_per_batch)
-        records = read_range(context.spark, options, piece, headers=headers)
+        records = kafka_records.read_range(context.spark, options, piece, headers=headers)
         pieces.append(dead_letters.without(records, poisonous) if poisonous else records)
         remaining = replace(remaining, start=piece.end)
     schemas = context.schemas
     for records in pieces:
         # Look up the schemas of all pieces first: a record with an unknown schema may be the newest of its key.
-        decoded = decode(records, schemas.decoding())
+        decoded = decode.decode(records, schemas.decoding())
         schemas = foreign_writers.with_foreign_writers(
             context.clients.schema_registry, schemas, decoded, foreign_writers.BY_HAND
         )
@@ -245,7 +245,7 @@ def read_again(context: BatchContext, branch: str | None) -> Replayed:
                 f"Nothing was changed. Replay a smaller range"
             )
     context = replace(context, schemas=schemas)
-    decoded_pieces = [decode(records, schemas.decoding()) for records in pieces]
+    decoded_pieces = [decode.decode(records, schemas.decoding()) for records in pieces]
     summary = {"start": dict(whole.start), "end": dict(whole.end)}
     written, audited = _write(context, _Read(decoded_pieces, summary, whole.offsets, whole.start), branch)
     return Replayed(whole, written.counts, audited.snapshot_id, written.quarantined, audited.findings)

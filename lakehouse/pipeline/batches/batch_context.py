@@ -19,8 +19,8 @@ from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.commits.staged_commit import OnPhase, Phase, StagedCommit, no_report
 from lakehouse.pipeline.schemas.decoding import TopicSchemas
 from lakehouse.pipeline.schemas.foreign_writers import BATCH, with_foreign_writers
-from spark.decoding.decode import decode, is_decodable, refused
-from spark.records import is_readable, read_range
+from spark import records as kafka_records
+from spark.decoding import decode
 
 _LOG = logging.getLogger(__name__)
 
@@ -74,8 +74,8 @@ class BatchContext:
         """
         decoding = self.schemas.decoding()
         options = self.clients.kafka.spark_options()
-        records = read_range(self.spark, options, self.batch, headers=headers or decoding.needs_headers)
-        return refused(records, decoding, "poison") if self.is_poison else decode(records, decoding)
+        records = kafka_records.read_range(self.spark, options, self.batch, headers=headers or decoding.needs_headers)
+        return decode.refused(records, decoding, "poison") if self.is_poison else decode.decode(records, decoding)
 
     def with_foreign_writers(self) -> BatchContext:
         """Return the context extended by the schemas of other subjects that records of the batch refer to."""
@@ -89,10 +89,10 @@ class BatchContext:
             PySparkException: The records cannot be read at all, whether decoded or not.
             UnclearState: Spark's Kafka source cannot read a record.
         """
-        records = read_range(self.spark, self.clients.kafka.spark_options(), batch)
-        if is_decodable(decode(records, replace(self.schemas.decoding(), metadata={}))):
+        records = kafka_records.read_range(self.spark, self.clients.kafka.spark_options(), batch)
+        if decode.is_decodable(decode.decode(records, replace(self.schemas.decoding(), metadata={}))):
             return True
-        if not is_readable(records) and batch.offsets == 1:
+        if not kafka_records.is_readable(records) and batch.offsets == 1:
             raise unreadable_record(self.topic, batch)
         return False
 

@@ -11,7 +11,7 @@ from lakehouse.config.checks import RowCount
 from lakehouse.core.errors import BadRecords
 from lakehouse.pipeline.commits import column_checks
 from lakehouse.pipeline.commits.audit import AuditFailed
-from spark.decoding.explain import first_faults
+from spark.decoding import explain
 
 if TYPE_CHECKING:
     from lakehouse.pipeline.batches.batch_context import BatchContext
@@ -95,4 +95,4 @@ def _is_decodable_now(context: BatchContext) -> bool:
     """Return whether all records can be decoded now, for example because a schema was registered under another
     subject."""
     context = context.with_foreign_writers()
-    return not first_faults(context.decoded(), context.schemas.decoding(), limit=1)
+    return not explain.first_faults(context.decoded(), context.schemas.decoding(), limit=1)

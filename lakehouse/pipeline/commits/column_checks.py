@@ -17,7 +17,8 @@ from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.pipeline.commits.audit import CheckResult
 from resources.iceberg.catalog import Catalog
 from resources.iceberg.snapshots import counts_by_snapshot, history
-from spark.tables.staged_checks import Result, quarantine_result, run, validate
+from spark.tables import staged_checks
+from spark.tables.staged_checks import Result
 
 
 def run_checks(
@@ -49,7 +50,9 @@ def run_checks(
     ref = TableRef(*table.name())
     snapshots = referenced_snapshots(catalog, ref.namespace, declared)
     scope = checks.scope(ref.spark_path(), snapshot_id, since, topic.metadata.names, snapshots)
-    results = run(spark, declared, scope, {name: _shown(topic, check, table) for name, check in declared.items()})
+    results = staged_checks.run(
+        spark, declared, scope, {name: _shown(topic, check, table) for name, check in declared.items()}
+    )
     return [_result(topic, name, check, results[name], table) for name, check in declared.items()]
 
 
@@ -71,7 +74,7 @@ def quarantine_results(
     for name, check in topic.quarantine.items():
         sql = checks.quarantined_rows(letters, name, since)
         columns = _shown(topic, check, table)
-        results[name] = quarantine_result(decoded, name, columns, sql, checked, bool(quarantined))
+        results[name] = staged_checks.quarantine_result(decoded, name, columns, sql, checked, bool(quarantined))
     return [_result(topic, name, check, results[name], table) for name, check in topic.quarantine.items()]
 
 
@@ -84,7 +87,7 @@ def validate_quarantine(spark: SparkSession, topic: Topic, ref: TableRef) -> Non
         ConfigError: A check does not fit.
     """
     path = ref.spark_path()
-    validate(spark, topic.quarantine, Scope(path, path, {}))
+    staged_checks.validate(spark, topic.quarantine, Scope(path, path, {}))
 
 
 def referenced_snapshots(catalog: Catalog, namespace: str, declared: Mapping[str, Check]) -> dict[str, str]:

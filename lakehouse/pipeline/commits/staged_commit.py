@@ -18,7 +18,8 @@ from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits import audit
 from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult, Staged
-from spark.tables.write import Target, create_branch
+from spark.tables import write
+from spark.tables.write import Target
 
 T = TypeVar("T")
 
@@ -178,7 +179,7 @@ class StagedCommit:
         catalog = self.clients.catalog
         catalog.drop_staging(table)
         branch = f"{naming.STAGING_PREFIX}{uuid.uuid4().hex[:12]}"
-        create_branch(self.clients.spark.session(catalog.spark_settings()), self.ref, branch)
+        write.create_branch(self.clients.spark.session(catalog.spark_settings()), self.ref, branch)
         return branch
 
     def _kept(self, table: Table, branch: str) -> tuple[str, int]:
@@ -192,7 +193,7 @@ class StagedCommit:
             )
         if ref is None:
             spark = self.clients.spark.session(self.clients.catalog.spark_settings())
-            create_branch(spark, self.ref, branch)
+            write.create_branch(spark, self.ref, branch)
             table.refresh()
         return branch, table.metadata.refs[branch].snapshot_id
 

@@ -22,11 +22,11 @@ from lakehouse.pipeline.ledger.ledger_entries import read_ledger
 from lakehouse.pipeline.schemas.decoding import resolve_schemas
 from lakehouse.pipeline.schemas.schema_decision import decide_schema
 from resources.iceberg.catalog import Catalog
-from spark.decoding.decode import decode
-from spark.derive import published
-from spark.records import read_range
+from spark import derive
+from spark import records as kafka_records
+from spark.decoding import decode
+from spark.tables import ledger_counts
 from spark.tables.dead_letters import places as letter_places
-from spark.tables.ledger_counts import duplicate_keys, duplicates, held, logged, places, together, wrong_newest
 
 
 @dataclass(frozen=True)
@@ -81,26 +81,32 @@ def reconcile(namespace: str, topic: Topic, clients: Clients, *, whole_log: bool
     if table is None or table.metadata.current_snapshot_id is None:
         return ReconciliationReport(entries, findings)
     spark = clients.spark.session(clients.catalog.spark_settings())
-    snapshot = published(spark, ref, table.metadata.current_snapshot_id, {})
-    frame = places(snapshot, topic.metadata.names, () if topic.mode == "append" else topic.key)
+    snapshot = derive.published(spark, ref, table.metadata.current_snapshot_id, {})
+    frame = ledger_counts.places(snapshot, topic.metadata.names, () if topic.mode == "append" else topic.key)
     # Read after the table: dead letters are published before their batch, and those of a later batch are in no range.
     dead_letters = _dead_letters(spark, clients.catalog, topic, ref.dead_letters, entries)
     topic_ranges = ledger.ranges(entries)
     ranges = [*topic_ranges, *ledger.uncounted_ranges(entries)]
-    row_counts = held(frame, ranges)
-    letter_counts = held(dead_letters, ranges) if dead_letters is not None else {}
+    row_counts = ledger_counts.held(frame, ranges)
+    letter_counts = ledger_counts.held(dead_letters, ranges) if dead_letters is not None else {}
     append = topic.mode == "append"
     replayed = any(entry.kind == "replay" for entry in entries)
-    combined_counts = held(together([frame, dead_letters]), ranges) if not topic.replaces_rows and replayed else None
+    combined_counts = (
+        ledger_counts.held(ledger_counts.together([frame, dead_letters]), ranges)
+        if not topic.replaces_rows and replayed
+        else None
+    )
     findings += ledger_findings.held_findings(
         entries, row_counts, letter_counts, combined_counts, append=not topic.replaces_rows
     )
     topics = len({r.topic for r in topic_ranges}) if ledger.snapshots_with_shared_offsets(topic_ranges) else 1
     for label, frame_, counts in (("rows", frame, row_counts), ("dead letters", dead_letters, letter_counts)):
         if frame_ is not None and any(h.rows != h.distinct for h in counts.values()):
-            findings += ledger_findings.duplicate_findings(duplicates(frame_, topics), label)
+            findings += ledger_findings.duplicate_findings(ledger_counts.duplicates(frame_, topics), label)
     if not append:
-        findings += ledger_findings.key_findings(duplicate_keys(frame, topic.key, visible_columns(topic, table)))
+        findings += ledger_findings.key_findings(
+            ledger_counts.duplicate_keys(frame, topic.key, visible_columns(topic, table))
+        )
     incomplete = {f.snapshot_id for f in findings if f.kind.startswith("missing_")}
     if suspect_ranges := [r for r in topic_ranges if whole_log or r.snapshot_id in incomplete]:
         findings += _ask_log(spark, clients, topic, table, entries, suspect_ranges, frame, dead_letters)
@@ -131,12 +137,14 @@ def _ask_log(
     if not batch.offsets:
         return notes
     options = clients.kafka.spark_options()
-    outcomes = together([frame, dead_letters]) if topic.mode == "append" else None
-    findings = ledger_findings.log_findings(entries, *logged(read_range(spark, options, batch), current, outcomes))
+    outcomes = ledger_counts.together([frame, dead_letters]) if topic.mode == "append" else None
+    findings = ledger_findings.log_findings(
+        entries, *ledger_counts.logged(kafka_records.read_range(spark, options, batch), current, outcomes)
+    )
     if topic.replaces_rows:
         schemas = decide_schema(topic, resolve_schemas(clients.schema_registry, topic), table).schemas
-        decoded = decode(read_range(spark, options, batch), schemas.decoding())
-        findings += ledger_findings.newest_findings(wrong_newest(decoded, dead_letters, frame, topic.key))
+        decoded = decode.decode(kafka_records.read_range(spark, options, batch), schemas.decoding())
+        findings += ledger_findings.newest_findings(ledger_counts.wrong_newest(decoded, dead_letters, frame, topic.key))
     return notes + findings
 
 
@@ -164,5 +172,5 @@ def _dead_letters(
     if table is None or table.metadata.current_snapshot_id is None:
         return None
     topic_ids = {e.batch.topic_id for e in entries if e.batch}
-    snapshot = published(spark, ref, table.metadata.current_snapshot_id, {})
+    snapshot = derive.published(spark, ref, table.metadata.current_snapshot_id, {})
     return letter_places(snapshot.filter(snapshot["topic_id"].isin(*topic_ids)))

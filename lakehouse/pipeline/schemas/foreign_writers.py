@@ -17,7 +17,7 @@ from lakehouse.formats.format import RegisteredFormat
 from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.schemas.decoding import TopicSchemas, side_schema
 from resources.schema_registry import SchemaRegistry
-from spark.decoding.decode import foreign_schema_ids
+from spark.decoding import decode
 
 FOREIGN_WRITERS = 64
 """Maximum number of schemas of other subjects per topic. Each adds an expression to every query."""
@@ -70,7 +70,7 @@ def with_foreign_writers(
     known = _with_foreign_keys(registry, known, decoded, lookup)
     # Dead letters keep the records, so a cached answer suffices: `lakehouse redrive` queries the registry again.
     missing_ids = registry.not_found() if lookup == BATCH and known.topic.errors == "log" else frozenset()
-    ids = foreign_schema_ids(decoded, lookup.ids + 1, missing_ids)
+    ids = decode.foreign_schema_ids(decoded, lookup.ids + 1, missing_ids)
     is_limited = len(ids) > lookup.ids
     foreign, other_type_ids, unusable_ids = list(known.foreign), set(known.other_type_ids), set(missing_ids)
     examined, used = 0, sum(schema.characters for schema in foreign)
@@ -121,7 +121,7 @@ def _with_foreign_keys(
     skipped = {version.id for version in of_subject} | missing_ids
     deadline, used = time.monotonic() + lookup.seconds, 0
     foreign: list[RegisteredSchema] = []
-    for id_ in foreign_schema_ids(decoded, lookup.ids, skipped, "key"):
+    for id_ in decode.foreign_schema_ids(decoded, lookup.ids, skipped, "key"):
         schema = _foreign(registry, id_, deadline)
         if schema is None or len(foreign) == FOREIGN_WRITERS or used + schema.characters > MAX_CHARACTERS:
             continue
