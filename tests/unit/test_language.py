@@ -49,6 +49,14 @@ def texts() -> dict[str, str]:
     return {name: re.sub(r"\s+#? ?", " ", (PROJECT / name).read_text()) for name in TEXTS if name not in RULES}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def release_trees():
+    """Release a million objects after this module, because each garbage collection would visit them."""
+    yield
+    tree.cache_clear()
+    texts.cache_clear()
+
+
 def bound_names(module: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield the line and name of each definition, parameter, variable and attribute that a module binds."""
     for node in ast.walk(module):
