@@ -15,7 +15,7 @@ from lakehouse.formats.format import MessageSchema
 from lakehouse.formats.json.json_explain import explain
 from lakehouse.formats.json.json_schema_format import Field, Kind
 from spark.codecs.json_faults import struct_faults
-from spark.codecs.json_numbers import has_fraction, has_infinite, with_plain_integers
+from spark.codecs.json_numbers import has_fraction, with_marked_infinite, with_plain_integers
 from spark.codecs.json_values import converted
 from spark.decoding import framing_columns
 from spark.decoding.conditions import none_of
@@ -31,16 +31,13 @@ OPTIONS = {
 }
 """Spark, JSON Files: data source options."""
 
-VALUE, END, OTHER = (f"{name}_{secrets.token_hex(8)}" for name in ("value", "end", "other"))
+VALUE, END, MARK = (f"{name}_{secrets.token_hex(8)}" for name in ("value", "end", "infinite"))
 """Random names that no message can contain; they differ by process."""
 
 
 PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 SURROGATE = r"\\u[dD][89a-fA-F]"
 """Escapes of a surrogate pair, and the beginning of any surrogate."""
-
-INFINITE = "Infinity"
-"""Quoted text that Spark writes in values of any type for a number that exceeds a double."""
 
 
 def wrapped(text: Column) -> Column:
@@ -77,7 +74,9 @@ class JsonCodec(Codec):
         body = data if self.writers is None else framing_columns.body(data)
         text = F.try_validate_utf8(body.cast("string"))
         parsed = F.when(~_has_lone_surrogate(text), _parsed(text, self.fields))
-        return F.struct(parsed.alias("parsed"), *(doubt.alias("doubt") for doubt in self._doubt(text)))
+        # In values of any type, Spark writes a number that exceeds a double as text, which text may equal.
+        marked = [_parsed(with_marked_infinite(text, MARK), fields) for fields in [_of_any_type(self.fields)] if fields]
+        return F.struct(parsed.alias("parsed"), *(column.alias("marked") for column in marked))
 
     def revised(self, decoded: str) -> Column:
         """Return the objects, parsed again if an integer may be written with a fraction or exponent.
@@ -91,16 +90,6 @@ class JsonCodec(Codec):
         again = _object(with_plain_integers(text), self.fields)
         return F.col(decoded).withField("parsed", F.when(has_fraction(text), again).otherwise(parsed))
 
-    def _doubt(self, text: Column) -> list[Column]:
-        """Return the fields with values of any type, parsed again if a number of the text is infinite.
-
-        In the copy, INFINITE in text and names that producers wrote is replaced, so that it only occurs where Spark
-        wrote it.
-        """
-        fields = tuple(_renamed(field) for field in self.fields if _has(field, "text"))
-        altered = F.replace(text, F.lit(INFINITE), F.lit(OTHER))
-        return [F.when(has_infinite(text), _parsed(altered, fields))] if fields else []
-
     def finished(self, decoded: str) -> tuple[Column, Column]:
         parsed = F.col(decoded)["parsed"]
         in_sql = f"try_element_at({decoded}.parsed.{VALUE}, 1)"
@@ -109,11 +98,10 @@ class JsonCodec(Codec):
             (parsed[END] == 1) & parsed["__corrupt"].isNull() & (F.size(parsed[VALUE]) == 1) & value.isNotNull()
         )
         faults = [F.expr(fault) for fault in struct_faults(in_sql, self.fields)]
-        doubts = F.col(decoded)["doubt"]
-        for field in (field for field in self.fields if _has(field, "text")):
-            doubt = F.try_element_at(doubts[VALUE], F.lit(1))[_renamed(field).name]
-            infinite = [F.to_json(each).rlike(f'"-?{INFINITE}"') for each in (doubt, value[field.name])]
-            faults.append(doubts.isNotNull() & F.coalesce(*infinite, F.lit(False)))
+        for field in _of_any_type(self.fields):
+            marked = F.try_element_at(F.col(decoded)["marked"][VALUE], F.lit(1))[field.name]
+            text = F.to_json(F.struct(converted(marked, field)))
+            faults.append(F.coalesce(F.contains(text, F.lit(MARK)), F.lit(False)))
         good = none_of([~F.coalesce(is_complete, F.lit(False)), *faults])
         return F.struct(*(converted(value[field.name], field).alias(field.name) for field in self.fields)), good
 
@@ -150,10 +138,9 @@ def _object(text: Column, fields: tuple[Field, ...]) -> Column:
     return F.from_json(text, schema, OPTIONS)
 
 
-def _renamed(field: Field) -> Field:
-    """Return the field with OTHER in place of INFINITE in its name and those of nested fields."""
-    name, fields = field.name.replace(INFINITE, OTHER), tuple(map(_renamed, field.fields))
-    return replace(field, name=name, fields=fields)
+def _of_any_type(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    """Return the fields with values of any type, and of nested fields only those."""
+    return tuple(replace(field, fields=_of_any_type(field.fields)) for field in fields if _has(field, "text"))
 
 
 def _has(field: Field, kind: Kind) -> bool:

@@ -5,6 +5,8 @@ The numbers in text are not such numbers, so the JSON text is split into its tok
 
 from __future__ import annotations
 
+import json
+
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
@@ -22,13 +24,12 @@ _HUGE = r"[\[:,\s]-?(?:[0-9]+(?:\.[0-9]+)?[eE]\+?[0-9]{3}|[0-9]{210})"
 text."""
 
 
-def has_infinite(text: Column) -> Column:
-    """Return whether a JSON text has a number that exceeds a double."""
+def with_marked_infinite(text: Column, mark: str) -> Column:
+    """Return a JSON text with the text `mark` in place of numbers that exceed a double; null if it has none."""
     tokens = F.regexp_extract_all(text, F.lit(_TOKENS), F.lit(0))
-    infinite = F.exists(
-        tokens, lambda token: token.rlike("^-?[0-9]") & (F.abs(token.try_cast("double")) == float("inf"))
-    )
-    return F.when(text.rlike(_HUGE), F.coalesce(infinite, F.lit(False))).otherwise(F.lit(False))
+    is_infinite = "token RLIKE '^-?[0-9]' AND abs(try_cast(token AS DOUBLE)) = double('Infinity')"
+    marked = f"token -> CASE WHEN {is_infinite} THEN {SPARK.literal(json.dumps(mark))} ELSE token END"
+    return F.when(text.rlike(_HUGE), F.array_join(F.call_function("transform", tokens, F.expr(marked)), ""))
 
 
 def has_fraction(text: Column) -> Column:

@@ -210,7 +210,24 @@ EXAMPLES = {
                 # Text that is like a number beyond a double, and text that is like the one that Spark writes for it.
                 [(text, JsonText(json.loads(text))) for text in (r'["\u0049nfinity", ", 1e400"]', '["-Infinity"]')],
                 ["[1e400]", '{"a": ["Infinity", -1e999]}'],
-            )
+            ),
+            # Such text beside a number beyond a double that is in no column.
+            json_objects(
+                {"properties": {"Infinity": {}, "m": {"type": "object", "additionalProperties": {}}}},
+                {"Infinity": "string", "m": ("map", "string", "string")},
+                [
+                    (r'{"\u0049nfinity": "Inf\u0069nity", "y": 1e400}', {"Infinity": JsonText("Infinity"), "m": None}),
+                    (
+                        r'{"Infinity": ["-Infinit\u0079"], "y": -1e400}',
+                        {"Infinity": JsonText(["-Infinity"]), "m": None},
+                    ),
+                    (
+                        r'{"m": {"\u0049nfinity": 1e400, "Infinity": "Infinit\u0079"}}',
+                        {"Infinity": None, "m": (("Infinity", JsonText("Infinity")),)},
+                    ),
+                ],
+                [r'{"\u0049nfinity": 1e400}', r'{"m": {"Inf\u0069nity": 1e400}}'],
+            ),
         ]
         + [json_schema({}, "string", [('"1"', JsonText("1")), ('"x"', JsonText("x")), ('"[1]"', JsonText("[1]"))])]
     ),

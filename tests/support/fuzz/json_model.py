@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal, get_args
 
 from hypothesis import strategies as st
 
@@ -16,10 +16,25 @@ from lakehouse.formats.schema import RegisteredSchema
 from tests.support.fuzz.cells import JsonText, in_order
 from tests.support.fuzz.model import HOSTILE, METADATA_NAMES, Case, Record, Type, Value, refusal_of, rows_of, worst
 
-TEXT = st.text(max_size=12)
+TEXT = st.one_of(st.text(max_size=12), st.sampled_from(["Infinity", "-Infinity", ", 1e400", "NaN", "[1.0]"]))
 NAMES = st.one_of(
     st.sampled_from(
-        [*HOSTILE, "a.b", "a`b", "`", 'q"q', "it's", "two words", "new\nline", "tab\t", "😀", "$ref", "a/b", "%41"]
+        [
+            *HOSTILE,
+            "a.b",
+            "a`b",
+            "`",
+            'q"q',
+            "it's",
+            "two words",
+            "new\nline",
+            "tab\t",
+            "😀",
+            "$ref",
+            "a/b",
+            "%41",
+            "Infinity",
+        ]
     ),
     st.text("abcXYZ_0. `'\"$/\\é😀[]{}()<>,;=", min_size=1, max_size=6),
 )
@@ -71,17 +86,25 @@ def _has_references(schema: Any) -> bool:
     return '"$ref": "#/' in json.dumps(schema)
 
 
-def dumped(value: Any, ascii_only: bool = False) -> str:
-    """Return the JSON text of a value, with the given spellings."""
+Spelling = Literal["utf-8", "ascii", "escaped"]
+
+
+def dumped(value: Any, spelling: Spelling = "utf-8") -> str:
+    """Return the JSON text of a value, with the given spellings of numbers and one of text and names."""
     match value:
         case Spelled():
             return value.text
         case Members():
-            items = (f"{json.dumps(k, ensure_ascii=ascii_only)}:{dumped(v, ascii_only)}" for k, v in value.items)
+            items = (f"{dumped(name, spelling)}:{dumped(member, spelling)}" for name, member in value.items)
             return f"{{{','.join(items)}}}"
+        case dict():
+            return dumped(Members(tuple(value.items())), spelling)
         case list():
-            return f"[{', '.join(dumped(item, ascii_only) for item in value)}]"
-    return json.dumps(value, ensure_ascii=ascii_only)
+            return f"[{', '.join(dumped(item, spelling) for item in value)}]"
+        case str() if spelling == "escaped":
+            units = struct.unpack(f">{len(data := value.encode('utf-16-be')) // 2}H", data)
+            return '"' + "".join(f"\\u{unit:04x}" for unit in units) + '"'
+    return json.dumps(value, ensure_ascii=spelling == "ascii")
 
 
 SCALAR = st.one_of(
@@ -177,6 +200,13 @@ def _json_values(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Value]:
     return values.map(lambda value: Value(value, None if value is None else JsonText(value)))
 
 
+def _infinite() -> st.SearchStrategy[Value]:
+    """Return values of any type with a number beyond a double."""
+    return st.sampled_from(
+        [Spelled("1e400"), ["Infinity", Spelled("-1e999")], {"Infinity": Spelled(f"1{'0' * 310}.5")}]
+    ).map(lambda value: Value(value, None, "letter"))
+
+
 def _scalars() -> list[Type]:
     strings = [{"type": "string"}, {"type": "string", "format": "email"}, {"type": "string", "maxLength": 3}]
     enums: list[Any] = [{"enum": ["A", "B"]}, {"type": "string", "enum": ["A", "B"]}, {"const": "A"}]
@@ -205,7 +235,12 @@ def _scalars() -> list[Type]:
         *[Type("`number`", {"type": "number"}, "double", _numbers())] * 2,
         Type("`boolean`", {"type": "boolean"}, "boolean", st.booleans().map(lambda b: Value(b, b))),
         *(
-            Type(ANYTHING, schema, "string", _json_values(ANY_JSON.filter(lambda v: v is not None)))
+            Type(
+                ANYTHING,
+                schema,
+                "string",
+                st.one_of(*[_json_values(ANY_JSON.filter(lambda v: v is not None))] * 7, _infinite()),
+            )
             for schema in anything
         ),
     ]
@@ -350,7 +385,7 @@ def _object_values(draw, fields: dict[str, Type], required: set[str]) -> Value:
             case "missing" if name in required:
                 fates.append(Value(None, None, "either" if allows_null(type_) else "letter"))
     if draw(st.integers(0, 5)) == 0:
-        members.append(("not named " + draw(TEXT), draw(ANY_JSON)))
+        members.append(("not named " + draw(TEXT), draw(st.one_of(ANY_JSON, st.just(Spelled("1e400"))))))
     return Value(Members(tuple(draw(st.permutations(members)))), cells, worst(fates))
 
 
@@ -373,7 +408,7 @@ def cases(draw) -> Case:
     refused = refusal_of(top) or (reserved[0] if reserved else None)
     records = []
     for value in (draw(top.values) for _ in range(draw(st.integers(1, 6)))):
-        text = dumped(value.sent, draw(st.booleans())).encode()
+        text = dumped(value.sent, draw(st.sampled_from(get_args(Spelling)))).encode()
         space = draw(st.sampled_from(["", "", " ", "\n\t"])).encode()
         records.append(Record(framed(space + text + space), value.cell, value.fate))
     if draw(st.booleans()):
