@@ -1,6 +1,7 @@
 """Decisions about a new schema: accept it, read by an older version, roll over, or refuse."""
 
 import json
+import re
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -78,36 +79,52 @@ def protobuf(fields):
 
 
 CONFLICTS = {
-    "JSON, case": ("json_schema", json_schema(id="integer", name="string"), json_schema(id="integer", Name="string")),
+    "JSON, case": (
+        "json_schema",
+        json_schema(id="integer", name="string"),
+        json_schema(id="integer", Name="string"),
+        "'name'.*'Name'.*CASE_COLLISION",
+    ),
     "JSON, map": (
         "json_schema",
         '{"properties": {"id": {"type": "integer"}, "m": {"type": "object", "additionalProperties": true}}}',
         '{"properties": {"id": {"type": "integer"}, "m": {"properties": {"x": {"type": "integer"}}}}}',
+        "'m'.*TYPE_MISMATCH",
     ),
     "Protobuf, swapped numbers": (
         "protobuf",
         protobuf("int32 id = 1; string a = 2; string b = 3;"),
         protobuf("int32 id = 1; string b = 2; string a = 3;"),
+        "'b' has number 2, which was 'a'.*NAME_REUSED",
     ),
-    "Protobuf, case": ("protobuf", protobuf("int32 id = 1; string a = 2;"), protobuf("int32 id = 1; string A = 3;")),
+    "Protobuf, case": (
+        "protobuf",
+        protobuf("int32 id = 1; string a = 2;"),
+        protobuf("int32 id = 1; string A = 3;"),
+        "'a'.*'A'.*CASE_COLLISION",
+    ),
     "Protobuf, first message": (
         "protobuf",
         'syntax = "proto3"; message orders { int32 id = 1; } message refunds { int32 id = 1; }',
         'syntax = "proto3"; message refunds { int32 id = 1; } message orders { int32 id = 1; }',
+        "'refunds', but was 'orders'.*TYPE_MISMATCH",
     ),
     "Avro, reused name": (
         "avro",
         orders(id="int", price="int"),
         '{"type": "record", "name": "orders", "fields": [{"name": "id", "type": "int"}, '
         '{"name": "cents", "type": "int", "aliases": ["price"]}, {"name": "price", "type": "int"}]}',
+        "'cents'.*'price'.*NAME_REUSED",
     ),
     "Avro, default of another branch": (
         "avro",
         orders(id="int", x=["string", "bytes"]),
         '{"type": "record", "name": "orders", "fields": '
         '[{"name": "id", "type": "int"}, {"name": "x", "type": ["bytes", "string"], "default": "a"}]}',
+        "'x'.*BRANCH_CHANGED",
     ),
 }
+"""Pairs of versions that cannot share columns, with the field and rule in the refusal."""
 CASES = [pytest.param(*case, id=name) for name, case in CONFLICTS.items()]
 
 
@@ -139,14 +156,14 @@ class Catalog:
             transaction.append(row)
 
 
-@pytest.mark.parametrize(("value_format", "first", "second"), CASES)
-def test_decide_schema_conflicting_versions_stop(tmp_path, value_format, first, second):
+@pytest.mark.parametrize(("value_format", "first", "second", "field_and_rule"), CASES)
+def test_decide_schema_conflicting_versions_stop(tmp_path, value_format, first, second, field_and_rule):
     versions = Catalog(tmp_path, value_format, "stop")
     versions.texts = [first]
     versions.ingest()
     versions.texts.append(second)
     assert versions.decide().action == "refuse"
-    with pytest.raises(IncompatibleSchema, match=r"shop\.orders.*on_incompatible"):
+    with pytest.raises(IncompatibleSchema, match=rf"shop\.orders.*{field_and_rule}.*on_incompatible"):
         versions.decide().require_readable()
 
 
@@ -160,16 +177,18 @@ def test_decide_schema_version_after_conflict_that_fits_is_accepted(tmp_path):
     assert [version.id for version in decision.schemas.value.versions] == [1, 3]
 
 
-@pytest.mark.parametrize(("value_format", "first", "second"), CASES)
-def test_decide_schema_conflicting_versions_of_new_table_are_refused(tmp_path, value_format, first, second):
+@pytest.mark.parametrize(("value_format", "first", "second", "field_and_rule"), CASES)
+def test_decide_schema_conflicting_versions_of_new_table_are_refused(
+    tmp_path, value_format, first, second, field_and_rule
+):
     versions = Catalog(tmp_path, value_format, "stop")
     versions.texts = [first, second]
-    with pytest.raises(SchemaError):
+    with pytest.raises(SchemaError, match=field_and_rule):
         versions.decide()
 
 
-@pytest.mark.parametrize(("value_format", "first", "second"), CASES)
-def test_decide_schema_conflict_by_dead_letter_keeps_columns(tmp_path, value_format, first, second):
+@pytest.mark.parametrize(("value_format", "first", "second", "field_and_rule"), CASES)
+def test_decide_schema_conflict_by_dead_letter_keeps_columns(tmp_path, value_format, first, second, field_and_rule):
     versions = Catalog(tmp_path, value_format, "dead_letter")
     versions.texts = [first]
     versions.ingest()
@@ -177,7 +196,7 @@ def test_decide_schema_conflict_by_dead_letter_keeps_columns(tmp_path, value_for
     versions.texts.append(second)
 
     decision = versions.decide()
-    assert decision.action == "use_older" and "cannot share columns" in str(decision.error)
+    assert decision.action == "use_older" and re.search(f"cannot share columns.*{field_and_rule}", str(decision.error))
     schemas = decision.require_readable()
     assert (set(schemas.conflicts), [version.id for version in schemas.value.versions]) == ({2}, [1])
     assert columns(versions.topic, schemas).as_struct() == before.as_struct()
@@ -185,13 +204,14 @@ def test_decide_schema_conflict_by_dead_letter_keeps_columns(tmp_path, value_for
     assert versions.decide().action == "use_older"
 
 
-@pytest.mark.parametrize(("value_format", "first", "second"), CASES)
-def test_decide_schema_conflict_by_new_table_rolls_over(tmp_path, value_format, first, second):
+@pytest.mark.parametrize(("value_format", "first", "second", "field_and_rule"), CASES)
+def test_decide_schema_conflict_by_new_table_rolls_over(tmp_path, value_format, first, second, field_and_rule):
     versions = Catalog(tmp_path, value_format, "new_table")
     versions.texts = [first]
     versions.ingest()
     versions.texts.append(second)
-    assert versions.decide().action == "roll_over"
+    decision = versions.decide()
+    assert decision.action == "roll_over" and re.search(field_and_rule, str(decision.error))
 
     versions.table = None
     versions.catalog.drop_table(("shop", "orders"))

@@ -64,7 +64,7 @@ def _fields(new: Type, old: Type) -> list[Field]:
         if default is not None and _default_kind(field.type, default) != _default_kind(type_, default):
             raise SchemaError(
                 f"The default of Avro field '{field.name}' belongs to another branch of its union in older versions of "
-                f"the schema. Remove the default, or make it null"
+                f"the schema (BRANCH_CHANGED). Remove the default, or make it null"
             )
         fields.append(replace(field, type=type_, aliases=aliases))
     remaining = {before.name for before in paired.values()}

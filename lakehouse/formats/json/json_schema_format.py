@@ -107,8 +107,8 @@ def _merged(newer: tuple[Field, ...], older: tuple[Field, ...], within: str = ""
         if old and field.kind == "struct" and old.kind in ("map", "text"):
             raise SchemaError(
                 f"Property '{within}{field.name}' allowed any properties in an older version of the JSON Schema, and "
-                f"has named ones in a newer version. Values of the others would be lost. Give the new property another "
-                f"name"
+                f"has named ones in a newer version (TYPE_MISMATCH). Values of the others would be lost. Give the new "
+                f"property another name"
             )
         same = old and old.kind == field.kind
         nested = _merged(field.fields, old.fields, f"{within}{field.name}.") if old and same else field.fields
@@ -117,7 +117,8 @@ def _merged(newer: tuple[Field, ...], older: tuple[Field, ...], within: str = ""
         if (name := names.get(field.name.lower(), field.name)) != field.name:
             raise SchemaError(
                 f"Property '{within}{field.name}' of an older version is '{within}{name}' in a newer one of the JSON "
-                f"Schema, but names of columns are case-insensitive. Register a version with the old name"
+                f"Schema, but names of columns are case-insensitive (CASE_COLLISION). Register a version with the old "
+                f"name"
             )
     return (*fields, *(replace(field, required=False) for field in older if field.name not in names.values()))
 

@@ -165,8 +165,8 @@ def reader(schemas: Sequence[RegisteredSchema], record: str = "") -> tuple[Field
         if (name := message(older, record).full_name) != newest.full_name:
             raise SchemaError(
                 f"The first message of the Protobuf schema is '{newest.full_name}', but was '{name}' in an older "
-                f"version: two types of messages cannot share columns. Set 'record' to the full name of one of them, "
-                f"or register a version in which '{name}' comes first"
+                f"version (TYPE_MISMATCH): two types of messages cannot share columns. Set 'record' to the full name "
+                f"of one of them, or register a version in which '{name}' comes first"
             )
         fields = merged(fields, message_fields(older, record))
     require_fields("Protobuf", fields)

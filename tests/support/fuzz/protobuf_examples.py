@@ -64,7 +64,17 @@ EXAMPLES = {
         ]
     ),
     "`repeated`": Example(
-        [protobuf("repeated int32 x = 1;", {"x": ("list", "int")}, [({}, {"x": []}), ({"x": [1, 2]}, {"x": [1, 2]})])]
+        [
+            protobuf(
+                "repeated int32 x = 1;", {"x": ("list", "int")}, [({}, {"x": []}), ({"x": [1, 2]}, {"x": [1, 2]})]
+            ),
+            protobuf(
+                "repeated fixed32 x = 1;",
+                {"x": ("list", "long")},
+                [(b"\x0a\x04\1\0\0\0", {"x": [1]}), (b"\x0a\0", {"x": []}), (b"\x0d\1\0\0\0", {"x": [1]})],
+                [b"\x0a\x05\1\0\0\0\xff", b"\x0a\x03\1\0\0"],
+            ),
+        ]
     ),
     "`map<K, V>`": Example(
         [
