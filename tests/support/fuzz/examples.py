@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakehouse.formats.schema import RegisteredSchema
-from tests.support.fuzz import avro_model, json_model, protobuf_model
+from tests.support.fuzz import avro_model, json_spelling, protobuf_model
 from tests.support.fuzz.cells import Column
 from tests.support.fuzz.model import Case, Record
 from tests.support.protobuf_messages import message_class
@@ -110,8 +110,8 @@ def json_objects(
     references: tuple[tuple[str, str], ...] = (),
 ) -> Case:
     """Return a case of messages of one schema, given as texts with their cells."""
-    records = [Record(json_model.framed(text.encode()), cells) for text, cells in good]
-    records += [Record(json_model.framed(text.encode()), {}, "letter") for text in bad]
+    records = [Record(json_spelling.framed(text.encode()), cells) for text, cells in good]
+    records += [Record(json_spelling.framed(text.encode()), {}, "letter") for text in bad]
     return Case("json_schema", [RegisteredSchema(1, json.dumps(schema), "JSON", references)], columns, records, refused)
 
 

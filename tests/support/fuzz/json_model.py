@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from fractions import Fraction
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from hypothesis import strategies as st
 
 from lakehouse.formats.schema import RegisteredSchema
 from tests.support.fuzz.cells import JsonText, in_order
+from tests.support.fuzz.json_spelling import Members, Spelled, Spelling, dumped, framed
 from tests.support.fuzz.model import HOSTILE, METADATA_NAMES, Case, Record, Type, Value, refusal_of, rows_of, worst
 
 TEXT = st.one_of(st.text(max_size=12), st.sampled_from(["Infinity", "-Infinity", ", 1e400", "NaN", "[1.0]"]))
@@ -45,20 +45,6 @@ CONDITIONAL = "`oneOf`/`anyOf` beside `properties`, `if`/`then`/`else`, `depende
 REFERENCE = "`$ref` to `#/…`, `#anchor`, an `$id` or a registered reference"
 
 
-@dataclass(frozen=True)
-class Spelled:
-    """A value with its spelling in the message."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Members:
-    """An object with its members, whose names may be repeated."""
-
-    items: tuple[tuple[str, Any], ...]
-
-
 @dataclass
 class Draft:
     """A schema under construction, with its definitions and the documents registered as its references."""
@@ -84,27 +70,6 @@ class Draft:
 
 def _has_references(schema: Any) -> bool:
     return '"$ref": "#/' in json.dumps(schema)
-
-
-Spelling = Literal["utf-8", "ascii", "escaped"]
-
-
-def dumped(value: Any, spelling: Spelling = "utf-8") -> str:
-    """Return the JSON text of a value, with the given spellings of numbers and one of text and names."""
-    match value:
-        case Spelled():
-            return value.text
-        case Members():
-            items = (f"{dumped(name, spelling)}:{dumped(member, spelling)}" for name, member in value.items)
-            return f"{{{','.join(items)}}}"
-        case dict():
-            return dumped(Members(tuple(value.items())), spelling)
-        case list():
-            return f"[{', '.join(dumped(item, spelling) for item in value)}]"
-        case str() if spelling == "escaped":
-            units = struct.unpack(f">{len(data := value.encode('utf-16-be')) // 2}H", data)
-            return '"' + "".join(f"\\u{unit:04x}" for unit in units) + '"'
-    return json.dumps(value, ensure_ascii=spelling == "ascii")
 
 
 SCALAR = st.one_of(
@@ -420,8 +385,3 @@ def cases(draw) -> Case:
     version = RegisteredSchema(1, json.dumps(schema | ({"title": record} if record else {})), "JSON", references)
     rows = rows_of(top) | draft.rows
     return Case("json_schema", [version], dict(top.column[1]), records, refused or None, rows, record)
-
-
-def framed(text: bytes) -> bytes:
-    """Return a message in the Confluent wire format."""
-    return struct.pack(">bI", 0, 1) + text

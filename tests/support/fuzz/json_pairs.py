@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from lakehouse.formats.schema import RegisteredSchema
 from tests.support.fuzz.cells import AnyOf, Column, JsonText
-from tests.support.fuzz.json_model import ANYTHING, NAMES, SCALARS, Draft, Members, Spelled, dumped, types
+from tests.support.fuzz.json_model import ANYTHING, NAMES, SCALARS, Draft, types
+from tests.support.fuzz.json_spelling import Members, Spelled, dumped
 from tests.support.fuzz.model import METADATA_NAMES, Case, Pair, Record, Type, Value, rows_of, worst
 
 
