@@ -10,7 +10,7 @@ from typing import Any, TypeVar, get_args
 
 import dagster as dg
 
-from lakehouse.config.environment import SYSTEMS, EnvRef, Setting
+from lakehouse.config.environment import SYSTEMS, EnvRef, SettingValue
 from lakehouse.config.loader import Config
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.text.phrases import did_you_mean
@@ -75,14 +75,14 @@ def require_variables(config: Config, environment: str) -> None:
     _require_variables(f"environments.{environment}", settings)
 
 
-def _require_variables(path: str, settings: Iterable[Setting]) -> None:
+def _require_variables(path: str, settings: Iterable[SettingValue]) -> None:
     refs = [each for each in settings if isinstance(each, EnvRef) and each.default is None]
     if unset := sorted({ref.env for ref in refs if ref.env not in os.environ}):
         raise ConfigError(f"lakehouse.yaml: {path}: {', '.join(unset)} not set. Nothing was changed. Set the variables")
 
 
 def _build(
-    path: str, cls: type[dg.ConfigurableResource], settings: dict[str, Setting] | None
+    path: str, cls: type[dg.ConfigurableResource], settings: dict[str, SettingValue] | None
 ) -> dg.ConfigurableResource:
     fields = cls.model_fields
     alternatives = getattr(cls, "ONE_OF", ())
@@ -102,7 +102,7 @@ def _build(
     return cls(**{name: _value(setting, fields[name].annotation) for name, setting in settings.items()})
 
 
-def _value(setting: Setting, annotation: object) -> object:
+def _value(setting: SettingValue, annotation: object) -> object:
     if not isinstance(setting, EnvRef):
         return setting
     if setting.default is not None and setting.env not in os.environ:

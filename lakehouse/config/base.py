@@ -8,17 +8,17 @@ from typing import Annotated, Any, get_args
 from pydantic import BaseModel, ConfigDict, Field
 
 
-class Model(BaseModel):
+class ConfigModel(BaseModel):
     """An immutable part of lakehouse.yaml that refuses unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def type_of(model: type[Model]) -> str:
+def type_of(model: type[ConfigModel]) -> str:
     """Return the value of `type` that selects a model in lakehouse.yaml."""
     return str(get_args(model.model_fields["type"].annotation)[0])
 
 
-def one_of(models: Iterable[type[Model]]) -> Any:
+def one_of(models: Iterable[type[ConfigModel]]) -> Any:
     """Return the union of the models, discriminated by `type`."""
     return Annotated[reduce(or_, models), Field(discriminator="type")]

@@ -19,7 +19,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from lakehouse.config.base import Model, type_of
+from lakehouse.config.base import ConfigModel, type_of
 from lakehouse.core.offsets.batch import Positions
 from lakehouse.core.registry import implementations
 from lakehouse.core.sql import nondeterminism
@@ -31,7 +31,7 @@ Value = bool | int | float | str
 _name, _literal = SPARK.identifier, SPARK.literal
 
 
-class Check(Model):
+class Check(ConfigModel):
     """A check of any type. A subclass declares its name as `type: Literal[…]`."""
 
     keeps_columns: ClassVar[bool] = True

@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from lakehouse.config.base import Model
+from lakehouse.config.base import ConfigModel
 
 NAME = r"^[A-Za-z_][A-Za-z0-9_$]{0,254}$"
 """A name in Snowflake that needs no quotes."""
 
 
-class Rotation(Model):
+class Rotation(ConfigModel):
     """The ages at which `lakehouse deploy rotate` replaces keys and deletes replaced ones."""
 
     day_count: float = Field(30, ge=0, description="Age in days at which a key is replaced.")
@@ -24,7 +24,7 @@ class Rotation(Model):
     )
 
 
-class Existing(Model):
+class Existing(ConfigModel):
     """Objects that existed before the deployment. They are used, and never changed or deleted."""
 
     confluent_environment: str = Field(
@@ -61,7 +61,7 @@ class Existing(Model):
         return self
 
 
-class OpenCatalog(Model):
+class OpenCatalog(ConfigModel):
     """A catalog of Snowflake Open Catalog or Apache Polaris (type EXTERNAL) in which Tableflow registers its tables."""
 
     endpoint: str = Field(pattern=r"^https?://\S+$", description="Address, as `https://host/polaris/api/catalog`.")
@@ -76,7 +76,7 @@ class OpenCatalog(Model):
     )
 
 
-class Tableflow(Model):
+class Tableflow(ConfigModel):
     """The storage of Tableflow's tables, and the catalogs besides its own in which it registers them."""
 
     storage: Literal["own_bucket", "confluent"] = Field(
@@ -96,7 +96,7 @@ class Tableflow(Model):
         return self
 
 
-class Deployment(Model):
+class Deployment(ConfigModel):
     """The cloud set-up of an environment in Confluent Cloud, AWS and Snowflake: see `lakehouse deploy`."""
 
     name: str = Field(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from lakehouse.config.base import Model
+from lakehouse.config.base import ConfigModel
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ else:
     System = Literal[tuple(SYSTEMS)]
 
 
-class EnvRef(Model):
+class EnvRef(ConfigModel):
     """A value that is read from an environment variable. Secrets must be written this way."""
 
     env: str = Field(min_length=1, description="Name of the environment variable.")
@@ -74,7 +74,7 @@ class EnvRef(Model):
     )
 
 
-Setting = str | int | EnvRef
+SettingValue = str | int | EnvRef
 
 
 def environment_name() -> str:

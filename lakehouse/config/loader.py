@@ -12,9 +12,9 @@ import yaml
 from pydantic import Field, ValidationError
 
 from lakehouse.config import validation
-from lakehouse.config.base import Model
+from lakehouse.config.base import ConfigModel
 from lakehouse.config.deployment import Deployment
-from lakehouse.config.environment import Setting, System, environment_name
+from lakehouse.config.environment import SettingValue, System, environment_name
 from lakehouse.config.table_names import TableNames
 from lakehouse.config.topic import Route, Topic
 from lakehouse.config.yaml_locations import dotted, duplicate_keys, line_of
@@ -30,7 +30,7 @@ PROJECT = Path(__file__).resolve().parent.parent.parent
 """The folder that contains lakehouse.yaml, schemas/ and workspace.yaml."""
 
 
-class Config(Model):
+class Config(ConfigModel):
     """The content of lakehouse.yaml."""
 
     namespace: str = Field(
@@ -40,7 +40,7 @@ class Config(Model):
     routes: dict[str, Route] = Field(
         {}, description="Topics by pattern. An entry of `topics` has precedence over all routes."
     )
-    environments: dict[str, dict[System, dict[str, Setting]]] = Field(
+    environments: dict[str, dict[System, dict[str, SettingValue]]] = Field(
         description="Settings by environment and system: fields of the system's resource, as values or `{env: NAME}`."
     )
     deployments: dict[str, Deployment] = Field(

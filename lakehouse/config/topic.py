@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError, W
 from lakehouse import formats
 from lakehouse.config import checks as check_types
 from lakehouse.config import sources
-from lakehouse.config.base import Model, one_of
+from lakehouse.config.base import ConfigModel, one_of
 from lakehouse.config.checks import Check, RowCheck
 from lakehouse.config.sources.existing import Existing
 from lakehouse.config.sources.source import Source
@@ -37,7 +37,7 @@ else:
     MetadataName = Literal[tuple(metadata_columns.registered())]
 
 
-class Metadata(Model):
+class Metadata(ConfigModel):
     """Selection and names of the metadata columns of a table."""
 
     columns: tuple[MetadataName, ...] = Field(
@@ -80,7 +80,7 @@ Duration = Annotated[
 ]
 
 
-class Retention(Model):
+class Retention(ConfigModel):
     """Retention of records, rows and snapshots. Durations are written `30d`, `12h`, `90m`."""
 
     records: Duration | None = Field(
@@ -95,7 +95,7 @@ class Retention(Model):
     min_snapshots: int = Field(10, ge=1, description="Number of newest publications that never expire.")
 
 
-class Topic(Model):
+class Topic(ConfigModel):
     """A Kafka topic and the table that contains its records."""
 
     description: str = Field("", description="Description of the asset and the table.")

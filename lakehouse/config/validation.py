@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.config import checks, sensitive, sources
-from lakehouse.config.base import Model
+from lakehouse.config.base import ConfigModel
 from lakehouse.config.deployment import Deployment
 from lakehouse.config.environment import EnvRef
 from lakehouse.config.table_names import TableNames
@@ -237,7 +237,7 @@ _EXPECTED = {
 """Problems by pydantic's type of error; its own messages use terms of Python."""
 
 
-def schema_fault(details: ErrorDetails, whole: type[Model]) -> tuple[Location, str]:
+def schema_fault(details: ErrorDetails, whole: type[ConfigModel]) -> tuple[Location, str]:
     """Return the location and message of an error of pydantic's validation.
 
     Args:
@@ -273,7 +273,7 @@ def schema_fault(details: ErrorDetails, whole: type[Model]) -> tuple[Location, s
             return loc, f"{message}, but is {value}. Correct the value{_meaning(loc, details['loc'], whole)}"
 
 
-def _meaning(loc: Location, raw: Location, whole: type[Model]) -> str:
+def _meaning(loc: Location, raw: Location, whole: type[ConfigModel]) -> str:
     """Return the description of the key at a location, after a colon, or ''."""
     for length in range(len(loc) - 1, -1, -1):
         if description := _fields_at(loc[:length], raw, whole).get(str(loc[length]), ""):
@@ -281,7 +281,7 @@ def _meaning(loc: Location, raw: Location, whole: type[Model]) -> str:
     return ""
 
 
-def _fields_at(loc: Location, raw: Location, whole: type[Model]) -> dict[str, str]:
+def _fields_at(loc: Location, raw: Location, whole: type[ConfigModel]) -> dict[str, str]:
     """Return the keys that lakehouse.yaml may have at a location, and their descriptions.
 
     Args:
@@ -314,7 +314,7 @@ def _fields_at(loc: Location, raw: Location, whole: type[Model]) -> dict[str, st
     return {field.alias or name: field.description or "" for name, field in fields.items()}
 
 
-def _types(loc: Location) -> Mapping[str, type[Model]]:
+def _types(loc: Location) -> Mapping[str, type[ConfigModel]]:
     """Return the models that `type` selects at a location, by type."""
     return checks.registered() if loc[2] == "checks" else sources.registered()
 

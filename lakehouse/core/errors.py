@@ -72,7 +72,7 @@ class Unreachable(TransientError):
         self.system, self.where = system, where
 
 
-class Refused(LakehouseError):
+class RequestRejected(LakehouseError):
     """A system rejected a request; repeating the request would not help."""
 
     def __init__(self, system: str, where: str, refusal: str, check: str):

@@ -69,14 +69,14 @@ class _Read:
         summary: Properties for the summary of the snapshot.
         records: The upper bound of the number of records in all pieces.
         since: The first offset of each partition (inclusive).
-        staying: The records that were decided to remain dead letters; None if there was no such decision.
+        remaining: The records that were decided to remain dead letters; None if there was no such decision.
     """
 
     pieces: Sequence[DataFrame]
     summary: Mapping[str, object]
     records: int
     since: Positions
-    staying: Decision | None = None
+    remaining: Decision | None = None
 
 
 @dataclass(frozen=True)
@@ -158,14 +158,14 @@ def redrive(namespace: str, topic: Topic, clients: Clients) -> Redriven:
     decoded = decode.decode(waiting, known.decoding())
     attempts = dead_letters.attempt(decoded)
     first = dead_letters.first_offsets(attempts)
-    count, staying = dead_letters.staying(attempts)
-    recovered = count - staying.count
+    count, remaining = dead_letters.remaining(attempts)
+    recovered = count - remaining.count
     if recovered and topic.replaces_rows:
         # A newer record may have replaced or deleted the row since, so the log must be read from there on.
         since = {p: min(first.get(p, o), o) for p, o in position.end.items()}
         read_again(replace(context, batch=_within(replace(position, start=since), log)), None)
     elif recovered:
-        _write(context, _Read([decoded], {"dead_letters": recovered}, count, first, staying), None)
+        _write(context, _Read([decoded], {"dead_letters": recovered}, count, first, remaining), None)
     if count:
         letters.mark(clients, topic, ref, attempts, count, position.topic_id, position)
     return Redriven(count, recovered)
@@ -278,9 +278,9 @@ def _write(context: BatchContext, read: _Read, branch: str | None) -> tuple[Writ
         return written
 
     stage, written = context.commit.stage(table, rows, {REPLAY: json.dumps(read.summary)}, branch)
-    if read.staying is not None and written.dead != read.staying:
+    if read.remaining is not None and written.dead != read.remaining:
         raise UnclearState(
-            f"{read.staying.count:,} dead letters of '{topic.name}' did not decode, but {written.dead.count:,} (or "
+            f"{read.remaining.count:,} dead letters of '{topic.name}' did not decode, but {written.dead.count:,} (or "
             f"others) did not decode when the rows were written. Nothing was changed. Run `lakehouse redrive` again; "
             f"if it fails again, correct the quarantining check that is not deterministic"
         )

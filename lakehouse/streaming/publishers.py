@@ -90,7 +90,7 @@ class ReaderPublisher:
         clients: Any,
         on_event: Callable[[TablePublished | PublicationFailed], None],
     ) -> None:
-        self.reader, self.followers = reader, list[ReaderPublisher]()
+        self.reader, self.downstream = reader, list[ReaderPublisher]()
         copies = {name: with_own_connections(getattr(clients, name)) for name in {"catalog", reader.resource}}
         self._namespace, self._clients, self._on_event = namespace, SimpleNamespace(**copies), on_event
         self._session = ExitStack()
@@ -160,7 +160,7 @@ class ReaderPublisher:
             self._turns.release(topic.name, began + self.reader.min_interval_seconds)
         # A reader can only expose what its upstream exposes, so its request is enqueued after the upstream's success.
         # The loaded table is passed on, because loading takes longer the more snapshots the table has.
-        for publisher in self.followers:
+        for publisher in self.downstream:
             publisher.enqueue(PublicationRequest(topic, request.snapshot_id, loaded))
         self._on_event(
             TablePublished(self.reader.name, topic, request.snapshot_id, registration, time.monotonic() - began)
@@ -192,5 +192,5 @@ def reader_publishers(
     for reader in configured(config):
         publishers[reader.name] = ReaderPublisher(reader, config.namespace, clients, on_event)
         if upstream := publishers.get(reader.upstream):
-            upstream.followers.append(publishers[reader.name])
+            upstream.downstream.append(publishers[reader.name])
     return list(publishers.values())

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from lakehouse.core.errors import LakehouseError, Refused, Unreachable, translate
+from lakehouse.core.errors import LakehouseError, RequestRejected, Unreachable, translate
 
 PERMANENT = frozenset(
     {
@@ -39,10 +39,10 @@ def to_error(error: ClientError | BotoCoreError, region: str | None) -> Lakehous
     if isinstance(error, ClientError) and is_permanent(error):
         response = error.response["Error"]
         refusal = f"{error.operation_name}: {response['Code']}: {response.get('Message', '')}"
-        return Refused("AWS Glue", where, refusal, CHECK)
+        return RequestRejected("AWS Glue", where, refusal, CHECK)
     return Unreachable("AWS Glue", where, CHECK, error)
 
 
 def translate_permanent_errors(region: str | None) -> AbstractContextManager[None]:
-    """Raise Refused for permanent errors; let others pass, since the request may have been executed."""
+    """Raise RequestRejected for permanent errors; let others pass, since the request may have been executed."""
     return translate({ClientError: lambda error: to_error(error, region) if is_permanent(error) else None})

@@ -12,7 +12,7 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from lakehouse.config import sensitive
-from lakehouse.core.errors import CommitConflict, LakehouseError, Refused, SchemaError, UnclearState
+from lakehouse.core.errors import CommitConflict, LakehouseError, RequestRejected, SchemaError, UnclearState
 from lakehouse.core.offsets.batch import COUNTS, MAX_PROPERTY
 from lakehouse.core.tables import layout, naming
 from lakehouse.core.tables.table_ref import TableRef
@@ -211,7 +211,7 @@ class Catalog(dg.ConfigurableResource):
                 existing = self.load(ref)
                 if existing is not None:
                     return existing
-                if attempt == CREATE_ATTEMPTS - 1 or isinstance(error, Refused):
+                if attempt == CREATE_ATTEMPTS - 1 or isinstance(error, RequestRejected):
                     raise
         raise AssertionError("unreachable")
 

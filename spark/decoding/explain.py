@@ -56,7 +56,7 @@ def first_faults(
     bad = bad.select(*fields, F.coalesce(_missing(decoding), F.lit("")).alias("missing"))
     faults = []
     for row in bad.orderBy("partition", "offset").limit(limit).collect():
-        detail = _explained(decoding, row["reason"], row["key"], row["value"])
+        detail = _explanation(decoding, row["reason"], row["key"], row["value"])
         detail = detail or (row["missing"] if row["reason"] == OF_KEY else "")
         quoted = f" (key {_quoted(row['key'])})" if shows_keys and row["key"] is not None else ""
         explanation = REASONS[row["reason"]] + (f": {detail}" if detail else "")
@@ -78,12 +78,12 @@ def _explainer(decoding: Decoding) -> Callable[[pa.Array, pa.Array, pa.Array], p
 
     def explain(reasons: pa.Array, keys: pa.Array, values: pa.Array) -> pa.Array:
         rows = zip(reasons.to_pylist(), keys.to_pylist(), values.to_pylist(), strict=True)
-        return pa.array([_explained(decoding, *row) for row in rows], pa.string())
+        return pa.array([_explanation(decoding, *row) for row in rows], pa.string())
 
     return explain
 
 
-def _explained(decoding: Decoding, reason: str | None, key: bytes | None, value: bytes | None) -> str | None:
+def _explanation(decoding: Decoding, reason: str | None, key: bytes | None, value: bytes | None) -> str | None:
     try:
         if reason in OF_SCHEMA and value is not None:
             return f"schema id {schema_id(value)}"

@@ -234,7 +234,7 @@ def first_offsets(attempted: DataFrame) -> dict[int, int]:
     return {row["p"]: row["o"] for row in first.collect()}
 
 
-def staying(attempted: DataFrame) -> tuple[int, Decision]:
+def remaining(attempted: DataFrame) -> tuple[int, Decision]:
     """Return the number of dead letters, and the set of those that do not decode."""
     stays = ~F.col("recovered")
     places = digest(F.col("kafka_partition"), F.col("kafka_offset"), stays)

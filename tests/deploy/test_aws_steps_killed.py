@@ -29,7 +29,7 @@ def shared():
 
 
 @pytest.fixture
-def aws(shared, undisturbed):
+def aws(shared, uninterrupted):
     shared.reset()
     return shared
 
@@ -98,8 +98,8 @@ def lose(request):
 
 
 @pytest.fixture(scope="module")
-def undisturbed(shared, resources):
-    """The states of an undisturbed walk, and the number of its changing calls."""
+def uninterrupted(shared, resources):
+    """Return the states of an uninterrupted walk, and the number of its changing calls."""
     shared.reset()
     empty, sent = shared.state(), []
     created, gone, _, _ = walk(shared, resources, shared.on_send, sent.append, ())
@@ -107,26 +107,26 @@ def undisturbed(shared, resources):
     return created, gone, len(sent)
 
 
-def test_walk_killed_before_each_change_resumes(aws, resources, undisturbed):
-    created, gone, changes = undisturbed
+def test_walk_killed_before_each_change_resumes(aws, resources, uninterrupted):
+    created, gone, changes = uninterrupted
     walked = walk(aws, resources, aws.on_send, every_other(kill), Killed)
     assert walked[:2] == (created, gone)
     assert sum(walked[2:]) == changes
 
 
-def test_walk_killed_after_each_change_resumes(aws, resources, undisturbed):
-    created, gone, changes = undisturbed
+def test_walk_killed_after_each_change_resumes(aws, resources, uninterrupted):
+    created, gone, changes = uninterrupted
     walked = walk(aws, resources, aws.on_answer, kill, Killed)
     assert walked[:2] == (created, gone)
     assert sum(walked[2:]) == changes
 
 
-def test_walk_response_lost_once_continues(aws, resources, undisturbed):
-    created, gone, _ = undisturbed
+def test_walk_response_lost_once_continues(aws, resources, uninterrupted):
+    created, gone, _ = uninterrupted
     assert walk(aws, resources, aws.on_send, every_other(lose), ()) == (created, gone, 0, 0)
 
 
-def test_walk_without_responses_has_same_result(aws, resources, undisturbed):
-    created, gone, _ = undisturbed
+def test_walk_without_responses_has_same_result(aws, resources, uninterrupted):
+    created, gone, _ = uninterrupted
     walked = walk(aws, resources, aws.on_send, lose, LakehouseError)
     assert walked[:2] == (created, gone)

@@ -191,9 +191,9 @@ def test_rotate_key_that_cannot_log_in_is_not_promoted(case: Case):
     with pytest.raises(UnclearState, match="a rotation was not finished.*Rotate again"):
         retire(case.user, grace_days=0)
     case.server.admin(f"grant role ROLE_{name} to user {name}")
-    tried = case.key("AWSPENDING")
+    pending = case.key("AWSPENDING")
     assert rotate(user, grace_days=7).active == KeySlot.SECOND
-    assert case.key() == tried
+    assert case.key() == pending
 
 
 def test_rotate_grace_begins_at_end_of_rotation(new_case: Callable[[], Case], wire: Wire):

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from pyspark.errors import PySparkException
 
-from lakehouse.core.errors import Refused, Unreachable
+from lakehouse.core.errors import RequestRejected, Unreachable
 from lakehouse.pipeline.maintenance import maintain
 from tests.support.faults import oracle
 from tests.support.faults.moments import attempt
@@ -113,7 +113,7 @@ def single_attempt(monkeypatch):
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
-        ({"kind": "answer", "status": 400, "body": GLUE_FORBIDDEN}, Refused),
+        ({"kind": "answer", "status": 400, "body": GLUE_FORBIDDEN}, RequestRejected),
         pytest.param({"kind": "cut"}, Unreachable, marks=pytest.mark.long),
     ],
     ids=["forbidden", "away"],

@@ -148,8 +148,8 @@ def test_ingest_into_new_table_restores_dead_letters(resources):
     stream.ingest()
     quarantined = [letter["kafka_offset"] for letter in stream.dead_letters()]
     stream.topic = as_declared
-    landed = redrive(stream.namespace, stream.topic, stream.systems).recovered
-    assert landed == len(quarantined) > 0
+    recovered = redrive(stream.namespace, stream.topic, stream.systems).recovered
+    assert recovered == len(quarantined) > 0
     resources.catalog.iceberg().drop_table((stream.namespace, stream.topic.table))
 
     stream.topic = with_checks(as_declared, CHEAP).model_copy(update={"errors": "log"})
@@ -158,7 +158,7 @@ def test_ingest_into_new_table_restores_dead_letters(resources):
     letters = stream.dead_letters()
     assert [letter["kafka_offset"] for letter in letters] == [*quarantined, 20]
     assert {letter["redriven_timestamp"] for letter in letters} == {None}
-    assert len(stream.rows()) == 20 - landed
+    assert len(stream.rows()) == 20 - recovered
 
 
 def test_ingest_random_check_stops_batch(resources):

@@ -75,7 +75,7 @@ def test_ledger_command_deep_fails_on_lost_row(resources, tmp_path, monkeypatch)
     result = run("--deep", "--json")
     assert result.exit_code == 0
     shown = json.loads(result.output)
-    assert shown["holds"] and shown["totals"]["rows"] == 30
+    assert shown["is_consistent"] and shown["totals"]["rows"] == 30
     assert [commit["verdict"] for commit in shown["commits"]] == ["rows unchanged", "ok"]
 
     sql(stream, "DELETE FROM {} WHERE kafka_offset = 0 AND kafka_partition = 0")

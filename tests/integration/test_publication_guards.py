@@ -200,8 +200,8 @@ def test_redrive_marks_with_missing_file_are_not_published(resources, monkeypatc
     stream.ingest()
     stream.topic, mark = unchecked, dead_letters.mark
 
-    def mark_and_delete_files(tried, target, topic_id):
-        mark(tried, target, topic_id)
+    def mark_and_delete_files(pending, target, topic_id):
+        mark(pending, target, topic_id)
         table = stream.table(target.ref.name)
         snapshot = table.snapshot_by_name(target.branch)
         for file in audit.added_files(table, snapshot):

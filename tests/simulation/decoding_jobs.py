@@ -27,7 +27,7 @@ class Records:
         """Read the records."""
         if self.letters:
             letters = self.spark.rows(self.letters.ref, "main", self.letters.snapshot_id)
-            pending = (letter.record for letter in letters if not letter.landed and letter.reason != "poison")
+            pending = (letter.record for letter in letters if not letter.recovered and letter.reason != "poison")
             return [record for record in pending if is_of(record, self.batch.topic_id, {}, self.batch.end)]
         try:
             records = self.spark.kafka.read(self.batch)

@@ -63,7 +63,7 @@ class Letter:
     record: Record
     reason: str
     attempts: int = 1
-    landed: bool = False
+    recovered: bool = False
 
 
 class MemorySpark:

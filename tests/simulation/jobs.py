@@ -40,7 +40,7 @@ REPLACED = {
         "attempt": letter_jobs.attempt,
         "existing_rows": letter_jobs.existing_rows,
         "first_offsets": letter_jobs.first_offsets,
-        "staying": letter_jobs.staying,
+        "remaining": letter_jobs.remaining,
         "mark": letter_jobs.mark,
     },
     spark.tables.maintenance_procedures: {

@@ -23,7 +23,7 @@ def of_batch(decoded: Decoded, decoding: Any, topic: Any, ref: TableRef, batch: 
 def decision(letters: Rows, batch: Batch) -> Decision:
     """Return the set of a batch's records in a table of dead letters."""
     of = [letter for letter in letters.collect() if is_of(letter.record, batch.topic_id, batch.start, batch.end)]
-    return Decision(len(of), digest(letter.record for letter in of), sum(letter.landed for letter in of))
+    return Decision(len(of), digest(letter.record for letter in of), sum(letter.recovered for letter in of))
 
 
 def discard(spark: MemorySpark, target: Target, batch: Batch) -> None:
@@ -57,20 +57,20 @@ def without(records: Records, places: Sequence[tuple[int, int]]) -> Records:
 
 
 @dataclass(frozen=True)
-class Tried:
+class Attempted:
     """A checkpointed DataFrame of dead letters that were decoded again."""
 
     spark: MemorySpark
     outcomes: Sequence[Outcome]
 
 
-def attempt(decoded: Decoded) -> Tried:
+def attempt(decoded: Decoded) -> Attempted:
     """Decide once which dead letters decode now."""
     spark = decoded.records.spark
-    return Tried(spark, spark.job("attempt", decoded.outcomes))
+    return Attempted(spark, spark.job("attempt", decoded.outcomes))
 
 
-def existing_rows(waiting: Records, table: Rows, partition: str, offset: str) -> Tried:
+def existing_rows(waiting: Records, table: Rows, partition: str, offset: str) -> Attempted:
     """Return the dead letters whose records are rows, by partition and offset."""
     spark = waiting.spark
 
@@ -78,33 +78,33 @@ def existing_rows(waiting: Records, table: Rows, partition: str, offset: str) ->
         places = {(row.record.partition, row.record.offset) for row in spark.rows(table.ref, table.branch)}
         return [Outcome(r, None) for r in waiting.read() if (r.partition, r.offset) in places]
 
-    return Tried(spark, spark.job("existing_rows", existing))
+    return Attempted(spark, spark.job("existing_rows", existing))
 
 
-def first_offsets(tried: Tried) -> dict[int, int]:
+def first_offsets(attempted: Attempted) -> dict[int, int]:
     """Return the first offset by partition of the dead letters that decode."""
     first: dict[int, int] = {}
-    for record in (o.record for o in tried.outcomes if o.reason is None):
+    for record in (o.record for o in attempted.outcomes if o.reason is None):
         first[record.partition] = min(record.offset, first.get(record.partition, record.offset))
     return first
 
 
-def staying(tried: Tried) -> tuple[int, Decision]:
+def remaining(attempted: Attempted) -> tuple[int, Decision]:
     """Return the number of dead letters, and the set of those that do not decode."""
-    stay = [o.record for o in tried.outcomes if o.reason]
-    return len(tried.outcomes), Decision(len(stay), digest(stay))
+    stay = [o.record for o in attempted.outcomes if o.reason]
+    return len(attempted.outcomes), Decision(len(stay), digest(stay))
 
 
-def mark(tried: Tried, target: Target, topic_id: str) -> None:
+def mark(attempted: Attempted, target: Target, topic_id: str) -> None:
     """Count one more attempt at each dead letter, and mark those that are rows now."""
-    spark = tried.spark
-    by_place = {(o.record.topic_id, o.record.partition, o.record.offset): o for o in tried.outcomes}
+    spark = attempted.spark
+    by_place = {(o.record.topic_id, o.record.partition, o.record.offset): o for o in attempted.outcomes}
 
     def change(letter: Letter) -> Letter:
         outcome = by_place.get((letter.record.topic_id, letter.record.partition, letter.record.offset))
-        if outcome is None or letter.landed:
+        if outcome is None or letter.recovered:
             return letter
-        return replace(letter, attempts=letter.attempts + 1, landed=outcome.reason is None)
+        return replace(letter, attempts=letter.attempts + 1, recovered=outcome.reason is None)
 
     planned = spark.job("plan", lambda: spark.head(target.ref, target.branch))
     spark.job("commit", lambda: spark.commit(target, planned, change=change))

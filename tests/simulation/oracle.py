@@ -137,8 +137,8 @@ class Oracle:
             twice = [place for place, n in Counter(place_of(row.record) for row in records).items() if n > 1]
             if twice:
                 self._violate(f"{kind} exist twice: {twice}")
-        pending = {place_of(letter.record) for letter in letters if not letter.landed}
-        landed = {place_of(letter.record) for letter in letters if letter.landed}
+        pending = {place_of(letter.record) for letter in letters if not letter.recovered}
+        recovered = {place_of(letter.record) for letter in letters if letter.recovered}
         rows = {place_of(row.record) for row in self._rows}
         if surplus := rows - claimed.keys() - self.uncertain:
             self._violate(f"rows exist that no batch claims: {sorted(surplus)}")
@@ -149,12 +149,12 @@ class Oracle:
                 self._violate(f"records are neither a row nor a dead letter: {sorted(lost)}")
             both = rows & pending
         else:
-            both = self._judge_keys(claimed, rows, pending, landed)
+            both = self._judge_keys(claimed, rows, pending, recovered)
         if both and (strict or any(claimed[place].schema_id == OWN for place in both)):
             self._violate(f"records are a row and a dead letter: {sorted(both)}")
 
     def _judge_keys(
-        self, claimed: dict[Place, Record], rows: set[Place], pending: set[Place], landed: set[Place]
+        self, claimed: dict[Place, Record], rows: set[Place], pending: set[Place], recovered: set[Place]
     ) -> set[Place]:
         """Judge a table with one row per key, and return the rows that are dead letters as well."""
         bad = {place for place, record in claimed.items() if self._is_bad(record)}
@@ -210,7 +210,7 @@ class Oracle:
         self.violations.append(sentence)
 
     def letters(self) -> list[Letter]:
-        """Return the dead letters of the table, whether or not they landed."""
+        """Return the dead letters of the table, whether or not they were recovered."""
         return rows_of(self._letters)
 
     # The end

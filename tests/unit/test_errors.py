@@ -12,7 +12,7 @@ from lakehouse.core.errors import (
     LakehouseError,
     OutcomeUnknownError,
     Paused,
-    Refused,
+    RequestRejected,
     Stalled,
     TransientError,
     UnexpectedError,
@@ -26,7 +26,7 @@ from resources.iceberg.rest_catalog import IncompleteReplacement
 UNREACHABLE = Unreachable("Kafka", "there:9092", "the network", "refused")
 COMPOSED = [
     UNREACHABLE,
-    Refused("Glue", "region x", "GetTable: AccessDenied", "the permissions"),
+    RequestRejected("Glue", "region x", "GetTable: AccessDenied", "the permissions"),
     Stalled("Spark", "there", "made no progress for 5 s"),
     Paused("orders", "paused since yesterday"),
     BadRecords("orders", 2, [(0, 1, "no such schema")]),
@@ -73,7 +73,7 @@ def test_is_transient_passing_condition_is_true(error):
     [
         LakehouseError("wrong"),
         ConfigError("wrong"),
-        Refused("Glue", "x", "y", "z"),
+        RequestRejected("Glue", "x", "y", "z"),
         Forbidden("no role"),
         OutcomeUnknownError("The answer was lost"),
         Paused("orders", "paused"),

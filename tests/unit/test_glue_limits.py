@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType, StructType
 
 from lakehouse.config.topic import Topic
-from lakehouse.core.errors import Refused, Unreachable
+from lakehouse.core.errors import RequestRejected, Unreachable
 from lakehouse.core.offsets.batch import COUNTS, TOKEN, Batch
 from lakehouse.core.offsets.counts import Counts
 from lakehouse.core.tables.table_ref import TableRef
@@ -159,9 +159,9 @@ def test_publish_many_snapshots_keeps_properties_below_limit(tmp_path, count, pa
 @pytest.mark.parametrize(
     ("status", "code", "error", "message"),
     [
-        (400, "ValidationException", Refused, "refused GetTable: ValidationException: not so"),
-        (400, "InvalidInputException", Refused, "refused GetTable"),
-        (400, "AccessDeniedException", Refused, "permissions"),
+        (400, "ValidationException", RequestRejected, "refused GetTable: ValidationException: not so"),
+        (400, "InvalidInputException", RequestRejected, "refused GetTable"),
+        (400, "AccessDeniedException", RequestRejected, "permissions"),
         (400, "ThrottlingException", Unreachable, "does not answer"),
         (400, "ExpiredTokenException", Unreachable, "does not answer"),
         (500, "InternalServiceException", Unreachable, "does not answer"),

@@ -90,7 +90,7 @@ def test_stream_publishes_to_each_reader_instead_of_runs(config, clients, reader
 
     publishers = reader_publishers(config, clients, lambda _: None)
     publisher = next(publisher for publisher in publishers if publisher.reader == reader)
-    previous = [other for other in publishers if publisher in other.followers]
+    previous = [other for other in publishers if publisher in other.downstream]
     assert [other.reader.name for other in previous] == [name for name in [reader.upstream] if name != "iceberg"]
 
 

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from lakehouse.local.snowflake.account import Account, Entity
 from lakehouse.local.snowflake.execution.commands import fingerprint
-from lakehouse.local.snowflake.login import Authenticator, Refused
+from lakehouse.local.snowflake.login import Authenticator, LoginRefused
 
 KEY, OTHER = (rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2))
 
@@ -76,7 +76,7 @@ NOW = int(time.time())
     ids=lambda changes: ",".join(changes),
 )
 def test_login_invalid_token_is_refused(authenticator: Authenticator, changes: dict[str, Any]):
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(LoginRefused) as raised:
         authenticator.user(request(**changes))
     assert (raised.value.code, raised.value.message) == ("390144", "JWT token is invalid.")
 
@@ -84,20 +84,20 @@ def test_login_invalid_token_is_refused(authenticator: Authenticator, changes: d
 def test_login_malformed_or_unsigned_token_is_refused(authenticator: Authenticator):
     unsigned = jwt.encode({"iss": f"LOCAL.U.{fingerprint_of(KEY)}", "sub": "LOCAL.U"}, None, algorithm="none")
     for token in ("", "a.b.c", unsigned):
-        with pytest.raises(Refused):
+        with pytest.raises(LoginRefused):
             authenticator.user({"AUTHENTICATOR": "SNOWFLAKE_JWT", "TOKEN": token})
 
 
 def test_login_password_is_accepted_for_administrator_only(authenticator: Authenticator):
     assert authenticator.user({"LOGIN_NAME": "admin", "PASSWORD": "secret"}) == "ADMIN"
     for user, password in (("admin", "no"), ("admin", None), ("u", ""), ("u", "secret")):
-        with pytest.raises(Refused, match="390100"):
+        with pytest.raises(LoginRefused, match="390100"):
             authenticator.user({"LOGIN_NAME": user, "PASSWORD": password})
 
 
 def test_login_disabled_user_is_refused(authenticator: Authenticator):
     authenticator.account.find("USER", ("U",)).options["DISABLED"] = True
-    with pytest.raises(Refused, match="390101"):
+    with pytest.raises(LoginRefused, match="390101"):
         authenticator.user(request())
 
 
@@ -106,7 +106,7 @@ def test_role_must_be_granted(authenticator: Authenticator):
     assert authenticator.role("U", "parent") == "PARENT"
     assert authenticator.role("U", "public") == "PUBLIC"
     for role in ("ACCOUNTADMIN", "NOWHERE"):
-        with pytest.raises(Refused, match="390189"):
+        with pytest.raises(LoginRefused, match="390189"):
             authenticator.role("U", role)
 
 

@@ -12,8 +12,9 @@ from rich.console import Console
 from lakehouse.cli import console
 from lakehouse.cli.check_runner import Outcome
 from lakehouse.cli.status import TopicStatus
-from lakehouse.core.offsets.ledger_findings import Finding
+from lakehouse.core.offsets.ledger_findings import LedgerFinding
 from lakehouse.core.text.terminal import visible
+from lakehouse.pipeline.ledger.reconciliation import ReconciliationReport
 from lakehouse.query.result import Result
 from lakehouse.readers.freshness import StageLag
 
@@ -65,14 +66,12 @@ def test_rows_never_contain_control_characters():
 
 
 def test_outcomes_and_ledger_contain_no_control_characters():
-    class Proof:
-        entries, rows, letters, holds = (), {}, {}, False
-        findings = (Finding("duplicate_key", f"Key {ATTACK} has 2 rows"), Finding("note", ATTACK, fault=False))
-
+    duplicate = LedgerFinding("duplicate_key", f"Key {ATTACK} has 2 rows")
+    report = ReconciliationReport([], [duplicate, LedgerFinding("note", ATTACK, fault=False)])
     outcomes = console.outcomes([Outcome("iceberg/a", "b", "failed", ATTACK)])
     stage = StageLag("a", "glue", 1, None, None)
     output = terminal_output(
-        *outcomes, *console.ledger("a", Proof()), console.topics([TopicStatus("a", 1, 1, (stage,))])
+        *outcomes, *console.ledger("a", report), console.topics([TopicStatus("a", 1, 1, (stage,))])
     )
     assert not set(CONTROL_CHARACTERS) & set(output)
 

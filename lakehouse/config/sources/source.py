@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, ClassVar
 
-from lakehouse.config.base import Model
+from lakehouse.config.base import ConfigModel
 from lakehouse.config.yaml_locations import Location
 from lakehouse.core.errors import SchemaError
 from lakehouse.core.text.phrases import did_you_mean
@@ -19,7 +19,7 @@ Fault = tuple[Location, str]
 """A location in a topic's entry, and the problem there."""
 
 
-class Source(Model):
+class Source(ConfigModel):
     """A source of the records of a topic. A subclass declares its name as `type: Literal[…]`."""
 
     is_external: ClassVar[bool] = False

@@ -22,7 +22,7 @@ from lakehouse.core.offsets.ledger import (
 
 
 @dataclass(frozen=True)
-class Finding:
+class LedgerFinding:
     """A fault of a ledger, or a note where `fault` is False.
 
     `kind` is a stable code. `partition` and `offsets` (both inclusive) locate it, if it is in one place.
@@ -36,7 +36,7 @@ class Finding:
     offsets: tuple[int, int] | None = None
 
 
-def findings(entries: Sequence[Entry]) -> list[Finding]:
+def findings(entries: Sequence[Entry]) -> list[LedgerFinding]:
     """Return the faults of a ledger, and notes on what cannot be verified.
 
     Args:
@@ -56,7 +56,7 @@ def held_findings(
     either: Mapping[Range | None, RangeContents] | None = None,
     *,
     append: bool,
-) -> list[Finding]:
+) -> list[LedgerFinding]:
     """Compare a table and its dead-letter table with the counts.
 
     An append table has exactly the counted rows at each commit's offsets. An upsert table has at most as many, since
@@ -83,7 +83,7 @@ def held_findings(
     for entry in known:
         if entry.snapshot_id in ambiguous:
             message = f"Offsets of snapshot {entry.snapshot_id} were used by another topic too: rows are ambiguous"
-            findings.append(Finding("shared_offsets", message, fault=False, snapshot_id=entry.snapshot_id))
+            findings.append(LedgerFinding("shared_offsets", message, fault=False, snapshot_id=entry.snapshot_id))
             continue
         entry_ranges = by_snapshot.get(entry.snapshot_id, [])
         in_table, set_aside = (sum(held.get(r, RangeContents()).rows for r in entry_ranges) for held in (rows, letters))
@@ -102,11 +102,13 @@ def held_findings(
             findings += _differs(entry, "rows", in_table, counted)
     if outside := rows.get(None):
         where = f" ({outside.first} to {outside.last})" if outside.first is not None else ""
-        findings.append(Finding("unknown_rows", f"{outside.rows:,} rows have offsets{where} that are in no commit"))
+        findings.append(
+            LedgerFinding("unknown_rows", f"{outside.rows:,} rows have offsets{where} that are in no commit")
+        )
     return findings
 
 
-def duplicate_findings(duplicates: Sequence[tuple[int, int, int]], what: str) -> list[Finding]:
+def duplicate_findings(duplicates: Sequence[tuple[int, int, int]], what: str) -> list[LedgerFinding]:
     """Return a fault for each duplicate record.
 
     Args:
@@ -119,12 +121,12 @@ def duplicate_findings(duplicates: Sequence[tuple[int, int, int]], what: str) ->
     ]
 
 
-def key_findings(keys: Sequence[tuple[str, int]]) -> list[Finding]:
+def key_findings(keys: Sequence[tuple[str, int]]) -> list[LedgerFinding]:
     """Return a fault for each key with more than one row in an upsert table, given as (key, rows)."""
-    return [Finding("duplicate_key", f"Key {key} has {n} rows") for key, n in keys]
+    return [LedgerFinding("duplicate_key", f"Key {key} has {n} rows") for key, n in keys]
 
 
-def newest_findings(wrong: Sequence[tuple[int, int, bool]]) -> list[Finding]:
+def newest_findings(wrong: Sequence[tuple[int, int, bool]]) -> list[LedgerFinding]:
     """Return a fault for each newest record of a key that an upsert table lacks.
 
     Args:
@@ -139,7 +141,7 @@ def newest_findings(wrong: Sequence[tuple[int, int, bool]]) -> list[Finding]:
 
 def log_findings(
     entries: Sequence[Entry], logged: Mapping[int, LogContents], named: Sequence[tuple[int, int, int]]
-) -> list[Finding]:
+) -> list[LedgerFinding]:
     """Compare the table with the topic's log: a record in the log without an outcome is lost.
 
     As many records as were dropped on purpose may be missing.
@@ -158,14 +160,14 @@ def log_findings(
         counts = entry.counts
         if counts and log.records > counts.consumed:
             message = f"Snapshot {entry.snapshot_id} consumed {counts.consumed:,} records; the log has {log.records:,}"
-            findings.append(Finding("never_read", message, snapshot_id=entry.snapshot_id))
+            findings.append(LedgerFinding("never_read", message, snapshot_id=entry.snapshot_id))
         dropped = counts.dropped if counts else 0
         if log.missing <= dropped:
             continue
         if counts is None and drops_records:
             message = f"Snapshot {entry.snapshot_id}: {log.missing:,} records in the log are neither rows nor dead "
             message += "letters, and may have been dropped on purpose, since its counts are no longer kept"
-            findings.append(Finding("uncounted", message, fault=False, snapshot_id=entry.snapshot_id))
+            findings.append(LedgerFinding("uncounted", message, fault=False, snapshot_id=entry.snapshot_id))
             continue
         for snapshot_id, partition, offset in named:
             if snapshot_id == entry.snapshot_id:
@@ -174,16 +176,16 @@ def log_findings(
                 findings.append(_at("lost", message, partition, offset, snapshot_id))
         lost = log.missing - dropped
         message = f"Snapshot {entry.snapshot_id}: records in the log that are neither rows nor dead letters: {lost:,}"
-        findings.append(Finding("lost_records", message, snapshot_id=entry.snapshot_id))
+        findings.append(LedgerFinding("lost_records", message, snapshot_id=entry.snapshot_id))
     return findings
 
 
-def faults_of(findings: Iterable[Finding]) -> list[Finding]:
+def faults_of(findings: Iterable[LedgerFinding]) -> list[LedgerFinding]:
     """Return the findings that are faults."""
     return [finding for finding in findings if finding.fault]
 
 
-def verdict(entry: Entry, findings: Collection[Finding]) -> str:
+def verdict(entry: Entry, findings: Collection[LedgerFinding]) -> str:
     """Return the result of one commit in a few words."""
     faults = sorted({f.kind for f in findings if f.fault and f.snapshot_id == entry.snapshot_id})
     if faults:
@@ -200,11 +202,11 @@ def verdict(entry: Entry, findings: Collection[Finding]) -> str:
     return entry.kind
 
 
-def _beginning(entries: Sequence[Entry]) -> Iterable[Finding]:
+def _beginning(entries: Sequence[Entry]) -> Iterable[LedgerFinding]:
     if entries and entries[0].has_parent:
         first = next((e.batch for e in entries if e.batch), None)
         at = ", ".join(f"{p} from {o}" for p, o in sorted(first.start.items())) if first else "unknown"
-        yield Finding(
+        yield LedgerFinding(
             "begins",
             f"The ledger begins at snapshot {entries[0].snapshot_id}: older ones were expired. Partitions: {at}",
             fault=False,
@@ -214,46 +216,46 @@ def _beginning(entries: Sequence[Entry]) -> Iterable[Finding]:
     first_counted = next((i for i, e in enumerate(ingests) if e.counts), len(ingests))
     if first_counted:
         message = f"Commits before the first with counts: {first_counted:,}. Only their offsets are verified"
-        yield Finding("before_counts", message, fault=False)
+        yield LedgerFinding("before_counts", message, fault=False)
     for entry in ingests[first_counted:]:
         if entry.counts is None:
             message = f"Snapshot {entry.snapshot_id} has no counts although older ones have: they were removed"
-            yield Finding("no_counts", message, snapshot_id=entry.snapshot_id)
+            yield LedgerFinding("no_counts", message, snapshot_id=entry.snapshot_id)
 
 
-def _count_findings(entry: Entry) -> Iterable[Finding]:
+def _count_findings(entry: Entry) -> Iterable[LedgerFinding]:
     counts = entry.counts
     if counts is None:
         return
     if not counts.is_balanced:
         outcomes = " + ".join(f"{name} {n:,}" for name, n in counts.outcomes.items() if n)
         message = f"Snapshot {entry.snapshot_id} consumed {counts.consumed:,} records but counts {outcomes or 'none'}"
-        yield Finding("sum", message, snapshot_id=entry.snapshot_id)
+        yield LedgerFinding("sum", message, snapshot_id=entry.snapshot_id)
     if entry.batch and counts.consumed > entry.offsets:
         message = f"Snapshot {entry.snapshot_id} consumed {counts.consumed:,} records from {entry.offsets:,} offsets"
-        yield Finding("more_than_offsets", message, snapshot_id=entry.snapshot_id)
+        yield LedgerFinding("more_than_offsets", message, snapshot_id=entry.snapshot_id)
     if entry.added != counts.rows:
         message = (
             f"Iceberg committed {entry.added:,} rows in snapshot {entry.snapshot_id}, which counts {counts.rows:,}"
         )
-        yield Finding("rows", message, snapshot_id=entry.snapshot_id)
+        yield LedgerFinding("rows", message, snapshot_id=entry.snapshot_id)
 
 
-def _operator_findings(entry: Entry) -> Iterable[Finding]:
+def _operator_findings(entry: Entry) -> Iterable[LedgerFinding]:
     if entry.kind == "foreign" and changes_rows(entry):
         message = (
             f"Another writer's {entry.operation} (snapshot {entry.snapshot_id}) added {entry.added:,} rows and deleted "
             f"{entry.deleted:,}; a deep check lists missing and duplicate records"
         )
-        yield Finding("foreign", message, fault=False, snapshot_id=entry.snapshot_id)
+        yield LedgerFinding("foreign", message, fault=False, snapshot_id=entry.snapshot_id)
     if entry.kind == "decision" and entry.batch:
         back = sum(max(0, start - entry.batch.end.get(p, start)) for p, start in entry.batch.start.items())
         message = f"An operator's decision (snapshot {entry.snapshot_id}) skipped {entry.offsets:,} offsets"
         message += f" and went back by {back:,}" if back else ""
-        yield Finding("decision", message, fault=False, snapshot_id=entry.snapshot_id)
+        yield LedgerFinding("decision", message, fault=False, snapshot_id=entry.snapshot_id)
 
 
-def _offset_findings(entries: Iterable[Entry]) -> Iterable[Finding]:
+def _offset_findings(entries: Iterable[Entry]) -> Iterable[LedgerFinding]:
     """Verify that each commit begins where the previous one ended; new partitions may begin anywhere."""
     position: dict[int, int] = {}
     topic = None
@@ -263,7 +265,7 @@ def _offset_findings(entries: Iterable[Entry]) -> Iterable[Finding]:
             continue
         if topic not in (None, identity(batch)) and entry.kind != "decision":
             message = f"Snapshot {id_} is of another topic, {'/'.join(identity(batch))}, without an operator's decision"
-            yield Finding("another_topic", message, snapshot_id=id_)
+            yield LedgerFinding("another_topic", message, snapshot_id=id_)
             position = {}
         for p, start in sorted(batch.start.items()):
             end, before = batch.end.get(p, start), position.get(p, start)
@@ -271,21 +273,21 @@ def _offset_findings(entries: Iterable[Entry]) -> Iterable[Finding]:
                 kind, low, high = ("gap", before, start - 1) if start > before else ("overlap", start, before - 1)
                 what = "which are in no commit" if kind == "gap" else "which are in an older commit too"
                 message = f"Partition {p}: {kind} of offsets {low} to {high} before snapshot {id_}, {what}"
-                yield Finding(kind, message, snapshot_id=id_, partition=p, offsets=(low, high))
+                yield LedgerFinding(kind, message, snapshot_id=id_, partition=p, offsets=(low, high))
             if end < start and entry.kind == "ingest":
                 message = f"Partition {p}: snapshot {id_} ends at {end}, before its start {start}"
-                yield Finding("backwards", message, snapshot_id=id_, partition=p, offsets=(end, start - 1))
+                yield LedgerFinding("backwards", message, snapshot_id=id_, partition=p, offsets=(end, start - 1))
         # The partitions of a recreated topic are only those in its own commits.
         position = (position if topic == identity(batch) else {}) | dict(batch.end)
         topic = identity(batch)
 
 
-def _differs(entry: Entry, what: str, present: int, counted: int) -> Iterable[Finding]:
+def _differs(entry: Entry, what: str, present: int, counted: int) -> Iterable[LedgerFinding]:
     if present != counted:
         kind = ("missing_" if present < counted else "surplus_") + what.replace(" ", "_")
         message = f"Snapshot {entry.snapshot_id} counts {counted:,} {what}, and its offsets have {present:,}"
-        yield Finding(kind, message, snapshot_id=entry.snapshot_id)
+        yield LedgerFinding(kind, message, snapshot_id=entry.snapshot_id)
 
 
-def _at(kind: str, message: str, partition: int, offset: int, snapshot_id: int | None = None) -> Finding:
-    return Finding(kind, message, snapshot_id=snapshot_id, partition=partition, offsets=(offset, offset))
+def _at(kind: str, message: str, partition: int, offset: int, snapshot_id: int | None = None) -> LedgerFinding:
+    return LedgerFinding(kind, message, snapshot_id=snapshot_id, partition=partition, offsets=(offset, offset))

@@ -61,7 +61,7 @@ LIFECYCLE: tuple[Answer, ...] = (
 
 
 @dataclass(frozen=True)
-class Setting:
+class BucketSetting:
     """A property of a bucket: client methods `get_<name>` and `put_<name>`."""
 
     name: str
@@ -78,7 +78,7 @@ class BucketState:
     """The state of a bucket."""
 
     name: str
-    wrong: tuple[Setting, ...]
+    wrong: tuple[BucketSetting, ...]
     """The settings that are not as declared."""
     first_object: str = ""
     """Key of one of its objects, which is read of Tableflow's bucket only; empty if there is none."""
@@ -188,14 +188,14 @@ class Bucket(AwsResource[BucketState], Updatable[BucketState]):
         return [{"Key": each["Key"], "VersionId": each["VersionId"]} for each in both]
 
     @property
-    def _settings(self) -> tuple[Setting, ...]:
+    def _settings(self) -> tuple[BucketSetting, ...]:
         return _settings(self.names, self.bucket, self.kms_key, self.lifecycle)
 
-    def _is_set(self, setting: Setting) -> bool:
+    def _is_set(self, setting: BucketSetting) -> bool:
         answer = self._answer(setting)
         return bool(answer) and setting.is_wanted(answer)
 
-    def _answer(self, setting: Setting) -> Answer:
+    def _answer(self, setting: BucketSetting) -> Answer:
         try:
             answer = self._call(f"get_{setting.name}")
         except Absent:
@@ -207,41 +207,41 @@ class Bucket(AwsResource[BucketState], Updatable[BucketState]):
         return self.service("s3").call(method, Bucket=self.bucket, ExpectedBucketOwner=self.names.account, **parameters)
 
 
-def _settings(names: Names, bucket: str, kms_key: str, lifecycle: tuple[Answer, ...]) -> tuple[Setting, ...]:
+def _settings(names: Names, bucket: str, kms_key: str, lifecycle: tuple[Answer, ...]) -> tuple[BucketSetting, ...]:
     demand_tls = policies.bucket_policy(policies.Deployment(names.account, names.region, bucket))
     ownership = {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]}
     return (
-        Setting(
+        BucketSetting(
             "public_access_block",
             "public access is not blocked",
             lambda has: {"PublicAccessBlockConfiguration": BLOCKED},
             lambda has: has["PublicAccessBlockConfiguration"] == BLOCKED,
         ),
-        Setting(
+        BucketSetting(
             "bucket_ownership_controls",
             "objects may belong to others than the bucket's owner",
             lambda has: {"OwnershipControls": ownership},
             lambda has: has["OwnershipControls"] == ownership,
         ),
-        Setting(
+        BucketSetting(
             "bucket_encryption",
             f"objects are not encrypted with {kms_key}" if kms_key else "objects are not encrypted",
             lambda has: _encryption(kms_key),
             lambda has: _is_encrypted(has, kms_key),
         ),
-        Setting(
+        BucketSetting(
             "bucket_versioning",
             "versioning is off",
             lambda has: {"VersioningConfiguration": {"Status": "Enabled"}},
             lambda has: has.get("Status") == "Enabled",
         ),
-        Setting(
+        BucketSetting(
             "bucket_policy",
             "its policy does not demand TLS",
             lambda has: {"Policy": json.dumps(_extended(has, demand_tls))},
             lambda has: same(_extended(has, demand_tls), json.loads(has["Policy"])),
         ),
-        Setting(
+        BucketSetting(
             "bucket_lifecycle_configuration",
             "old versions, incomplete uploads or query results never expire",
             lambda has: {"LifecycleConfiguration": {"Rules": [*has.get("Rules", ()), *_missing_rules(has, lifecycle)]}},

@@ -22,7 +22,7 @@ MAX_LIFE_SECONDS = 3600
 
 
 @dataclass
-class Refused(Exception):
+class LoginRefused(Exception):
     """A refused login. `reason` is for the server's log only: Snowflake does not return it to the client."""
 
     code: str
@@ -47,7 +47,7 @@ class Authenticator:
             The user's name.
 
         Raises:
-            Refused: The credentials are wrong, or the user does not exist or is disabled.
+            LoginRefused: The credentials are wrong, or the user does not exist or is disabled.
         """
         if str(data.get("AUTHENTICATOR") or "SNOWFLAKE").upper() == "SNOWFLAKE_JWT":
             user = self._of_token(str(data.get("TOKEN") or ""))
@@ -55,24 +55,24 @@ class Authenticator:
             user = str(data.get("LOGIN_NAME") or "").upper()
             password = str(data.get("PASSWORD") or "")
             if user != ADMIN_USER or not hmac.compare_digest(password.encode(), self.admin_password.encode()):
-                raise Refused("390100", "Incorrect username or password was specified.", f"password of '{user}'")
+                raise LoginRefused("390100", "Incorrect username or password was specified.", f"password of '{user}'")
         with self.account.lock:
             entity = self.account.find("USER", (user,))
             if entity is None or entity.options.get("DISABLED"):
-                raise Refused("390101", "User access disabled. Contact your local system administrator.", user)
+                raise LoginRefused("390101", "User access disabled. Contact your local system administrator.", user)
         return user
 
     def role(self, user: str, requested: str | None) -> str:
         """Return the role of the session: the requested one, or the user's default, or PUBLIC.
 
         Raises:
-            Refused: The role does not exist or is not granted to the user.
+            LoginRefused: The role does not exist or is not granted to the user.
         """
         with self.account.lock:
             entity = self.account.find("USER", (user,))
             role = (requested or (entity and entity.options.get("DEFAULT_ROLE")) or "PUBLIC").upper()
             if self.account.find("ROLE", (role,)) is None or not self.account.has_role(user, role):
-                raise Refused(
+                raise LoginRefused(
                     "390189",
                     f"Role '{role}' specified in the connect string does not exist or not authorized. Contact your "
                     "local system administrator, or attempt to login with another role, e.g. PUBLIC.",
@@ -83,7 +83,7 @@ class Authenticator:
         try:
             return self._verified(token)
         except (jwt.InvalidTokenError, ValueError) as error:
-            raise Refused("390144", "JWT token is invalid.", f"{type(error).__name__}: {error}") from None
+            raise LoginRefused("390144", "JWT token is invalid.", f"{type(error).__name__}: {error}") from None
 
     def _verified(self, token: str) -> str:
         """Return the user in `iss` (account.user.fingerprint), after verifying the signature by the user's key with

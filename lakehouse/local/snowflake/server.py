@@ -22,7 +22,7 @@ from lakehouse.local.http import body
 from lakehouse.local.snowflake.account import Account
 from lakehouse.local.snowflake.engine import Instance
 from lakehouse.local.snowflake.execution.iceberg import Lake
-from lakehouse.local.snowflake.login import Authenticator, Refused
+from lakehouse.local.snowflake.login import Authenticator, LoginRefused
 from lakehouse.local.snowflake.parsing.statements import parse
 from lakehouse.local.snowflake.sessions import Session, Sessions, Validity
 
@@ -58,7 +58,7 @@ def application(
         try:
             user = await run_in_threadpool(authenticator.user, data)
             role = authenticator.role(user, query.get("roleName"))
-        except Refused as refused:
+        except LoginRefused as refused:
             ticket = uuid.uuid4()
             logger.warning("Login refused (%s): %s %s [%s]", refused.code, refused.message, refused.reason, ticket)
             return _failure(refused.code, f"{refused.message} [{ticket}]")

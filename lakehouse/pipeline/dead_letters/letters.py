@@ -163,7 +163,7 @@ def mark_existing_rows(clients: Clients, topic: Topic, ref: TableRef, previous: 
     waiting = dead_letters.waiting(spark, ref.dead_letters, snapshot.snapshot_id, previous)
     columns = names["kafka_partition"], names["kafka_offset"]
     existing = dead_letters.existing_rows(waiting, spark.table(ref.spark_path()), *columns)
-    count, _ = dead_letters.staying(existing)
+    count, _ = dead_letters.remaining(existing)
     if count:
         mark(clients, topic, ref.dead_letters, existing, count, previous.topic_id, source)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from lakehouse.core.offsets.counts import OUTCOMES, describe_outcome
 from lakehouse.core.offsets.ledger import Coverage, Entry, Range, RangeContents, coverage, totals
-from lakehouse.core.offsets.ledger_findings import Finding, faults_of, verdict
+from lakehouse.core.offsets.ledger_findings import LedgerFinding, faults_of, verdict
 from lakehouse.core.text.phrases import pluralize
 
 COUNTED = OUTCOMES
@@ -16,7 +16,7 @@ Cells = tuple[list[str], list[list[str]]]
 """Column names, and rows with one cell per column."""
 
 
-def commits(entries: Sequence[Entry], findings: Sequence[Finding]) -> Cells:
+def commits(entries: Sequence[Entry], findings: Sequence[LedgerFinding]) -> Cells:
     """Return one row per commit, newest first. Outcomes with a total of zero are left out."""
     outcomes = [n for n in COUNTED if n in ("consumed", "rows", "dead_letters") or getattr(totals(entries), n)]
     columns = ["committed (UTC)", "snapshot", "commit", "offsets", *map(_words, outcomes), "without record", "verdict"]
@@ -54,7 +54,7 @@ def partitions(
     return columns, cell_rows
 
 
-def summary(entries: Sequence[Entry], findings: Sequence[Finding]) -> str:
+def summary(entries: Sequence[Entry], findings: Sequence[LedgerFinding]) -> str:
     """Return the whole ledger in one sentence."""
     counts, faults = totals(entries), faults_of(findings)
     outcomes = " + ".join(describe_outcome(name, n) for name, n in counts.outcomes.items() if n or name == "rows")
@@ -64,16 +64,16 @@ def summary(entries: Sequence[Entry], findings: Sequence[Finding]) -> str:
     return f"{sentence}. {f'Faults: {len(faults):,}' if faults else 'Everything adds up'}"
 
 
-def findings_table(findings: Iterable[Finding]) -> Cells:
+def findings_table(findings: Iterable[LedgerFinding]) -> Cells:
     """Return one row per finding, faults first."""
     ordered = sorted(findings, key=lambda finding: not finding.fault)
     return ["kind", "finding"], [["fault" if f.fault else "note", f.message] for f in ordered]
 
 
-def as_json(entries: Sequence[Entry], findings: Sequence[Finding]) -> dict[str, Any]:
+def as_json(entries: Sequence[Entry], findings: Sequence[LedgerFinding]) -> dict[str, Any]:
     """Return the ledger as JSON values; offsets are [start inclusive, end exclusive] by partition."""
     return {
-        "holds": not faults_of(findings),
+        "is_consistent": not faults_of(findings),
         "totals": asdict(totals(entries)),
         "offsets_without_record": sum(entry.without_record for entry in entries),
         "partitions": [asdict(covered) for covered in coverage(entries)],

@@ -13,7 +13,7 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.offsets import ledger, ledger_findings
 from lakehouse.core.offsets.batch import Batch, Log
 from lakehouse.core.offsets.ledger import Entry, Range, RangeContents
-from lakehouse.core.offsets.ledger_findings import Finding
+from lakehouse.core.offsets.ledger_findings import LedgerFinding
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.clients import Clients
@@ -41,7 +41,7 @@ class ReconciliationReport:
     """
 
     entries: list[Entry]
-    findings: list[Finding]
+    findings: list[LedgerFinding]
     rows: Mapping[Range | None, RangeContents] = field(default_factory=dict)
     letters: Mapping[Range | None, RangeContents] = field(default_factory=dict)
 
@@ -122,17 +122,17 @@ def _ask_log(
     ranges: Sequence[Range],
     frame: DataFrame,
     dead_letters: DataFrame | None,
-) -> list[Finding]:
+) -> list[LedgerFinding]:
     """Return findings about records in the log that have no outcome, as far back as the log goes."""
     log = read_log(clients.kafka, topic.topic)
     current = [r for r in ranges if r.topic == ledger.identity(log)]
     notes = []
     if len(current) < len(ranges):
         message = f"Topic '{topic.topic}' was recreated: its log has no records of the previous topic"
-        notes.append(Finding("log_of_another_topic", message, fault=False))
+        notes.append(LedgerFinding("log_of_another_topic", message, fault=False))
     if deleted := sum(max(0, min(r.end, log.start.get(r.partition, r.end)) - r.start) for r in current):
         message = f"The log begins later than the ledger: {deleted:,} offsets cannot be compared with it"
-        notes.append(Finding("log_begins_later", message, fault=False))
+        notes.append(LedgerFinding("log_begins_later", message, fault=False))
     batch = _readable(current, ledger.ranges(entries), log)
     if not batch.offsets:
         return notes

@@ -37,7 +37,7 @@ ASSUMING = {"sts:assumerole", "sts:assumerolewithsaml", "sts:assumerolewithwebid
 ASSUMING |= {"sts:setsourceidentity", "sts:*"}
 
 
-class Refused(Exception):
+class AwsRefusal(Exception):
     """An error response of AWS: code, message and HTTP status."""
 
     def __init__(self, code: str, message: str, status: int = 400):
@@ -96,10 +96,10 @@ class Strict:
         try:
             for check in self._checks.get(call.action, ()) if call else ():
                 check(call)
-        except Refused as refused:
+        except AwsRefusal as refused:
             return _answer(refused, call.is_json)
         except ValueError as unknown:
-            return _answer(Refused("NotImplemented", str(unknown), 501), call.is_json)
+            return _answer(AwsRefusal("NotImplemented", str(unknown), 501), call.is_json)
         return None
 
     def client(self, service: str, account: str = "", region: str = "us-east-1", access_key: str = "direct") -> Any:
@@ -122,7 +122,7 @@ class Strict:
     def _name(self, call: Call) -> None:
         parameter, most = NAMES[call.action]
         if len(name := call.parameters[parameter]) > most:
-            raise Refused(
+            raise AwsRefusal(
                 "ValidationError",
                 f"1 validation error detected: Value '{name}' at '{parameter[0].lower()}{parameter[1:]}' failed to "
                 f"satisfy constraint: Member must have length less than or equal to {most}",
@@ -133,7 +133,7 @@ class Strict:
             principals = statement["Principal"]
             for principal in iam.listed(principals.get("AWS", [])) if isinstance(principals, dict) else ():
                 if not self._exists(principal):
-                    raise Refused("MalformedPolicyDocument", f'Invalid principal in policy: "AWS":"{principal}"')
+                    raise AwsRefusal("MalformedPolicyDocument", f'Invalid principal in policy: "AWS":"{principal}"')
 
     def _exists(self, principal: str) -> bool:
         if re.fullmatch(r"\*|\d{12}|arn:aws:iam::\d{12}:root|arn:aws:sts::\d{12}:assumed-role/[^/]+/[^/]+", principal):
@@ -157,9 +157,9 @@ class Strict:
         except client.exceptions.NoSuchEntityException:
             return
         if attached:
-            raise Refused("DeleteConflict", "Cannot delete a policy attached to entities.", 409)
+            raise AwsRefusal("DeleteConflict", "Cannot delete a policy attached to entities.", 409)
         if len(client.list_policy_versions(PolicyArn=arn)["Versions"]) > 1:
-            raise Refused(
+            raise AwsRefusal(
                 "DeleteConflict",
                 "This policy has more than one version. Before you delete a policy, you must delete the policy's "
                 "versions. The default version is deleted with the policy.",
@@ -174,7 +174,7 @@ class Strict:
         for action in ("sts:AssumeRole", *(["sts:TagSession"] if tags else [])):
             if not self._exists(role) or iam.decide([self._trust_of(role)], action, role, context, caller) != "allowed":
                 message = f"User: {caller} is not authorized to perform: {action} on resource: {role}"
-                raise Refused("AccessDenied", message, 403)
+                raise AwsRefusal("AccessDenied", message, 403)
 
     def _trust_of(self, role: str) -> dict[str, Any]:
         client = self.client("iam", account=role.split(":")[4])
@@ -190,7 +190,7 @@ class Strict:
             return
         if version.get("SecretString") != call.parameters.get("SecretString"):
             reason = f"You can't use ClientRequestToken {token} because that value is already in use for a version of "
-            raise Refused("ResourceExistsException", f"{reason}secret {version['ARN']}.")
+            raise AwsRefusal("ResourceExistsException", f"{reason}secret {version['ARN']}.")
 
     def _create_secret(self, call: Call) -> None:
         client = self.client("secretsmanager", region=call.region, access_key=call.access_key)
@@ -199,7 +199,7 @@ class Strict:
         except client.exceptions.ResourceNotFoundException:
             return
         if "DeletedDate" in secret:
-            raise Refused(
+            raise AwsRefusal(
                 "InvalidRequestException",
                 "You can't create this secret because a secret with this name is already scheduled for deletion.",
             )
@@ -209,26 +209,26 @@ def _statements(document: str) -> list[dict[str, Any]]:
     """Return the statements of a trust policy.
 
     Raises:
-        Refused: The policy is invalid.
+        AwsRefusal: The policy is invalid.
     """
     try:
         policy = json.loads(document)
     except ValueError:
-        raise Refused("MalformedPolicyDocument", "This policy contains invalid Json") from None
+        raise AwsRefusal("MalformedPolicyDocument", "This policy contains invalid Json") from None
     statements = iam.listed(policy.get("Statement", [])) if isinstance(policy, dict) else []
     if not statements or not all(isinstance(each, dict) for each in statements):
-        raise Refused("MalformedPolicyDocument", "Syntax errors in policy.")
+        raise AwsRefusal("MalformedPolicyDocument", "Syntax errors in policy.")
     for statement in statements:
         for field in ("Principal", "Action"):
             if not statement.get(field):
-                raise Refused("MalformedPolicyDocument", f"Missing required field {field}")
+                raise AwsRefusal("MalformedPolicyDocument", f"Missing required field {field}")
         if "Resource" in statement:
-            raise Refused("MalformedPolicyDocument", "Has prohibited field Resource")
+            raise AwsRefusal("MalformedPolicyDocument", "Has prohibited field Resource")
         if statement.get("Effect") not in ("Allow", "Deny"):
-            raise Refused("MalformedPolicyDocument", "Syntax errors in policy.")
+            raise AwsRefusal("MalformedPolicyDocument", "Syntax errors in policy.")
         if not {action.lower() for action in iam.listed(statement["Action"])} <= ASSUMING:
             message = "AssumeRole policy may only specify STS AssumeRole actions."
-            raise Refused("MalformedPolicyDocument", message)
+            raise AwsRefusal("MalformedPolicyDocument", message)
     return statements
 
 
@@ -237,7 +237,7 @@ def _inside(headers: Any, account: str) -> None:
     headers["x-moto-account-id"] = account
 
 
-def _answer(refused: Refused, is_json: bool) -> Answer:
+def _answer(refused: AwsRefusal, is_json: bool) -> Answer:
     if is_json:
         kind = "application/x-amz-json-1.1"
         body = json.dumps({"__type": refused.code, "Message": refused.message}).encode()
