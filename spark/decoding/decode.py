@@ -50,7 +50,7 @@ class Codec(Protocol):
         ...
 
     def decode(self, data: Column) -> Column:
-        """Return a struct parsed from bytes, in the form that `finished` takes."""
+        """Return a struct parsed from bytes, in the form that `finished` expects."""
         ...
 
     def revised(self, decoded: str) -> Column:

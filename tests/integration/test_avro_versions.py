@@ -64,7 +64,7 @@ EXACT = {
     "__end": ("int", "long", 7, 7),
     "__decoded": (["null", record("__end")], ["null", record("__end")], {"x": 1}, {"x": 1}),
 }
-"""By field: its type in two versions, the value that both versions write, and the value in the table."""
+"""The types of a field in two versions, by field, with the value that both versions write, and the value in the table."""
 
 REFUSED = {
     "text": (DECIMAL, "string", Decimal("0.53")),
@@ -76,7 +76,7 @@ REFUSED = {
     "time": ("int", {"type": "int", "logicalType": "time-millis"}, 1_000),
     "rounded": ("long", "double", 2**53 + 1),
 }
-"""By field: two versions of its type, and a value of the first version that the second cannot represent."""
+"""Two versions of a field's type, by field, and a value of the first version that the second cannot represent."""
 
 
 def schema(fields):

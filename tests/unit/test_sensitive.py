@@ -193,7 +193,7 @@ def test_unexpected_error_of_sensitive_topic_quotes_no_value():
     assert CANARY in log_of_failed_run(topic_of())
 
 
-def test_hide_values_replaces_only_errors_of_others(catalog):
+def test_hide_values_replaces_unexpected_errors_only(catalog):
     with pytest.raises(ConfigError, match="a sentence"), sensitive.hide_values(topic_of("ssn")):
         raise ConfigError("a sentence")
     with pytest.raises(UnexpectedError) as raised, sensitive.hide_values(topic_of(), topic_of("ssn")):

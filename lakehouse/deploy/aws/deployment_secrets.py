@@ -25,7 +25,7 @@ class DeploymentSecrets(AwsResource[tuple[str, ...]]):
 
     @property
     def label(self) -> str:
-        """Their paths."""
+        """The paths of the secrets."""
         return f"secrets under '{self.names.confluent_secrets}/' and '{self.names.snowflake_secret}'"
 
     def read(self, outputs: Outputs) -> tuple[str, ...] | None:

@@ -118,7 +118,7 @@ class KeyPair:
 
     @property
     def fingerprint(self) -> str:
-        """As DESC USER shows it: `SHA256:` and the base64 of the hash of the public key's DER form."""
+        """The fingerprint as DESC USER shows it: `SHA256:` and the base64 of the hash of the public key's DER form."""
         return "SHA256:" + base64.b64encode(hashlib.sha256(self._public_der).digest()).decode()
 
     @property

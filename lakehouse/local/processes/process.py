@@ -43,7 +43,7 @@ class Server:
     name: str
     command: tuple[str, ...]
     folder: Path
-    """Its working folder."""
+    """The server's working folder."""
     address: str
     """Address for users: a URL, host and port, or empty."""
     ready: Callable[[], bool]

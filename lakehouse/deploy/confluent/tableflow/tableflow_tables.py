@@ -86,7 +86,7 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
     subject: str
     """The subject of its schema, without which there is no table."""
     config: Mapping[str, Any]
-    """In the words of Tableflow's API."""
+    """The settings of the table in the terms of Tableflow's API."""
     write_mode: str
     """APPEND or UPSERT. Confluent determines it from the topic's `cleanup.policy` and Flink's `changelog.mode`."""
     cluster: Resource[Cluster]

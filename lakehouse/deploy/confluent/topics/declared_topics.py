@@ -33,27 +33,27 @@ class DeclaredTopics:
 
     @cached_property
     def generated(self) -> list[tuple[Topic, Datagen]]:
-        """Those that Datagen connectors fill, with their sources."""
+        """Topics that Datagen connectors fill, with their sources."""
         return [(each, each.source) for each in self.all if isinstance(each.source, Datagen)]
 
     @cached_property
     def tables(self) -> list[Topic]:
-        """Those that Tableflow keeps as tables."""
+        """Topics that Tableflow keeps as tables."""
         return [each for each in self.all if each.engine == "tableflow"]
 
     @cached_property
     def upserted(self) -> list[Topic]:
-        """Those in whose table Tableflow replaces the row of a key: it does so if Kafka compacts the topic."""
+        """Topics of `tables` that Kafka must compact, so that Tableflow replaces the row of a key."""
         return [each for each in self.tables if each.mode == "upsert"]
 
     @cached_property
     def statements(self) -> dict[str, str]:
-        """By topic: the Flink statement that creates it."""
+        """The Flink statement that creates a topic, by topic."""
         return {table: name for name, sql in self.deployment.flink.items() if (table := created_table(sql))}
 
     @cached_property
     def dead_letters(self) -> dict[str, Topic]:
-        """By topic that receives dead letters: the first entry that names it."""
+        """The first entry that names a topic of dead letters, by that topic."""
         return {each.dead_letter_topic: each for each in reversed(self.all) if each.dead_letter_topic}
 
     @cached_property
@@ -74,12 +74,12 @@ class DeclaredTopics:
 
     @cached_property
     def stored_by_confluent(self) -> list[Topic]:
-        """Those whose tables are in Confluent's own storage, and are deleted with their topics."""
+        """Topics whose tables are in Confluent's own storage, and are deleted with their topics."""
         return self.tables if self.deployment.tableflow.storage == "confluent" else []
 
 
 def tableflow_config(topic: Topic) -> Mapping[str, Any]:
-    """Return what lakehouse.yaml declares of a table, in the words of Tableflow's API."""
+    """Return the declared settings of a table in the terms of Tableflow's API."""
     handling = {"mode": topic.errors.upper()}
     if topic.dead_letter_topic:
         handling["target"] = topic.dead_letter_topic

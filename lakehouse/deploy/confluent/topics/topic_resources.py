@@ -28,9 +28,9 @@ class TopicResource(ConfluentResource[Topic]):
     """A topic of the cluster, independently of its creator."""
 
     entry: str
-    """Its name in lakehouse.yaml."""
+    """The topic's name in lakehouse.yaml."""
     topic: str
-    """Its name in Kafka."""
+    """The topic's name in Kafka."""
     cluster: Resource[Cluster]
     manager_key: Resource[Key]
     is_in_existing_cluster: bool = False

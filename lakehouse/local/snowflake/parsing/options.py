@@ -125,7 +125,8 @@ ONLY_WITH: dict[str, dict[str, dict[str, bool]]] = {
         },
     },
 }
-"""For an option and its value, the options that are valid only with that value, and whether they are required."""
+"""Options that are valid only with one value of another option, and whether they are required, by that option and
+value."""
 
 
 def read_options(tokens: TokenReader, known: dict[str, Option], *, complete: bool, until: str = "") -> dict[str, Any]:
