@@ -172,9 +172,13 @@ class Regex(ColumnCheck, RowCheck):
     pattern: str = Field(description="The regular expression.")
 
     @property
+    def whole_pattern(self) -> str:
+        """The pattern, anchored at both ends."""
+        return rf"\A(?:{self.pattern})\z"
+
+    @property
     def condition(self) -> str:
-        whole = rf"\A(?:{self.pattern})\z"
-        return f"{_name(self.column)} RLIKE {_literal(whole)}"
+        return f"{_name(self.column)} RLIKE {_literal(self.whole_pattern)}"
 
 
 class Expression(RowCheck):

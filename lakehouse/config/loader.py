@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from lakehouse.config.deployment import Deployment
 from lakehouse.config.environment import SettingValue, System, environment_name
 from lakehouse.config.table_names import TableNames
 from lakehouse.config.topic import Route, Topic
-from lakehouse.config.yaml_locations import dotted, duplicate_keys, line_of
+from lakehouse.config.yaml_locations import Location, dotted, duplicate_keys, line_of
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.offsets.bookmark import TOPIC as BOOKMARKS
 from lakehouse.core.tables import naming
@@ -133,13 +133,18 @@ def config_path() -> Path:
     return Path(os.environ.get("LAKEHOUSE_CONFIG") or PROJECT / "lakehouse.yaml")
 
 
-def load(path: Path | None = None, environment: str | None = None, *, check_columns: bool = False) -> Config:
+def load(
+    path: Path | None = None,
+    environment: str | None = None,
+    *,
+    validations: Iterable[Callable[[Config], list[tuple[Location, str]]]] = (),
+) -> Config:
     """Read and validate the configuration.
 
     Args:
         path: The file; None reads `config_path`.
         environment: The environment whose deployment may have a namespace of its own; None is the one in use.
-        check_columns: Whether to compare columns of checks with schema files, which takes longer.
+        validations: Functions that return further faults. They take too long for the start of every process.
 
     Raises:
         ConfigError: The file is invalid; one line per problem, as `file:line: key: problem. Remedy`.
@@ -174,8 +179,8 @@ def load(path: Path | None = None, environment: str | None = None, *, check_colu
                 {**raw, "root": path.resolve().parent, "file": path.resolve()} if isinstance(raw, dict) else raw
             )
             faults = validation.semantic_faults(config)
-            if check_columns:
-                faults += validation.check_column_faults(config)
+            for validate in validations:
+                faults += validate(config)
         except ValidationError as error:
             faults = [validation.schema_fault(details, Config) for details in error.errors()]
     if faults:

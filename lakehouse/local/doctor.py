@@ -12,7 +12,7 @@ from lakehouse.config import loader
 from lakehouse.core.diagnostic import Diagnostic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local import jars, stack
-from lakehouse.local.home import NEEDED_BYTES, Home
+from lakehouse.local.home import Home
 from lakehouse.local.java import java
 from lakehouse.local.processes import ports, process, strangers
 
@@ -55,9 +55,11 @@ def _configuration(home: Home) -> Iterator[Diagnostic]:
 
 
 def _disk(home: Home) -> Iterator[Diagnostic]:
-    free = home.free_bytes()
-    space = f"{free / GIB:.1f} GiB free at {home.path}"
-    yield Diagnostic("Disk", free >= NEEDED_BYTES, space, "Free at least 2 GiB, or set LAKEHOUSE_HOME to another disk")
+    try:
+        home.require_usable()
+        yield Diagnostic("Disk", True, f"{home.free_bytes() / GIB:.1f} GiB free at {home.path}")
+    except LakehouseError as error:
+        yield Diagnostic("Disk", False, error.problem, error.remedy)
 
 
 def _memory(home: Home) -> Iterator[Diagnostic]:

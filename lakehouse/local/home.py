@@ -101,21 +101,35 @@ class Home:
         return self.path / "logs" / f"{server}.log"
 
     def require_usable(self) -> None:
-        """Check the folder's path and the free disk space.
+        """Check the folder's path, that it can be written, and the free disk space.
 
         Raises:
-            LakehouseError: The path has a forbidden character, or the disk has too little free space.
+            LakehouseError: The path has a forbidden character, the folder cannot be written, or the disk has too
+                little free space.
         """
+        effect = "Nothing was started"
         if bad := _FORBIDDEN & set(str(self.path)):
             raise LakehouseError(
                 f"The path of the state folder {self.path} contains {' '.join(map(repr, sorted(bad)))}, which Java"
-                " class paths cannot contain. Nothing was started. Set LAKEHOUSE_HOME to another folder"
+                " class paths cannot contain",
+                effect,
+                "Set LAKEHOUSE_HOME to another folder",
             )
+        try:
+            # On a file system that refuses writes, such as /proc, the free space is 0 or has no meaning.
+            tempfile.TemporaryFile(dir=self._existing()).close()
+        except OSError as error:
+            raise LakehouseError(
+                f"The state folder {self.path} cannot be written: {error.strerror}",
+                effect,
+                "Set LAKEHOUSE_HOME to a folder that you can write to",
+            ) from error
         if (free := self.free_bytes()) < NEEDED_BYTES:
             raise LakehouseError(
                 f"The disk of {self.path} has {free / 1024**3:.1f} GiB free, and the stack needs"
-                f" {NEEDED_BYTES / 1024**3:.0f}. Nothing was started. Free some space, or set LAKEHOUSE_HOME to another"
-                " disk"
+                f" {NEEDED_BYTES / 1024**3:.0f}",
+                effect,
+                "Free some space, or set LAKEHOUSE_HOME to another disk",
             )
 
     def space_warning(self) -> str | None:
@@ -129,7 +143,11 @@ class Home:
 
     def free_bytes(self) -> int:
         """Return the free space on the disk of this folder, in bytes. The folder need not exist."""
-        return shutil.disk_usage(next(p for p in (self.path, *self.path.parents) if p.exists())).free
+        return shutil.disk_usage(self._existing()).free
+
+    def _existing(self) -> Path:
+        """Return this folder, or the nearest folder above it that exists."""
+        return next(path for path in (self.path, *self.path.parents) if path.exists())
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from lakehouse.config import loader
+from lakehouse.config.validation import check_column_faults
 from lakehouse.core.errors import ConfigError
 
 ENVIRONMENTS = "environments: {local: {}}\n"
@@ -15,7 +16,7 @@ CHECK = "  a:\n    checks: {c: {type: "
 def load(tmp_path: Path, text: str) -> loader.Config:
     file = tmp_path / "lakehouse.yaml"
     file.write_text(text)
-    return loader.load(file, check_columns=True)
+    return loader.load(file, validations=[check_column_faults])
 
 
 def error_message(tmp_path: Path, text: str) -> str:

@@ -8,14 +8,15 @@ import sys
 import tempfile
 import uuid
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import dagster as dg
 import pytest
 
 from assets.sensors.disk_space import disk_space
 from lakehouse.core.errors import LakehouseError
+from lakehouse.local import doctor, show, stack
 from lakehouse.local import home as home_module
-from lakehouse.local import show, stack
 from lakehouse.local.client_environment import environment
 from lakehouse.local.credentials import Credentials
 from lakehouse.local.home import Home, explain_full_disk, write_atomically
@@ -62,6 +63,26 @@ def test_disk_space_low_is_reported_while_stack_runs(home, monkeypatch, capsys):
 def test_require_usable_path_with_colon_is_refused(tmp_path):
     with pytest.raises(LakehouseError, match="':'"):
         Home(tmp_path / "a:b").require_usable()
+
+
+@pytest.mark.parametrize("path", ["/proc/lakehouse", "/proc/version/lakehouse", "/sys/kernel/lakehouse"])
+def test_require_usable_path_without_write_access_is_refused(path):
+    with pytest.raises(LakehouseError, match=f"{path} cannot be written.*Nothing was started.*LAKEHOUSE_HOME"):
+        Home(Path(path)).require_usable()
+
+
+def test_require_usable_file_in_place_of_folder_is_refused(tmp_path):
+    (tmp_path / "home").write_text("")
+    home = Home(tmp_path / "home")
+    with pytest.raises(LakehouseError, match="home cannot be written.*Not a directory"):
+        home.require_usable()
+    [disk] = [each for each in doctor.examine(home) if each.subject == "Disk"]
+    assert not disk.ok and "cannot be written" in disk.observation and "LAKEHOUSE_HOME" in disk.remedy
+
+
+def test_require_usable_new_folder_leaves_nothing(tmp_path):
+    Home(tmp_path / "a" / "b").require_usable()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs Linux's device that is always full")
@@ -133,7 +154,7 @@ def test_ports_damaged_record_is_replaced(home, content):
 
 LOCKING_PROGRAM = """
 import sys
-from lakehouse.local import show, stack
+from lakehouse.local import doctor, show, stack
 from lakehouse.local.processes import ports
 with ports.in_turn():
     print("held", flush=True)

@@ -17,6 +17,7 @@ from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
 from lakehouse.config.sensitive import hide_values
 from lakehouse.config.sources.derived import Derived
+from lakehouse.config.validation import check_column_faults
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.text.terminal import echo
 from lakehouse.definitions import defs
@@ -34,8 +35,15 @@ def validate() -> None:
     \b
     Exit code 0: the configuration is valid. 1: it is not.
     """
+    validations = [check_column_faults]
+    try:
+        from lakehouse.local.check_syntax import syntax_faults
 
-    declared = loader.load(check_columns=True)
+        validations.append(syntax_faults)
+    except ModuleNotFoundError:
+        note = "SQL and patterns of checks were not parsed, because they need Java. Install lakehouse[local]"
+        echo(f"Note: {note}, which contains it", err=True)
+    declared = loader.load(validations=validations)
     for topic in declared.topics.values():
         if isinstance(topic.source, Derived):
             transform(declared, topic)

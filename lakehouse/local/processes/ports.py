@@ -81,7 +81,7 @@ def recorded(home: Home) -> dict[str, int]:
     try:
         ports = json.loads(home.endpoints.read_text())
         return {name: int(ports[name]) for name in USUAL if name in ports}
-    except (FileNotFoundError, ValueError, TypeError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):
         return {}
 
 

