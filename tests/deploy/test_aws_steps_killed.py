@@ -36,7 +36,7 @@ def aws(shared, uninterrupted):
 
 @pytest.fixture(scope="module")
 def resources(shared):
-    """A resource of each kind."""
+    """Return a resource of each kind."""
     config = Config(namespace="trading", topics={"trades": Topic(name="trades")}, environments={})
     return shared.resources(config, spark_principals=())
 

@@ -78,8 +78,6 @@ def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_j
 
     \b
     Exit code 0: ingestion accepts the schema. 1: it refuses the schema. 2: the plan could not be made.
-      lakehouse plan users schemas/users.avsc
-      lakehouse plan users new.avsc --against old.avsc
     """
     try:
         declared = loader.load()
@@ -93,13 +91,13 @@ def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_j
             plans = [schema_plan.plan(declared, topics[0], schema_file, table)]
         else:
             with open_clients(declared) as systems:
-                plans = [schema_plan.plan_registered(declared, one, systems) for one in topics]
+                plans = [schema_plan.plan_registered(declared, each_topic, systems) for each_topic in topics]
     except LakehouseError as error:
         raise click.UsageError(str(error)) from error
-    values = [one.to_json() for one in plans]
-    lines = [line for one in plans for line in one.lines()]
+    values = [schema.to_json() for schema in plans]
+    lines = [line for schema in plans for line in schema.lines()]
     echo(json.dumps(values if len(values) > 1 else values[0], indent=2) if as_json else "\n".join(lines))
-    raise SystemExit(0 if all(one.is_accepted for one in plans) else 1)
+    raise SystemExit(0 if all(schema.is_accepted for schema in plans) else 1)
 
 
 @click.command("dry-run")

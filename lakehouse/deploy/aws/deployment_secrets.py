@@ -19,7 +19,7 @@ SERVICE = "secretsmanager"
 
 @dataclass(frozen=True, repr=False)
 class DeploymentSecrets(AwsResource[tuple[str, ...]]):
-    """`aws/secrets`, whose state is their names."""
+    """The resource `aws/secrets`. Its state is the names of the secrets."""
 
     address = "aws/secrets"
 
@@ -29,7 +29,7 @@ class DeploymentSecrets(AwsResource[tuple[str, ...]]):
         return f"secrets under '{self.names.confluent_secrets}/' and '{self.names.snowflake_secret}'"
 
     def read(self, outputs: Outputs) -> tuple[str, ...] | None:
-        """List their names, without those that were deleted and can only be restored."""
+        """List the names of the secrets, without deleted ones that can still be restored."""
         return self._names() or None
 
     def create(self, outputs: Outputs) -> tuple[str, ...]:
@@ -37,23 +37,23 @@ class DeploymentSecrets(AwsResource[tuple[str, ...]]):
         return ()
 
     def delete(self, outputs: Outputs, current: tuple[str, ...]) -> None:
-        """Delete them. For `RECOVERY_DAYS` each can be restored, as `lakehouse deploy create` does."""
+        """Delete the secrets. For `RECOVERY_DAYS`, each can be restored, as `lakehouse deploy create` does."""
         for name in current:
             if self._described(name):
                 try:
                     self.service(SERVICE).find("delete_secret", SecretId=name, RecoveryWindowInDays=RECOVERY_DAYS)
                 except AwsError:
-                    # The client repeats a call whose answer was lost, and AWS refuses what is deleted already.
+                    # The client repeats a call whose response was lost, and AWS refuses to delete a deleted secret.
                     if self._described(name):
                         raise
         for name in current:
             self.wait_until_gone(f"secret '{name}'", partial(self._described, name))
 
     def _names(self) -> tuple[str, ...]:
-        # Those that are known are asked for: the list, which has all others, lags behind by minutes (Secrets Manager,
-        # ListSecrets).
+        # The known secrets are looked up by name, because the list, which has all others, lags behind by minutes
+        # (Secrets Manager, ListSecrets).
         known = {*self.names.secrets}
-        return tuple(name for name in sorted(known | self._listed()) if self._is_ours(name))
+        return tuple(name for name in sorted(known | self._listed()) if self._is_owned(name))
 
     def _listed(self) -> set[str]:
         path, name = f"{self.names.confluent_secrets}/", self.names.snowflake_secret
@@ -61,7 +61,7 @@ class DeploymentSecrets(AwsResource[tuple[str, ...]]):
         secrets = self.service(SERVICE).items("list_secrets", "SecretList", Filters=begin)
         return {each["Name"] for each in secrets if each["Name"].startswith(path) or each["Name"] == name}
 
-    def _is_ours(self, name: str) -> bool:
+    def _is_owned(self, name: str) -> bool:
         secret = self._described(name)
         if secret is None:
             return False

@@ -251,7 +251,7 @@ EXAMPLES = {
             json_schema({"$ref": "other.json"}, "", refused="not registered"),
             json_schema({"$dynamicRef": "#n"}, "", refused="$dynamicRef"),
         ],
-        says="what it refers to, and from draft 2019-09 on (or without `$schema`) what stands beside it",
+        says="what it refers to, and from draft 2019-09 on (or without `$schema`) the keywords beside it",
     ),
     "`required`": Example(
         [

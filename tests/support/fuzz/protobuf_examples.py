@@ -102,7 +102,7 @@ EXAMPLES = {
                 [(b"\x08\x01\x12\x01z", {"a": None, "b": "z"})],
             ),
         ],
-        says="a column a member",
+        says="one column for each member",
     ),
     "`optional`, messages": Example(
         [
