@@ -12,7 +12,9 @@ from lakehouse.config.loader import PROJECT
 
 FILES = subprocess.run(["git", "ls-files"], cwd=PROJECT, capture_output=True, text=True, check=True).stdout.split()
 CODE = [name for name in FILES if name.endswith(".py")]
-TEXTS = CODE + [name for name in FILES if name.endswith(".md") and not name.startswith("THIRD_PARTY")]
+SPECS = "tests/support/clouds/confluent/specs"
+SUFFIXES = (".md", ".toml", ".yml", ".yaml", ".sh", ".properties", "Makefile", ".ci/run")
+TEXTS = CODE + [name for name in FILES if name.endswith(SUFFIXES) and not name.startswith(("THIRD_PARTY", SPECS))]
 RULES = {"CONTRIBUTING.md", "tests/unit/test_language.py"}
 
 CLAUSES = {"What", "Whether", "How", "Who", "Whom", "Whose", "Where", "When", "Which", "Why", "That"}
