@@ -64,7 +64,7 @@ EXACT = {
     "__end": ("int", "long", 7, 7),
     "__decoded": (["null", record("__end")], ["null", record("__end")], {"x": 1}, {"x": 1}),
 }
-"""The types of a field in two versions, by field, with the value that both versions write, and the value in the table."""
+"""Two versions of a field's type, by field, with the value that both versions write, and the value in the table."""
 
 REFUSED = {
     "text": (DECIMAL, "string", Decimal("0.53")),
