@@ -11,7 +11,7 @@ from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.offsets.batch import REPLAYS, Batch, Positions
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.pipeline.batches.offsets import parse_position
-from lakehouse.pipeline.batches.positions import read_log
+from lakehouse.pipeline.batches.positions import read_log, topic_id
 from lakehouse.pipeline.table_location import table_of
 from resources.iceberg.catalog import RECREATED, Catalog
 from resources.iceberg.snapshots import last_batch
@@ -104,7 +104,7 @@ def _remedy(topic: Topic) -> str:
 
 
 def _is_of_target(bookmark: Bookmark, topic: Topic, clients: Clients) -> bool:
-    return bookmark.target_id == clients.kafka.describe([topic.topic])[topic.topic].topic_id
+    return bookmark.target_id == topic_id(clients.kafka, topic.topic)
 
 
 def _is_of_source(bookmark: Bookmark | None, config: Config, topic: Topic, catalog: Catalog, table: Table) -> bool:

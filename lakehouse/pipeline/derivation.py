@@ -25,15 +25,15 @@ from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState
 from lakehouse.core.offsets.batch import Batch, Positions, head
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.core.tables import metadata_columns
+from lakehouse.pipeline.batches.positions import topic_id
 from lakehouse.pipeline.bookmarks import bookmark_of, find_bookmark
 from lakehouse.pipeline.table_location import table_of
-from resources.iceberg.snapshots import last_batch
+from resources.iceberg.snapshots import history, last_batch
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import derived_bookmark_name
 from resources.kafka.transactions import MAX_BYTES, MAX_MESSAGES, Outgoing, begin, commit, message_limit, split
+from spark import avro_schema, column_lineage
 from spark import derive as derived_rows
-from spark.avro_schema import avro_schema
-from spark.column_lineage import columns_read
 
 if TYPE_CHECKING:
     from lakehouse.pipeline.clients import Clients
@@ -59,9 +59,10 @@ class Produced:
 def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
     """Derive messages from the new rows of the source and produce them: each touched group again, or each row once.
 
-    Rows behind the bookmark that a redrive or replay added since are new as well. If the table was rolled back behind
-    the bookmark, nothing is produced until it has caught up. After every error, read_committed consumers see exactly
-    what the bookmark covers; of groups, they may see some messages that the bookmark does not cover yet.
+    Rows behind the bookmark that a redrive or replay, or ingestion after a rollback, added since are new as well. If
+    the table was rolled back behind the bookmark, nothing is produced until it has caught up. After every error,
+    read_committed consumers see exactly what the bookmark covers; of groups, they may see some messages that the
+    bookmark does not cover yet.
 
     A table of Tableflow has no offsets in its snapshots. Its position is a snapshot: the rows that the snapshot of the
     bookmark does not have are new, by partition and offset, in whichever order Tableflow committed them.
@@ -95,15 +96,17 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
         # Its retention may have deleted the last rows of a partition, which is no rollback.
         furthest = {p: max(last.end.get(p, 0), since.get(p, 0)) for p in (*last.end, *since)}
         last = replace(last, start=dict.fromkeys(furthest, 0), end=furthest)
-    current = bookmark_of(
-        last.cluster_id, last.topic_id, kafka.describe([topic.topic])[topic.topic].topic_id, table, since
-    )
+    current = bookmark_of(last.cluster_id, last.topic_id, topic_id(kafka, topic.topic), table, since)
     is_late = bookmark is not None and (
-        bookmark.snapshot_id != current.snapshot_id if by_tableflow else bookmark.replays != current.replays
+        bookmark.snapshot_id != current.snapshot_id
+        if by_tableflow
+        else bookmark.replays != current.replays or _is_rolled_back(table, bookmark.snapshot_id)
     )
     if bookmark and (bookmark.is_past(last.end) or since == last.end and not is_late):
         return Produced(0, current.snapshot_id, since)
-    rows, late = read(current.snapshot_id), None
+    rows = read(current.snapshot_id)
+    # Without a position, all rows are new: those of a topic that was recreated may be at offsets after the last batch.
+    late = rows if bookmark is None and topic.source.group_by else None
     if bookmark is not None and is_late:
         late = _late(config, topic, table, rows, read, since, bookmark)
     limit, produced = message_limit(kafka, topic.topic), 0
@@ -115,8 +118,15 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
         for part in split(outgoing) if topic.source.group_by else [outgoing]:
             commit(kafka, producer, part)
         produced += result.num_rows
-    lineage = columns_read(derived_rows.own_columns(transform(config, topic)(rows)), rows.columns)
+    lineage = column_lineage.columns_read(derived_rows.own_columns(transform(config, topic)(rows)), rows.columns)
     return Produced(produced, current.snapshot_id, last.end, lineage)
+
+
+def _is_rolled_back(table: Table, snapshot_id: int) -> bool:
+    """Return whether main was rolled back behind a snapshot; records that were read again may have other outcomes."""
+    return table.snapshot_by_id(snapshot_id) is not None and all(
+        snapshot.snapshot_id != snapshot_id for snapshot in history(table)
+    )
 
 
 def _names(source: Topic) -> Mapping[str, str]:
@@ -133,11 +143,8 @@ def _all_rows(source: Topic, clients: Clients, rows: DataFrame) -> Batch:
     Raises:
         LakehouseError: The topic does not exist, so it is unknown whose offsets these are.
     """
-    described = clients.kafka.describe([source.topic]).get(source.topic)
-    if described is None:
-        raise clients.kafka.missing_topic_error(source.topic)
-    end = derived_rows.ends(rows)
-    return Batch(clients.kafka.cluster_id(), source.topic, described.topic_id, dict.fromkeys(end, 0), end)
+    id_, end = topic_id(clients.kafka, source.topic), derived_rows.ends(rows)
+    return Batch(clients.kafka.cluster_id(), source.topic, id_, dict.fromkeys(end, 0), end)
 
 
 def _late(
@@ -216,7 +223,7 @@ def _registered(
     config: Config, topic: Topic, clients: Clients, side: Literal["key", "value"], file: str, rows: DataFrame
 ) -> tuple[int, str]:
     """Return the registry id and the text of the schema of a key or value: the file's, or one derived from the rows."""
-    schema = config.text(file) if file else avro_schema(rows.schema, f"{topic.name}_{side}")
+    schema = config.text(file) if file else avro_schema.avro_schema(rows.schema, f"{topic.name}_{side}")
     return clients.schema_registry.register(topic.subject(side), schema), schema
 
 

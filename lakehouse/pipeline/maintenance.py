@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from pyiceberg.table import Table
 
@@ -88,6 +89,7 @@ def maintain(
 
     Raises:
         ConfigError: `orphan_age` is so short that files of a running batch could be deleted.
+        LakehouseError: A table was dropped meanwhile.
         CommitConflict: Another writer changed the table meanwhile.
     """
     if orphan_age < MIN_ORPHAN_AGE:
@@ -104,8 +106,7 @@ def maintain(
             if table is not None and table.current_snapshot() is not None:
                 began, before = time.monotonic(), size(table)
                 done = tuple(_steps(topic, ref, catalog, spark, orphan_age))
-                after = catalog.load(ref)
-                assert after is not None
+                after = published_table(catalog, ref)
                 yield Maintained(ref.name, before, size(after), done, time.monotonic() - began)
 
 
@@ -127,11 +128,7 @@ def _steps(topic: Topic, ref: TableRef, catalog: Catalog, spark: Spark, orphan_a
     session = spark.session(catalog.spark_settings())
     now, keep = datetime.now(UTC), topic.retention
 
-    def loaded() -> "Table":
-        table = catalog.load(ref)
-        assert table is not None
-        return table
-
+    loaded = partial(published_table, catalog, ref)
     catalog.drop_abandoned(loaded())
     stamp = topic.metadata.names.get("kafka_timestamp")
     first = now - keep.rows if keep.rows is not None and not ref.name.endswith(naming.DEAD_LETTERS) else None

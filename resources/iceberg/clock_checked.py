@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table import CommitTableResponse, StagedTable, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from lakehouse.core.errors import ClockSkew
@@ -37,18 +38,21 @@ def require_clock(table: Table) -> None:
         )
 
 
-class ClockCheckedSqlCatalog(SqlCatalog):
+class ClockChecked(MetastoreCatalog):
+    """Base class of catalogs that compare the clock with the very metadata that a commit replaces."""
+
+    def _update_and_stage_table(self, current_table: Table | None, *arguments: Any) -> StagedTable:
+        # The table that a caller passes to commit_table is older: another machine may have committed since.
+        if current_table is not None:
+            require_clock(current_table)
+        return super()._update_and_stage_table(current_table, *arguments)
+
+
+class ClockCheckedSqlCatalog(ClockChecked, SqlCatalog):
     """An Iceberg catalog in a SQL database."""
 
-    def commit_table(
-        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
-    ) -> CommitTableResponse:
-        """Commit, unless the clock is behind the table's history."""
-        require_clock(table)
-        return super().commit_table(table, requirements, updates)
 
-
-class ClockCheckedGlueCatalog(GlueCatalog):
+class ClockCheckedGlueCatalog(ClockChecked, GlueCatalog):
     """An Iceberg catalog in AWS Glue, which distinguishes rejections from lost responses."""
 
     def create_namespace(self, *args: Any, **kwargs: Any) -> None:
@@ -64,7 +68,6 @@ class ClockCheckedGlueCatalog(GlueCatalog):
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        """Commit, unless the clock is behind the table's history."""
-        require_clock(table)
+        """Commit to a table."""
         with translate_permanent_errors(self.glue.meta.region_name):
             return super().commit_table(table, requirements, updates)

@@ -9,7 +9,6 @@ from functools import cache
 from typing import Any, TypeVar
 
 from pyiceberg.catalog import Catalog as IcebergCatalog
-from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.exceptions import (
     NamespaceAlreadyExistsError,
     NoSuchNamespaceError,
@@ -23,7 +22,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import RemoveSnapshotsUpdate
 
 from resources.iceberg.catalog import Catalog
-from resources.iceberg.clock_checked import require_clock
+from resources.iceberg.clock_checked import ClockChecked
 from tests.simulation.memory_files import MemoryFileIO, write_metadata
 from tests.simulation.world import World
 
@@ -33,16 +32,18 @@ FILE_IO = {"py-io-impl": "tests.simulation.memory_files.MemoryFileIO"}
 _numbers = itertools.count()
 
 
-class MemoryIcebergCatalog(MetastoreCatalog):
+class MemoryIcebergCatalog(ClockChecked):
     """A catalog that performs every request through `World.call`, so each may fail before or after its effect."""
 
     def __init__(self, world: World):
         # pyiceberg caches manifests by path, so no two worlds share one.
         super().__init__("memory", warehouse=f"memory://warehouse{next(_numbers)}", **FILE_IO)
         self._world, self._io = world, MemoryFileIO()
+        self._io.on_read = lambda: self._call("read_metadata", lambda: None)
         self._locations: dict[tuple[str, ...], str] = {}
         self._metadata: dict[str, TableMetadata] = {}
         self._namespaces: dict[str, dict[str, str]] = {}
+        self.on_drop: Callable[[Table], None] = lambda _: None
         self.on_commit: Callable[[str, TableMetadata | None, TableMetadata], None] = lambda *_: None
 
     def load_table(self, identifier: Any) -> Table:
@@ -85,7 +86,6 @@ class MemoryIcebergCatalog(MetastoreCatalog):
 
     def commit_now(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
         """Commit without a fault."""
-        require_clock(table)
         name = table.name()
         current = self._load(name)
         staged = self._update_and_stage_table(current, name, requirements, updates)
@@ -120,10 +120,19 @@ class MemoryIcebergCatalog(MetastoreCatalog):
         """Load a table without a fault."""
         return self._load(("lake", name))
 
+    def find(self, name: str) -> Table | None:
+        """Load a table without a fault; None if it does not exist."""
+        return self._load(("lake", name)) if ("lake", name) in self._locations else None
+
     def drop_table(self, identifier: Any) -> None:
         """Drop a table, and keep its files."""
         name = self.identifier_to_tuple(identifier)
-        self._call("drop_table", lambda: self._locations.pop(name))
+
+        def drop() -> None:
+            self.on_drop(self._load(name))
+            del self._locations[name]
+
+        self._call("drop_table", drop)
 
     def create_namespace(self, namespace: Any, properties: Any = None) -> None:
         """Create a namespace."""

@@ -148,6 +148,11 @@ class MemoryKafka:
         unreachable = lambda cause: Unreachable("Kafka", self.servers, "that it is up", cause)  # noqa: E731
         return self._world.call(f"kafka.{operation}", effect, unreachable)
 
+    def has(self, place: tuple[str, int, int]) -> bool:
+        """Return whether the log has a record, given by topic id, partition and offset."""
+        topic_id, partition, offset = place
+        return topic_id == self.topic_id and offset in self.log[partition].records
+
     # Producers, and operators of the broker
 
     def produce(self, partition: int, records: Sequence[Mapping[str, object]]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.simulation.deployment.schedule import DeploymentSchedule
+from tests.simulation.derivation_schedule import DerivationSchedule
 from tests.simulation.message_schedule import MessageSchedule
 from tests.simulation.reader_schedule import ReaderSchedule
 from tests.simulation.schedule import Schedule
@@ -15,6 +16,7 @@ KINDS: Mapping[str, Any] = {
     "ingestion": Schedule,
     "readers": ReaderSchedule,
     "messages": MessageSchedule,
+    "derivation": DerivationSchedule,
     "streams": StreamSchedule,
     "deployment": DeploymentSchedule,
 }

@@ -70,6 +70,11 @@ def data_rows(path: str) -> Sequence[Any]:
     return _rows[path][0]
 
 
+def exists(path: str) -> bool:
+    """Return whether a file exists."""
+    return path in _files
+
+
 def delete_data(paths: Iterable[str]) -> None:
     """Delete data files."""
     for path in paths:
@@ -143,7 +148,13 @@ RECORD_FILES = {pyiceberg.manifest: {"AvroOutputFile": RecordWriter, "AvroFile":
 
 
 class MemoryFile(InputFile, OutputFile):
-    """A file that becomes visible when it is closed."""
+    """A file that becomes visible when it is closed.
+
+    Attributes:
+        on_read: Called before a metadata file is read.
+    """
+
+    on_read: Callable[[], None] = staticmethod(lambda: None)
 
     def __len__(self) -> int:
         return len(_content(self.location))
@@ -154,6 +165,8 @@ class MemoryFile(InputFile, OutputFile):
 
     def open(self, seekable: bool = True) -> io.BytesIO:
         """Open the file for reading."""
+        if self.location.endswith(".metadata.json"):
+            self.on_read()
         return io.BytesIO(_content(self.location))
 
     def create(self, overwrite: bool = False) -> io.BytesIO:
@@ -177,11 +190,15 @@ class _Writing(io.BytesIO):
 
 
 class MemoryFileIO(FileIO):
-    """Files by location."""
+    """Files by location; `on_read` is called before a metadata file is read."""
+
+    on_read: Callable[[], None] = staticmethod(lambda: None)
 
     def new_input(self, location: str) -> MemoryFile:
         """Return a file for reading."""
-        return MemoryFile(location)
+        file = MemoryFile(location)
+        file.on_read = self.on_read
+        return file
 
     def new_output(self, location: str) -> MemoryFile:
         """Return a file for writing."""

@@ -54,7 +54,14 @@ class MessageTopic:
 
 
 class MessageKafka(MemoryKafka):
-    """The cluster of the source topic, with further topics."""
+    """The cluster of the source topic, with further topics.
+
+    Attributes:
+        topics: The further topics by name.
+        message_seconds: The time that a broker takes to accept a message.
+    """
+
+    message_seconds = 0.0
 
     def __init__(self, *arguments: Any, **settings: Any):
         self.topics: dict[str, MessageTopic] = {}
@@ -94,7 +101,9 @@ class MessageKafka(MemoryKafka):
 
     def topic_setting(self, topic: str, name: str) -> str | None:
         """Return a setting of a topic."""
-        return self._call("topic_setting", lambda: self.topics[topic].settings.get(name))
+        return self._call(
+            "topic_setting", lambda: self.topics[topic].settings.get(name) if topic in self.topics else None
+        )
 
     def messages(self, topic: str, partition: int, start: int, end: int) -> Iterator[Received]:
         """Yield the committed messages of a range."""
@@ -149,6 +158,9 @@ class MessageKafka(MemoryKafka):
 
     def write(self, transactional_id: str, topic: str, message: Received, partition: int) -> None:
         """Append a message to a transaction, which begins with its first message."""
+        self._world.advance(self.message_seconds)
+        if topic not in self.topics:
+            raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, "the topic was deleted"))
         transaction = self._open.setdefault(transactional_id, Transaction(time.monotonic()))
         partitions = self.topics[topic].partitions
         slots = partitions[partition if partition >= 0 else zlib.crc32(message.key or b"") % len(partitions)]
@@ -167,6 +179,7 @@ class MessageKafka(MemoryKafka):
 
     def committed(self, topic: str, partition: int, start: int = 0, end: int | None = None) -> list[Received]:
         """Return the committed messages of a range without a fault."""
+        self._partitions(topic)
         end = self._end(topic, partition, committed=True) if end is None else end
         visible = self.topics[topic].partitions[partition][start:end]
         return [s.message for s in visible if s.message and s.transaction and s.transaction.state == "committed"]

@@ -39,16 +39,19 @@ class Oracle:
         violations: Broken promises, as sentences.
         is_shared: Whether each batch is chosen from the whole log, so that each partition must have a share in it.
         position: The topic id and the end of the newest batch.
+        rolled_back_to: The snapshot that an operator is rolling main back to.
         uncertain: Places of records that the broker deleted while a batch may have been reading them.
     """
 
     def __init__(self, mode: str, kafka: MemoryKafka, spark: MemorySpark, *, is_shared: bool = False):
         self.mode, self._kafka, self._spark, self.is_shared = mode, kafka, spark, is_shared
         self.violations: list[str] = []
+        self.rolled_back_to: int | None = None
         self.uncertain: set[Place] = set()
         self.position: tuple[str, dict[int, int]] = ("", {})
         self._ranges: list[tuple[str, int, int, int]] = []
         self._main: list[int] = []
+        self._states: list[tuple[int, tuple[str, dict[int, int]]]] = []
         self._pending: set[int] = set()
         self._letters: Table | None = None
         self._rows: list[Row] = []
@@ -78,6 +81,9 @@ class Oracle:
         """Add the batches of new snapshots of main."""
         new: list[Snapshot] = []
         snapshot = table.current_snapshot()
+        if snapshot and snapshot.snapshot_id == self.rolled_back_to:
+            self._roll_back(snapshot.snapshot_id)
+            return
         while snapshot and snapshot.snapshot_id not in self._main:
             new.append(snapshot)
             parent = snapshot.parent_snapshot_id
@@ -88,8 +94,34 @@ class Oracle:
         for snapshot in reversed(new):
             self._main.append(snapshot.snapshot_id)
             summary = snapshot.summary.additional_properties if snapshot.summary else {}
-            if "lakehouse.batch" in summary:
-                self._add(json.loads(summary["lakehouse.batch"]), "lakehouse.decision" in summary)
+            token = json.loads(summary.get("lakehouse.batch", "{}"))
+            if token.get("version") == 1:
+                self._add(token, "lakehouse.decision" in summary)
+            self._states.append((len(self._ranges), self.position))
+
+    def dropped(self, table: Table) -> None:
+        """Forget the table, because an operator dropped it; a program may drop one without batches only."""
+        if self._spark.world.current and table.current_snapshot():
+            self._violate("a program dropped a table that has batches")
+        if table.name()[-1].endswith("__dead_letters"):
+            return
+        self._main, self._states, self._ranges, self._rows, self._pending = [], [], [], [], set()
+        self.position = "", {}
+        self.uncertain |= {place for place in self._kafka.every_record if not self._kafka.has(place)}
+
+    def _roll_back(self, snapshot_id: int) -> None:
+        """Forget the batches after a snapshot, because an operator rolled main back to it."""
+        self.rolled_back_to = None
+        if snapshot_id in self._main:
+            count = self._main.index(snapshot_id) + 1
+            del self._main[count:], self._states[count:]
+            ranges, self.position = self._states[-1]
+            del self._ranges[ranges:]
+            self._pending = set()
+            # What was compacted since the batches were read is not read again.
+            log = (place for place in self._kafka.every_record if self.position[0] in ("", place[0]))
+            gone = (place for place in log if not self._kafka.has(place))
+            self.uncertain |= {place for place in gone if place[2] >= self.position[1].get(place[1], 0)}
 
     def _add(self, batch: dict[str, Any], is_decision: bool) -> None:
         topic_id = batch["topic_id"]
@@ -132,7 +164,8 @@ class Oracle:
             for place, record in every.items()
             if any(place[:2] == r[:2] and r[2] <= place[2] < r[3] for r in ranges) and place not in self.uncertain
         }
-        letters = [letter for letter in rows_of(self._letters) if place_of(letter.record) in claimed]
+        every_letter = rows_of(self._letters)
+        letters = [letter for letter in every_letter if place_of(letter.record) in claimed]
         for kind, records in (("rows", self._rows), ("dead letters", letters)):
             twice = [place for place, n in Counter(place_of(row.record) for row in records).items() if n > 1]
             if twice:
@@ -140,7 +173,9 @@ class Oracle:
         pending = {place_of(letter.record) for letter in letters if not letter.recovered}
         recovered = {place_of(letter.record) for letter in letters if letter.recovered}
         rows = {place_of(row.record) for row in self._rows}
-        if surplus := rows - claimed.keys() - self.uncertain:
+        # The dead letters of a batch that was rolled back or never published stay, and can become rows without it.
+        redriven = {place_of(letter.record) for letter in every_letter}
+        if surplus := rows - claimed.keys() - self.uncertain - redriven:
             self._violate(f"rows exist that no batch claims: {sorted(surplus)}")
         if bad := {place for place in rows & every.keys() if every[place].is_garbage or every[place].is_poison}:
             self._violate(f"rows exist of records that cannot be decoded: {sorted(bad)}")

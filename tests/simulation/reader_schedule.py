@@ -7,6 +7,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import requests
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
@@ -17,6 +18,8 @@ from lakehouse.core.offsets.lag import SnapshotLag
 from lakehouse.readers import publish, reader_of
 from lakehouse.readers.reader_lag import measure_lag
 from tests.simulation.choices import Choices
+from tests.simulation.engine import data_files
+from tests.simulation.memory_files import exists
 from tests.simulation.oracle import Violation
 from tests.simulation.readers import (
     MemoryGlueClient,
@@ -131,10 +134,20 @@ class ReaderSchedule(Schedule):
         """Compare the verdict about a reader's freshness with the truth."""
         newest = len(self.published) - 1
         lag = measure_lag(name, self.config, self.topic, self.readers)
+        if lag.is_fresh and lag.behind and (location := self.locations()[name]) and self.lacks_files(location):
+            self.oracle.violations.append(f"{name} is called fresh, and data files of its snapshot were deleted")
         if not lag.is_fresh or not isinstance(lag.behind, SnapshotLag) or lag.behind.snapshots:
             return
         if newest >= 0 and (lag.behind.nothing or self.shown.get(name, -1) < newest) and name != "rest":
             self.oracle.violations.append(f"{name} is called fresh, and is behind: {lag.description}")
+
+    def lacks_files(self, location: str) -> bool:
+        """Return whether data files of the snapshot in a metadata file were deleted."""
+        metadata = self.iceberg.metadata_at(location)
+        table = Table((), metadata, location, self.iceberg.loaded(NAME).io, self.iceberg)
+        snapshot = metadata.current_snapshot()
+        files = data_files(table, snapshot.snapshot_id) if snapshot and location != self.foreign else ()
+        return not all(exists(file.file_path) for file in files)
 
     def commit_through_glue(self) -> None:
         """Commit a snapshot through Glue, as another writer that uses it as its catalog."""

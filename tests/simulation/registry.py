@@ -14,8 +14,9 @@ SCHEMA = json.dumps(
 )
 KEY = '"long"'
 
-OWN, LATE = 1, 2
-"""Ids of the topic's schema, and of one that a producer uses before it is registered under another subject."""
+OWN, LATE, DERIVED = 1, 2, 3
+"""Ids of the topic's schema, of one that a producer uses before it is registered under another subject, and of that of
+derived messages."""
 
 
 class MemoryRegistry:
@@ -37,6 +38,10 @@ class MemoryRegistry:
         """Return the subjects of a schema."""
         subjects = frozenset(f"{topic}-value" for topic in self._topics)
         return self._call("subjects", lambda: subjects if id_ == OWN else frozenset({"other-value"}))
+
+    def register(self, subject: str, schema: str) -> int:
+        """Register the schema of derived messages, and return its id."""
+        return self._call("register", lambda: DERIVED)
 
     def not_found(self) -> frozenset[int]:
         """Return no ids: nothing is cached."""

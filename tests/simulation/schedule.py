@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import ClockSkew, LakehouseError, TransientError, UnclearState
+from lakehouse.pipeline.batches.dry_run import dry_run
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
@@ -26,9 +27,11 @@ from tests.simulation.memory_files import RECORD_FILES, empty_store
 from tests.simulation.oracle import Oracle, Violation
 from tests.simulation.registry import LATE, MemoryRegistry
 from tests.simulation.source_topic import SourceTopic
+from tests.simulation.table_events import table_events
 from tests.simulation.world import MISTAKES, World, replaced, simulated_time
 
 NAMESPACE, NAME = "lake", "orders"
+BRANCHES = "again", "main"
 TURNS = 60
 RECOVERIES = 12
 """Maximum number of runs and commands until everything has recovered."""
@@ -52,9 +55,14 @@ class Outcome:
 class Schedule:
     """The systems of one world, and what happens in it."""
 
-    def __init__(self, choices: Choices, kafka: type[MemoryKafka] = MemoryKafka):
+    def __init__(
+        self,
+        choices: Choices,
+        kafka: type[MemoryKafka] = MemoryKafka,
+        modes: Sequence[str] = ("append", "upsert", "dedup"),
+    ):
         self.choices, self.world = choices, World(choices)
-        mode = choices.of(("append", "upsert", "dedup"))
+        mode = choices.of(modes)
         self.topic = Topic(
             name=NAME,
             mode=mode,
@@ -66,10 +74,11 @@ class Schedule:
         self.kafka = kafka(self.world, NAME, partitions=choices.of((1, 2)))
         self.registry = MemoryRegistry(self.world, NAME)
         self.iceberg = MemoryIcebergCatalog(self.world)
-        spark = MemorySpark(self.world, self.kafka, self.iceberg)
+        spark = self.spark = MemorySpark(self.world, self.kafka, self.iceberg)
         self.clients = Clients(self.kafka, self.registry, spark, SimulatedCatalog.on(self.iceberg))  # type: ignore[arg-type]
         self.oracle = Oracle(mode, self.kafka, spark)
         self.iceberg.on_commit = self.oracle.committed
+        self.iceberg.on_drop = self.oracle.dropped
         self.source = SourceTopic(choices, self.world, self.kafka, self.oracle)
 
     # Actions
@@ -83,6 +92,8 @@ class Schedule:
             "replay": lambda: replay(NAMESPACE, topic, clients, "earliest"),
             "maintain": lambda: exhaust(maintain(NAMESPACE, topic, clients.catalog, clients.spark)),
             "compact": lambda: compact_incrementally(NAMESPACE, topic, clients.catalog, clients.spark),
+            "replay branch": lambda: replay(NAMESPACE, topic, clients, "earliest", branch=self.choices.of(BRANCHES)),
+            "dry run": lambda: dry_run(NAMESPACE, topic, clients, 2),
             "resume": lambda: resume(clients, NAMESPACE, topic, self.source.resumable(self.oracle), "simulated"),
         }
 
@@ -93,7 +104,10 @@ class Schedule:
 
     def measure(self) -> None:
         """Compare the verdict about freshness with the truth."""
-        lag = measure_lag("iceberg", SimpleNamespace(namespace=NAMESPACE), self.topic, self.clients)  # type: ignore[arg-type]
+        try:
+            lag = measure_lag("iceberg", SimpleNamespace(namespace=NAMESPACE), self.topic, self.clients)  # type: ignore[arg-type]
+        except LakehouseError as error:
+            raise Violation(f"the measurement of freshness ended: {error}") from error
         if "unexpected" in lag.failure:
             raise Violation(f"the freshness could not be measured: {lag.failure}")
         topic_id, position = self.oracle.position
@@ -105,12 +119,13 @@ class Schedule:
 
     def events(self) -> dict[str, Callable[[], object]]:
         """Return what happens at once, by name."""
-        return self.source.events() | {"register": self.register, "measure": self.measure}
+        of_table = table_events(self.world, self.spark, self.oracle, NAME)
+        return self.source.events() | of_table | {"register": self.register, "measure": self.measure}
 
     @property
     def actions(self) -> tuple[str, ...]:
         """Names of programs and events, the usual ones several times; the first is the simplest."""
-        return ACTIONS
+        return *ACTIONS, *OF_TABLES
 
     def act(self) -> None:
         """Perform one action."""
@@ -138,11 +153,33 @@ class Schedule:
             if not world.processes or choices.happens(40):
                 self.act()
             else:
-                world.step(choices.of(world.ready()))
+                process = choices.of(world.ready())
+                world.step(process)
+                self.judge_error(process.result)
             self.oracle.raise_violations()
         self.recover()
         self.oracle.judge_end()
+        self.judge_branches()
         self.oracle.raise_violations()
+
+    def judge_error(self, error: BaseException | None) -> None:
+        """Judge that no error advises to resume because metadata files are missing, since all of them exist."""
+        if "no remaining metadata file" in str(error):
+            raise Violation(f"metadata files are called missing, and exist: {error}")
+
+    def judge_branches(self) -> None:
+        """Judge that maintenance drops the branches of programs that were killed.
+
+        Raises:
+            Violation: A branch of a dry run is left.
+        """
+        is_left = lambda: any("dry_run" in ref for ref in self.iceberg.loaded(NAME).metadata.refs)  # noqa: E731
+        if not self.iceberg.find(NAME) or not is_left():
+            return
+        self.world.advance(100_000)
+        if (error := self.finish("maintain")) is None and is_left():
+            raise Violation("the branch of a dry run that was killed is left")
+        self.judge_error(error)
 
     def recover(self) -> None:
         """End all faults, and run commands until the table has every record."""
@@ -166,6 +203,8 @@ class Schedule:
                     commands.pop(0)
                 case UnclearState() if "lakehouse resume" in str(error) and commands[0] != "resume":
                     commands.insert(0, "resume")
+                case UnclearState() if "newer release" in str(error):
+                    self.remove_newer_token(commands)
                 case UnclearState() if commands[0] == "redrive":
                     # Dead letters of a topic that was recreated stay: the message names a replay into a branch.
                     commands.pop(0)
@@ -176,6 +215,15 @@ class Schedule:
                 case _:
                     raise Violation(f"`{commands[0]}` fails without faults: {type(error).__name__} {error}") from error
         raise Violation(f"{commands} do not end: {error}")
+
+    def remove_newer_token(self, commands: list[str]) -> None:
+        """Roll back the snapshot of a newer release; if what it followed is expired, set the position again."""
+        # The operator's clock may be behind the table's history.
+        self.world.advance(4000)
+        before = self.iceberg.loaded(NAME).metadata.current_snapshot_id
+        self.events()["roll back"]()
+        if self.iceberg.loaded(NAME).metadata.current_snapshot_id == before:
+            commands.insert(0, "resume")
 
     def finish(self, name: str) -> BaseException | None:
         """Run a program to its end, and return its error."""
@@ -189,7 +237,10 @@ ACTIONS = (
     *("produce", "ingest", "redrive", "register", "maintain", "compact", "replay", "measure", "transact"),
     *("produce", "ingest", "produce", "ingest", "ingest", "retain", "compact_log", "resume", "recreate"),
 )
-"""The actions of ingestion: see `Schedule.actions`."""
+"""The actions of ingestion in all kinds: see `Schedule.actions`."""
+
+OF_TABLES = ("roll back", "drop table", "other writer", "newer release", "replay branch", "dry run")
+"""The actions of the kind that has ingestion alone."""
 
 
 def exhaust(results: Iterable[object]) -> None:

@@ -12,6 +12,7 @@ import pytest
 from lakehouse.streaming import stream
 from lakehouse.streaming.stream_context import StreamContext
 from tests.simulation.choices import Choices, shrink
+from tests.simulation.derivation_jobs import DERIVATION
 from tests.simulation.jobs import REPLACED, simulated_engine
 from tests.simulation.kinds import KINDS
 from tests.simulation.mutations.patches import PATCHES, mutated_copy
@@ -89,6 +90,10 @@ def test_simulation_replaces_only_functions_that_run_in_spark():
     }
 
 
+def test_derivation_replaces_only_functions_that_run_in_spark():
+    assert {module.__name__ for module in DERIVATION} == {"spark.derive", "spark.avro_schema", "spark.column_lineage"}
+
+
 def test_streams_replace_only_threads_and_connections():
     replacements = threads_in_memory(World(Choices(None)), lambda event: None)
     assert {module.__name__: set(names) for module, names in replacements.items()} == {
@@ -102,7 +107,7 @@ def test_streams_replace_only_threads_and_connections():
 
 def test_simulation_runs_the_functions_of_the_project():
     from lakehouse import readers
-    from lakehouse.pipeline import ingestion, maintenance, replay
+    from lakehouse.pipeline import bookmarks, derivation, ingestion, maintenance, replay
     from lakehouse.pipeline.batches import offsets
     from lakehouse.pipeline.commits import audit, staged_commit
     from lakehouse.pipeline.dead_letters import dead_letter_topic, letters
@@ -111,7 +116,7 @@ def test_simulation_runs_the_functions_of_the_project():
     from lakehouse.streaming import compactor, publishers, scheduler, worker
     from resources.iceberg import registrations
     from resources.iceberg import snapshots as resource_snapshots
-    from resources.kafka import stream_group
+    from resources.kafka import bookmark_topic, stream_group, transactions
 
     modules = (
         ingestion,
@@ -125,6 +130,7 @@ def test_simulation_runs_the_functions_of_the_project():
         dead_letter_topic,
     )
     modules += (readers, freshness, glue_reader, metadata_pointer, reader_lag, rest_reader, snowflake_reader)
+    modules += (derivation, bookmarks, bookmark_topic, transactions)
     modules += (registrations, resource_snapshots, compactor, publishers, scheduler, worker, stream_group)
     before = {module: dict(vars(module)) for module in modules}
     with simulation(), simulated_time(World(Choices(3))):

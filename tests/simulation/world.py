@@ -38,7 +38,7 @@ an error, and its effect happens later; its answer takes minutes; the clock of i
 MISTAKES = (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, TypeError)
 """Errors with which no program ends, whatever the systems answer: the project or the simulation has a defect."""
 
-RANDOM = re.compile(r"ingest_[0-9a-f]{12}|\b\d{15,19}\b")
+RANDOM = re.compile(r"(ingest|dry_run_\d+)_[0-9a-f]{12}|\b\d{15,19}\b")
 """Names of branches and ids of snapshots, which differ in each run."""
 
 BEGINNING = 1_800_000_000.0

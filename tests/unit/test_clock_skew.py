@@ -21,8 +21,8 @@ def lake(tmp_path):
     return {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
 
 
-def create_table_with_clock_ahead(lake, seconds):
-    """Create a table with a batch on a branch, as committed by a machine whose clock is ahead of this one's."""
+def create_table(lake):
+    """Create a table with a batch on a branch, and return the snapshot of main."""
     iceberg = SqlCatalog("lake", **lake)
     iceberg.create_namespace("trading")
     table = iceberg.create_table(("trading", "orders"), ROWS.schema)
@@ -30,6 +30,13 @@ def create_table_with_clock_ahead(lake, seconds):
     base = table.metadata.current_snapshot_id
     table.manage_snapshots().create_branch(base, BRANCH).commit()
     table.append(ROWS, branch=BRANCH)
+    return base
+
+
+def commit_with_clock_ahead(lake, seconds):
+    """Replace the table's metadata by the same ones as committed by a machine whose clock is ahead of this one's."""
+    iceberg = SqlCatalog("lake", **lake)
+    table = iceberg.load_table(("trading", "orders"))
     metadata = json.loads(Path(table.metadata_location.removeprefix("file://")).read_text())
     metadata["last-updated-ms"] += seconds * 1000
     for snapshot in (*metadata["snapshots"], *metadata["snapshot-log"], *metadata["metadata-log"]):
@@ -38,6 +45,12 @@ def create_table_with_clock_ahead(lake, seconds):
     file.write_text(json.dumps(metadata))
     iceberg.drop_table(("trading", "orders"))
     iceberg.register_table(("trading", "orders"), str(file))
+
+
+def create_table_with_clock_ahead(lake, seconds):
+    """Create a table as a machine does whose clock is ahead of this one's, and return the snapshot of main."""
+    base = create_table(lake)
+    commit_with_clock_ahead(lake, seconds)
     return base
 
 
@@ -73,6 +86,18 @@ def test_commit_with_clock_behind_is_refused_and_changes_nothing(lake, number):
 
     after = Catalog(type="sql", **lake).load(TableRef("trading", "orders"))
     assert (after.metadata_location, after.metadata) == (before.metadata_location, before.metadata)
+
+
+def test_commit_to_history_that_advanced_after_loading_is_refused(lake):
+    create_table(lake)
+    catalog = Catalog(type="sql", **lake)
+    loaded = catalog.load(TableRef("trading", "orders"))
+    commit_with_clock_ahead(lake, seconds=90)
+
+    with pytest.raises(ClockSkew, match="clock"):
+        catalog.drop_staging(loaded)
+
+    assert BRANCH in Catalog(type="sql", **lake).load(TableRef("trading", "orders")).metadata.refs
 
 
 def test_commit_with_clock_slightly_behind_is_accepted(lake):

@@ -41,12 +41,23 @@ def read_log(kafka: Kafka, topic: str, *, committed: bool = True) -> Log:
         Unreachable: Kafka does not answer.
     """
     offsets = kafka.offsets([topic], committed=committed)[topic]
-    if (described := kafka.describe([topic]).get(topic)) is None:
-        raise kafka.missing_topic_error(topic)
+    id_ = topic_id(kafka, topic)
     return Log(
         cluster_id=kafka.cluster_id(),
         topic=topic,
-        topic_id=described.topic_id,
+        topic_id=id_,
         start={partition: bounds.start for partition, bounds in offsets.items()},
         end={partition: bounds.end for partition, bounds in offsets.items()},
     )
+
+
+def topic_id(kafka: Kafka, topic: str) -> str:
+    """Return the id of a topic.
+
+    Raises:
+        LakehouseError: The topic does not exist.
+        Unreachable: Kafka does not answer.
+    """
+    if (described := kafka.describe([topic]).get(topic)) is None:
+        raise kafka.missing_topic_error(topic)
+    return described.topic_id

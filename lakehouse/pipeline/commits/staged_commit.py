@@ -195,6 +195,8 @@ class StagedCommit:
             spark = self.clients.spark.session(self.clients.catalog.spark_settings())
             write.create_branch(spark, self.ref, branch)
             table.refresh()
+            if branch not in table.metadata.refs:
+                raise self._dropped(branch)
         return branch, table.metadata.refs[branch].snapshot_id
 
     def _require_same_topic(self) -> None:

@@ -20,6 +20,7 @@ from lakehouse.core.errors import UnclearState, reason, trace
 from lakehouse.core.offsets.batch import Batch, Positions
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.core.tables import arrow_values
+from lakehouse.pipeline.batches.positions import topic_id
 from lakehouse.pipeline.bookmarks import bookmark_of, has_messages
 from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.dead_letters import letters
@@ -77,7 +78,7 @@ def publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> int:
     bookmark_topic.ensure(kafka)
     # First: this fences off any older process, which can produce nothing from now on.
     producer = begin(kafka, name)
-    bookmark, target_id = bookmark_topic.read(kafka, name), kafka.describe([target])[target].topic_id
+    bookmark, target_id = bookmark_topic.read(kafka, name), topic_id(kafka, target)
     if bookmark is None and has_messages(kafka, target, of=topic):
         raise UnclearState(
             f"Topic '{target}' has dead letters of '{topic.topic}', but no bookmark records which. Nothing was "

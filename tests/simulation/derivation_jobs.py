@@ -1,0 +1,123 @@
+"""Simulated derivation: the functions of spark.derive, spark.avro_schema and spark.column_lineage.
+
+A message is the place of a row, or those of all rows of a group.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+import spark.avro_schema
+import spark.column_lineage
+import spark.derive
+from lakehouse.core.offsets.batch import Positions
+from lakehouse.core.tables.table_ref import TableRef
+from tests.simulation.engine import MemorySpark
+from tests.simulation.kafka import Record
+
+
+@dataclass(frozen=True)
+class SourceRows:
+    """A lazy DataFrame of rows of the source's table.
+
+    Attributes:
+        spark: The engine.
+        ref: The table.
+        snapshot_id: The snapshot.
+        includes: Which rows it has.
+        is_grouped: Whether they are all rows of some groups.
+    """
+
+    spark: MemorySpark
+    ref: TableRef
+    snapshot_id: int
+    includes: Callable[[Record], bool] = lambda record: True
+    is_grouped: bool = False
+
+    columns = ("id",)
+    schema = None
+
+    def read(self) -> list[Record]:
+        """Read the rows."""
+        records = (row.record for row in self.spark.rows(self.ref, snapshot_id=self.snapshot_id))
+        return sorted(filter(self.includes, records), key=lambda record: (record.partition, record.offset))
+
+    def where(self, condition: Callable[[Record], bool]) -> SourceRows:
+        """Return the rows that also fulfil a condition."""
+        return replace(self, includes=lambda record: self.includes(record) and condition(record))
+
+    def unionByName(self, other: SourceRows) -> SourceRows:  # noqa: N802
+        """Return the rows of both."""
+        return replace(self, includes=lambda record: self.includes(record) or other.includes(record))
+
+    def select(self, *columns: str) -> SourceRows:
+        """Return the rows: their columns have no meaning here."""
+        return self
+
+
+def published(spark: MemorySpark, ref: TableRef, snapshot_id: int, names: Mapping[str, str]) -> SourceRows:
+    """Return one snapshot of a table."""
+    return SourceRows(spark, ref, snapshot_id)
+
+
+def rows_of_touched_groups(source: SourceRows, new: SourceRows, group_by: tuple[str, ...]) -> SourceRows:
+    """Return all rows of each group that has a new row."""
+    touched = {record.key for record in source.spark.job("touched groups", new.read)}
+    return replace(source.where(lambda record: record.key in touched), is_grouped=True)
+
+
+def rows_between(source: SourceRows, start: Positions, end: Positions) -> SourceRows:
+    """Return the rows of a range of offsets."""
+    return source.where(lambda r: start.get(r.partition, 0) <= r.offset < end.get(r.partition, 0))
+
+
+def late_rows(source: SourceRows, older: SourceRows, since: Positions) -> SourceRows:
+    """Return the rows before a position that an older snapshot lacks."""
+
+    def is_late(record: Record) -> bool:
+        had = {(row.partition, row.offset) for row in older.read()}
+        return record.offset < since.get(record.partition, 0) and (record.partition, record.offset) not in had
+
+    return source.where(is_late)
+
+
+def own_columns(result: SourceRows) -> SourceRows:
+    """Return the rows."""
+    return result
+
+
+def messages(result: SourceRows, key: Any, value: Any) -> pa.Table:
+    """Return a message for each row or group."""
+    records = result.spark.job("derive", result.read)
+    places = [(str(r.key).encode(), [r.topic_id, r.partition, r.offset]) for r in records]
+    groups: dict[bytes, list[Any]] = {}
+    for name, place in places:
+        groups.setdefault(name, []).append(place)
+    pairs = groups.items() if result.is_grouped else [(name, [place]) for name, place in places]
+    rows = [{"key": name, "value": json.dumps(each).encode()} for name, each in pairs]
+    return pa.Table.from_pylist(rows, schema=pa.schema([("key", pa.binary()), ("value", pa.binary())]))
+
+
+def transform(rows: SourceRows) -> SourceRows:
+    """Return the rows: the transform of the derived topic."""
+    return rows
+
+
+DERIVATION: dict[Any, dict[str, Any]] = {
+    spark.derive: {
+        "published": published,
+        "rows_of_touched_groups": rows_of_touched_groups,
+        "rows_between": rows_between,
+        "late_rows": late_rows,
+        "own_columns": own_columns,
+        "messages": messages,
+    },
+    spark.avro_schema: {"avro_schema": lambda schema, name: "schema"},
+    spark.column_lineage: {"columns_read": lambda result, columns: {}},
+}
+"""The functions that are simulated, by module."""

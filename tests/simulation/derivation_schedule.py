@@ -1,0 +1,154 @@
+"""Schedules in which several processes derive a topic from the table: from single rows, or from groups of rows."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+
+import resources.kafka.transactions
+from lakehouse.config.environment import environment_name
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
+from lakehouse.core.errors import LakehouseError, TransientError, UnclearState
+from lakehouse.core.polling import Clock, poll
+from lakehouse.pipeline.bookmarks import set_bookmark
+from lakehouse.pipeline.derivation import derive
+from tests.simulation.choices import Choices
+from tests.simulation.derivation_jobs import DERIVATION
+from tests.simulation.messages import MessageKafka
+from tests.simulation.oracle import Place, Violation, place_of, rows_of
+from tests.simulation.schedule import ACTIONS, NAME, NAMESPACE, RECOVERIES, Schedule
+from tests.simulation.table_events import roll_back
+from tests.simulation.world import replaced
+
+TARGET = "derived"
+
+
+class DerivationSchedule(Schedule):
+    """A schedule with a derived topic.
+
+    Attributes:
+        skipped: Whether an operator has decided which rows are derived, so that some need not be.
+    """
+
+    kafka: MessageKafka
+
+    def __init__(self, choices: Choices):
+        super().__init__(choices, MessageKafka, modes=("append",))
+        self.is_grouped, self.is_skipped = bool(choices.below(2)), False
+        self.kafka.message_seconds = choices.of((0.0, 100.0))
+        source = {"type": "derived", "from": NAME, "transform": "tests.simulation.derivation_jobs:transform"}
+        grouped = {"mode": "upsert", "key": ("id",), "key_format": "avro"} if self.is_grouped else {}
+        groups = {"group_by": ("id",)} if self.is_grouped else {}
+        self.derived = Topic(name=TARGET, partitions=1, source=source | groups, max_records_per_batch=4, **grouped)
+
+    @property
+    def config(self) -> Config:
+        """The configuration."""
+        topics = {NAME: self.topic, TARGET: self.derived}
+        return Config(namespace=NAMESPACE, topics=topics, environments={environment_name(): {}})
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """The actions of ingestion, derivations, rollbacks, and the deletion of the derived topic."""
+        # Rows of two topics at the same offsets cannot be distinguished (README.md, What it cannot show).
+        common = ACTIONS if self.is_grouped else tuple(name for name in ACTIONS if name != "recreate")
+        return (*common, *("derive",) * 6, "roll back", "roll back", "delete derived")
+
+    def programs(self) -> dict[str, Callable[[], object]]:
+        """Return the programs of ingestion, the derivation, and the command that sets its position."""
+        return super().programs() | {"derive": self.derive, "bookmark": self.set_bookmark}
+
+    def events(self) -> dict[str, Callable[[], object]]:
+        """Return the events of ingestion, rollbacks, and the deletion of the derived topic."""
+        rolling_back = partial(roll_back, self.world, self.iceberg, self.oracle, NAME)
+        return super().events() | {"roll back": rolling_back, "delete derived": self.delete}
+
+    def derive(self) -> None:
+        """Derive the topic, which is created first, as its asset does."""
+        self.kafka.ensure_topic(TARGET, self.derived.partitions)
+        derive(self.config, self.derived, self.clients)
+
+    def set_bookmark(self) -> None:
+        """Skip all rows up to the end of the log."""
+        self.is_skipped = True
+        set_bookmark(self.config, self.derived, self.clients, "latest", "simulated", letters=False)
+
+    def delete(self) -> None:
+        """Delete the derived topic, so that everything is derived again."""
+        self.kafka.topics.pop(TARGET, None)
+        self.world.record("operator: deleted the derived topic")
+
+    def act(self) -> None:
+        """Perform one action, and judge the messages."""
+        super().act()
+        self.judge_messages()
+
+    def produced(self) -> list[tuple[bytes, list[Place]]]:
+        """Return the key and the rows of each message, in order."""
+        if TARGET not in self.kafka.topics:
+            return []
+        committed = self.kafka.committed(TARGET, 0)
+        return [(m.key or b"", [tuple(place) for place in json.loads(m.value or b"")]) for m in committed]
+
+    def judge_messages(self) -> None:
+        """Judge that no row was derived twice, unless its group was derived again."""
+        if self.is_grouped:
+            return
+        counts = Counter(place for _, places in self.produced() for place in places)
+        if twice := [place for place, count in counts.items() if count > 1]:
+            self.oracle.violations.append(f"rows were derived twice: {twice}")
+
+    def run(self) -> None:
+        """Run the schedule, in which polling takes simulated time."""
+        clock = Clock(self.world.now, self.world.advance)
+        waiting = {resources.kafka.transactions: {"poll": partial(poll, clock=clock)}}
+        with replaced(DERIVATION), replaced(waiting):
+            super().run()
+
+    def recover(self) -> None:
+        """Recover the table, and then derive from it.
+
+        Raises:
+            Violation: The derivation fails without faults, or a row is missing.
+        """
+        super().recover()
+        commands = ["derive"]
+        for _ in range(RECOVERIES):
+            error = self.finish(commands[0])
+            match error:
+                case None:
+                    commands.pop(0)
+                case TransientError():
+                    self.world.advance(resources.kafka.transactions.TIMEOUT_SECONDS)
+                case LakehouseError() if "lower 'max_records_per_batch'" in str(error):
+                    self.derived = self.derived.model_copy(update={"max_records_per_batch": 1})
+                case UnclearState() if "lakehouse bookmark" in str(error) and commands[0] == "derive":
+                    commands.insert(0, "bookmark")
+                case _:
+                    raise Violation(f"`{commands[0]}` fails without faults: {type(error).__name__} {error}") from error
+            if not commands:
+                break
+        else:
+            raise Violation(f"{commands} do not end: {error}")
+        self.judge_messages()
+        self.judge_derived()
+
+    def judge_derived(self) -> None:
+        """Judge that each row was derived.
+
+        Raises:
+            Violation: A row is missing, or was never in the table.
+        """
+        rows = {place_of(row.record): str(row.record.key).encode() for row in rows_of(self.iceberg.find(NAME))}
+        if self.is_grouped:
+            newest = dict(self.produced())
+            groups = {key: sorted(place for place in rows if rows[place] == key) for key in {*rows.values()}}
+            if wrong := {key for key, places in groups.items() if sorted(newest.get(key, ())) != places}:
+                raise Violation(f"groups {wrong} were derived as {newest}, and their rows are {groups}")
+            return
+        lost = rows.keys() - {place for _, places in self.produced() for place in places}
+        if lost and not self.is_skipped:
+            raise Violation(f"rows were not derived: {sorted(lost)}")
