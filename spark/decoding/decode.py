@@ -27,7 +27,7 @@ REASONS = {
     "null_value": "The value is null, which is not a row in an append table",
     "not_framed": "The value is not in the Confluent wire format: a zero byte, then a 4-byte schema id",
     "unknown_schema": "The registry has no schema with the value's schema id that this table could use",
-    "undecodable": "The value does not decode with the schema of its id",
+    "undecodable": "The value cannot be decoded with its schema",
     "bad_key": "A key column is missing: the message key cannot be read, or the column is null in the value",
     "no_row": "The change event has no row after the change",
     "poison": "Decoding the record aborted the Spark job",
@@ -36,7 +36,7 @@ REASONS = {
     "unfit_schema": "The value does not decode, and its schema does not fit the table",
     "schema_limit": "The value's schema id was not looked up, because the batch has too many ids that the topic does "
     "not have. `lakehouse redrive` looks it up",
-    "other_type": "The value is not of the topic's record type, by the name in the schema of its id",
+    "other_type": "The value has another record type than the topic, by the name in its schema",
 }
 """Reasons for dead letters: a stable code and a sentence. Append new ones, because tables store their numbers."""
 

@@ -318,7 +318,7 @@ def doctor(debug: bool, **options: Any) -> None:
 @deploy.command(short_help="Make the lakehouse's calls and report each permission.")
 @_options
 def verify(debug: bool, **options: Any) -> None:
-    """Make the calls of the running lakehouse with the role of each plane, and print a line for each permission.
+    """Make the calls of the running lakehouse with each role of the deployment, and print a line for each permission.
 
     A table `lakehouse_canary` is written, registered, read by Athena and Snowflake, and removed. No other table is
     touched. Run it after the first `create` and after the environment is configured, with a --profile that is in

@@ -16,7 +16,7 @@ from resources.build import build_resources
 def doctor(environment: str | None) -> None:
     """Check this machine and the stack, and print a remedy for each failure.
 
-    With `--env`, check the AWS credentials of this process, the role that each plane of the environment assumes, and
+    With `--env`, check the AWS credentials of this process, the roles that systems of the environment assume, and
     that Spark's executors read a table with the role of ingestion.
 
     \b

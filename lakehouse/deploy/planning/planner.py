@@ -41,11 +41,11 @@ def plan(resources: Sequence[Resource[Any]]) -> Iterator[Change]:
 
 
 def plan_reachable(resources: Sequence[Resource[Any]]) -> Iterator[Change]:
-    """Plan as `plan` does, but let a cloud that cannot be asked hide no other.
+    """Plan as `plan` does, but report the other clouds if one cannot be read.
 
     From the first resource that fails on, the resources of its cloud are `unknown`, with the reason, and so are their
-    dependents. The cloud is not asked again: each answer may take as long as a time-out, and repeating a refused login
-    may lock an account.
+    dependents. The cloud is not called again: each call may last until its time-out, and repeating a refused login may
+    lock an account.
 
     Raises:
         UnclearState: Something exists that does not belong to the deployment.

@@ -97,7 +97,7 @@ class RestIntegration(SnowflakeResource[Mapping[str, str]], Updatable[Mapping[st
         return self.read_existing(outputs)
 
     def diff(self, outputs: Outputs, current: Mapping[str, str]) -> list[str]:
-        """Compare the settings. Nobody can see the secret; the verification tries it."""
+        """Compare the settings. The secret cannot be read; the verification tries it."""
         return differing(self._declared(outputs), current)
 
     def update(self, outputs: Outputs, current: Mapping[str, str]) -> Mapping[str, str]:

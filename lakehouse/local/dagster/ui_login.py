@@ -69,8 +69,8 @@ def login_page(problem: str = "") -> str:
 def entered_page() -> str:
     """Return the page after a login.
 
-    It leads on by itself. An HTTP redirect would count as a step of the site that had the link, a terminal in a browser
-    for example, and be refused. The UI does not learn the address with the token from where it was entered.
+    The page loads the UI itself. Browsers attribute an HTTP redirect to the site that contained the link, such as a
+    terminal in a browser, and the server would refuse it. No referrer reveals the address with the token to the UI.
     """
     return _page(
         "Logged in",

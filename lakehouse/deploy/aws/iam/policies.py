@@ -1,8 +1,8 @@
 """IAM policies of one deployment: what each role may do, and who may assume it.
 
 Least privilege: every statement names the deployment's own bucket, databases and secrets. Only maintenance deletes
-files. Nobody here may delete a bucket or a version of an object: where the bucket keeps versions, a file that was
-deleted or written over can be had back.
+files. No role may delete a bucket or a version of an object: if the bucket keeps versions, a deleted or overwritten
+file can be restored.
 
 Glue requires a permission on a table, its database and the catalog (AWS Glue, Specifying
 resource ARNs). Conditions on `s3:prefix` are in statements of ListBucket only, the one action here that has the key.
@@ -291,7 +291,7 @@ def own_trust(*principals: str) -> Policy:
 
 
 def bucket_policy(deployment: Deployment) -> Policy:
-    """Nobody reaches the bucket without TLS.
+    """Return the policy that denies requests to the bucket without TLS.
 
     Source: Amazon S3, "Security best practices": enforce encryption of data in transit.
     """
