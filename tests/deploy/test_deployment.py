@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import click
 import psutil
 import pytest
 import yaml
@@ -211,5 +212,7 @@ def test_command_options_contain_no_secret():
 def _options(command):
     for parameter in command.params:
         yield parameter.opts
-    for each in getattr(command, "commands", {}).values():
-        yield from _options(each)
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            yield from _options(command.get_command(context, name))
