@@ -250,7 +250,7 @@ EXAMPLES = {
             json_schema({"$ref": "other.json"}, "", refused="not registered"),
             json_schema({"$dynamicRef": "#n"}, "", refused="$dynamicRef"),
         ],
-        says="what it refers to, and from draft 2019-09 on (or without `$schema`) the keywords beside it",
+        says="the schema that it refers to; from draft 2019-09 on (or without `$schema`), also its sibling keywords",
     ),
     "`required`": Example(
         [
