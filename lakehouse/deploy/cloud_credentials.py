@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,17 +14,14 @@ from botocore.exceptions import BotoCoreError
 from lakehouse.core.errors import ConfigError, LakehouseError, translate
 from lakehouse.deploy.aws.aws_service import Aws
 from lakehouse.deploy.names import Names
+from lakehouse.deploy.snowflake.lazy_session import LazySession, Login
 from resources.aws.secrets_manager import Secrets
 from resources.confluent import URL
 from resources.confluent.api_client import DEADLINE_SECONDS
 from resources.confluent.confluent_cloud import ConfluentCloud
-from resources.snowflake.snowflake_connection import connect, private_key
+from resources.snowflake.snowflake_connection import private_key
 
 if TYPE_CHECKING:
-    from snowflake.connector import SnowflakeConnection
-    from snowflake.connector.cursor import SnowflakeCursor
-    from snowflake.connector.errors import Error
-
     from lakehouse.config.deployment import Deployment
     from resources.iceberg.rest_catalog import RestCatalog
 
@@ -47,13 +44,6 @@ class Access:
     """The environment of lakehouse.yaml whose deployment it is."""
     rest_catalog: Callable[[], RestCatalog] | None = field(default=None, repr=False)
     """Returns the environment's REST catalog; None if it has none."""
-    role_arn: str = ""
-    """The IAM role to assume to read and write the deployment's secrets; empty uses the caller's credentials."""
-
-    def for_rotation(self) -> Access:
-        """Return the access of a job that replaces keys, with the role for it if the deployment has one."""
-        role_arn = self.names.role_arn("rotation") if self.deployment.rotation_principals else ""
-        return replace(self, role_arn=role_arn)
 
     @property
     def names(self) -> Names:
@@ -92,12 +82,12 @@ class Access:
     @cached_property
     def secrets(self) -> Secrets:
         """The secrets of the deployment's account and region."""
-        return Secrets(self.deployment.region, self.deployment.name, self.role_arn)
+        return Secrets(self.deployment.region, self.deployment.name)
 
     @cached_property
-    def administrator(self) -> AdministratorSession:
-        """A session of Snowflake's administrator."""
-        return AdministratorSession(self)
+    def snowflake(self) -> LazySession:
+        """A session in Snowflake."""
+        return LazySession(self.snowflake_login)
 
     @classmethod
     def from_environment(cls, deployment: Deployment, rest_catalog: Callable[[], RestCatalog] | None = None) -> Access:
@@ -127,63 +117,28 @@ class Access:
                 f"{self.deployment.account}. Nothing was changed. Choose another --profile, or correct lakehouse.yaml"
             )
 
+    def snowflake_login(self) -> Login:
+        """Return the administrator's credentials, from the secret in the kickstarter's layout.
 
-@dataclass(frozen=True)
-class AdministratorSession:
-    """A session of Snowflake's administrator, opened when the first statement is run."""
-
-    access: Access
-
-    def cursor(self) -> SnowflakeCursor:
-        """Open a cursor, as PEP 249 has it."""
-        return self._connection.cursor()
-
-    @property
-    def account(self) -> str:
-        """The account identifier with which the session was opened."""
-        return str(self._connection.account)
-
-    def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the connection, such as its host."""
-        return getattr(self._connection, name)
-
-    def close(self) -> None:
-        """Close the session, if it was opened."""
-        if "_connection" in self.__dict__:
-            self._connection.close()
-
-    @cached_property
-    def _connection(self) -> SnowflakeConnection:
-        account, user, key = self._credentials()
-
-        def refused(error: Error) -> LakehouseError:
-            return LakehouseError(
-                f"Snowflake refused administrator {user} of account {account}: {error.msg} Nothing was changed. Check "
-                f"the key in the secret '{self.access.admin_secret}', and that the user has ACCOUNTADMIN"
-            )
-
-        return connect(
-            account=account,
-            user=user,
-            address={name: os.environ.get(f"SNOWFLAKE_{name.upper()}") for name in ("host", "port", "protocol")},
-            refused=refused,
-            private_key=key,
-            role="ACCOUNTADMIN",
-        )
-
-    def _credentials(self) -> tuple[str, str, bytes]:
-        """Return account, user and private key (DER), from the administrator's secret in the kickstarter's layout."""
-        name = self.access.admin_secret
-        version = self.access.secrets.read(name)
+        Raises:
+            ConfigError: The secret does not exist or has another layout.
+            LakehouseError: AWS refuses.
+            Unreachable: AWS does not answer.
+        """
+        name = self.admin_secret
+        version = self.secrets.read(name)
         if version is None:
             raise ConfigError(
-                f"There is no secret '{name}' in region {self.access.deployment.region}. Nothing was changed. Name the "
+                f"There is no secret '{name}' in region {self.deployment.region}. Nothing was changed. Name the "
                 f"secret of Snowflake's administrator with --admin-user-secrets-root-path"
             )
         values: dict[str, Any] = version.value.reveal()
         try:
             key = private_key(values[f"snowflake_rsa_private_key_{values['active_key_number']}_pem"].encode())
-            return values["snowflake_account_identifier"], values["admin_service_user"], key
+            remedy = f"Check the key in the secret '{name}', and that the user has ACCOUNTADMIN"
+            return Login(
+                values["snowflake_account_identifier"], values["admin_service_user"], "ACCOUNTADMIN", key, remedy
+            )
         except (KeyError, ValueError, TypeError) as error:
             kind = type(error).__name__
         # Raised here, where it has no context: the error above may quote the secret.

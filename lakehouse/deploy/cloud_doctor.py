@@ -101,7 +101,7 @@ def _confluent(access: Access, config: Config) -> Iterator[Diagnostic]:
 
 def _snowflake(access: Access, config: Config) -> Iterator[Diagnostic]:
     try:
-        with access.administrator.cursor() as cursor:
+        with access.snowflake.cursor() as cursor:
             cursor.execute("SELECT CURRENT_USER(), CURRENT_ROLE(), CURRENT_ACCOUNT()")
             [(user, role, account)] = cursor.fetchall()
         yield Diagnostic("Snowflake", True, f"administrator {user} with role {role} in account {account}")

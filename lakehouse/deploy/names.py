@@ -10,7 +10,12 @@ from dataclasses import dataclass, field
 from lakehouse.config.deployment import Existing
 from lakehouse.core.tables import naming
 
-ACCOUNTS = ("app_manager", "app_consumer", "app_producer", "app_connector", "schema_registry", "flink", "spark")
+ROTATION = "rotation"
+"""The purpose of what replaces keys: an IAM role, a service account in Confluent Cloud, a user in Snowflake."""
+ACCOUNTS = (
+    *("app_manager", "app_consumer", "app_producer", "app_connector", "schema_registry", "flink", "spark"),
+    ROTATION,
+)
 """Service accounts in Confluent Cloud, by what they are for."""
 
 CONFLUENT_SECRETS = (
@@ -19,6 +24,7 @@ CONFLUENT_SECRETS = (
     *(f"kafka_cluster/{account}/python_client" for account in ("app_manager", "app_consumer", "app_producer", "spark")),
     "flink",
     "tableflow",
+    ROTATION,
 )
 """The secrets of Confluent's keys below `Names.confluent_secrets`, in the kickstarter's layout."""
 
@@ -89,6 +95,11 @@ class Names:
         """The secret of Snowflake's service user (the kickstarter's layout)."""
         return f"/snowflake_resource/{self.deployment}"
 
+    @property
+    def snowflake_rotation_secret(self) -> str:
+        """The secret of Snowflake's user who replaces keys."""
+        return f"{self.snowflake_secret}/{ROTATION}"
+
     def secret_arn(self, name: str) -> str:
         """Return the ARN of a secret, without the six characters that AWS adds."""
         return f"arn:aws:secretsmanager:{self.region}:{self.account}:secret:{name}"
@@ -103,11 +114,12 @@ class Names:
     @property
     def secrets(self) -> tuple[str, ...]:
         """The secrets that `lakehouse deploy create` creates."""
-        return (*(f"{self.confluent_secrets}/{path}" for path in CONFLUENT_SECRETS), self.snowflake_secret)
+        confluent = (f"{self.confluent_secrets}/{path}" for path in CONFLUENT_SECRETS)
+        return (*confluent, self.snowflake_secret, self.snowflake_rotation_secret)
 
     def snowflake(self, purpose: str) -> str:
-        """An object in a Snowflake account: USER, ROLE, SECURITY_ROLE, WAREHOUSE, DATABASE, VOLUME, TABLEFLOW_VOLUME,
-        GLUE, REST or OPEN_CATALOG."""
+        """An object in a Snowflake account: USER, ROTATION_USER, ROLE, SECURITY_ROLE, WAREHOUSE, DATABASE, VOLUME,
+        TABLEFLOW_VOLUME, GLUE, REST or OPEN_CATALOG."""
         by_purpose = {"DATABASE": self.existing.snowflake_database, "WAREHOUSE": self.existing.snowflake_warehouse}
         if existing := by_purpose.get(purpose):
             return naming.snowflake_name(existing)

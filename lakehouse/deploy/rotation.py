@@ -8,7 +8,8 @@ from typing import Any
 
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.confluent.keys import key_rotation
-from lakehouse.deploy.resource import Resource
+from lakehouse.deploy.confluent.rotation_key import RotationKeyResource
+from lakehouse.deploy.resource import Outputs, Resource
 from lakehouse.deploy.snowflake import key_pair_rotation
 from lakehouse.deploy.snowflake.service_user_key import ServiceUserKey
 
@@ -28,13 +29,28 @@ class Policy:
     """Days for which a replaced key stays valid."""
 
 
-def rotate(resources: Sequence[Resource[Any]], policy: Policy, clock: Clock = SYSTEM_CLOCK) -> Iterator[str]:
+def recorded_outputs(resources: Sequence[Resource[Any]]) -> Outputs:
+    """Return the recorded states of what the account that replaces keys may not read.
+
+    Raises:
+        UnclearState: They were not recorded.
+        LakehouseError: AWS refuses.
+        Unreachable: AWS does not answer.
+    """
+    [key] = [each for each in resources if isinstance(each, RotationKeyResource)]
+    return key.recorded_outputs()
+
+
+def rotate(
+    resources: Sequence[Resource[Any]], policy: Policy, clock: Clock = SYSTEM_CLOCK, known: Outputs | None = None
+) -> Iterator[str]:
     """Replace keys that are old enough, finish interrupted rotations, and retire keys after their grace period.
 
     Args:
         resources: A deployment.
         policy: When keys are replaced and deleted.
         clock: Measures how long a new key is waited for.
+        known: The recorded outputs; None reads all, which only an administrator may.
 
     Yields:
         What was done, a line for each key.
@@ -45,7 +61,12 @@ def rotate(resources: Sequence[Resource[Any]], policy: Policy, clock: Clock = SY
         Unreachable: A system does not answer.
     """
     for done in key_rotation.rotate(
-        resources, day_count=policy.day_count, retained=policy.retained, grace_days=policy.grace_days, clock=clock
+        resources,
+        day_count=policy.day_count,
+        retained=policy.retained,
+        grace_days=policy.grace_days,
+        known=known,
+        clock=clock,
     ):
         new = "a new key" if done.is_new else "the key stays"
         deleted = f", deleted: {', '.join(done.deleted)}" if done.deleted else ""

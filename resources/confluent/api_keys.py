@@ -33,6 +33,11 @@ class Scope:
         """Return the scope of Tableflow."""
         return Scope("tableflow", "Tableflow", "tableflow/v1")
 
+    @staticmethod
+    def cloud() -> Scope:
+        """Return the scope of the API that manages the organization. Requests name it by the absence of a resource."""
+        return Scope("cloud", "Cloud")
+
 
 @dataclass(frozen=True)
 class ApiKey:
@@ -66,13 +71,13 @@ class ApiKey:
     def of(answer: dict[str, Any]) -> ApiKey:
         """Parse an answer."""
         spec = answer["spec"]
-        resource = spec.get("resource") or {}
+        resource = spec.get("resource") or {"id": Scope.cloud().id}
         return ApiKey(
             id=answer["id"],
             name=spec.get("display_name", ""),
             description=spec.get("description", ""),
             owner_id=spec["owner"]["id"],
-            scope_id=resource.get("id", ""),
+            scope_id=resource["id"],
             environment_id=resource.get("environment"),
             created_at=dt.datetime.fromisoformat(answer["metadata"]["created_at"]),
             secret=spec.get("secret") or None,
@@ -105,12 +110,13 @@ class ApiKeys:
             "api_version": scope.api_version,
             "environment": scope.environment,
         }
-        spec = {
+        spec: dict[str, Any] = {
             "display_name": name,
             "description": description,
             "owner": {"id": owner_id, "kind": "ServiceAccount"},
-            "resource": {part: value for part, value in resource.items() if value is not None},
         }
+        if scope != Scope.cloud():
+            spec["resource"] = {part: value for part, value in resource.items() if value is not None}
         return ApiKey.of(self.client.call("POST", "/iam/v2/api-keys", body={"spec": spec}))
 
     def delete(self, key_id: str) -> None:

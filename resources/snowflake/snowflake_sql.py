@@ -50,20 +50,20 @@ def create_schema(database: str, schema: str, *, comment: str = "") -> str:
     return f"CREATE SCHEMA IF NOT EXISTS {identifier(database, schema)}{comment_clause(comment)}"
 
 
-def create_service_user(user: str, *, role: str, warehouse: str, namespace: str = "", comment: str = "") -> str:
+def create_service_user(user: str, *, role: str, warehouse: str = "", namespace: str = "", comment: str = "") -> str:
     """Return the statement that creates a user who can log in by key pair only (sql-reference/sql/create-user).
 
     Args:
         user: Name of the user.
         role: Default role.
-        warehouse: Default warehouse.
+        warehouse: Default warehouse, if any.
         namespace: Default database and schema of a session, as `DB.SCHEMA`.
         comment: Comment on the user.
     """
-    default = f" DEFAULT_NAMESPACE = {literal(namespace)}" if namespace else ""
+    default = f" DEFAULT_WAREHOUSE = {identifier(warehouse)}" if warehouse else ""
+    default += f" DEFAULT_NAMESPACE = {literal(namespace)}" if namespace else ""
     return (
-        f"CREATE USER IF NOT EXISTS {identifier(user)} TYPE = SERVICE"
-        f" DEFAULT_ROLE = {identifier(role)} DEFAULT_WAREHOUSE = {identifier(warehouse)}"
+        f"CREATE USER IF NOT EXISTS {identifier(user)} TYPE = SERVICE DEFAULT_ROLE = {identifier(role)}"
         f"{default}{comment_clause(comment)}"
     )
 

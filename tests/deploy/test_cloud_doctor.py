@@ -168,7 +168,7 @@ def account(tmp_path, aws, monkeypatch):
 def test_examine_snowflake_logs_in_as_administrator(access, account, caplog):
     caplog.set_level(logging.DEBUG)
     finding = findings_of(access)["Snowflake"]
-    access.administrator.close()
+    access.snowflake.close()
     assert finding.ok, finding
     assert finding.observation == "administrator ADMIN with role ACCOUNTADMIN in account LOCAL"
     assert account.splitlines()[1] not in caplog.text

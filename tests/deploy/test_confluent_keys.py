@@ -58,7 +58,7 @@ def test_rotate_old_key_is_replaced_and_stays_valid(lake: Lake):
     state.key_lag = 3
     lake.age_keys(MONTH)
     rotated = turn(lake)
-    assert len(rotated) == 6 and all(each.is_new and not each.deleted for each in rotated.values())
+    assert len(rotated) == 7 and all(each.is_new and not each.deleted for each in rotated.values())
     second = current(lake)
     assert rotated[STEP].key_id == second != first
     assert working(lake) == [first, second]
@@ -131,4 +131,4 @@ def test_rotate_interrupted_anywhere_loses_no_key(lake: Lake, monkeypatch, lost:
         assert working(lake) == [before, current(lake)], "the previous key stays valid"
         labels = client.describe_secret(SecretId=SECRET)["VersionIdsToStages"].values()
         assert sum("AWSCURRENT" in each for each in labels) == 1
-        assert len(lake.vendor.state.keys) == 12
+        assert len(lake.vendor.state.keys) == 14

@@ -158,6 +158,7 @@ def test_delete_in_reverse_order_keeps_data(deployed: Deployed):
         "snowflake/schema",
         "snowflake/database",
         "snowflake/warehouse",
+        "snowflake/rotation_user",
         "snowflake/user",
         "snowflake/role/system",
         "snowflake/role/security",

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import traceback
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakehouse.core.errors import ConfigError, LakehouseError, translate
-from lakehouse.deploy.cloud_credentials import ADMIN_SECRET, Access
-from resources.confluent import URL
+from lakehouse.cli.commands.deploy_options import (
+    administrator_access,
+    administrator_options,
+    explained,
+    resources_of,
+    rotation_options,
+)
+from lakehouse.cli.commands.rotating import replace_keys, rotate
+from lakehouse.core.errors import ConfigError, LakehouseError
+from lakehouse.deploy.cloud_credentials import Access
 
 if TYPE_CHECKING:
     from lakehouse.deploy.planning.one_cloud import OneCloud
     from lakehouse.deploy.planning.planner import Action, Change
-    from lakehouse.deploy.resource import Resource
 
 SIGNS: dict[Action, str] = {
     "create": "+",
@@ -52,49 +54,7 @@ def deploy() -> None:
     """
 
 
-def _options(command: Callable[..., None]) -> Callable[..., None]:
-    for option in reversed(
-        [
-            click.option("--env", "environment", required=True, help="Environment of lakehouse.yaml."),
-            click.option("--profile", help="AWS profile. Default: that of the AWS tools (AWS_PROFILE, …)."),
-            click.option(
-                "--confluent-api-key",
-                envvar="CONFLUENT_CLOUD_API_KEY",
-                show_envvar=True,
-                default="",
-                help="Its secret is read from CONFLUENT_CLOUD_API_SECRET, or prompted for on a terminal.",
-            ),
-            click.option("--confluent-url", envvar="CONFLUENT_CLOUD_URL", default=URL, hidden=True),
-            click.option(
-                "--snowflake-warehouse",
-                envvar="LAKEHOUSE_SNOWFLAKE_WAREHOUSE",
-                help="Use this existing warehouse instead of creating one.",
-            ),
-            click.option(
-                "--admin-user-secrets-root-path",
-                "--admin-service-user-secrets-root-path",
-                "admin_secret",
-                envvar="LAKEHOUSE_ADMIN_SECRET",
-                default=ADMIN_SECRET,
-                show_default=True,
-                help="Secret in AWS Secrets Manager with the key of Snowflake's administrator.",
-            ),
-            click.option("--debug", is_flag=True, help="Print the traceback of an error."),
-        ]
-    ):
-        command = option(command)
-    return command
-
-
-def _rotation_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of the rotation policy, which have the names of the Terraform kickstarter."""
-    command = click.option(
-        "--number-of-api-keys-to-retain",
-        "retained",
-        type=click.IntRange(min=1),
-        help="Number of Confluent API keys per account that stay valid.",
-    )(command)
-    return click.option("--day-count", type=float, help="The age in days at which a key is replaced.")(command)
+deploy.add_command(rotate)
 
 
 def _only_option(command: Callable[..., None]) -> Callable[..., None]:
@@ -106,7 +66,7 @@ def _only_option(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _checked_access(debug: bool, **options: Any) -> Access:
-    access = _access(**options)
+    access = administrator_access(**options)
     access.check_account()
     return access
 
@@ -121,46 +81,8 @@ def _check_account_if_reachable(access: Access) -> None:
         pass
 
 
-def _access(environment: str, **options: Any) -> Access:
-    from lakehouse.config import loader
-    from resources.build import lazy_resource
-
-    # The variable also reaches clients that other libraries create.
-    if options["profile"]:
-        os.environ["AWS_PROFILE"] = options["profile"]
-    declared = loader.load(environment=environment)
-    return Access(
-        declared.deployment(environment),
-        confluent_key=options["confluent_api_key"],
-        confluent_secret=_confluent_secret(options["confluent_api_key"]),
-        confluent_url=options["confluent_url"],
-        admin_secret=options["admin_secret"],
-        warehouse=options["snowflake_warehouse"],
-        environment=environment,
-        rest_catalog=lazy_resource(declared, environment, "rest_catalog"),
-    )
-
-
-def _confluent_secret(api_key: str) -> str:
-    """Return the secret of a Confluent Cloud API key.
-
-    It is not an option, because every user of the machine can read the arguments of a process, and shells store them.
-    """
-    secret = os.environ.get("CONFLUENT_CLOUD_API_SECRET", "")
-    if api_key and not secret and sys.stdin.isatty():
-        secret = click.prompt(f"Secret of the Confluent Cloud API key {api_key}", hide_input=True)
-    return secret
-
-
-def _resources(access: Access) -> list[Resource[Any]]:
-    from lakehouse.config import loader
-    from lakehouse.deploy.planning.graph import deployment_resources
-
-    return deployment_resources(loader.load(environment=access.environment), access)
-
-
 @deploy.command(short_help="Show the changes that `create` would make.")
-@_options
+@administrator_options
 @_only_option
 def plan(debug: bool, only: str | None, **options: Any) -> None:
     """Show the resources that `create` would create or update, and the reasons. Nothing is changed.
@@ -179,21 +101,21 @@ def plan(debug: bool, only: str | None, **options: Any) -> None:
 def _one_cloud(access: Access, only: str) -> OneCloud:
     from lakehouse.deploy.planning.one_cloud import OneCloud
 
-    return OneCloud(only, _resources(access), access.environment)
+    return OneCloud(only, resources_of(access), access.environment)
 
 
 def _planned(debug: bool, only: str | None = None, **options: Any) -> list[Change]:
     """Return the plan of all resources or one cloud's, with `unknown` for those of a cloud that cannot be read."""
     from lakehouse.deploy.planning import planner
 
-    with _explained(debug):
-        access = _access(**options)
+    with explained(debug):
+        access = administrator_access(**options)
         _check_account_if_reachable(access)
-        return list(_one_cloud(access, only).plan() if only else planner.plan_reachable(_resources(access)))
+        return list(_one_cloud(access, only).plan() if only else planner.plan_reachable(resources_of(access)))
 
 
 @deploy.command(short_help="Draw the resources and their dependencies.")
-@_options
+@administrator_options
 @click.option(
     "--format",
     "language",
@@ -218,9 +140,9 @@ def graph(debug: bool, language: str, **options: Any) -> None:
 
 
 @deploy.command(short_help="Create missing resources and update changed ones.")
-@_options
+@administrator_options
 @_only_option
-@_rotation_options
+@rotation_options
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def create(
     debug: bool, only: str | None, day_count: float | None, retained: int | None, yes: bool, **options: Any
@@ -231,18 +153,18 @@ def create(
     """
     from lakehouse.deploy.planning import planner
 
-    with _explained(debug):
+    with explained(debug):
         access = _checked_access(debug=debug, **options)
-        resources, one = _resources(access), _one_cloud(access, only) if only else None
+        resources, one = resources_of(access), _one_cloud(access, only) if only else None
         if _show(list(one.plan() if one else planner.plan(resources))) and not yes:
             click.confirm("Make these changes?", abort=True)
         one.apply(_report) if one else planner.apply(resources, _report)
         if day_count is not None or retained is not None:
-            _rotate(access, day_count, retained)
+            replace_keys(access, resources, day_count, retained)
 
 
 @deploy.command(short_help="Delete the resources, and data only on request.")
-@_options
+@administrator_options
 @_only_option
 @click.option("--yes", is_flag=True, help="Do not ask for the deployment's name.")
 @click.option("--delete-data", is_flag=True, help="Also delete tables and files. They cannot be recovered.")
@@ -254,9 +176,9 @@ def delete(debug: bool, only: str | None, yes: bool, delete_data: bool, **option
     """
     from lakehouse.deploy.planning import planner
 
-    with _explained(debug):
+    with explained(debug):
         access = _checked_access(debug=debug, **options)
-        resources, one = _resources(access), _one_cloud(access, only) if only else None
+        resources, one = resources_of(access), _one_cloud(access, only) if only else None
         planned = one.plan_destroy if one else partial(planner.plan_destroy, resources)
         if not _show(list(planned(delete_data=delete_data))):
             return
@@ -267,37 +189,8 @@ def delete(debug: bool, only: str | None, yes: bool, delete_data: bool, **option
         destroy(_report, delete_data=delete_data)
 
 
-@deploy.command(short_help="Replace old keys.")
-@_options
-@_rotation_options
-@click.option("--grace-days", type=float, help="Days for which a replaced key stays valid.")
-def rotate(
-    debug: bool, day_count: float | None, retained: int | None, grace_days: float | None, **options: Any
-) -> None:
-    """Replace Confluent's API keys and Snowflake's key pair when they are old enough, and finish interrupted rotations.
-
-    The options default to `rotation` of the deployment in lakehouse.yaml. Running programs keep working: a replaced key
-    is valid during its grace period. After an interruption, run it again. `--day-count 0` replaces all keys now.
-    """
-    with _explained(debug):
-        _rotate(_checked_access(debug=debug, **options), day_count, retained, grace_days)
-
-
-def _rotate(access: Access, day_count: float | None, retained: int | None, grace_days: float | None = None) -> None:
-    from lakehouse.deploy.rotation import Policy, rotate
-
-    declared = access.deployment.rotation
-    policy = Policy(
-        declared.day_count if day_count is None else day_count,
-        declared.number_of_api_keys_to_retain if retained is None else retained,
-        declared.grace_days if grace_days is None else grace_days,
-    )
-    for line in rotate(_resources(access.for_rotation()), policy):
-        click.echo(line)
-
-
 @deploy.command(short_help="Check credentials and permissions.")
-@_options
+@administrator_options
 def doctor(debug: bool, **options: Any) -> None:
     """Check that all three clouds accept the credentials and permit what `create` does. Nothing is changed.
 
@@ -308,15 +201,15 @@ def doctor(debug: bool, **options: Any) -> None:
     from lakehouse.config import loader
     from lakehouse.deploy.cloud_doctor import examine
 
-    with _explained(debug):
-        access = _access(**options)
+    with explained(debug):
+        access = administrator_access(**options)
         diagnostics = examine(access, loader.load(environment=access.environment))
     show(diagnostics)
     raise SystemExit(0 if all(diagnostic.ok for diagnostic in diagnostics) else 1)
 
 
 @deploy.command(short_help="Make the lakehouse's calls and report each permission.")
-@_options
+@administrator_options
 def verify(debug: bool, **options: Any) -> None:
     """Make the calls of the running lakehouse with each role of the deployment, and print a line for each permission.
 
@@ -333,7 +226,7 @@ def verify(debug: bool, **options: Any) -> None:
     from lakehouse.deploy.verification.verify import SYSTEMS, Verification
     from resources.build import build_resources
 
-    with _explained(debug):
+    with explained(debug):
         access = _checked_access(debug=debug, **options)
         config = loader.load(environment=access.environment)
         systems = build_resources(config, access.environment)
@@ -348,7 +241,7 @@ def verify(debug: bool, **options: Any) -> None:
 
 
 @deploy.command(short_help="Print the environment's settings for lakehouse.yaml.")
-@_options
+@administrator_options
 def environment(debug: bool, **options: Any) -> None:
     """Print the settings of the deployment's systems, to be written under `environments` in lakehouse.yaml.
 
@@ -361,8 +254,8 @@ def environment(debug: bool, **options: Any) -> None:
 
     from lakehouse.deploy.settings import settings
 
-    with _explained(debug):
-        access = _access(**options)
+    with explained(debug):
+        access = administrator_access(**options)
         with_roles = bool(access.deployment.spark_principals)
         environment = settings(access.names, with_roles=with_roles)
         click.echo(yaml.safe_dump({options["environment"]: environment}, sort_keys=False))
@@ -385,15 +278,3 @@ def _report(change: Change) -> None:
     if change.action in CHANGING:
         progress = "…" if change.seconds is None else f"done in {change.seconds:.1f} s"
         click.echo(f"{SIGNS[change.action]} {change.resource.label} {progress}")
-
-
-def _explained(debug: bool) -> AbstractContextManager[None]:
-    """Add the notes of an error to its message and, with --debug, print its traceback."""
-
-    def failure(error: LakehouseError) -> click.ClickException:
-        if debug:
-            click.echo("".join(traceback.format_exception(error)), err=True)
-        notes = " ".join(getattr(error, "__notes__", ()))
-        return click.ClickException(f"{error}\n{notes}" if notes else str(error))
-
-    return translate({LakehouseError: failure})

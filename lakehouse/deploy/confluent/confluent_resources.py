@@ -19,7 +19,12 @@ from lakehouse.deploy.confluent.access.service_accounts import (
     ServiceAccountResource,
 )
 from lakehouse.deploy.confluent.existing_cluster import ExistingCluster, ExistingEnvironment
-from lakehouse.deploy.confluent.flink_resources import ComputePoolResource, FlinkTopicResource, StatementResource
+from lakehouse.deploy.confluent.flink_resources import (
+    ComputePoolResource,
+    FlinkRegionResource,
+    FlinkTopicResource,
+    StatementResource,
+)
 from lakehouse.deploy.confluent.foundation import ClusterResource, EnvironmentResource, SchemaRegistryResource
 from lakehouse.deploy.confluent.keys.stored_api_keys import (
     ApiKeyResource,
@@ -29,10 +34,11 @@ from lakehouse.deploy.confluent.keys.stored_api_keys import (
     RegistryKeyResource,
     TableflowKeyResource,
 )
+from lakehouse.deploy.confluent.rotation_key import RotationKeyResource
 from lakehouse.deploy.confluent.tableflow.tableflow_resources import TableflowResources
 from lakehouse.deploy.confluent.topics.declared_topics import DeclaredTopics, milliseconds
 from lakehouse.deploy.confluent.topics.topic_resources import DatagenResource, DeclaredTopicResource
-from lakehouse.deploy.names import ACCOUNTS, Names
+from lakehouse.deploy.names import ROTATION, Names
 from lakehouse.deploy.resource import Resource
 from resources.aws.secrets_manager import Secrets
 from resources.confluent.confluent_cloud import ConfluentCloud
@@ -67,7 +73,7 @@ class ConfluentResources:
             *([self.tableflow.provider_integration] if self.has_tableflow_bucket else ()),
             self.cluster,
             self.registry,
-            *([self.compute_pool] if self.deployment.flink else ()),
+            *self._flink,
             *self.role_bindings.values(),
             *self.keys,
             *self.declared_topics.values(),
@@ -119,6 +125,15 @@ class ConfluentResources:
         return ComputePoolResource(*self.common, environment=self.environment)
 
     @cached_property
+    def flink_region(self) -> FlinkRegionResource:
+        """Flink in the deployment's region, read only for statements."""
+        return FlinkRegionResource(*self.common)
+
+    @property
+    def _flink(self) -> tuple[Resource[Any], ...]:
+        return (self.flink_region, self.compute_pool) if self.deployment.flink else ()
+
+    @cached_property
     def accounts(self) -> dict[str, ServiceAccountResource]:
         """The service accounts by purpose."""
         return {
@@ -128,8 +143,7 @@ class ConfluentResources:
                 purpose=purpose,
                 secret_names=tuple(name for (owner, _), name in self.secret_names.items() if owner == purpose),
             )
-            for purpose in ACCOUNTS
-            if purpose != "flink" or self.deployment.flink
+            for purpose in self._access.accounts
         }
 
     @cached_property
@@ -141,6 +155,7 @@ class ConfluentResources:
                 roles=roles,
                 account=self.accounts[purpose],
                 scopes=RoleScopes(self.environment, self.cluster, self.registry),
+                owned=tuple(self.accounts.values()) if purpose == ROTATION else (),
             )
             for purpose, roles in self._access.roles.items()
         }
@@ -153,6 +168,7 @@ class ConfluentResources:
         paths["spark", "schema_registry"] = "schema_registry_cluster/spark/python_client"
         paths["app_manager", "tableflow"] = "tableflow"
         paths["flink", "flink"] = "flink"
+        paths[ROTATION, "cloud"] = ROTATION
         return {key: f"{self.names.confluent_secrets}/{path}" for key, path in paths.items() if self._is_needed(key[1])}
 
     @cached_property
@@ -165,6 +181,8 @@ class ConfluentResources:
             self._registry_key("spark"),
             *([self.tableflow_key] if self.has_tableflow else ()),
             *([self.flink_key] if self.deployment.flink else ()),
+            # The last, with which a rotation replaces the others.
+            self.rotation_key,
         ]
 
     @cached_property
@@ -198,6 +216,18 @@ class ConfluentResources:
             roles=self.role_bindings["flink"],
             environment=self.environment,
             compute_pool=self.compute_pool,
+            region=self.flink_region,
+        )
+
+    @cached_property
+    def rotation_key(self) -> RotationKeyResource:
+        """The key with which keys are replaced."""
+        return RotationKeyResource(
+            *self.common,
+            account=self.accounts[ROTATION],
+            secret=self.secret_names[ROTATION, "cloud"],
+            roles=self.role_bindings[ROTATION],
+            recorded=(self.environment, self.cluster, self.registry, *self._flink),
         )
 
     @cached_property
@@ -267,6 +297,7 @@ class ConfluentResources:
                 environment=self.environment,
                 cluster=self.cluster,
                 account=self.accounts["flink"],
+                region=self.flink_region,
                 compute_pool=self.compute_pool,
                 flink_key=self.flink_key,
                 after=tuple(self.connectors.values()),

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.confluent.confluent_resource import GRANTED_SECONDS, ConfluentResource
-from lakehouse.deploy.confluent.keys.stored_api_keys import flink_region
 from lakehouse.deploy.confluent.topics.topic_resources import TOPIC_SECONDS, TopicResource
-from lakehouse.deploy.resource import Outputs, Resource, Updatable
+from lakehouse.deploy.resource import Outputs, Resource, Undeletable, Updatable
 from resources.confluent.api_client import Key
 from resources.confluent.clusters import Cluster
-from resources.confluent.flink import READY, ComputePool, Statement, Statements
+from resources.confluent.flink import READY, ComputePool, Region, Statement, Statements
 from resources.confluent.kafka_rest import Topic
 from resources.confluent.organization import Environment, ServiceAccount
 from resources.confluent.waiting import FAILED, retry_while_forbidden, wait, wait_until_deleted
@@ -22,6 +22,37 @@ from resources.confluent.waiting import FAILED, retry_while_forbidden, wait, wai
 POOL_SECONDS = 60 * 60
 STATEMENT_SECONDS = 30 * 60
 MAX_CFU = 10
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class FlinkRegionResource(ConfluentResource[Region], Undeletable[Region]):
+    """Flink in the deployment's region, with the address of its API."""
+
+    address = "confluent/flink_region"
+    retained_because = "belongs to Confluent"
+
+    @property
+    def label(self) -> str:
+        """The region with its name."""
+        return f"Flink in AWS region '{self.names.region}'"
+
+    def read(self, outputs: Outputs) -> Region:
+        """Read it by the name of the region.
+
+        Raises:
+            LakehouseError: Confluent does not offer it there.
+        """
+        region = self.cloud.regions().find(self.names.region)
+        if region is None:
+            raise LakehouseError(
+                f"Confluent Cloud offers no Flink in AWS region {self.names.region}. Nothing was changed. Choose "
+                f"another region for deployment '{self.names.deployment}', or remove its 'flink' statements"
+            )
+        return region
+
+    def create(self, outputs: Outputs) -> Region:
+        """Read it: it exists, or `read` raises."""
+        return self.read(outputs)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -70,6 +101,7 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
     environment: Resource[Environment]
     cluster: Resource[Cluster]
     account: Resource[ServiceAccount]
+    region: Resource[Region]
     compute_pool: Resource[ComputePool]
     flink_key: Resource[Key]
     after: tuple[Resource[Any], ...]
@@ -92,8 +124,8 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
 
     @property
     def read_depends_on(self) -> tuple[Resource[Any], ...]:
-        """The environment and the key that opens its statements."""
-        return (self.environment, self.flink_key)
+        """The environment, the region, and the key that opens its statements."""
+        return (self.environment, self.region, self.flink_key)
 
     def read(self, outputs: Outputs) -> list[Statement] | None:
         """List the statements of the declared name; None if there are none."""
@@ -152,7 +184,7 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
             )
 
     def _statements(self, outputs: Outputs) -> Statements:
-        region = flink_region(self.cloud, self.names)
+        region = outputs[self.region]
         return self.cloud.statements(region, outputs[self.environment], outputs[self.flink_key])
 
 

@@ -25,7 +25,7 @@ def deployment_resources(config: Config, access: Access, clock: Clock = SYSTEM_C
     """
     names, deployment = access.names, access.deployment
     confluent = ConfluentResources(access.confluent, access.secrets, names, config, deployment, clock)
-    snowflake = SnowflakeResources(access.administrator, access.secrets, names, config, clock, access.rest_catalog)
+    snowflake = SnowflakeResources(access.snowflake, access.secrets, names, config, clock, access.rest_catalog)
     tableflow = (
         Tableflow(
             TableflowCluster(confluent.environment, confluent.cluster, names.tableflow_bucket),

@@ -124,19 +124,19 @@ def destroy(resources: Sequence[Resource[Any]], report: Report, *, delete_data: 
 
 
 def needed_by(resources: Sequence[Resource[Any]], kind: type[Any]) -> list[Resource[Any]]:
-    """Return the resources of a kind and all that they depend on, in their order."""
+    """Return the resources of a kind and all that are needed to read them, in their order."""
     needed: set[str] = set()
     for resource in reversed(resources):
         if isinstance(resource, kind) or resource.address in needed:
-            needed |= {resource.address, *(each.address for each in resource.depends_on)}
+            needed |= {resource.address, *(each.address for each in resource.read_depends_on)}
     return [resource for resource in resources if resource.address in needed]
 
 
-def read_all(resources: Sequence[Resource[Any]]) -> Outputs:
-    """Read all resources. A resource whose container does not exist does not exist either."""
-    outputs = Outputs()
+def read_all(resources: Sequence[Resource[Any]], known: Outputs | None = None) -> Outputs:
+    """Read all resources but those that are known. A resource whose container does not exist does not exist either."""
+    outputs = known or Outputs()
     for resource in resources:
-        if all(each in outputs for each in resource.read_depends_on):
+        if resource not in outputs and all(each in outputs for each in resource.read_depends_on):
             with naming_resource(resource):
                 _read(resource, outputs)
     return outputs

@@ -15,7 +15,7 @@ from lakehouse.deploy.snowflake.key_pair_rotation import Keys, ServiceUser
 class ServiceUserKey(Undeletable[Keys]):
     """The key pair of a service user, in AWS Secrets Manager."""
 
-    address = "snowflake/key"
+    address: str
     retained_because = "is deleted with the user; its secret is deleted with the deployment's secrets"
     name: str
     """Of the user."""

@@ -16,22 +16,18 @@ from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Resource
 from lakehouse.deploy.snowflake.access_verification import AccessVerification
 from lakehouse.deploy.snowflake.administrator import Administrator, Session
-from lakehouse.deploy.snowflake.grants import Grant, Grants, membership, ownership, privilege, reading
+from lakehouse.deploy.snowflake.grants import Grant, Grants, privilege, reading
 from lakehouse.deploy.snowflake.iceberg_tables import IcebergTables, Source
 from lakehouse.deploy.snowflake.integrations import REFRESH, GlueIntegration
-from lakehouse.deploy.snowflake.key_pair_rotation import ServiceUser
 from lakehouse.deploy.snowflake.objects import AccountObject, Container, ExistingObject, ExternalVolume
 from lakehouse.deploy.snowflake.rest_tables import RestTables
-from lakehouse.deploy.snowflake.service_user_key import ServiceUserKey
+from lakehouse.deploy.snowflake.service_users import ServiceUsers
 from resources.aws.glue import Glue
 from resources.aws.secrets_manager import Secrets
 from resources.confluent.clusters import Cluster
 from resources.iceberg.rest_catalog import RestCatalog
 from resources.snowflake import snowflake_integrations as integrations
 from resources.snowflake import snowflake_sql as sql
-
-ADDRESS = {"host": "host", "port": "port", "protocol": "_protocol"}
-"""Attributes of the connector's sessions; there is no public one for the protocol."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +60,7 @@ class SnowflakeResources:
         volumes = (self.volume, *([self.tableflow_volume] if tableflow_cluster else ()))
         catalogs = list(self._rest_catalogs(tableflow_cluster, open_catalog))
         objects = [
-            self._role("security", self._security_role_name),
-            self._role("system", self._role_name),
-            self.user,
+            *self.users.objects(),
             self.warehouse,
             self.database,
             self.schema,
@@ -80,29 +74,20 @@ class SnowflakeResources:
             declared=tuple(self._grants(volumes, catalogs)),
             after=tuple(objects),
         )
-        key = ServiceUserKey(name=self._user_name, user=self._service_user, after=(self.user, grants))
         return [
             *objects,
             grants,
-            key,
+            *self.users.keys(grants),
             *self._verifications(snowflake_role, volumes, catalogs),
             *self._tables(tableflow_cluster),
             *(catalog.tables for catalog in catalogs),
         ]
 
     @cached_property
-    def user(self) -> AccountObject:
-        """The service user."""
-        creation = sql.create_service_user(
-            self._user_name,
-            role=self._role_name,
-            warehouse=self._warehouse_name,
-            namespace=f"{self._database_name}.{self._schema_name}",
-            comment=self._administrator.comment,
-        )
-        return AccountObject(
-            "snowflake/user", self._administrator, kind="USER", identifier=(self._user_name,), creation=creation
-        )
+    def users(self) -> ServiceUsers:
+        """The roles, users and key pairs."""
+        namespace = f"{self._database_name}.{self._schema_name}"
+        return ServiceUsers(self.session, self.secrets, self.names, self.names.owner, namespace)
 
     @cached_property
     def warehouse(self) -> AccountObject | ExistingObject:
@@ -174,12 +159,8 @@ class SnowflakeResources:
         )
 
     def _grants(self, volumes: Sequence[ExternalVolume], catalogs: Sequence[RestTables]) -> Iterator[Grant]:
-        role, security = self._role_name, self._security_role_name
-        database, schema = self._database_name, self._schema_name
-        yield membership(security, "ROLE", "SYSADMIN")
-        yield membership(role, "ROLE", "SYSADMIN")
-        yield membership(role, "USER", self._user_name)
-        yield ownership(self._user_name, security)
+        role, database, schema = self._role_name, self._database_name, self._schema_name
+        yield from self.users.grants()
         yield privilege("USAGE", "WAREHOUSE", (self._warehouse_name,), role)
         yield privilege("USAGE", "DATABASE", (database,), role)
         yield privilege("USAGE", "SCHEMA", (database, schema), role)
@@ -315,23 +296,6 @@ class SnowflakeResources:
             },
         )
 
-    def _service_user(self) -> ServiceUser:
-        return ServiceUser(
-            account=self._administrator.account,
-            name=self._user_name,
-            role=self._role_name,
-            secret=self.names.snowflake_secret,
-            secrets=self.secrets,
-            administrator=self.session,
-            address={name: getattr(self.session, attribute) for name, attribute in ADDRESS.items()},
-        )
-
-    def _role(self, part: str, name: str) -> AccountObject:
-        creation = sql.create_role(name, comment=self._administrator.comment)
-        return AccountObject(
-            f"snowflake/role/{part}", self._administrator, kind="ROLE", identifier=(name,), creation=creation
-        )
-
     def _schema(self, address: str, name: str) -> Container:
         creation = sql.create_schema(self._database_name, name, comment=self._administrator.comment)
         return Container(
@@ -348,16 +312,8 @@ class SnowflakeResources:
         return Administrator(self.session, self.names.owner)
 
     @property
-    def _user_name(self) -> str:
-        return self.names.snowflake("USER")
-
-    @property
     def _role_name(self) -> str:
         return self.names.snowflake("ROLE")
-
-    @property
-    def _security_role_name(self) -> str:
-        return self.names.snowflake("SECURITY_ROLE")
 
     @property
     def _warehouse_name(self) -> str:

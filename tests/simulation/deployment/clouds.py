@@ -134,7 +134,8 @@ class Clouds:
         confluent = ConfluentResources(cloud, secrets, names, CONFIG, deployment, clock)
         kept = DeploymentSecrets(Aws(resources.aws.assumed_role.boto3_session("", region), region), names, clock)
         session = MemorySession(world, self.snowflake)
-        user = SnowflakeResources(session, secrets, names, CONFIG, clock).user
+        users = SnowflakeResources(session, secrets, names, CONFIG, clock).users
+        user = users.user(users.service)
         service_user = ServiceUser(
             account=session.account,
             name=names.snowflake("USER"),
@@ -143,7 +144,7 @@ class Clouds:
             secrets=secrets,
             administrator=session,
         )
-        key = ServiceUserKey(name=service_user.name, user=lambda: service_user, after=(user,))
+        key = ServiceUserKey(address="snowflake/key", name=service_user.name, user=lambda: service_user, after=(user,))
         # `aws/secrets` stands for the bucket, too: without Tableflow no resource of Confluent uses it.
         return [kept, *confluent.all(None, kept), user, key]
 

@@ -116,7 +116,10 @@ class Oracle:
         for field, text in value.items():
             if field.endswith("user.info"):
                 return Credential(*text.split(":"))
-        return Credential(value["sasl.username"], value["sasl.password"]) if "sasl.password" in value else None
+        for key_id, secret in (("sasl.username", "sasl.password"), ("api.key", "api.key.secret")):
+            if secret in value:
+                return Credential(value[key_id], value[secret])
+        return None
 
     def _observe_keys(self, operation: str) -> None:
         now = self._world.true_now

@@ -10,6 +10,8 @@ from lakehouse.config.loader import Config
 from lakehouse.deploy.cloud_credentials import Access
 from lakehouse.deploy.planning.graph import deployment_resources
 from lakehouse.deploy.resource import Resource
+from lakehouse.deploy.rotation import Policy, recorded_outputs, rotate
+from lakehouse.deploy.rotation_credentials import RotationAccess
 from resources.iceberg.rest_catalog import RestCatalog
 from tests.support.clouds.aws.world import ACCOUNT, REGION, World
 from tests.support.clouds.confluent.server import ADMIN, ConfluentServer
@@ -69,9 +71,14 @@ class Clouds:
     def resources(self, name: str = "production", namespace: str = "trading") -> list[Resource]:
         return deployment_resources(self.config(namespace), self.access(name), self.sleepless.clock)
 
-    def rotated_resources(self) -> list[Resource]:
-        """Return the resources of the deployment with the access of the job that rotates keys."""
-        return deployment_resources(self.config(), self.access().for_rotation(), self.sleepless.clock)
+    def rotation_access(self) -> RotationAccess:
+        """Return the access of the job that replaces keys."""
+        return RotationAccess(self.access().deployment, confluent_url=self.confluent.url)
+
+    def rotate(self, policy: Policy) -> list[str]:
+        """Replace keys with the access of the job for it, and return what it reports."""
+        resources = deployment_resources(self.config(), self.rotation_access(), self.sleepless.clock)
+        return list(rotate(resources, policy, self.sleepless.clock, recorded_outputs(resources)))
 
     def secrets(self) -> list[str]:
         """Return all secret values, which no output may contain."""

@@ -9,7 +9,7 @@ from functools import cached_property
 from lakehouse.core.offsets.bookmark import TOPIC as BOOKMARKS
 from lakehouse.deploy.confluent.access.service_accounts import Role
 from lakehouse.deploy.confluent.topics.declared_topics import DeclaredTopics
-from lakehouse.deploy.names import Names
+from lakehouse.deploy.names import ACCOUNTS, ROTATION, Names
 
 FLINK_ROLES = (
     Role("FlinkDeveloper", "{environment}"),
@@ -42,8 +42,15 @@ class DeclaredAccess:
             "app_manager": tuple(manager),
             "schema_registry": (Role("DeveloperRead", subjects), Role("DeveloperWrite", subjects)),
             "spark": tuple(dict.fromkeys(self._spark_roles())),
+            # Confluent has no narrower role with which to create and delete the keys of a service account.
+            ROTATION: tuple(Role("ResourceOwner", f"{{account_{purpose}}}") for purpose in self.accounts),
         }
         return roles | ({"flink": FLINK_ROLES} if self.topics.deployment.flink else {})
+
+    @property
+    def accounts(self) -> tuple[str, ...]:
+        """The purposes of the service accounts."""
+        return tuple(purpose for purpose in ACCOUNTS if purpose != "flink" or self.topics.deployment.flink)
 
     @cached_property
     def acls(self) -> dict[str, tuple[tuple[str, str, str], ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -74,7 +75,7 @@ class ServiceAccountResource(ConfluentResource[ServiceAccount]):
 
 @dataclass(frozen=True)
 class Role:
-    """A role on a CRN pattern. `{environment}`, `{cluster}`, `{kafka}`, … are the CRNs of `RoleScopes`."""
+    """A role on a CRN pattern. `{environment}`, `{cluster}`, `{kafka}`, … are the CRNs of `crns`."""
 
     role: str
     pattern: str
@@ -88,13 +89,20 @@ class RoleScopes(NamedTuple):
     registry: Resource[SchemaRegistryCluster] | None = None
     integration: Resource[ProviderIntegration] | None = None
 
-    def crns(self, outputs: Outputs, account: ServiceAccount) -> dict[str, str]:
-        """Return the CRNs by their names in the pattern of a `Role`, that of the account itself included."""
+    def crns(
+        self, outputs: Outputs, account: ServiceAccountResource, accounts: Sequence[ServiceAccountResource]
+    ) -> dict[str, str]:
+        """Return the CRNs by their names in the pattern of a `Role`.
+
+        Args:
+            outputs: The outputs of the referenced resources.
+            account: The account that has the roles, by the name `account`.
+            accounts: All accounts on which there may be a role, each by the name `account_<purpose>`.
+        """
         environment = outputs[self.environment]
-        crns = {
-            "environment": environment.crn,
-            "account": f"{environment.organization_crn}/service-account={account.id}",
-        }
+        crn = f"{environment.organization_crn}/service-account="
+        crns = {"environment": environment.crn, "account": f"{crn}{outputs[account].id}"}
+        crns |= {f"account_{each.purpose}": f"{crn}{outputs[each].id}" for each in accounts}
         if self.cluster:
             cluster = outputs[self.cluster]
             crns |= {"cluster": cluster.crn, "kafka": cluster.kafka_crn}
@@ -112,6 +120,8 @@ class RoleBindingsResource(ConfluentResource[list[RoleBinding]], Updatable[list[
     roles: tuple[Role, ...]
     account: ServiceAccountResource
     scopes: RoleScopes
+    owned: tuple[ServiceAccountResource, ...] = ()
+    """Accounts on which there are roles."""
     part: str = ""
     """Distinguishes the resources of one account."""
 
@@ -166,7 +176,7 @@ class RoleBindingsResource(ConfluentResource[list[RoleBinding]], Updatable[list[
             self.cloud.role_bindings().delete(binding.id)
 
     def _declared(self, outputs: Outputs) -> list[tuple[str, str]]:
-        crns = self.scopes.crns(outputs, outputs[self.account])
+        crns = self.scopes.crns(outputs, self.account, self.owned)
         return [(each.role, each.pattern.format_map(crns)) for each in self.roles]
 
     def _missing(self, outputs: Outputs, current: list[RoleBinding]) -> list[tuple[str, str]]:

@@ -22,7 +22,7 @@ from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.confluent.keys.account_key import AccountKey
 from lakehouse.deploy.confluent.keys.stored_api_keys import ApiKeyResource
 from lakehouse.deploy.planning.planner import naming_resource, needed_by, read_all
-from lakehouse.deploy.resource import Resource
+from lakehouse.deploy.resource import Outputs, Resource
 from resources.aws.secrets_manager import CURRENT, PENDING, PREVIOUS, Version
 from resources.confluent.api_client import Key
 
@@ -46,6 +46,7 @@ def rotate(
     day_count: float = 30,
     retained: int = 2,
     grace_days: float = 1,
+    known: Outputs | None = None,
     clock: Clock = SYSTEM_CLOCK,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> list[Rotated]:
@@ -56,6 +57,7 @@ def rotate(
         day_count: The age in days at which the newest key is replaced.
         retained: Number of keys that stay valid for each account and API, besides one in its grace period.
         grace_days: How many days a key keeps working after the secret held it last.
+        known: Outputs of resources that the caller's account may not read.
         clock: Measures how long a new key is waited for.
         now: Returns the time by which ages are computed.
 
@@ -68,7 +70,7 @@ def rotate(
     if retained < 1:
         raise ValueError("the key in use is always retained")
     rule = _Rule(timedelta(days=day_count), retained, timedelta(days=grace_days), clock, now)
-    outputs = read_all(needed_by(resources, ApiKeyResource))
+    outputs = read_all(needed_by(resources, ApiKeyResource), known)
     rotated = []
     for resource in resources:
         if isinstance(resource, ApiKeyResource):

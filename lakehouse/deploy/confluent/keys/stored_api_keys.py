@@ -5,19 +5,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.confluent.access.service_accounts import ServiceAccountResource
 from lakehouse.deploy.confluent.confluent_resource import ConfluentResource
 from lakehouse.deploy.confluent.keys.account_key import AccountKey, JoinedLayout, Layout
-from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
 from resources.aws.secrets_manager import CURRENT, PENDING
 from resources.confluent.api_client import Key
 from resources.confluent.api_keys import Scope
 from resources.confluent.clusters import Cluster, SchemaRegistryCluster
-from resources.confluent.confluent_cloud import ConfluentCloud
 from resources.confluent.flink import ComputePool, Region
 from resources.confluent.organization import Environment, RoleBinding
 
@@ -44,6 +41,11 @@ class ApiKeyResource(ConfluentResource[Key], Updatable[Key]):
     def label(self) -> str:
         """The key with its account, API and secret."""
         return f"API key of '{self.account.purpose}' for {self.api}, in the secret '{self.secret}'"
+
+    @property
+    def read_depends_on(self) -> tuple[Resource[Any], ...]:
+        """All but the roles: a key exists without them, and the account that replaces keys may not read them."""
+        return tuple(each for each in self.depends_on if each is not self.roles)
 
     @abstractmethod
     def account_key(self, outputs: Outputs) -> AccountKey:
@@ -195,29 +197,14 @@ class FlinkKeyResource(ApiKeyResource):
     api: ClassVar[str] = "flink"
     environment: Resource[Environment]
     compute_pool: Resource[ComputePool]
+    region: Resource[Region]
 
     def account_key(self, outputs: Outputs) -> AccountKey:
         """Return the key, which lists statements."""
-        environment, pool = outputs[self.environment], outputs[self.compute_pool]
-        region = flink_region(self.cloud, self.names)
+        environment, pool, region = outputs[self.environment], outputs[self.compute_pool], outputs[self.region]
         beside = {"compute.pool.id": pool.id, "principal.id": outputs[self.account].id}
         layout = Layout("api.key", "api.key.secret", beside)
         scope = Scope.flink(region.id, environment.id)
         return self._account_key(
             outputs, scope, layout, lambda key: self.cloud.statements(region, environment, key).list()
         )
-
-
-def flink_region(cloud: ConfluentCloud, names: Names) -> Region:
-    """Return where Flink runs.
-
-    Raises:
-        LakehouseError: Confluent does not offer it there.
-    """
-    region = cloud.regions().find(names.region)
-    if region is None:
-        raise LakehouseError(
-            f"Confluent Cloud offers no Flink in AWS region {names.region}. Nothing was changed. Choose another region "
-            f"for deployment '{names.deployment}', or remove its 'flink' statements"
-        )
-    return region

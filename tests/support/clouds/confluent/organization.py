@@ -36,12 +36,35 @@ def delete_environment(state: State, request: Request, thing_id: str):
     return 204, None
 
 
+def owns(state: State, request: Request, account_id: str) -> bool:
+    """Return whether the caller may manage a service account and its keys: the administrator, or its ResourceOwner."""
+    caller = request.environ.get("owner_id")
+    crn = f"{ORGANIZATION}/service-account={account_id}"
+    return caller is None or any(
+        (each["principal"], each["role_name"], each["crn_pattern"]) == (f"User:{caller}", "ResourceOwner", crn)
+        for each in state.bindings.values()
+    )
+
+
+def require_ownership(state: State, request: Request, account_id: str) -> None:
+    """Check that the caller may manage a service account.
+
+    Raises:
+        Problem: The caller may not.
+    """
+    if not owns(state, request, account_id):
+        raise Problem(403, "Forbidden Access", "forbidden_access")
+
+
 def list_accounts(state: State, request: Request):
     name = request.args.get("display_name")
-    return state.listed(state.accounts, lambda each: name in (None, each["display_name"]))
+    return state.listed(
+        state.accounts, lambda each: name in (None, each["display_name"]) and owns(state, request, each["id"])
+    )
 
 
 def create_account(state: State, request: Request):
+    require_ownership(state, request, "*")
     if any(each["display_name"] == request.json["display_name"] for each in state.accounts.values()):
         raise Problem(409, "Service name is already in use", "conflict")
     account_id = state.new_id("sa")
@@ -59,6 +82,7 @@ def create_account(state: State, request: Request):
 def delete_account(state: State, request: Request, thing_id: str):
     if thing_id not in state.accounts:
         raise Problem(403, "Forbidden Access", "forbidden_access")
+    require_ownership(state, request, thing_id)
     del state.accounts[thing_id]
     for key_id in [k for k, each in state.keys.items() if each["spec"]["owner"]["id"] == thing_id]:
         del state.keys[key_id], state.secrets[key_id]
@@ -108,7 +132,9 @@ def list_keys(state: State, request: Request):
     return state.listed(
         state.keys,
         lambda each: (
-            owner in (None, each["spec"]["owner"]["id"]) and resource in (None, each["spec"]["resource"]["id"])
+            owner in (None, each["spec"]["owner"]["id"])
+            and resource in (None, each["spec"]["resource"]["id"])
+            and owns(state, request, each["spec"]["owner"]["id"])
         ),
     )
 
@@ -118,14 +144,17 @@ def create_key(state: State, request: Request):
     owner = requested["owner"]["id"]
     if owner not in state.accounts:
         raise Problem(400, "Owner not found", "invalid_owner")
+    require_ownership(state, request, owner)
     key_id = state.new_id("KEY")
     crn = f"{ORGANIZATION}/service-account={owner}"
 
     def reference(part: dict) -> dict:
         return part | {"related": f"{state.url}/{part['id']}", "resource_name": f"{crn}/{part['id']}"}
 
-    spec = requested | {"owner": reference(requested["owner"]), "resource": reference(requested["resource"])}
-    if requested["resource"]["id"].startswith("lsrc-"):
+    # Without a resource it is a Cloud API key.
+    resource = requested.get("resource", {"id": "cloud", "kind": "Cloud", "api_version": "iam/v2"})
+    spec = requested | {"owner": reference(requested["owner"]), "resource": reference(resource)}
+    if resource["id"].startswith("lsrc-"):
         # Confluent's response names this kind for a Schema Registry, whatever kind the request contained.
         spec["resource"] |= {"kind": "SchemaRegistry", "api_version": "srcm/v2"}
     document = {
@@ -143,12 +172,12 @@ def create_key(state: State, request: Request):
 def get_key(state: State, request: Request, thing_id: str):
     if thing_id not in state.keys:
         raise Problem(403, "Forbidden Access", "forbidden_access")
+    require_ownership(state, request, state.keys[thing_id]["spec"]["owner"]["id"])
     return 200, state.keys[thing_id]
 
 
 def delete_key(state: State, request: Request, thing_id: str):
-    if thing_id not in state.keys:
-        raise Problem(403, "Forbidden Access", "forbidden_access")
+    get_key(state, request, thing_id)
     del state.keys[thing_id], state.secrets[thing_id]
     return 204, None
 

@@ -27,6 +27,8 @@ from tests.support.clouds.confluent import tableflow as confluent_tableflow
 from tests.support.clouds.confluent.contract import Operation
 from tests.support.clouds.confluent.state import Problem, State, new_secret
 
+OWNED_PATHS = ("/iam/v2/service-accounts", "/iam/v2/api-keys")
+"""What the owner of a service account may call (Confluent, "Manage API Keys": the role ResourceOwner)."""
 VIOLATION = 599
 ADMIN = "ADMIN-KEY"
 ROUTES = Map(
@@ -128,7 +130,14 @@ class ControlPlane:
                 raise Problem(401, "Unauthorized", 40101 if path.startswith("/subjects") else "unauthorized", shape)
             request.environ["owner_id"] = key["spec"]["owner"]["id"]
         elif (key_id, secret) != self.state.admin:
-            raise Problem(401, "invalid API key: make sure you're using a Cloud API Key", "unauthorized", shape)
+            key = self.state.keys.get(key_id)
+            is_cloud_key = key and self.state.secrets[key_id] == secret and key["spec"]["resource"]["id"] == "cloud"
+            if not is_cloud_key or not self.state.spread(key_id):
+                raise Problem(401, "invalid API key: make sure you're using a Cloud API Key", "unauthorized", shape)
+            if not path.startswith(OWNED_PATHS):
+                # The accounts of tests have no role on anything else.
+                raise Problem(403, "Forbidden Access", "forbidden_access")
+            request.environ["owner_id"] = key["spec"]["owner"]["id"]
 
     def _is_for(self, key: dict, request: Request, path: str) -> bool:
         resource, parts = key["spec"]["resource"], path.split("/")

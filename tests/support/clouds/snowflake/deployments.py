@@ -110,14 +110,18 @@ class Deployed:
     def schema(self) -> str:
         return self.lake.database.upper()
 
-    def resources(self) -> list[Resource]:
-        """Return the resources, including the IAM role, in the order of a whole deployment."""
+    def resources(self, session: Any = None) -> list[Resource]:
+        """Return the resources, including the IAM role, in the order of a whole deployment.
+
+        Args:
+            session: A session in Snowflake; None opens one of the administrator.
+        """
         topics = {
             name: Topic.model_validate({"name": name, "errors": "skip"}) for name in ("stock_trades", "users-by.region")
         }
         config = Config(namespace=self.lake.database, topics=topics, environments={})
         snowflake = SnowflakeResources(
-            self.server.administrator(),
+            session or self.server.administrator(),
             Secrets(self.names.region),
             self.names,
             config,

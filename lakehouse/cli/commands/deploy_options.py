@@ -1,0 +1,131 @@
+"""Options and credentials of the commands `lakehouse deploy`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lakehouse.core.errors import LakehouseError, translate
+from lakehouse.deploy.cloud_credentials import ADMIN_SECRET, Access
+from resources.confluent import URL
+
+if TYPE_CHECKING:
+    from lakehouse.config.loader import Config
+    from lakehouse.deploy.resource import Resource
+
+
+def common_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that name the environment and the credentials for AWS."""
+    for option in reversed(
+        [
+            click.option("--env", "environment", required=True, help="Environment of lakehouse.yaml."),
+            click.option("--profile", help="AWS profile. Default: that of the AWS tools (AWS_PROFILE, …)."),
+            click.option("--confluent-url", envvar="CONFLUENT_CLOUD_URL", default=URL, hidden=True),
+            click.option("--debug", is_flag=True, help="Print the traceback of an error."),
+        ]
+    ):
+        command = option(command)
+    return command
+
+
+def administrator_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the common options, and those of the administrators."""
+    for option in reversed(
+        [
+            click.option(
+                "--confluent-api-key",
+                envvar="CONFLUENT_CLOUD_API_KEY",
+                show_envvar=True,
+                default="",
+                help="Its secret is read from CONFLUENT_CLOUD_API_SECRET, or prompted for on a terminal.",
+            ),
+            click.option(
+                "--snowflake-warehouse",
+                envvar="LAKEHOUSE_SNOWFLAKE_WAREHOUSE",
+                help="Use this existing warehouse instead of creating one.",
+            ),
+            click.option(
+                "--admin-user-secrets-root-path",
+                "--admin-service-user-secrets-root-path",
+                "admin_secret",
+                envvar="LAKEHOUSE_ADMIN_SECRET",
+                default=ADMIN_SECRET,
+                show_default=True,
+                help="Secret in AWS Secrets Manager with the key of Snowflake's administrator.",
+            ),
+        ]
+    ):
+        command = option(command)
+    return common_options(command)
+
+
+def rotation_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of the rotation policy, which have the names of the Terraform kickstarter."""
+    command = click.option(
+        "--number-of-api-keys-to-retain",
+        "retained",
+        type=click.IntRange(min=1),
+        help="Number of Confluent API keys per account that stay valid.",
+    )(command)
+    return click.option("--day-count", type=float, help="The age in days at which a key is replaced.")(command)
+
+
+def declared_config(environment: str, profile: str | None) -> Config:
+    """Return lakehouse.yaml, and let clients of AWS use a profile, also those that other libraries create."""
+    from lakehouse.config import loader
+
+    if profile:
+        os.environ["AWS_PROFILE"] = profile
+    return loader.load(environment=environment)
+
+
+def administrator_access(environment: str, profile: str | None, **options: Any) -> Access:
+    from resources.build import lazy_resource
+
+    declared = declared_config(environment, profile)
+    return Access(
+        declared.deployment(environment),
+        confluent_key=options["confluent_api_key"],
+        confluent_secret=_confluent_secret(options["confluent_api_key"]),
+        confluent_url=options["confluent_url"],
+        admin_secret=options["admin_secret"],
+        warehouse=options["snowflake_warehouse"],
+        environment=environment,
+        rest_catalog=lazy_resource(declared, environment, "rest_catalog"),
+    )
+
+
+def _confluent_secret(api_key: str) -> str:
+    """Return the secret of a Confluent Cloud API key.
+
+    It is not an option, because every user of the machine can read the arguments of a process, and shells store them.
+    """
+    secret = os.environ.get("CONFLUENT_CLOUD_API_SECRET", "")
+    if api_key and not secret and sys.stdin.isatty():
+        secret = click.prompt(f"Secret of the Confluent Cloud API key {api_key}", hide_input=True)
+    return secret
+
+
+def resources_of(access: Access) -> list[Resource[Any]]:
+    from lakehouse.config import loader
+    from lakehouse.deploy.planning.graph import deployment_resources
+
+    return deployment_resources(loader.load(environment=access.environment), access)
+
+
+def explained(debug: bool) -> AbstractContextManager[None]:
+    """Add the notes of an error to its message and, with --debug, print its traceback."""
+
+    def failure(error: LakehouseError) -> click.ClickException:
+        if debug:
+            click.echo("".join(traceback.format_exception(error)), err=True)
+        notes = " ".join(getattr(error, "__notes__", ()))
+        return click.ClickException(f"{error}\n{notes}" if notes else str(error))
+
+    return translate({LakehouseError: failure})
