@@ -44,7 +44,7 @@ def remove(lake: Lake, name: str, resource: Any) -> None:
         case ["connector", _]:
             del state.connectors[f"{cluster}/{resource.name}"]
         case ["compute_pool"]:
-            del state.pools[resource.id]
+            del state.pools[resource.pool_id]
         case ["statement", _]:
             for statement in resource:
                 del state.statements[f"{environment}/{statement.name}"]

@@ -18,13 +18,9 @@ from lakehouse.deploy.confluent.access.service_accounts import (
     RoleScopes,
     ServiceAccountResource,
 )
+from lakehouse.deploy.confluent.compute_pool import ComputePoolResource
 from lakehouse.deploy.confluent.existing_cluster import ExistingCluster, ExistingEnvironment
-from lakehouse.deploy.confluent.flink_resources import (
-    ComputePoolResource,
-    FlinkRegionResource,
-    FlinkTopicResource,
-    StatementResource,
-)
+from lakehouse.deploy.confluent.flink_resources import FlinkTopicResource, StatementResource
 from lakehouse.deploy.confluent.foundation import ClusterResource, EnvironmentResource, SchemaRegistryResource
 from lakehouse.deploy.confluent.keys.stored_api_keys import (
     ApiKeyResource,
@@ -73,7 +69,7 @@ class ConfluentResources:
             *([self.tableflow.provider_integration] if self.has_tableflow_bucket else ()),
             self.cluster,
             self.registry,
-            *self._flink,
+            *self._compute,
             *self.role_bindings.values(),
             *self.keys,
             *self.declared_topics.values(),
@@ -124,14 +120,9 @@ class ConfluentResources:
         """Flink's compute pool, created only for statements."""
         return ComputePoolResource(*self.common, environment=self.environment)
 
-    @cached_property
-    def flink_region(self) -> FlinkRegionResource:
-        """Flink in the deployment's region, read only for statements."""
-        return FlinkRegionResource(*self.common)
-
     @property
-    def _flink(self) -> tuple[Resource[Any], ...]:
-        return (self.flink_region, self.compute_pool) if self.deployment.flink else ()
+    def _compute(self) -> tuple[ComputePoolResource, ...]:
+        return (self.compute_pool,) if self.deployment.flink else ()
 
     @cached_property
     def accounts(self) -> dict[str, ServiceAccountResource]:
@@ -216,7 +207,6 @@ class ConfluentResources:
             roles=self.role_bindings["flink"],
             environment=self.environment,
             compute_pool=self.compute_pool,
-            region=self.flink_region,
         )
 
     @cached_property
@@ -227,7 +217,7 @@ class ConfluentResources:
             account=self.accounts[ROTATION],
             secret=self.secret_names[ROTATION, "cloud"],
             roles=self.role_bindings[ROTATION],
-            recorded=(self.environment, self.cluster, self.registry, *self._flink),
+            recorded=(self.environment, self.cluster, self.registry, *self._compute),
         )
 
     @cached_property
@@ -297,7 +287,6 @@ class ConfluentResources:
                 environment=self.environment,
                 cluster=self.cluster,
                 account=self.accounts["flink"],
-                region=self.flink_region,
                 compute_pool=self.compute_pool,
                 flink_key=self.flink_key,
                 after=tuple(self.connectors.values()),

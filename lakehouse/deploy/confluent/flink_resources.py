@@ -1,4 +1,4 @@
-"""Flink: the compute pool, the statements that run in it, and the topics that they create."""
+"""Flink: the statements, and the topics that they create."""
 
 from __future__ import annotations
 
@@ -8,85 +8,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from lakehouse.core.errors import LakehouseError
+from lakehouse.deploy.confluent.compute_pool import FlinkCompute
 from lakehouse.deploy.confluent.confluent_resource import GRANTED_SECONDS, ConfluentResource
 from lakehouse.deploy.confluent.topics.topic_resources import TOPIC_SECONDS, TopicResource
-from lakehouse.deploy.resource import Outputs, Resource, Undeletable, Updatable
+from lakehouse.deploy.resource import Outputs, Resource, Updatable
 from resources.confluent.api_client import Key
 from resources.confluent.clusters import Cluster
-from resources.confluent.flink import READY, ComputePool, Region, Statement, Statements
+from resources.confluent.flink import Statement, Statements
 from resources.confluent.kafka_rest import Topic
 from resources.confluent.organization import Environment, ServiceAccount
 from resources.confluent.waiting import FAILED, retry_while_forbidden, wait, wait_until_deleted
 
-POOL_SECONDS = 60 * 60
 STATEMENT_SECONDS = 30 * 60
-MAX_CFU = 10
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class FlinkRegionResource(ConfluentResource[Region], Undeletable[Region]):
-    """Flink in the deployment's region, with the address of its API."""
-
-    address = "confluent/flink_region"
-    retained_because = "belongs to Confluent"
-
-    @property
-    def label(self) -> str:
-        """The region with its name."""
-        return f"Flink in AWS region '{self.names.region}'"
-
-    def read(self, outputs: Outputs) -> Region:
-        """Read it by the name of the region.
-
-        Raises:
-            LakehouseError: Confluent does not offer it there.
-        """
-        region = self.cloud.regions().find(self.names.region)
-        if region is None:
-            raise LakehouseError(
-                f"Confluent Cloud offers no Flink in AWS region {self.names.region}. Nothing was changed. Choose "
-                f"another region for deployment '{self.names.deployment}', or remove its 'flink' statements"
-            )
-        return region
-
-    def create(self, outputs: Outputs) -> Region:
-        """Read it: it exists, or `read` raises."""
-        return self.read(outputs)
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class ComputePoolResource(ConfluentResource[ComputePool]):
-    """The compute pool in which statements run."""
-
-    address = "confluent/compute_pool"
-    environment: Resource[Environment]
-
-    @property
-    def label(self) -> str:
-        """The compute pool with its name."""
-        return f"compute pool '{self.names.confluent}'"
-
-    def read(self, outputs: Outputs) -> ComputePool | None:
-        """Read it by name."""
-        return self.cloud.compute_pools(outputs[self.environment].id).find(self.names.confluent)
-
-    def create(self, outputs: Outputs) -> ComputePool:
-        """Create it."""
-        pools = self.cloud.compute_pools(outputs[self.environment].id)
-        return pools.create(self.names.confluent, self.names.region, MAX_CFU)
-
-    def wait_until_ready(self, outputs: Outputs, current: ComputePool) -> ComputePool:
-        """Wait until it runs and is listed."""
-        pools = self.cloud.compute_pools(outputs[self.environment].id)
-        wait(self.label, lambda: pools.get(current.id), READY, deadline_seconds=POOL_SECONDS, clock=self.clock)
-        return self.wait_until_listed(outputs, POOL_SECONDS)
-
-    def delete(self, outputs: Outputs, current: ComputePool) -> None:
-        """Delete it."""
-        pools = self.cloud.compute_pools(outputs[self.environment].id)
-        pools.delete(current.id)
-        wait_until_deleted(self.label, lambda: pools.get(current.id), deadline_seconds=POOL_SECONDS, clock=self.clock)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -101,8 +34,7 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
     environment: Resource[Environment]
     cluster: Resource[Cluster]
     account: Resource[ServiceAccount]
-    region: Resource[Region]
-    compute_pool: Resource[ComputePool]
+    compute_pool: Resource[FlinkCompute]
     flink_key: Resource[Key]
     after: tuple[Resource[Any], ...]
     """The resources that fill the topics that it may read."""
@@ -124,8 +56,8 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
 
     @property
     def read_depends_on(self) -> tuple[Resource[Any], ...]:
-        """The environment, the region, and the key that opens its statements."""
-        return (self.environment, self.region, self.flink_key)
+        """The environment, the compute pool with the API's address, and the key that opens its statements."""
+        return (self.environment, self.compute_pool, self.flink_key)
 
     def read(self, outputs: Outputs) -> list[Statement] | None:
         """List the statements of the declared name; None if there are none."""
@@ -139,7 +71,7 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
             return self._statements(outputs).create(
                 self.statement,
                 self.sql,
-                pool_id=outputs[self.compute_pool].id,
+                pool_id=outputs[self.compute_pool].pool_id,
                 principal_id=outputs[self.account].id,
                 catalog=outputs[self.environment].name,
                 database=outputs[self.cluster].name,
@@ -184,7 +116,7 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
             )
 
     def _statements(self, outputs: Outputs) -> Statements:
-        region = outputs[self.region]
+        region = outputs[self.compute_pool].region
         return self.cloud.statements(region, outputs[self.environment], outputs[self.flink_key])
 
 

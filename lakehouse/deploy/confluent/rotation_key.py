@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from lakehouse.core.errors import UnclearState
+from lakehouse.deploy.confluent.compute_pool import FlinkCompute
 from lakehouse.deploy.confluent.keys.account_key import AccountKey, Layout
 from lakehouse.deploy.confluent.keys.stored_api_keys import ApiKeyResource
 from lakehouse.deploy.resource import Outputs, Resource
@@ -21,7 +22,6 @@ from resources.confluent.api_client import Key
 from resources.confluent.api_keys import Scope
 from resources.confluent.clusters import Cluster, SchemaRegistryCluster
 from resources.confluent.confluent_cloud import KEY, KEY_SECRET, ConfluentCloud
-from resources.confluent.flink import ComputePool, Region
 from resources.confluent.organization import Environment
 
 STATES = "lakehouse.states"
@@ -30,8 +30,7 @@ STATE_TYPES: dict[str, type[Any]] = {
     "confluent/environment": Environment,
     "confluent/cluster": Cluster,
     "confluent/schema_registry": SchemaRegistryCluster,
-    "confluent/compute_pool": ComputePool,
-    "confluent/flink_region": Region,
+    "confluent/compute_pool": FlinkCompute,
 }
 """The type of each recorded state, by address."""
 

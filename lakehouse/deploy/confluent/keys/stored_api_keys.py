@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from lakehouse.deploy.confluent.access.service_accounts import ServiceAccountResource
+from lakehouse.deploy.confluent.compute_pool import FlinkCompute
 from lakehouse.deploy.confluent.confluent_resource import ConfluentResource
 from lakehouse.deploy.confluent.keys.account_key import AccountKey, JoinedLayout, Layout
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
@@ -15,7 +16,6 @@ from resources.aws.secrets_manager import CURRENT, PENDING
 from resources.confluent.api_client import Key
 from resources.confluent.api_keys import Scope
 from resources.confluent.clusters import Cluster, SchemaRegistryCluster
-from resources.confluent.flink import ComputePool, Region
 from resources.confluent.organization import Environment, RoleBinding
 
 REGISTRY = "schema.registry"
@@ -196,15 +196,14 @@ class FlinkKeyResource(ApiKeyResource):
 
     api: ClassVar[str] = "flink"
     environment: Resource[Environment]
-    compute_pool: Resource[ComputePool]
-    region: Resource[Region]
+    compute_pool: Resource[FlinkCompute]
 
     def account_key(self, outputs: Outputs) -> AccountKey:
         """Return the key, which lists statements."""
-        environment, pool, region = outputs[self.environment], outputs[self.compute_pool], outputs[self.region]
-        beside = {"compute.pool.id": pool.id, "principal.id": outputs[self.account].id}
+        environment, compute = outputs[self.environment], outputs[self.compute_pool]
+        beside = {"compute.pool.id": compute.pool_id, "principal.id": outputs[self.account].id}
         layout = Layout("api.key", "api.key.secret", beside)
-        scope = Scope.flink(region.id, environment.id)
+        scope = Scope.flink(compute.region_id, environment.id)
         return self._account_key(
-            outputs, scope, layout, lambda key: self.cloud.statements(region, environment, key).list()
+            outputs, scope, layout, lambda key: self.cloud.statements(compute.region, environment, key).list()
         )
