@@ -5,75 +5,44 @@ The simulated AWS decides on every call of Python, pyarrow and the JVM by the po
 
 from __future__ import annotations
 
-import datetime as dt
-import json
-import os
-import threading
-import uuid
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
-import boto3
 import dagster as dg
-import pyarrow as pa
 import pytest
 import requests
-from confluent_kafka.admin import AdminClient, NewTopic
-from moto.backends import get_backend
-from pyiceberg.catalog.glue import GlueCatalog
 
-from lakehouse.config.loader import Config
-from lakehouse.core.tables import naming
-from lakehouse.core.tables.table_ref import TableRef
-from lakehouse.deploy.aws.iam import policies
-from lakehouse.deploy.confluent.keys.stored_api_keys import ApiKeyResource
 from lakehouse.deploy.planning import planner
-from lakehouse.deploy.planning.planner import needed_by
-from lakehouse.deploy.rotation import Policy, rotate
-from lakehouse.deploy.settings import settings
+from lakehouse.deploy.rotation import Policy
 from lakehouse.deploy.verification.permission_probe import Finding
 from lakehouse.deploy.verification.role_diagnosis import examine
 from lakehouse.deploy.verification.verify import Verification
-from lakehouse.local import client_environment, jars
+from lakehouse.local import client_environment
 from lakehouse.local import stack as local_stack
 from lakehouse.local.home import Home
-from lakehouse.local.processes import ports, process
-from lakehouse.local.servers import spark_server
-from lakehouse.pipeline.batches.dry_run import dry_run
-from lakehouse.pipeline.maintenance import maintain
-from lakehouse.query import duckdb
-from lakehouse.readers import reader_of
 from resources.build import build_resources
 from tests.support.clouds.all_clouds import Clouds
 from tests.support.clouds.aws.calls import Asked
 from tests.support.clouds.aws.enforced import Enforced, is_allowed
 from tests.support.clouds.aws.world import ACCOUNT, REGION
 from tests.support.clouds.confluent.state import ORGANIZATION_ID
-from tests.support.processes.cluster import free_ports
+from tests.support.clouds.enforced_chain import (
+    Chain,
+    as_user,
+    create_role,
+    create_topics,
+    deployed,
+    lead_to_kafka,
+    run,
+    serving_spark,
+)
 from tests.support.topics import Stream
 
 pytestmark = pytest.mark.stack
 
 PLANES = ("writer", "maintenance", "reader", "rotation", "snowflake")
-
-
-@dataclass
-class Chain:
-    """A deployment in the three clouds, with the resources of its environment."""
-
-    clouds: Clouds
-    resources: Any
-    stream: Stream
-    enforced: Enforced
-    keys: dict[str, Any]
-    """The access keys of the users that assume roles, by name."""
-
-    @property
-    def cluster(self) -> str:
-        return str(next(iter(self.clouds.confluent.state.clusters)))
 
 
 @pytest.fixture(scope="module")
@@ -98,9 +67,9 @@ def chain(kafka: Home, clouds: Clouds, tmp_path_factory: pytest.TempPathFactory)
     clouds.topics = {**clouds.topics, "stock_trades": table}
     with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         # IAM refuses trust in missing roles, and the simulated Confluent Cloud names this role.
-        create_role(clouds, "arn:aws:iam::000000000000:role/cspi-000008")
+        create_role(clouds, "arn:aws:iam::000000000000:role/cspi-000009")
         planner.apply(clouds.resources(), clouds.reported.append)
-        _lead_to_kafka(clouds)
+        lead_to_kafka(clouds)
         iam = clouds.aws.strict.client("iam")
         keys = {user: iam.create_access_key(UserName=user)["AccessKey"] for user in ("spark", "rotation")}
         names = clouds.access().names
@@ -117,140 +86,11 @@ def chain(kafka: Home, clouds: Clouds, tmp_path_factory: pytest.TempPathFactory)
         chain = Chain(clouds, resources, stream, enforced, keys)
         run(chain)
         as_user(patch, keys["rotation"])
-        keys_of_confluent = needed_by(clouds.rotated_resources(), ApiKeyResource)
-        list(rotate(keys_of_confluent, Policy(day_count=0), clouds.sleepless.clock))
-        _lead_to_kafka(clouds)
+        rotated = clouds.rotate(Policy(day_count=0))
+        assert [line for line in rotated if line.startswith("snowflake/key: ")]
+        lead_to_kafka(clouds)
         yield chain
         clouds.aws.guard = clouds.aws.gaps
-
-
-def create_topics(names: Iterable[str]) -> None:
-    admin = AdminClient({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"]})
-    for created in admin.create_topics([NewTopic(name, 1) for name in names]).values():
-        created.result()
-
-
-def create_role(clouds: Clouds, arn: str) -> None:
-    iam = clouds.aws.strict.client("iam", account=arn.split(":")[4])
-    trust = json.dumps(policies.own_trust(f"arn:aws:iam::{ACCOUNT}:user/spark"))
-    iam.create_role(RoleName=arn.rpartition("/")[2], AssumeRolePolicyDocument=trust)
-
-
-def as_user(patch: pytest.MonkeyPatch, key: Any) -> None:
-    patch.setenv("AWS_ACCESS_KEY_ID", key["AccessKeyId"])
-    patch.setenv("AWS_SECRET_ACCESS_KEY", key["SecretAccessKey"])
-    boto3.DEFAULT_SESSION = None
-
-
-def _lead_to_kafka(clouds: Clouds) -> None:
-    """Change the Kafka addresses in the secrets, because the simulated Confluent Cloud has no Kafka."""
-    client, path = clouds.aws.strict.client("secretsmanager", region=REGION), clouds.access().names.confluent_secrets
-    addresses = {
-        "kafka_cluster/spark/python_client": {"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"]},
-        "schema_registry_cluster/spark/python_client": {"schema.registry.url": os.environ["SCHEMA_REGISTRY_URL"]},
-    }
-    for name, address in addresses.items():
-        secret = f"{path}/{name}"
-        current = client.get_secret_value(SecretId=secret, VersionStage="AWSCURRENT")
-        value = json.dumps(json.loads(current["SecretString"]) | address)
-        # moto does not move AWSCURRENT from a version that has AWSPENDING, too.
-        changed = client.put_secret_value(SecretId=secret, SecretString=value, VersionStages=["AWSPENDING"])
-        client.update_secret_version_stage(
-            SecretId=secret,
-            VersionStage="AWSCURRENT",
-            MoveToVersionId=changed["VersionId"],
-            RemoveFromVersionId=current["VersionId"],
-        )
-
-
-@contextmanager
-def serving_spark(kafka: Home, folder: Path) -> Iterator[str]:
-    """Run a Spark server that uses the AWS endpoints of this process."""
-    home, [port] = Home(folder / "home"), free_ports(1)
-    jars.fetch(["spark"])
-    context = client_environment.context(kafka, ports.recorded(kafka))
-    aws = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
-    variables = {**context.environment, **aws, "SPARK_REMOTE": f"sc://localhost:{port}"}
-    variables.pop("AWS_ENDPOINT_URL_S3", None)
-    server = spark_server.server(
-        replace(context, home=home, ports={**context.ports, "spark": port}, environment=variables), {}
-    )
-    running = process.start(server, home)
-    try:
-        process.wait_until_ready(server, running.leader, home, threading.Event())
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("SPARK_CONNECT_AUTHENTICATE_TOKEN", variables["SPARK_CONNECT_AUTHENTICATE_TOKEN"])
-            yield server.address
-    finally:
-        process.stop(server.name, home)
-
-
-def deployed(clouds: Clouds) -> Config:
-    """Return the environment that `lakehouse deploy environment` prints, with local addresses."""
-    systems = settings(clouds.access().names)
-    systems["kafka"]["security_protocol"] = "PLAINTEXT"
-    del systems["kafka"]["sasl_mechanism"]
-    systems["glue"]["tableflow_database"] = next(iter(clouds.confluent.state.clusters))
-    systems["catalog"]["s3_endpoint"] = os.environ["AWS_ENDPOINT_URL"]
-    systems["snowflake"] |= {"host": "127.0.0.1", "port": clouds.snowflake.port, "protocol": "http"}
-    declared = clouds.config().model_dump(by_alias=True)
-    declared["topics"] = {name: {**topic, "name": name} for name, topic in declared["topics"].items()}
-    return Config.model_validate({**declared, "environments": {"aws": systems}})
-
-
-def run(chain: Chain) -> None:
-    """Ingest, publish, maintain, query and dry-run one topic, and read a table of Tableflow."""
-    stream, resources = chain.stream, chain.resources
-    stream.schema()
-    dry_run(stream.namespace, stream.topic, stream.systems, 10)
-    for first in (0, 100, 200):
-        stream.produce_trades(range(first, first + 100))
-        stream.ingest()
-    stream.produce([{"value": b"no trade"}])
-    stream.ingest()
-    ref, table = resources.catalog.published(stream.topic.table_in(stream.namespace))
-    reader_of("glue").publish(stream.topic, ref, table, resources)
-    reader_of("snowflake").publish(stream.topic, ref, table, resources)
-    dry_run(stream.namespace, stream.topic, stream.systems, 10)
-    _tableflow_table(chain)
-    _leave_orphan(chain)
-    done = list(maintain(stream.namespace, stream.topic, resources.catalog, resources.spark))
-    assert "removed 1 orphaned files" in done[0].done, done
-    assert duckdb.query(f'SELECT count(*) FROM "{ref.namespace}"."{ref.name}"', resources).rows == [(300,)]
-    resources.athena.query("SELECT 1")
-    _, [(count,)] = resources.snowflake.query(f'SELECT count(*) FROM {ref.namespace}."{ref.name.upper()}"')
-    assert count == 300
-
-
-def _tableflow_table(chain: Chain) -> None:
-    """Write a table as Tableflow does, and read it as its asset does."""
-    endpoint, clouds = os.environ["AWS_ENDPOINT_URL"], chain.clouds
-    credentials = {"s3.access-key-id": "ours", "s3.secret-access-key": "secret"}
-    credentials |= {"client.access-key-id": "ours", "client.secret-access-key": "secret"}
-    catalog = GlueCatalog("tableflow", **credentials, **{"s3.endpoint": endpoint, "client.region": REGION})
-    catalog.create_namespace(chain.cluster)
-    rows = pa.table({"userid": ["User_1"], "price": [5]})
-    env = next(iter(clouds.confluent.state.environments))
-    prefix = f"1011/0110/{ORGANIZATION_ID}/{env}/{chain.cluster}/v1"
-    location = f"s3://{clouds.access().names.tableflow_bucket}/{prefix}/{uuid.uuid4()}"
-    table = catalog.create_table((chain.cluster, "stock_trades"), rows.schema, location=location)
-    table.append(rows)
-    resources = chain.resources
-    table_of_asset = resources.catalog.load(TableRef(chain.cluster, "stock_trades"))
-    session = resources.spark.session(resources.catalog.spark_settings())
-    name = f"`{chain.cluster}`.stock_trades"
-    assert session.sql(f"SELECT count(*) FROM {naming.CATALOG}.{name}").first()[0] == 1
-    assert table_of_asset.scan().to_arrow().num_rows == 1
-
-
-def _leave_orphan(chain: Chain) -> None:
-    """Create an unreferenced file that is old enough to be removed."""
-    names = chain.clouds.access().names
-    s3 = chain.clouds.aws.strict.client("s3", region=REGION)
-    key = f"warehouse/trading/{chain.stream.topic.table}/data/orphan.parquet"
-    s3.put_object(Bucket=names.bucket, Key=key, Body=b"")
-    orphan = get_backend("s3")[ACCOUNT]["aws"].buckets[names.bucket].keys[key]
-    orphan.last_modified -= dt.timedelta(days=7)
 
 
 def test_chain_all_calls_are_allowed(chain: Chain) -> None:

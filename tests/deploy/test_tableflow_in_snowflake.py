@@ -32,7 +32,7 @@ def tableflow(clouds: Clouds) -> Clouds:
     # IAM refuses trust in missing roles, and the simulated Confluent Cloud names this role.
     trust = json.dumps(policies.own_trust(f"arn:aws:iam::{ACCOUNT}:user/spark"))
     confluent = clouds.aws.strict.client("iam", account="000000000000")
-    confluent.create_role(RoleName="cspi-000008", AssumeRolePolicyDocument=trust)
+    confluent.create_role(RoleName="cspi-000009", AssumeRolePolicyDocument=trust)
     planner.apply(clouds.resources(), clouds.reported.append)
     return clouds
 

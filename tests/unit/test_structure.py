@@ -12,7 +12,6 @@ from tools.structure import violations
     [
         ({"lakehouse/pipeline/kafka.py": "", "resources/kafka.py": ""}, "have one file name"),
         ({"tests/test_long.py": "\n" * 401}, "test_long.py has 401 lines"),
-        ({"tests/deploy/test_enforced_chain.py": ""}, "Remove it from LONGER"),
         ({"spark/a.py": "x = y  # type: ignore[arg-type]\n"}, "spark/a.py:1 suppresses"),
         ({"spark/a.py": "x = cast(Any, y)\n"}, "spark/a.py:1 casts to Any"),
         ({"spark/a.py": "x = y  # type: ignore[arg-type]  # a reason\n" * 21}, "21 type errors are suppressed"),
