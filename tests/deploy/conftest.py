@@ -247,7 +247,7 @@ def new_case(server: Server) -> Iterator[Callable[[], Case]]:
                 role="LOADER_ROLE",
                 secret=f"/lakehouse/snowflake/{name}",
                 secrets=Secrets(os.environ["AWS_REGION"], "rotated"),
-                administrator=sessions.enter_context(contextlib.closing(server.administrator())),
+                session=sessions.enter_context(contextlib.closing(server.administrator())),
                 address={"host": "127.0.0.1", "port": server.port, "protocol": "http"},
             )
             case = Case(server, user)

@@ -41,7 +41,7 @@ class ServiceUser:
     secret: str
     """Name of the secret."""
     secrets: Secrets
-    administrator: Session = field(repr=False)
+    session: Session = field(repr=False)
     """An open session of a role that owns the user (docs: sql-reference/sql/alter-user)."""
     address: Mapping[str, Any] = field(default_factory=dict)
     """Host, port and protocol, as far as they are not the account's own."""
@@ -267,11 +267,11 @@ def _log_in(user: ServiceUser, key: KeyPair) -> None:
 def _run(user: ServiceUser, statement: str) -> list[tuple[Any, ...]]:
     def refused(error: Error) -> LakehouseError:
         return LakehouseError(
-            f"Snowflake refused a statement of the administrator's session: {error.msg} The statement changed nothing; "
-            f"its role must own user {user.name}: {statement}"
+            f"Snowflake refused a statement on user {user.name}: {error.msg} The statement changed nothing; "
+            f"the session's role must own the user: {statement}"
         )
 
-    with session_errors(location(user.account, user.address), refused), user.administrator.cursor() as cursor:
+    with session_errors(location(user.account, user.address), refused), user.session.cursor() as cursor:
         cursor.execute(statement)
         rows: list[tuple[Any, ...]] = cursor.fetchall()
         return rows

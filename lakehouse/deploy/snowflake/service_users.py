@@ -126,7 +126,7 @@ class ServiceUsers:
                 role=holder.role,
                 secret=holder.secret,
                 secrets=self.secrets,
-                administrator=self.session,
+                session=self.session,
                 address={name: getattr(self.session, attribute) for name, attribute in ADDRESS.items()},
             )
 

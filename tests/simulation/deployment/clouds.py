@@ -142,7 +142,7 @@ class Clouds:
             role=names.snowflake("ROLE"),
             secret=names.snowflake_secret,
             secrets=secrets,
-            administrator=session,
+            session=session,
         )
         key = ServiceUserKey(address="snowflake/key", name=service_user.name, user=lambda: service_user, after=(user,))
         # `aws/secrets` stands for the bucket, too: without Tableflow no resource of Confluent uses it.
