@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -13,7 +13,15 @@ from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 from lakehouse.core.errors import OutcomeUnknownError, UnclearState, Unreachable, redact_credentials
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock, doubling, retry
-from resources.confluent.api_errors import ConfluentError, ErrorMessage, NotFound, RateLimited, error_message, refusal
+from resources.confluent.api_errors import (
+    ConfluentError,
+    ErrorMessage,
+    Forbidden,
+    NotFound,
+    RateLimited,
+    error_message,
+    refusal,
+)
 
 CONNECT_SECONDS, READ_SECONDS = 10, 60
 DEADLINE_SECONDS = 120
@@ -172,10 +180,19 @@ class ApiClient:
         except NotFound:
             return None
 
-    def delete(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
+    def delete(
+        self, path: str, query: Mapping[str, Any] | None = None, *, may_exist: Callable[[], bool] = lambda: True
+    ) -> Any:
         """Delete the object at a path; do nothing if it does not exist.
 
+        Args:
+            path: The path below the API's address.
+            query: Parameters of the query.
+            may_exist: Looks the object up in its list, after a 403: Confluent answers it to the deletion of an object
+                that does not exist and to a caller without the right.
+
         Raises:
+            Forbidden: The key may not delete the object, which may exist.
             ConfluentError: As `call`, except NotFound.
             OutcomeUnknownError: As `call`.
             Unreachable: As `call`.
@@ -183,6 +200,10 @@ class ApiClient:
         try:
             return self.call("DELETE", path, query)
         except NotFound:
+            return None
+        except Forbidden:
+            if may_exist():
+                raise
             return None
 
     def _send(self, method: str, path: str, query: Mapping[str, Any] | None, body: Any) -> requests.Response:

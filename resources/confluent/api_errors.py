@@ -39,7 +39,7 @@ class ConfluentError(LakehouseError):
 
 
 class NotFound(ConfluentError):
-    """The object does not exist: 404, or 403, which Confluent answers for deleted objects."""
+    """The object does not exist: 404, or 403 to a GET, which Confluent answers for deleted objects."""
 
 
 class Forbidden(ConfluentError):
@@ -119,7 +119,7 @@ def refusal(
             effect,
             "Check that it is a key of this API and was not deleted; a new key is accepted after some minutes",
         )
-    if status == 404 or (status == 403 and method in ("GET", "DELETE") and not listing):
+    if status == 404 or (status == 403 and method == "GET" and not listing):
         return NotFound(f"{call} found no object that is visible to the key {key} ({answer})", effect)
     if status == 403:
         role = next(role for prefix, role in ROLES if path.startswith(prefix))

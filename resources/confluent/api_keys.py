@@ -119,6 +119,16 @@ class ApiKeys:
             spec["resource"] = {part: value for part, value in resource.items() if value is not None}
         return ApiKey.of(self.client.call("POST", "/iam/v2/api-keys", body={"spec": spec}))
 
-    def delete(self, key_id: str) -> None:
-        """Delete a key. APIs refuse it from now on."""
-        self.client.delete(f"/iam/v2/api-keys/{key_id}")
+    def delete(self, key_id: str, owner_id: str) -> None:
+        """Delete a key of an account. APIs refuse it from now on.
+
+        Raises:
+            Forbidden: The caller may not delete it, or may no longer see the account and its keys.
+        """
+
+        def may_exist() -> bool:
+            # The list of keys is empty, too, for a caller who may not see the account.
+            accounts = {answer["id"] for answer in self.client.items("/iam/v2/service-accounts")}
+            return owner_id not in accounts or any(key.id == key_id for key in self.list(owner_id))
+
+        self.client.delete(f"/iam/v2/api-keys/{key_id}", may_exist=may_exist)

@@ -92,7 +92,11 @@ class Clusters:
 
     def delete(self, cluster_id: str) -> None:
         """Start to delete a cluster with all its topics. Wait with `wait_until_deleted`."""
-        self.client.delete(f"/cmk/v2/clusters/{cluster_id}", {"environment": self.environment_id})
+        self.client.delete(
+            f"/cmk/v2/clusters/{cluster_id}",
+            {"environment": self.environment_id},
+            may_exist=lambda: any(cluster.id == cluster_id for cluster in self.list()),
+        )
 
 
 @dataclass(frozen=True)

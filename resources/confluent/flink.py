@@ -86,7 +86,11 @@ class ComputePools:
 
     def delete(self, pool_id: str) -> None:
         """Start to delete a compute pool. Wait with `wait_until_deleted`."""
-        self.client.delete(f"/fcpm/v2/compute-pools/{pool_id}", {"environment": self.environment_id})
+        self.client.delete(
+            f"/fcpm/v2/compute-pools/{pool_id}",
+            {"environment": self.environment_id},
+            may_exist=lambda: any(pool.id == pool_id for pool in self.list()),
+        )
 
 
 @dataclass(frozen=True)

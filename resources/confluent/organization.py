@@ -107,7 +107,11 @@ class ServiceAccounts:
 
     def delete(self, account_id: str) -> None:
         """Delete a service account with its API keys and role bindings."""
-        self.client.delete(f"/iam/v2/service-accounts/{account_id}")
+        path = "/iam/v2/service-accounts"
+        self.client.delete(
+            f"{path}/{account_id}",
+            may_exist=lambda: any(answer["id"] == account_id for answer in self.client.items(path)),
+        )
 
 
 @dataclass(frozen=True)
@@ -151,6 +155,9 @@ class RoleBindings:
         body = {"principal": principal, "role_name": role, "crn_pattern": crn_pattern}
         return RoleBinding.of(self.client.call("POST", "/iam/v2/role-bindings", body=body))
 
-    def delete(self, binding_id: str) -> None:
+    def delete(self, binding: RoleBinding) -> None:
         """Revoke the role."""
-        self.client.delete(f"/iam/v2/role-bindings/{binding_id}")
+        self.client.delete(
+            f"/iam/v2/role-bindings/{binding.id}",
+            may_exist=lambda: binding in self.on(binding.crn_pattern, binding.principal, binding.role),
+        )

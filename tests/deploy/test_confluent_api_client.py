@@ -162,6 +162,7 @@ def test_list_next_page_uses_the_same_address(client: ApiClient, vendor: Conflue
         ),
         (lambda p: p.call("GET", "/cmk/v2/clusters/lkc-1"), 401, "", Forbidden, "does not accept the key ADMIN-KEY"),
         (lambda p: list(p.items("/cmk/v2/clusters")), 403, "", Forbidden, "EnvironmentAdmin on the environment"),
+        (lambda p: p.delete("/cmk/v2/clusters/lkc-1"), 403, "", Forbidden, "Nothing was changed"),
         (lambda p: p.call("POST", "/sql/v1/x"), 403, "", Forbidden, "FlinkDeveloper"),
         (
             lambda p: p.call("POST", "/tableflow/v1/catalog-integrations"),

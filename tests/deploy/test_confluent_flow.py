@@ -115,9 +115,9 @@ def test_client_creates_and_deletes_each_kind(confluent: ConfluentCloud, vendor:
             topics.delete(topic)
             gone("topic", lambda name=topic: topics.find(name))
     for binding in confluent.role_bindings().on(pattern):
-        confluent.role_bindings().delete(binding.id)
+        confluent.role_bindings().delete(binding)
     for each in confluent.api_keys().list(account.id, Scope.cluster(cluster.id)):
-        confluent.api_keys().delete(each.id)
+        confluent.api_keys().delete(each.id, each.owner_id)
     confluent.service_accounts().delete(account.id)
     confluent.clusters(environment.id).delete(cluster.id)
     gone("cluster", lambda: confluent.clusters(environment.id).get(cluster.id))

@@ -93,8 +93,35 @@ def test_list_role_bindings_of_exact_pattern(confluent: ConfluentCloud, lake: La
     assert bindings.find(principal, "DeveloperRead", lake.cluster.kafka_crn) is None
     with pytest.raises(Conflict):
         bindings.create(principal, "ResourceOwner", lake.cluster.kafka_crn)
-    bindings.delete(part.id)
-    bindings.delete(part.id)
+    bindings.delete(part)
+    bindings.delete(part)
+
+
+def test_delete_refused_of_each_kind_is_an_error(vendor: ConfluentServer, confluent: ConfluentCloud, lake: Lake):
+    environment, pattern = lake.environment.id, lake.cluster.crn
+    account = confluent.service_accounts().create("another", "Reads")
+    pool = confluent.compute_pools(environment).create("pool", "us-east-1", 5)
+    binding = confluent.role_bindings().create(account.principal, "CloudClusterAdmin", pattern)
+    key = confluent.api_keys().create("key", "A key", account.id, Scope.tableflow())
+    topics = confluent.topics(lake.cluster, lake.kafka_key)
+    topics.create("trades", 1)
+    deletions = [
+        lambda: topics.delete("trades"),
+        lambda: confluent.api_keys().delete(key.id, account.id),
+        lambda: confluent.role_bindings().delete(binding),
+        lambda: confluent.compute_pools(environment).delete(pool.id),
+        lambda: confluent.service_accounts().delete(account.id),
+        lambda: confluent.clusters(environment).delete(lake.cluster.id),
+        lambda: confluent.environments().delete(environment),
+    ]
+    vendor.faults = [Fault(times=100, on=lambda method, _: method == "DELETE", answer=(403, {}, "Forbidden Access"))]
+    for delete in deletions:
+        with pytest.raises(Forbidden, match="Nothing was changed"):
+            delete()
+    vendor.faults = []
+    for delete in deletions:
+        delete()
+    assert not vendor.state.environments and list(vendor.state.accounts) == [lake.account.id]
 
 
 def test_list_keys_oldest_first_without_secrets(vendor: ConfluentServer, confluent: ConfluentCloud, lake: Lake):
@@ -119,7 +146,7 @@ def test_new_key_is_refused_until_it_is_known(
         topics.list()
     wait_until_accepted("the key", topics.list, deadline_seconds=600, clock=sleepless.clock)
     assert len(sleepless.pauses) == 3
-    confluent.api_keys().delete(key.id)
+    confluent.api_keys().delete(key.id, lake.account.id)
     with pytest.raises(Forbidden):
         topics.list()
 

@@ -70,12 +70,12 @@ def test_owner_of_the_accounts_may_do_nothing_else(owner: Lake):
         lambda: cloud.role_bindings().create(f"User:{account(owner, 'rotation')}", "EnvironmentAdmin", pattern),
         lambda: cloud.service_accounts().create("another", "One more"),
         lambda: cloud.api_keys().create("key", "A key", foreign, Scope.cloud()),
+        lambda: cloud.environments().delete(environment),
     ]
     for call in refused:
         with pytest.raises(Forbidden):
             call()
-    cloud.environments().delete(environment)
-    assert environment in state.environments, "the client takes this refusal for the absence of the environment"
+    assert environment in state.environments
     assert cloud.api_keys().list(foreign) == []
     assert cloud.service_accounts().find("theirs") is None
     owned = {account(owner, purpose) for purpose in ("spark", "rotation", "app_manager", "flink")}
@@ -96,6 +96,22 @@ def test_rotate_without_ownership_of_an_account_leaves_its_key(owner: Lake):
         rotate(owner.resources, day_count=0, known=recorded, clock=owner.sleepless.clock)
 
     assert [key_id for key_id, each in state.keys.items() if each["spec"]["owner"]["id"] == spark] == before
+
+
+def test_delete_key_without_ownership_is_refused_and_again_is_not(owner: Lake):
+    state, spark = owner.vendor.state, account(owner, "spark")
+    keys = [key_id for key_id, each in state.keys.items() if each["spec"]["owner"]["id"] == spark]
+    owner.confluent.api_keys().delete(keys[0], spark)
+    owner.confluent.api_keys().delete(keys[0], spark)
+    assert keys[0] not in state.keys
+    [binding] = [k for k, each in state.bindings.items() if each["crn_pattern"].endswith(f"service-account={spark}")]
+    del state.bindings[binding]
+
+    for key_id in keys:
+        with pytest.raises(Forbidden):
+            owner.confluent.api_keys().delete(key_id, spark)
+
+    assert keys[1] in state.keys
 
 
 def test_recorded_outputs_of_another_layout_refer_to_create(owner: Lake, lake: Lake):

@@ -173,7 +173,7 @@ class RoleBindingsResource(ConfluentResource[list[RoleBinding]], Updatable[list[
     def delete(self, outputs: Outputs, current: list[RoleBinding]) -> None:
         """Delete the declared bindings."""
         for binding in current:
-            self.cloud.role_bindings().delete(binding.id)
+            self.cloud.role_bindings().delete(binding)
 
     def _declared(self, outputs: Outputs) -> list[tuple[str, str]]:
         crns = self.scopes.crns(outputs, self.account, self.owned)

@@ -170,7 +170,7 @@ class AccountKey:
     def delete_strays(self, now: datetime | None = None) -> None:
         """Delete the keys that were never stored."""
         for stray in self.strays(now):
-            self.api_keys.delete(stray.id)
+            self.api_keys.delete(stray.id, self.owner_id)
 
     def make(self) -> Key:
         """Create a key, which is a stray until it is stored."""

@@ -107,7 +107,7 @@ class _Rule:
         changed_at = max(current.created_at, key_store.secrets.changed_at(key_store.secret))
         deleted = expendable if self.now() >= changed_at + self.grace else []
         for key_id in deleted:
-            key_store.api_keys.delete(key_id)
+            key_store.api_keys.delete(key_id, key_store.owner_id)
         key, pending = key_store.key(current), _pending(key_store)
         # A key in its grace period delays the rotation: never more than one key works beyond those retained.
         is_due = pending or self._is_old(key_store, key) and deleted == expendable

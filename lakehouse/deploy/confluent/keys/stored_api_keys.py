@@ -100,7 +100,7 @@ class ApiKeyResource(ConfluentResource[Key], Updatable[Key]):
         # The secret first: a key without one is still found by its account, with which it is deleted.
         self.account.secrets.delete(self.secret)
         for key in key_store.existing():
-            key_store.api_keys.delete(key.id)
+            key_store.api_keys.delete(key.id, key_store.owner_id)
 
     def _deletions(self, outputs: Outputs) -> list[str]:
         strays = self.account_key(outputs).strays()
