@@ -175,6 +175,24 @@ class Undeletable(Resource[T]):
         return self.retained_because
 
 
+class ExistingResource(Undeletable[T]):
+    """A resource that existed before the deployment, which lakehouse.yaml names: used, never changed or deleted."""
+
+    retained_because = "existed before the deployment"
+
+    @abstractmethod
+    def read(self, outputs: Outputs) -> T:
+        """Read it.
+
+        Raises:
+            LakehouseError: It does not exist, or cannot be used.
+        """
+
+    def create(self, outputs: Outputs) -> T:
+        """Read it: it exists, or `read` raises."""
+        return self.read(outputs)
+
+
 def undeclared_permissions(permissions: Sequence[str]) -> str:
     """Compose the warning about permissions that the deployment did not grant; empty if there are none.
 

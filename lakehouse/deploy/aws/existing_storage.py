@@ -10,15 +10,14 @@ from lakehouse.deploy.aws.aws_service import Answer, Service
 from lakehouse.deploy.aws.bucket import DEFAULT_REGION
 from lakehouse.deploy.aws.table_locations import location
 from lakehouse.deploy.names import Names
-from lakehouse.deploy.resource import Outputs, Undeletable
+from lakehouse.deploy.resource import ExistingResource, Outputs
 
 
 @dataclass(frozen=True, repr=False)
-class ExistingBucket(AwsResource[str], Undeletable[str]):
+class ExistingBucket(AwsResource[str], ExistingResource[str]):
     """`aws/bucket`, whose state is its region."""
 
     address = "aws/bucket"
-    retained_because = "existed before the deployment"
 
     @property
     def label(self) -> str:
@@ -32,10 +31,6 @@ class ExistingBucket(AwsResource[str], Undeletable[str]):
             LakehouseError: It does not exist in the account, or is in another region.
         """
         return read_region(self.service("s3"), self.names, self.names.bucket, "bucket")
-
-    def create(self, outputs: Outputs) -> str:
-        """Read it: it exists, or `read` raises."""
-        return self.read(outputs)
 
 
 def read_region(s3: Service, names: Names, bucket: str, key: str) -> str:
@@ -55,11 +50,10 @@ def read_region(s3: Service, names: Names, bucket: str, key: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ExistingGlueDatabase(AwsResource[Answer], Undeletable[Answer]):
+class ExistingGlueDatabase(AwsResource[Answer], ExistingResource[Answer]):
     """`aws/glue_database`, whose state is Glue's answer."""
 
     address = "aws/glue_database"
-    retained_because = "existed before the deployment"
     namespace: str
 
     @property
@@ -87,7 +81,3 @@ class ExistingGlueDatabase(AwsResource[Answer], Undeletable[Answer]):
                 f"Nothing was changed. Set its location to {needed}, or name another `existing.glue_database`"
             )
         return database
-
-    def create(self, outputs: Outputs) -> Answer:
-        """Read it: it exists, or `read` raises."""
-        return self.read(outputs)

@@ -13,7 +13,7 @@ from lakehouse.deploy.aws.aws_resource import AwsResource
 from lakehouse.deploy.aws.aws_service import Answer, Service
 from lakehouse.deploy.aws.bucket import TABLE_LIFECYCLE, Bucket, BucketState
 from lakehouse.deploy.aws.existing_storage import read_region
-from lakehouse.deploy.resource import Outputs, Undeletable
+from lakehouse.deploy.resource import ExistingResource, Outputs
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,11 +42,10 @@ class TableflowBucket(Bucket):
 
 
 @dataclass(frozen=True, repr=False)
-class ExistingTableflowBucket(AwsResource[BucketState], Undeletable[BucketState]):
+class ExistingTableflowBucket(AwsResource[BucketState], ExistingResource[BucketState]):
     """`aws/tableflow_bucket`, which existed before the deployment: used, never changed or deleted."""
 
     address = "aws/tableflow_bucket"
-    retained_because = "existed before the deployment"
 
     @property
     def label(self) -> str:
@@ -62,10 +61,6 @@ class ExistingTableflowBucket(AwsResource[BucketState], Undeletable[BucketState]
         s3, name = self.service("s3"), self.names.tableflow_bucket
         read_region(s3, self.names, name, "tableflow_bucket")
         return BucketState(name, (), first_object(s3, name, self.names.account))
-
-    def create(self, outputs: Outputs) -> BucketState:
-        """Read it: it exists, or `read` raises."""
-        return self.read(outputs)
 
 
 def first_object(s3: Service, bucket: str, account: str) -> str:

@@ -6,17 +6,16 @@ from dataclasses import dataclass
 
 from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.confluent.confluent_resource import ConfluentResource
-from lakehouse.deploy.resource import Outputs, Resource, Undeletable
+from lakehouse.deploy.resource import ExistingResource, Outputs, Resource
 from resources.confluent.clusters import Cluster
 from resources.confluent.organization import Environment
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ExistingEnvironment(ConfluentResource[Environment], Undeletable[Environment]):
+class ExistingEnvironment(ConfluentResource[Environment], ExistingResource[Environment]):
     """An environment, by its id."""
 
     address = "confluent/environment"
-    retained_because = "existed before the deployment"
     environment_id: str
 
     @property
@@ -35,17 +34,12 @@ class ExistingEnvironment(ConfluentResource[Environment], Undeletable[Environmen
                 return environment
         raise missing(self.label, "confluent_environment")
 
-    def create(self, outputs: Outputs) -> Environment:
-        """Read it: it exists, or `read` raises."""
-        return self.read(outputs)
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ExistingCluster(ConfluentResource[Cluster], Undeletable[Cluster]):
+class ExistingCluster(ConfluentResource[Cluster], ExistingResource[Cluster]):
     """A Kafka cluster, by its id."""
 
     address = "confluent/cluster"
-    retained_because = "existed before the deployment"
     environment: Resource[Environment]
     cluster_id: str
 
@@ -64,10 +58,6 @@ class ExistingCluster(ConfluentResource[Cluster], Undeletable[Cluster]):
         if cluster is None:
             raise missing(self.label, "confluent_cluster")
         return cluster
-
-    def create(self, outputs: Outputs) -> Cluster:
-        """Read it: it exists, or `read` raises."""
-        return self.read(outputs)
 
 
 def missing(label: str, key: str) -> LakehouseError:

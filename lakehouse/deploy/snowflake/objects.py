@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakehouse.core.errors import LakehouseError
-from lakehouse.deploy.resource import Outputs, Resource, T, Undeletable, Updatable
+from lakehouse.deploy.resource import ExistingResource, Outputs, Resource, T, Updatable
 from lakehouse.deploy.snowflake.administrator import Administrator, Row
 from lakehouse.deploy.snowflake.snowflake_resource import SnowflakeResource
 from resources.snowflake import snowflake_sql as sql
@@ -71,10 +71,9 @@ class Container(AccountObject):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ExistingObject(SnowflakeResource[Row], Undeletable[Row]):
+class ExistingObject(SnowflakeResource[Row], ExistingResource[Row]):
     """An existing warehouse or database, which is used and never changed."""
 
-    retained_because = "existed before the deployment"
     kind: str
     """As CREATE names it."""
     name: str
@@ -98,10 +97,6 @@ class ExistingObject(SnowflakeResource[Row], Undeletable[Row]):
             f"administrator's role may see. Nothing was changed. Correct `existing` in lakehouse.yaml "
             f"(--snowflake-warehouse); without it, the deployment creates one of its own"
         )
-
-    def create(self, outputs: Outputs) -> Row:
-        """Read it: it exists, or `read` raises."""
-        return self.read(outputs)
 
 
 @dataclass(frozen=True)
