@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -37,6 +38,7 @@ from tests.support.clouds.enforced_chain import (
     lead_to_kafka,
     run,
     serving_spark,
+    verify_on_command_line,
 )
 from tests.support.topics import Stream
 
@@ -124,6 +126,14 @@ def test_policies_have_no_superfluous_statement(chain: Chain) -> None:
     assert not superfluous
 
 
+def test_only_the_rotation_role_reads_its_credentials(chain: Chain) -> None:
+    names = chain.clouds.access().names
+    for secret in (f"{names.confluent_secrets}/rotation", names.snowflake_rotation_secret):
+        asked = Asked("secretsmanager:GetSecretValue", f"{names.secret_arn(secret)}-a1b2c3")
+        allowed = {role for role, policy in policies_of_planes(chain).items() if is_allowed([policy], asked)}
+        assert allowed == {names.role("rotation")}
+
+
 def test_doctor_reports_role_of_each_plane_and_reads_on_executors(chain: Chain) -> None:
     names = chain.clouds.access().names
     config = deployed(chain.clouds).model_copy(update={"topics": {chain.stream.topic.name: chain.stream.topic}})
@@ -150,6 +160,17 @@ def test_verify_with_all_permissions_reports_them_and_cleans_up(chain: Chain) ->
         granted = {action for statement in policy["Statement"] for action in statement["Action"]}
         listed = " ".join(each.permission for each in findings if each.role == role)
         assert not [action for action in granted if f"{action} " not in listed], role
+
+
+def test_verify_command_of_a_spark_principal_succeeds(chain: Chain, tmp_path: Path) -> None:
+    before = state_of_tables(chain)
+    queue_results_of_athena(chain)
+    done = verify_on_command_line(chain.clouds, chain.keys["spark"], tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    outcomes = [line.split()[0] for line in done.stdout.splitlines()[:-1]]
+    assert {*outcomes} == {"allowed", "unchecked"} and outcomes.count("allowed") > 50, done.stdout
+    assert not [secret for secret in chain.clouds.secrets() if secret in done.stdout + done.stderr]
+    assert state_of_tables(chain) == before
 
 
 def test_verify_without_a_statement_names_the_missing_permission(chain: Chain) -> None:
@@ -184,16 +205,21 @@ def policies_of_planes(chain: Chain) -> dict[str, Any]:
 
 
 def verify(chain: Chain, user: str) -> list[Finding]:
-    """Verify the deployment as a user. The simulated Athena has to be given a result for each of its two queries."""
+    """Verify the deployment as a user."""
+    queue_results_of_athena(chain)
+    access = replace(chain.clouds.access(), environment="aws")
+    with pytest.MonkeyPatch.context() as patch:
+        as_user(patch, chain.keys[user])
+        return list(Verification(deployed(chain.clouds), access, chain.resources).run())
+
+
+def queue_results_of_athena(chain: Chain) -> None:
+    """Give the simulated Athena the results of a verification's two queries."""
     column = {"Name": "n", "Type": "bigint"}
     counted = {"rows": [{"Data": [{"VarCharValue": value}]} for value in ("n", "3")], "column_info": [column]}
     results = {"account_id": ACCOUNT, "region": REGION, "results": [counted, counted]}
     url = f"{chain.clouds.aws.strict.address}/moto-api/static/athena/query-results"
     requests.post(url, json=results, timeout=30).raise_for_status()
-    access = replace(chain.clouds.access(), environment="aws")
-    with pytest.MonkeyPatch.context() as patch:
-        as_user(patch, chain.keys[user])
-        return list(Verification(deployed(chain.clouds), access, chain.resources).run())
 
 
 def state_of_tables(chain: Chain) -> Any:

@@ -8,8 +8,6 @@ from typing import Any
 
 import boto3
 import pytest
-import snowflake.connector
-from cryptography.hazmat.primitives import serialization
 from snowflake.connector.errors import ProgrammingError
 
 from lakehouse.core.errors import UnclearState
@@ -22,7 +20,7 @@ from resources.confluent.api_errors import Forbidden
 from resources.confluent.api_keys import Scope
 from resources.confluent.confluent_cloud import ConfluentCloud
 from tests.support.clouds.confluent.deployment import REGION, SQL, Lake, account
-from tests.support.clouds.snowflake.deployments import Deployed, aws, service_session
+from tests.support.clouds.snowflake.deployments import Deployed, aws, open_session, service_session
 
 pytestmark = pytest.mark.stack
 
@@ -136,19 +134,7 @@ def current_value(secret: str) -> str:
 def rotation_session(deployed: Deployed) -> Any:
     """Open a session of the user that replaces keys, with the key of its secret and its default role."""
     stored = json.loads(current_value(deployed.names.snowflake_rotation_secret))
-    key = serialization.load_pem_private_key(stored["private_key"].encode(), password=None)
-    der = key.private_bytes(serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return snowflake.connector.connect(
-        account="LOCAL",
-        user=stored["user"],
-        private_key=der,
-        host="127.0.0.1",
-        port=deployed.server.port,
-        protocol="http",
-        login_timeout=10,
-        network_timeout=30,
-        platform_detection_timeout_seconds=0,
-    )
+    return open_session(deployed.server, stored["user"], stored["private_key"])
 
 
 def test_rotate_as_security_role_replaces_both_key_pairs(deployed: Deployed):

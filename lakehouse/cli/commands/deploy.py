@@ -215,7 +215,8 @@ def verify(debug: bool, **options: Any) -> None:
 
     A table `lakehouse_canary` is written, registered, read by Athena and Snowflake, and removed. No other table is
     touched. Run it after the first `create` and after the environment is configured, with a --profile that is in
-    `spark_principals`, and again with one that is in `rotation_principals`.
+    `spark_principals`, and again with one that is in `rotation_principals`, which also reads all that the identities of
+    the rotation own in Confluent Cloud and Snowflake.
 
     \b
     Exit code 0: nothing is missing. 1: a permission is missing, or a call failed.

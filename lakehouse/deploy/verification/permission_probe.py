@@ -7,13 +7,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from snowflake.connector.errors import Error as SnowflakeError
+
 from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.aws.aws_service import DENIED, AwsError
+from resources.confluent.api_errors import Forbidden
 
 Outcome = Literal["allowed", "denied", "failed", "unchecked"]
 
 PROVING = frozenset({"NoSuchKey", "NoSuchUpload", "EntityNotFoundException", "AlreadyExistsException"})
 """Error codes of requests that were authorized: AWS decides on the permission before it looks at the object."""
+REFUSED_BY_SNOWFLAKE = frozenset({2003, 3001})
+"""Codes of Snowflake for an object that is not visible to the role, and for a missing privilege."""
 _ACTION = re.compile(r"authorized to perform:? ([\w-]+:\w+)")
 """The action in a refusal (AWS IAM, "Troubleshoot access denied error messages")."""
 
@@ -23,7 +28,7 @@ class Finding:
     """The result for one permission."""
 
     role: str
-    """Name of the IAM role, or the principal if the deployment has no roles."""
+    """Name of the IAM role, of the principal if the deployment has no roles, or of an identity in another cloud."""
     permission: str
     """Action and resource: `s3:PutObject on s3://lake/warehouse/trading/`."""
     outcome: Outcome
@@ -37,7 +42,7 @@ class Probe:
 
     role: str
     action: str
-    """The IAM action, or a phrase for a call that needs several permissions."""
+    """The IAM action, another cloud's role or privilege, or a phrase for a call that needs several permissions."""
     resource: str
     call: Callable[[], object]
 
@@ -54,6 +59,8 @@ class Probe:
         return Finding(self.role, permission, "allowed")
 
     def _refusal(self, error: LakehouseError) -> tuple[Outcome, str]:
+        if any(isinstance(each, Forbidden) or _is_refused_by_snowflake(each) for each in _causes(error)):
+            return "denied", f"{self.role} lacks {self.action} ({error})"
         refused = next((each for each in _causes(error) if _ACTION.search(str(each))), None)
         if refused is None and not (isinstance(error, AwsError) and error.code in DENIED):
             return "failed", str(error)
@@ -73,6 +80,10 @@ class Unchecked:
     def run(self) -> Finding:
         """Return the reason."""
         return Finding(self.role, self.permission, "unchecked", self.reason)
+
+
+def _is_refused_by_snowflake(error: BaseException) -> bool:
+    return isinstance(error, SnowflakeError) and error.errno in REFUSED_BY_SNOWFLAKE
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -11,9 +11,11 @@ from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState
 from lakehouse.deploy.aws.aws_service import DENIED, AwsError
 from lakehouse.deploy.aws.table_locations import has_tableflow
 from lakehouse.deploy.cloud_credentials import Access
+from lakehouse.deploy.rotation_credentials import RotationAccess
 from lakehouse.deploy.verification.canary import Canary, remove
 from lakehouse.deploy.verification.permission_probe import Finding, Probe
 from lakehouse.deploy.verification.planes import CANARY, Plane, Step
+from lakehouse.deploy.verification.rotation_identities import RotationIdentities
 from lakehouse.pipeline.table_location import table_of
 
 SYSTEMS = ("kafka", "schema_registry", "catalog", "glue", "snowflake", "athena")
@@ -59,9 +61,11 @@ class Verification:
                     yield from self._writer(plane, canary)
                 elif purpose == "reader":
                     yield from self._reader(plane, canary)
+                elif purpose == MAINTENANCE:
+                    yield from _run(plane.maintenance())
                 else:
-                    steps = plane.maintenance() if purpose == MAINTENANCE else plane.rotation(self._rotated_secrets)
-                    yield from _run(steps)
+                    yield from _run(plane.rotation(self._rotated_secrets))
+                    yield from _run(RotationIdentities(self.config, self._rotation_access).steps())
         finally:
             problems = _clean(canary, removers)
         for problem in problems:
@@ -87,6 +91,11 @@ class Verification:
     def _rotated_secrets(self) -> tuple[str, ...]:
         is_used = {"flink": bool(self.access.deployment.flink), "tableflow": has_tableflow(self.config)}
         return tuple(name for name in self.access.names.secrets if is_used.get(name.rpartition("/")[2], True))
+
+    @property
+    def _rotation_access(self) -> RotationAccess:
+        access = self.access
+        return RotationAccess(access.deployment, confluent_url=access.confluent_url, environment=access.environment)
 
     def _plane(self, purpose: str, files: list[str]) -> Plane:
         deployment = self.access.deployment

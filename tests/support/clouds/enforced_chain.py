@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import subprocess
+import sys
 import threading
 import uuid
 from collections.abc import Iterable, Iterator
@@ -16,10 +18,12 @@ from typing import Any
 import boto3
 import pyarrow as pa
 import pytest
+import yaml
 from confluent_kafka.admin import AdminClient, NewTopic
 from moto.backends import get_backend
 from pyiceberg.catalog.glue import GlueCatalog
 
+from lakehouse.config import loader
 from lakehouse.config.loader import Config
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
@@ -39,6 +43,8 @@ from tests.support.clouds.aws.world import ACCOUNT, REGION
 from tests.support.clouds.confluent.state import ORGANIZATION_ID
 from tests.support.processes.cluster import free_ports
 from tests.support.topics import Stream
+
+COMMAND_SECONDS = 180
 
 
 @dataclass
@@ -129,6 +135,23 @@ def deployed(clouds: Clouds) -> Config:
     declared = clouds.config().model_dump(by_alias=True)
     declared["topics"] = {name: {**topic, "name": name} for name, topic in declared["topics"].items()}
     return Config.model_validate({**declared, "environments": {"aws": systems}})
+
+
+def verify_on_command_line(clouds: Clouds, key: Any, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run `lakehouse deploy verify` with an access key, and a lakehouse.yaml that is written to the folder."""
+    declared = deployed(clouds).model_dump(mode="json", by_alias=True, exclude={"root", "file"})
+    declared["deployments"] = {"aws": clouds.access().deployment.model_dump(mode="json", exclude_defaults=True)}
+    (folder / "schemas").symlink_to(loader.PROJECT / "schemas")
+    (folder / "lakehouse.yaml").write_text(yaml.safe_dump(declared))
+    variables = {
+        **os.environ,
+        "LAKEHOUSE_CONFIG": str(folder / "lakehouse.yaml"),
+        "CONFLUENT_CLOUD_URL": clouds.confluent.url,
+        "AWS_ACCESS_KEY_ID": key["AccessKeyId"],
+        "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"],
+    }
+    command = [str(Path(sys.executable).with_name("lakehouse")), "deploy", "verify", "--env", "aws"]
+    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=COMMAND_SECONDS)
 
 
 def run(chain: Chain) -> None:

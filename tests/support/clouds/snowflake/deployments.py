@@ -177,14 +177,19 @@ def quiet(change: object) -> None:
 
 def service_session(deployed: Deployed) -> Any:
     """Open a session of the service user with its key and default settings."""
-    key = serialization.load_pem_private_key(deployed.key().encode(), password=None)
+    return open_session(deployed.server, deployed.names.snowflake("USER"), deployed.key())
+
+
+def open_session(server: Server, user: str, private_key: str) -> Any:
+    """Open a session of a user with the PEM of a private key and the user's default settings."""
+    key = serialization.load_pem_private_key(private_key.encode(), password=None)
     der = key.private_bytes(serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     return snowflake.connector.connect(
         account="LOCAL",
-        user=deployed.names.snowflake("USER"),
+        user=user,
         private_key=der,
         host="127.0.0.1",
-        port=deployed.server.port,
+        port=server.port,
         protocol="http",
         login_timeout=10,
         network_timeout=30,

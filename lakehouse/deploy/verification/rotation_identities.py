@@ -1,0 +1,85 @@
+"""The permissions of the identities that replace keys: a service account in Confluent Cloud, a user in Snowflake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from lakehouse.config.loader import Config
+from lakehouse.core.errors import LakehouseError
+from lakehouse.deploy.confluent.access.service_accounts import ServiceAccountResource
+from lakehouse.deploy.confluent.keys.stored_api_keys import ApiKeyResource
+from lakehouse.deploy.names import ROTATION
+from lakehouse.deploy.planning.graph import deployment_resources
+from lakehouse.deploy.resource import Outputs, Resource
+from lakehouse.deploy.rotation import recorded_outputs
+from lakehouse.deploy.rotation_credentials import RotationAccess
+from lakehouse.deploy.snowflake.service_user_key import ServiceUserKey
+from lakehouse.deploy.verification.permission_probe import Probe, Unchecked
+from lakehouse.deploy.verification.planes import Step
+from resources.confluent.api_errors import Forbidden
+
+ROTATES = "it would replace a key. `lakehouse deploy rotate` makes the call"
+
+
+@dataclass(frozen=True)
+class RotationIdentities:
+    """The identities, with the credentials that the rotation's IAM role reads."""
+
+    config: Config
+    access: RotationAccess
+
+    def steps(self) -> Iterator[Step]:
+        """Yield the calls of `lakehouse deploy rotate` that change nothing: a step for each account and user."""
+        names = self.access.names
+        account, user = names.service_account(ROTATION), names.snowflake("ROTATION_USER")
+        read: list[tuple[Sequence[Resource[Any]], Outputs]] = []
+
+        def read_credentials() -> None:
+            resources = deployment_resources(self.config, self.access)
+            read.append((resources, recorded_outputs(resources)))
+
+        action, resource = "secretsmanager:GetSecretValue", "the credentials of the rotation's identities"
+        yield Probe(names.role(ROTATION), action, resource, read_credentials)
+        if not read:
+            for identity in (account, user):
+                yield Unchecked(identity, "all its permissions", "its credentials could not be read")
+            return
+        [(resources, outputs)] = read
+        keys = [each for each in resources if isinstance(each, ApiKeyResource)]
+        for owned in resources:
+            if isinstance(owned, ServiceAccountResource):
+                call = partial(_read_keys, owned, [each for each in keys if each.account == owned], outputs)
+                yield Probe(account, "ResourceOwner", owned.label, call)
+        yield Unchecked(account, "creation and deletion of API keys", ROTATES)
+        for pair in resources:
+            if isinstance(pair, ServiceUserKey):
+                yield Probe(user, "OWNERSHIP", f"Snowflake user '{pair.name}'", partial(_read, pair, outputs))
+        yield Unchecked(user, "ALTER USER … SET RSA_PUBLIC_KEY", ROTATES)
+
+
+def _read_keys(account: ServiceAccountResource, keys: list[ApiKeyResource], outputs: Outputs) -> None:
+    """Read a service account and its keys.
+
+    Raises:
+        Forbidden: The account is not visible.
+        LakehouseError: A key does not exist, or a system refuses.
+    """
+    owner = account.read(outputs)
+    if owner is None:
+        raise Forbidden(
+            f"Confluent Cloud shows no {account.label} to this key. Nothing was changed. Run `lakehouse deploy "
+            f"create`, which grants the role"
+        )
+    outputs[account] = owner
+    for key in keys:
+        _read(key, outputs)
+
+
+def _read(resource: Resource[Any], outputs: Outputs) -> None:
+    if resource.read(outputs) is None:
+        raise LakehouseError(
+            f"{resource.label} does not exist. Nothing was changed. Run `lakehouse deploy create`, which creates it"
+        )
