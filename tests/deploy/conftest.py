@@ -21,12 +21,12 @@ from moto import mock_aws
 from snowflake.connector import time_util
 from snowflake.connector.vendored import requests as snowflake_requests
 
+from lakehouse.deploy import cloud_credentials
 from lakehouse.deploy.cloud_credentials import ADMIN_SECRET
 from lakehouse.deploy.planning.planner import apply
 from lakehouse.deploy.snowflake.key_pair_rotation import ServiceUser
 from lakehouse.local.snowflake.execution.storage import IAM_USER_ARN
 from resources.aws.secrets_manager import Secrets
-from resources.confluent import api_client
 from resources.confluent.api_keys import Scope
 from resources.confluent.confluent_cloud import ConfluentCloud
 from resources.confluent.tableflow import own_bucket
@@ -215,7 +215,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Failing:
         monkeypatch.setattr(transport, "send", failure.through(transport.send, *behavior))
     monkeypatch.setattr(time_util, "get_time_millis", lambda: failure.milliseconds)
     # Requests to Confluent are not repeated, and those to AWS are repeated without pauses.
-    monkeypatch.setattr(api_client, "DEADLINE_SECONDS", 1)
+    monkeypatch.setattr(cloud_credentials, "DEADLINE_SECONDS", 1)
     monkeypatch.setattr(botocore.endpoint, "time", SimpleNamespace(sleep=lambda seconds: None))
     return failure
 
