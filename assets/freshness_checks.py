@@ -31,7 +31,7 @@ def freshness_check(config: Config, entry: Topic, stage: str) -> CheckDefinition
         )
 
     description = f"{NAMES[stage]}: the lag is at most {entry.max_lag_seconds:,} s."
-    needs = required_resources(stage) | table_resources(entry) | source_resources(config, entry)
+    needs = required_resources(stage) | table_resources(config, entry) | source_resources(config, entry)
     return CheckDefinition(FRESH, description, needs, fresh)
 
 

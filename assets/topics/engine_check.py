@@ -69,7 +69,7 @@ def engines_check(config: Config, topic: Topic) -> CheckDefinition:
     return CheckDefinition(
         AGREE,
         description,
-        frozenset({"catalog", "spark", *(reader.resource for reader in readers)}) | table_resources(topic),
+        frozenset({"catalog", "spark", *(reader.resource for reader in readers)}) | table_resources(config, topic),
         agree,
     )
 

@@ -34,7 +34,9 @@ def reader_asset(config: Config, entry: Topic, reader: Reader) -> dg.AssetsDefin
     )
 
     @table_op(
-        spec, pool=f"{reader.name}_{group(entry)}", resources={"catalog", reader.resource, *table_resources(entry)}
+        spec,
+        pool=f"{reader.name}_{group(entry)}",
+        resources={"catalog", reader.resource, *table_resources(config, entry)},
     )
     def publication(context: dg.AssetExecutionContext, clients: Any) -> dg.MaterializeResult:
         with dagster_failures(entry):
@@ -91,5 +93,5 @@ def reader_check(config: Config, topic: Topic, reader: Reader) -> CheckDefinitio
             },
         )
 
-    needs = frozenset({"catalog", reader.resource}) | table_resources(topic)
+    needs = frozenset({"catalog", reader.resource}) | table_resources(config, topic)
     return CheckDefinition(reader.check, reader.check_description, needs, compare, blocking=reader.is_blocking)

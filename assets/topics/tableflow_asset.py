@@ -1,4 +1,4 @@
-"""The asset of a table that Confluent's Tableflow writes. It observes and checks the table in Glue.
+"""The asset of a table that Confluent's Tableflow writes. It observes and checks the table in its catalog.
 
 Tableflow publishes without this project, so a failed check reports rows but cannot withhold them from readers.
 """
@@ -17,7 +17,7 @@ from assets.topics.iceberg_asset import check_results, declared_specs, table_met
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
-from lakehouse.pipeline.table_location import table_of, table_resources
+from lakehouse.pipeline.table_location import catalog_of, table_of, table_resources
 
 
 def tableflow_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
@@ -37,7 +37,7 @@ def tableflow_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     @table_op(
         spec,
         pool=f"iceberg_{group(entry)}",
-        resources={"catalog", "spark", *table_resources(entry), *cloud},
+        resources={"catalog", "spark", *table_resources(config, entry), *cloud},
         check_specs=declared_specs(key, entry),
     )
     def tableflow_table(
@@ -46,7 +46,7 @@ def tableflow_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         from lakehouse.pipeline.commits import column_checks
 
         with dagster_failures(entry):
-            catalog = clients.catalog
+            catalog = catalog_of(entry, clients)
             ref = table_of(config, entry, clients)
             table = catalog.load(ref)
             snapshot = table.current_snapshot() if table else None

@@ -20,6 +20,7 @@ from assets.topics.reader_assets import reader_asset, reader_check
 from assets.topics.tableflow_asset import tableflow_asset
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Route, Topic
+from lakehouse.pipeline.table_location import is_stored_by_confluent
 from lakehouse.readers import configured
 from lakehouse.readers.reader_lag import stages_of
 
@@ -31,7 +32,8 @@ def route_definitions(config: Config, route: Route) -> dg.Definitions:
 
 def _chain(config: Config, entry: Topic) -> list[dg.AssetsDefinition | dg.AssetSpec]:
     if entry.engine == "tableflow":
-        readers = (reader_asset(config, entry, reader) for reader in configured(config))
+        known = () if is_stored_by_confluent(config, entry) else configured(config)
+        readers = (reader_asset(config, entry, reader) for reader in known)
         return [topic_asset(config, entry), tableflow_asset(config, entry), *readers]
     return [
         topic_asset(config, entry),

@@ -45,6 +45,7 @@ _OWN = {
         reader="lakehouse.readers.rest_reader:RestCatalogReader",
         is_optional=True,
     ),
+    "tableflow_catalog": SystemClasses("resources.iceberg.tableflow_catalog:TableflowCatalog", is_optional=True),
     "confluent_cloud": SystemClasses("resources.confluent.confluent_cloud:ConfluentCloud", is_optional=True),
 }
 

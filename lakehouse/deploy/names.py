@@ -24,6 +24,7 @@ CONFLUENT_SECRETS = (
     *(f"kafka_cluster/{account}/python_client" for account in ("app_manager", "app_consumer", "app_producer", "spark")),
     "flink",
     "tableflow",
+    "tableflow/spark/python_client",
     ROTATION,
 )
 """The secrets of Confluent's keys below `Names.confluent_secrets`, in the kickstarter's layout."""
@@ -107,7 +108,7 @@ class Names:
     @property
     def ingestion_secrets(self) -> tuple[str, ...]:
         """The secrets that the running lakehouse reads; `operator` is optional (docs/cloud.md)."""
-        spark = ("kafka_cluster/spark/python_client", "schema_registry_cluster/spark/python_client")
+        spark = (path for path in CONFLUENT_SECRETS if "/spark/" in path)
         paths = (*spark, "operator", "operator/tableflow")
         return (*(f"{self.confluent_secrets}/{path}" for path in paths), self.snowflake_secret)
 

@@ -4,20 +4,36 @@ from __future__ import annotations
 
 from typing import Any
 
+from lakehouse.config.deployment import Deployment
+from lakehouse.config.loader import Config
 from lakehouse.deploy.aws.table_locations import WAREHOUSE
+from lakehouse.deploy.confluent.topics.declared_topics import DeclaredTopics
 from lakehouse.deploy.names import Names
 
 
-def settings(names: Names, *, with_roles: bool = True) -> dict[str, dict[str, Any]]:
+def settings_of(deployment: Deployment, names: Names, config: Config) -> dict[str, dict[str, Any]]:
+    """Return the settings of each system of a deployment with the topics of lakehouse.yaml."""
+    return settings(
+        names,
+        with_roles=bool(deployment.spark_principals),
+        stored_by_confluent=bool(DeclaredTopics(config, deployment).stored_by_confluent),
+    )
+
+
+def settings(names: Names, *, with_roles: bool = True, stored_by_confluent: bool = False) -> dict[str, dict[str, Any]]:
     """Return the settings of each system, by the fields of its Dagster resource. None is a secret.
 
     Args:
         names: The names of the deployment's resources.
         with_roles: Whether the deployment has roles for the principals that run Spark and Dagster.
+        stored_by_confluent: Whether tables of Tableflow are in Confluent's storage.
     """
     systems = _systems(names)
+    if stored_by_confluent:
+        secret = f"{names.confluent_secrets}/tableflow/spark/python_client"
+        systems["tableflow_catalog"] = {"secret": secret, "region": names.region}
     if with_roles:
-        for system in ("kafka", "schema_registry", "catalog", "glue", "snowflake"):
+        for system in systems.keys() - {"spark", "athena"}:
             systems[system]["role_arn"] = names.role_arn("writer")
         systems["catalog"]["maintenance_role_arn"] = names.role_arn("maintenance")
         systems["catalog"]["reader_role_arn"] = systems["athena"]["role_arn"] = names.role_arn("reader")

@@ -12,7 +12,7 @@ from lakehouse.core.offsets.batch import REPLAYS, Batch, Positions
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.pipeline.batches.offsets import parse_position
 from lakehouse.pipeline.batches.positions import read_log, topic_id
-from lakehouse.pipeline.table_location import table_of
+from lakehouse.pipeline.table_location import catalog_of, table_of
 from resources.iceberg.catalog import RECREATED, Catalog
 from resources.iceberg.snapshots import last_batch
 from resources.kafka import bookmark_topic
@@ -155,7 +155,7 @@ def set_bookmark(
             f"lakehouse.yaml"
         )
     log = read_log(clients.kafka, source.topic)
-    ref, table = clients.catalog.resolve_table(table_of(config, source, clients))
+    ref, table = catalog_of(source, clients).resolve_table(table_of(config, source, clients))
     target_topic = clients.kafka.describe([target]).get(target)
     has_rows = table is not None and table.current_snapshot() is not None
     has_rows = has_rows and (source.engine == "tableflow" or last_batch(table) is not None)

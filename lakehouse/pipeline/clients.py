@@ -9,6 +9,7 @@ from typing import Any
 from resources.aws.glue import Glue
 from resources.build import with_own_connections
 from resources.iceberg.catalog import Catalog
+from resources.iceberg.tableflow_catalog import TableflowCatalog
 from resources.kafka.kafka import Kafka
 from resources.schema_registry import SchemaRegistry
 from resources.spark.spark import Spark
@@ -27,12 +28,15 @@ class Clients:
     catalog: Catalog
     glue: Glue | None = None
     """Names the database of Tableflow's tables; needed only to derive from one."""
+    tableflow_catalog: TableflowCatalog | None = None
+    """Has Tableflow's tables in Confluent's storage; needed only to derive from one."""
 
     @staticmethod
     def of(resources: Any) -> Clients:
         """Return the clients among the attributes of `resources`, which are named by their resource keys."""
         clients = {name: getattr(resources, name) for name in CLIENTS}
-        return Clients(**clients, glue=getattr(resources, "glue", None))
+        glue, tableflow_catalog = (getattr(resources, name, None) for name in ("glue", "tableflow_catalog"))
+        return Clients(**clients, glue=glue, tableflow_catalog=tableflow_catalog)
 
     def with_own_connections(self) -> Clients:
         """Return clients with separate connections and a separate Spark session, for use by another thread."""
@@ -42,6 +46,7 @@ class Clients:
             self.spark.with_own_session(),
             with_own_connections(self.catalog),
             self.glue and with_own_connections(self.glue),
+            self.tableflow_catalog and with_own_connections(self.tableflow_catalog),
         )
 
     def close(self) -> None:

@@ -27,7 +27,7 @@ from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.core.tables import metadata_columns
 from lakehouse.pipeline.batches.positions import topic_id
 from lakehouse.pipeline.bookmarks import bookmark_of, find_bookmark
-from lakehouse.pipeline.table_location import table_of
+from lakehouse.pipeline.table_location import catalog_of, table_of
 from resources.iceberg.snapshots import history, last_batch
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import derived_bookmark_name
@@ -80,11 +80,12 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
     # First: this fences off any older process, which can produce nothing from now on.
     name = derived_bookmark_name(topic)
     producer = begin(kafka, name)
-    ref, table = clients.catalog.resolve_table(table_of(config, source, clients))
+    catalog = catalog_of(source, clients)
+    ref, table = catalog.resolve_table(table_of(config, source, clients))
     snapshot = table.current_snapshot() if table else None
     if table is None or snapshot is None:
         return Produced(0, None, {})
-    spark = clients.spark.session(clients.catalog.spark_settings())
+    spark = clients.spark.session(catalog.spark_settings())
     read = partial(derived_rows.published, spark, ref, names=_names(source))
     by_tableflow = source.engine == "tableflow"
     last = _all_rows(source, clients, read(snapshot.snapshot_id)) if by_tableflow else last_batch(table)

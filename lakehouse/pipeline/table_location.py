@@ -1,22 +1,38 @@
-"""The tables of topics, whoever writes them."""
+"""The tables of topics, and the catalogs that have them, whoever writes them."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from lakehouse.config.environment import environment_name
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
+from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
 
+if TYPE_CHECKING:
+    from resources.iceberg.catalog import Catalog
+    from resources.iceberg.tableflow_catalog import TableflowCatalog
 
-def table_resources(topic: Topic) -> frozenset[str]:
-    """Return the keys of the resources that `table_of` needs."""
+TABLEFLOW_CATALOG = "tableflow_catalog"
+"""The key of the resource with the tables in Confluent's storage."""
+
+
+def is_stored_by_confluent(config: Config, topic: Topic) -> bool:
+    """Return whether a table is in Confluent's storage, and so in no catalog but Tableflow's own."""
+    return topic.engine == "tableflow" and TABLEFLOW_CATALOG in config.environments.get(environment_name(), {})
+
+
+def table_resources(config: Config, topic: Topic) -> frozenset[str]:
+    """Return the keys of the resources that `table_of` and `catalog_of` need."""
+    if is_stored_by_confluent(config, topic):
+        return frozenset({TABLEFLOW_CATALOG, "kafka"})
     return frozenset({"glue", "kafka"} if topic.engine == "tableflow" else ())
 
 
 def source_resources(config: Config, topic: Topic) -> frozenset[str]:
     """Return the keys of the resources that `table_of` needs for the table that a topic is derived from."""
-    return table_resources(config.topic(topic.source.upstream)) if topic.source.upstream else frozenset()
+    return table_resources(config, config.topic(topic.source.upstream)) if topic.source.upstream else frozenset()
 
 
 def table_of(config: Config, topic: Topic, clients: Any) -> TableRef:
@@ -28,7 +44,7 @@ def table_of(config: Config, topic: Topic, clients: Any) -> TableRef:
     Args:
         config: The configuration.
         topic: The topic.
-        clients: Has the resources `glue` and `kafka` as attributes if Tableflow creates the table.
+        clients: Has the resources of `table_resources` as attributes.
 
     Raises:
         Unreachable: Kafka does not answer.
@@ -36,5 +52,18 @@ def table_of(config: Config, topic: Topic, clients: Any) -> TableRef:
     ref = topic.table_in(config.namespace)
     if topic.engine != "tableflow":
         return ref
+    if _tableflow_catalog(topic, clients):
+        in_catalog = (clients.kafka.cluster_id(), topic.topic)
+        return TableRef(ref.namespace, ref.name, in_catalog=in_catalog, spark_catalog=naming.TABLEFLOW_CATALOG)
     database = clients.glue.tableflow_database or clients.kafka.cluster_id()
     return TableRef(ref.namespace, ref.name, in_catalog=(database, topic.topic))
+
+
+def catalog_of(topic: Topic, clients: Any) -> Catalog | TableflowCatalog:
+    """Return the catalog that has the table of a topic."""
+    catalog: Catalog | TableflowCatalog = _tableflow_catalog(topic, clients) or clients.catalog
+    return catalog
+
+
+def _tableflow_catalog(topic: Topic, clients: Any) -> TableflowCatalog | None:
+    return getattr(clients, TABLEFLOW_CATALOG, None) if topic.engine == "tableflow" else None

@@ -13,7 +13,7 @@ from lakehouse.core.errors import LakehouseError, reason, trace
 from lakehouse.core.offsets.batch import next_batch
 from lakehouse.core.offsets.lag import Lag, SnapshotLag, lag, pending, snapshots_behind
 from lakehouse.pipeline.batches.positions import current_position, read_log
-from lakehouse.pipeline.table_location import table_of
+from lakehouse.pipeline.table_location import catalog_of, is_stored_by_confluent, table_of
 from lakehouse.readers import configured, reader_of
 from lakehouse.readers.freshness import StageLag
 from lakehouse.readers.reader import Reader
@@ -36,8 +36,10 @@ def stages_of(config: Config, topic: Topic) -> list[str]:
     """Return the stages of a topic in order, by the first part of their assets' keys.
 
     Topics that are not derived have no stage `kafka`. Topics that Tableflow materializes have only those of readers:
-    Confluent reports whether Tableflow follows the topic.
+    Confluent reports whether Tableflow follows the topic. No reader has the tables in Confluent's storage.
     """
+    if is_stored_by_confluent(config, topic):
+        return []
     readers = [reader.name for reader in configured(config)]
     if topic.engine == "tableflow":
         return readers
@@ -112,7 +114,7 @@ def _derived_from_tableflow(config: Config, topic: Topic, source: Topic, clients
     Raises:
         LakehouseError: The snapshot that it was derived from is expired.
     """
-    table = clients.catalog.load(table_of(config, source, clients))
+    table = catalog_of(source, clients).load(table_of(config, source, clients))
     target = clients.kafka.describe([topic.topic]).get(topic.topic)
     bookmark = bookmark_topic.read(clients.kafka, derived_bookmark_name(topic), settled=False) if target else None
     is_current = bookmark and target and bookmark.target_id == target.topic_id

@@ -204,6 +204,15 @@ class ConfluentCloud(dg.ConfigurableResource):
         """
         return CatalogIntegrations(self._client("Tableflow", self.url, key), cluster.environment_id, cluster.id)
 
+    def list_tableflow_regions(self, key: Key) -> None:
+        """List the regions of Tableflow, which every Tableflow key may do.
+
+        Raises:
+            ConfluentError: Confluent Cloud refuses the key.
+            Unreachable: Confluent Cloud does not answer.
+        """
+        self._client("Tableflow", self.url, key).items("/tableflow/v1/regions", {})
+
     def tableflow_topics(self, cluster: Cluster, key: Key) -> TableflowTopics:
         """Return the client of the topics that Tableflow maintains as tables.
 

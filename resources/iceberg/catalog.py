@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import dagster as dg
 from pydantic import Field, PrivateAttr
@@ -58,6 +58,9 @@ ALTER_ATTEMPTS = 5
 
 class Catalog(dg.ConfigurableResource):
     """An Iceberg catalog."""
+
+    spark_name: ClassVar = naming.CATALOG
+    """Its name in Spark."""
 
     type: str = Field(description="`sql` (a database), `glue`, or a type of another distribution.")
     warehouse: str = Field(description="Folder of the tables, as an S3 URI.")
@@ -120,7 +123,7 @@ class Catalog(dg.ConfigurableResource):
             "cache-enabled": "false",
         }
         catalogs = {self.cleaning: {**settings, **self.backend.cleaning}, naming.CATALOG: settings}
-        return {key: value for name, its in catalogs.items() for key, value in _spark_catalog(name, its).items()}
+        return {key: value for name, its in catalogs.items() for key, value in spark_catalog(name, its).items()}
 
     @property
     def cleaning(self) -> str:
@@ -356,7 +359,7 @@ def _require_format(table: Table) -> None:
         )
 
 
-def _spark_catalog(name: str, settings: Mapping[str, str]) -> dict[str, str]:
+def spark_catalog(name: str, settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of a Spark session for a catalog of this name."""
     prefix = f"spark.sql.catalog.{name}"
     return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | {f"{prefix}.{k}": v for k, v in settings.items()}

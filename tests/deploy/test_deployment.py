@@ -20,6 +20,7 @@ from lakehouse.config import loader
 from lakehouse.config.deployment import Deployment
 from lakehouse.config.environment import EnvRef
 from lakehouse.core.errors import ConfigError
+from lakehouse.definitions import defs
 from lakehouse.deploy.cloud_credentials import Access
 from lakehouse.deploy.planning.graph import deployment_resources, in_dependency_order
 from lakehouse.deploy.settings import settings
@@ -87,6 +88,26 @@ def test_environment_has_all_settings_and_no_secret(declared, monkeypatch):
     assert CANARY not in str(environment)
     printed = CliRunner().invoke(main, ["deploy", "environment", "--env", "aws"])
     assert yaml.safe_load(printed.output) == {"aws": environment}
+
+
+def test_environment_with_storage_of_confluent_has_its_catalog(declared, monkeypatch):
+    file = loader.config_path()
+    text = yaml.safe_load(file.read_text())
+    text["deployments"]["aws"]["tableflow"] = {"storage": "confluent"}
+    file.write_text(yaml.safe_dump(text))
+    printed = yaml.safe_load(CliRunner().invoke(main, ["deploy", "environment", "--env", "aws"]).output)
+    assert printed["aws"]["tableflow_catalog"] == {
+        "secret": "/confluent_cloud_resource/production/tableflow/spark/python_client",
+        "region": "us-east-1",
+        "role_arn": "arn:aws:iam::123456789012:role/lakehouse-production-writer",
+    }
+    text["environments"]["aws"] = printed["aws"]
+    file.write_text(yaml.safe_dump(text))
+    monkeypatch.setenv("LAKEHOUSE_ENV", "aws")
+    monkeypatch.setenv("SPARK_REMOTE", "sc://localhost:1")
+    graph = defs().resolve_asset_graph()
+    assert {key.path[0] for key in graph.get_all_asset_keys() if key.path[-1] == "orders"} == {"kafka", "iceberg"}
+    assert {key.path[0] for key in graph.get_all_asset_keys() if key.path[-1] == "users"} >= {"glue", "snowflake"}
 
 
 def test_definitions_do_not_import_the_deployment(declared, monkeypatch):

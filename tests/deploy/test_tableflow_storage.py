@@ -17,7 +17,8 @@ from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.planning.planner import plan, plan_destroy
 from resources.confluent.waiting import Failed
-from tests.support.clouds.confluent.deployment import ACCOUNT, REGION, SMALL, Lake, actions, inventory
+from tests.support.clouds.confluent.deployment import ACCOUNT, REGION, SMALL, Lake, account, actions, inventory
+from tests.support.clouds.confluent.state import ORGANIZATION_ID
 from tests.support.documentation import block
 
 pytestmark = pytest.mark.stack
@@ -94,6 +95,27 @@ def test_create_in_storage_of_confluent_needs_nothing_in_aws(trades: Lake):
     state = trades.vendor.state
     assert not state.integrations and not state.catalogs and not trades.things
     assert actions(trades) == {}
+
+
+def test_create_in_storage_of_confluent_lets_spark_read_the_catalog(trades: Lake):
+    """Spark's account may read the table and nothing else, with a key in its own secret beside the address."""
+    trades.tableflow = Tableflow(storage="confluent")
+    trades.create()
+    state = trades.vendor.state
+    [environment], [cluster] = state.environments, state.clusters
+    secret = json.loads(trades.secrets()[f"{trades.names.confluent_secrets}/tableflow/spark/python_client"])
+    assert state.secrets[secret["api.key"]] == secret["api.key.secret"]
+    key = state.keys[secret["api.key"]]["spec"]
+    assert key["resource"]["id"] == "tableflow" and key["owner"]["id"] == account(trades, "spark")
+    place = f"organizations/{ORGANIZATION_ID}/environments/{environment}"
+    assert secret["catalog.uri"] == f"https://tableflow.us-east-1.aws.confluent.cloud/iceberg/catalog/{place}"
+    roles = {
+        (each["role_name"], each["crn_pattern"].partition(f"/kafka={cluster}/")[2])
+        for each in state.bindings.values()
+        if each["principal"] == f"User:{account(trades, 'spark')}" and "topic=" in each["crn_pattern"]
+    }
+    assert roles == {("DeveloperRead", "topic=stock_trades")}
+    assert f"{trades.names.confluent_secrets}/tableflow/spark/python_client" in trades.names.ingestion_secrets
 
 
 def test_delete_retains_tables_in_storage_of_confluent(trades: Lake):

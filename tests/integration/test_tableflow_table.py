@@ -94,11 +94,17 @@ def test_tableflow_asset_without_table_names_database(resources, database):
     assert f"has published no table '{database or resources.kafka.cluster_id()}.orders'" in description
 
 
+@pytest.fixture(params=["append", "upsert"])
+def mode(request):
+    return request.param
+
+
 @pytest.fixture
-def chain(resources, published, naming):
+def chain(resources, published, naming, mode):
     """A topic whose table Tableflow registers in Glue, and the resources of its assets."""
     database, table = published
-    entry = {"name": f"orders-{database[4:]}", "kafka_topic": "orders", "engine": "tableflow"}
+    entry = {"name": f"orders-{database[4:]}", "kafka_topic": "orders", "engine": "tableflow", "mode": mode}
+    entry |= {"key": "orderid"} if mode == "upsert" else {}
     topic = Topic.model_validate({**entry, "metadata": {"naming": naming}, "max_lag_seconds": 1})
     config = Config(namespace="trading", topics={topic.name: topic}, environments={})
     glue_settings = resources.glue
@@ -122,7 +128,7 @@ def register(glue, database, table):
     )
 
 
-def test_tableflow_chain_shows_table_in_glue_and_snowflake(resources, chain, naming):
+def test_tableflow_chain_shows_table_in_glue_and_snowflake(resources, chain, naming, mode):
     topic, config, table, systems = chain
     glue, database = systems["glue"], systems["glue"].tableflow_database
     readers = [reader_of("glue"), reader_of("snowflake")]
@@ -144,10 +150,16 @@ def test_tableflow_chain_shows_table_in_glue_and_snowflake(resources, chain, nam
     _, shown = systems["snowflake"].query(f'SELECT "{offset}" FROM "TRADING".{name} ORDER BY orderid')
     assert shown == [(0,), (1,), (0,)]
 
-    table.append(rows(naming))
+    if mode == "append":
+        table.append(rows(naming))
+    else:
+        table.upsert(rows(naming).set_column(1, "paid", pa.array([False, False, False])), join_cols=["orderid"])
     register(glue, database, table.refresh())
     lag = measure_lag("snowflake", config, topic, SimpleNamespace(**systems))
-    assert lag.behind.snapshots == 1
+    assert lag.behind.snapshots >= 1
     assert dg.materialize(assets, resources=systems).success
+    name = f'"TRADING"."{topic.table.upper()}"'
+    _, [count] = systems["snowflake"].query(f"SELECT COUNT(*), COUNT(DISTINCT orderid) FROM {name}")
+    assert count == ((6, 3) if mode == "append" else (3, 3))
     lags = [measure_lag(stage, config, topic, SimpleNamespace(**systems)) for stage in stages_of(config, topic)]
     assert [lag.stage for lag in lags] == ["glue", "snowflake"] and all(lag.is_fresh for lag in lags)

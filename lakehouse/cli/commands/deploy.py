@@ -253,12 +253,12 @@ def environment(debug: bool, **options: Any) -> None:
     """
     import yaml
 
-    from lakehouse.deploy.settings import settings
+    from lakehouse.config import loader
+    from lakehouse.deploy.settings import settings_of
 
     with explained(debug):
         access = administrator_access(**options)
-        with_roles = bool(access.deployment.spark_principals)
-        environment = settings(access.names, with_roles=with_roles)
+        environment = settings_of(access.deployment, access.names, loader.load(environment=access.environment))
         click.echo(yaml.safe_dump({options["environment"]: environment}, sort_keys=False))
 
 

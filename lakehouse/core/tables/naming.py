@@ -12,6 +12,9 @@ import uuid
 CATALOG = "lake"
 """Name of the Iceberg catalog in Spark and in pyiceberg (a SQL catalog stores it with every table)."""
 
+TABLEFLOW_CATALOG = "tableflow"
+"""Name, in Spark, of the catalog of Tableflow's tables in Confluent's storage."""
+
 OFFSETS_TAG = "lakehouse-offsets"
 """The Iceberg tag on the newest ingested snapshot: snapshot expiry never removes a tagged snapshot."""
 

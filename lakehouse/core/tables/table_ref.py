@@ -16,6 +16,8 @@ class TableRef:
     name: str
     in_catalog: tuple[str, str] | None = field(default=None, kw_only=True)
     """Namespace and name in the catalog if Tableflow chose them; readers show the table under its own name."""
+    spark_catalog: str = field(default=naming.CATALOG, kw_only=True)
+    """Name of the catalog in Spark."""
 
     def __str__(self) -> str:
         return f"{self.namespace}.{self.name}"
@@ -43,5 +45,5 @@ class TableRef:
 
     def spark_path(self, branch: str | None = None) -> str:
         """Return the table's, or a branch's, name in Spark (Iceberg, Branching and tagging: `branch_<name>`)."""
-        parts = [naming.CATALOG, *self.identifier] + ([f"branch_{branch}"] if branch else [])
+        parts = [self.spark_catalog, *self.identifier] + ([f"branch_{branch}"] if branch else [])
         return SPARK.identifier(*parts)

@@ -24,6 +24,7 @@ from lakehouse.deploy.confluent.flink_resources import FlinkTopicResource, State
 from lakehouse.deploy.confluent.foundation import ClusterResource, EnvironmentResource, SchemaRegistryResource
 from lakehouse.deploy.confluent.keys.stored_api_keys import (
     ApiKeyResource,
+    CatalogKeyResource,
     FlinkKeyResource,
     KafkaKeyResource,
     ManagerKeyResource,
@@ -158,6 +159,8 @@ class ConfluentResources:
         paths["schema_registry", "schema_registry"] = "schema_registry_cluster/python_client"
         paths["spark", "schema_registry"] = "schema_registry_cluster/spark/python_client"
         paths["app_manager", "tableflow"] = "tableflow"
+        if self._topics.stored_by_confluent:
+            paths["spark", "tableflow"] = "tableflow/spark/python_client"
         paths["flink", "flink"] = "flink"
         paths[ROTATION, "cloud"] = ROTATION
         return {key: f"{self.names.confluent_secrets}/{path}" for key, path in paths.items() if self._is_needed(key[1])}
@@ -171,6 +174,7 @@ class ConfluentResources:
             self.registry_key,
             self._registry_key("spark"),
             *([self.tableflow_key] if self.has_tableflow else ()),
+            *([self._catalog_key] if self._topics.stored_by_confluent else ()),
             *([self.flink_key] if self.deployment.flink else ()),
             # The last, with which a rotation replaces the others.
             self.rotation_key,
@@ -195,6 +199,17 @@ class ConfluentResources:
             secret=self.secret_names["app_manager", "tableflow"],
             roles=self.role_bindings["app_manager"],
             cluster=self.cluster,
+        )
+
+    @property
+    def _catalog_key(self) -> CatalogKeyResource:
+        """The key with which Spark and Dagster read the tables in Confluent's storage."""
+        return CatalogKeyResource(
+            *self.common,
+            account=self.accounts["spark"],
+            secret=self.secret_names["spark", "tableflow"],
+            roles=self.role_bindings["spark"],
+            environment=self.environment,
         )
 
     @cached_property

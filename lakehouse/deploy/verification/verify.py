@@ -16,9 +16,9 @@ from lakehouse.deploy.verification.canary import Canary, remove
 from lakehouse.deploy.verification.permission_probe import Finding, Probe
 from lakehouse.deploy.verification.planes import CANARY, Plane, Step
 from lakehouse.deploy.verification.rotation_identities import RotationIdentities
-from lakehouse.pipeline.table_location import table_of
+from lakehouse.pipeline.table_location import TABLEFLOW_CATALOG, catalog_of, table_of
 
-SYSTEMS = ("kafka", "schema_registry", "catalog", "glue", "snowflake", "athena")
+SYSTEMS = ("kafka", "schema_registry", "catalog", "glue", "snowflake", "athena", TABLEFLOW_CATALOG)
 """The systems of the environment that a verification calls."""
 MAINTENANCE = "maintenance"
 
@@ -89,8 +89,21 @@ class Verification:
 
     @property
     def _rotated_secrets(self) -> tuple[str, ...]:
-        is_used = {"flink": bool(self.access.deployment.flink), "tableflow": has_tableflow(self.config)}
-        return tuple(name for name in self.access.names.secrets if is_used.get(name.rpartition("/")[2], True))
+        return tuple(name for name in self.access.names.secrets if name not in self._unused_secrets)
+
+    @property
+    def _unused_secrets(self) -> set[str]:
+        """The secrets of the layout that this deployment and this environment do not need."""
+        has_tables, deployment = has_tableflow(self.config), self.access.deployment
+        reads_state = "confluent_cloud" in self.config.environments[self.access.environment]
+        is_needed = {
+            "flink": bool(deployment.flink),
+            "tableflow": has_tables,
+            "tableflow/spark/python_client": has_tables and deployment.tableflow.storage == "confluent",
+            "operator": reads_state,
+            "operator/tableflow": reads_state,
+        }
+        return {f"{self.access.names.confluent_secrets}/{path}" for path, needed in is_needed.items() if not needed}
 
     @property
     def _rotation_access(self) -> RotationAccess:
@@ -114,8 +127,7 @@ class Verification:
         return ""
 
     def _writer(self, plane: Plane, canary: Canary) -> Iterator[Finding]:
-        names, environment = self.access.names, self.config.environments[self.access.environment]
-        used = [name for name in names.ingestion_secrets if "/operator" not in name or "confluent_cloud" in environment]
+        used = (name for name in self.access.names.ingestion_secrets if name not in self._unused_secrets)
         yield from _run(plane.secrets(tuple(used)))
         topics = tuple(sorted({topic.topic for topic in self.config.topics.values()}))
         yield Probe(plane.role, "a description of the topics", "Kafka", lambda: self._describe(topics)).run()
@@ -125,6 +137,7 @@ class Verification:
         yield canary.write(plane.role).run()
         yield from _run(plane.writer())
         yield from self._tableflow(plane)
+        yield from self._stored_by_confluent(plane)
 
     def _reader(self, plane: Plane, canary: Canary) -> Iterator[Finding]:
         yield from _run(plane.reader())
@@ -140,6 +153,21 @@ class Verification:
                 yield Finding(plane.role, "glue:GetTable on Tableflow's tables", "unchecked", str(error))
                 return
             yield from _run(plane.tableflow(database, table))
+
+    def _stored_by_confluent(self, plane: Plane) -> Iterator[Finding]:
+        topic = next((each for each in self.config.topics.values() if each.engine == "tableflow"), None)
+        if topic is None or self._has_tableflow:
+            return
+        if not hasattr(self.clients, TABLEFLOW_CATALOG):
+            reason = "the environment has no `tableflow_catalog`, which `lakehouse deploy environment` prints"
+            yield Finding(plane.role, "Tableflow's catalog", "unchecked", reason)
+            return
+        yield Probe(
+            plane.role,
+            "a look-up",
+            "Tableflow's catalog",
+            lambda: catalog_of(topic, self.clients).load(table_of(self.config, topic, self.clients)),
+        ).run()
 
     def _describe(self, topics: tuple[str, ...]) -> None:
         missing = sorted(set(topics) - set(self.clients.kafka.describe(topics)))

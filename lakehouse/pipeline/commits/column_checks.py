@@ -17,13 +17,14 @@ from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.pipeline.commits.audit import CheckResult
 from resources.iceberg.catalog import Catalog
 from resources.iceberg.snapshots import counts_by_snapshot, history
+from resources.iceberg.tableflow_catalog import TableflowCatalog
 from spark.tables import staged_checks
 from spark.tables.staged_checks import Result
 
 
 def run_checks(
     spark: SparkSession,
-    catalog: Catalog,
+    catalog: Catalog | TableflowCatalog,
     topic: Topic,
     declared: Mapping[str, Check],
     table: Table,
@@ -34,7 +35,7 @@ def run_checks(
 
     Args:
         spark: The Spark session.
-        catalog: The Iceberg catalog.
+        catalog: The catalog of the table.
         topic: The topic.
         declared: The checks by name.
         table: The table.
@@ -47,7 +48,7 @@ def run_checks(
     """
     if not declared:
         return []
-    ref = TableRef(*table.name())
+    ref = TableRef(*table.name(), spark_catalog=catalog.spark_name)
     snapshots = referenced_snapshots(catalog, ref.namespace, declared)
     scope = checks.scope(ref.spark_path(), snapshot_id, since, topic.metadata.names, snapshots)
     results = staged_checks.run(
@@ -90,20 +91,22 @@ def validate_quarantine(spark: SparkSession, topic: Topic, ref: TableRef) -> Non
     staged_checks.validate(spark, topic.quarantine, Scope(path, path, {}))
 
 
-def referenced_snapshots(catalog: Catalog, namespace: str, declared: Mapping[str, Check]) -> dict[str, str]:
+def referenced_snapshots(
+    catalog: Catalog | TableflowCatalog, namespace: str, declared: Mapping[str, Check]
+) -> dict[str, str]:
     """Return the newest snapshots of the tables that checks refer to, as SQL by table name.
 
     Raises:
         LakehouseError: A table is empty.
     """
     return {
-        table: _published(catalog, TableRef(namespace, table), name)
+        table: _published(catalog, TableRef(namespace, table, spark_catalog=catalog.spark_name), name)
         for name, check in declared.items()
         for table in check.tables
     }
 
 
-def _published(catalog: Catalog, first: TableRef, check: str) -> str:
+def _published(catalog: Catalog | TableflowCatalog, first: TableRef, check: str) -> str:
     """Return the newest snapshot of another table as SQL."""
     ref, table = catalog.resolve_table(first)
     snapshot = table.current_snapshot() if table else None

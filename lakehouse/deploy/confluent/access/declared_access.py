@@ -95,8 +95,11 @@ class DeclaredAccess:
                 yield operation, "TOPIC", BOOKMARKS
 
     def _spark_roles(self) -> Iterator[Role]:
-        """Read all schemas, and register those of derived topics."""
+        """Read all schemas and the tables in Confluent's storage, and register the schemas of derived topics."""
         yield Role("DeveloperRead", "{registry}/subject=*")
+        # Tableflow has no lists: roles on a topic apply to its table (Confluent, Role-Based Access for Tableflow).
+        for each in self.topics.stored_by_confluent:
+            yield Role("DeveloperRead", f"{{kafka}}/topic={each.topic}")
         for each in self.topics.all:
             if each.source.writes:
                 for side in ("key", "value"):

@@ -17,6 +17,7 @@ from resources.confluent.api_client import Key
 from resources.confluent.api_keys import Scope
 from resources.confluent.clusters import Cluster, SchemaRegistryCluster
 from resources.confluent.organization import Environment, RoleBinding
+from resources.iceberg.tableflow_catalog import KEY, KEY_SECRET, URI
 
 REGISTRY = "schema.registry"
 
@@ -188,6 +189,22 @@ class TableflowKeyResource(ApiKeyResource):
         return self._account_key(
             outputs, Scope.tableflow(), layout, lambda key: self.cloud.tableflow_topics(cluster, key).list()
         )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CatalogKeyResource(ApiKeyResource):
+    """A key for Tableflow's own REST catalog, which vends credentials for the files in Confluent's storage."""
+
+    api: ClassVar[str] = "tableflow"
+    environment: Resource[Environment]
+
+    def account_key(self, outputs: Outputs) -> AccountKey:
+        """Return the key, which lists Tableflow's regions: for tables, it only has the right to read them."""
+        environment = outputs[self.environment]
+        host = f"https://tableflow.{self.names.region}.aws.confluent.cloud"
+        place = f"organizations/{environment.organization_id}/environments/{environment.id}"
+        layout = Layout(KEY, KEY_SECRET, {URI: f"{host}/iceberg/catalog/{place}"})
+        return self._account_key(outputs, Scope.tableflow(), layout, self.cloud.list_tableflow_regions)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

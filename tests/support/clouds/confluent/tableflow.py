@@ -210,7 +210,13 @@ def delete_topic(state: State, request: Request, thing_id: str):
     return 204, None
 
 
+def list_regions(state: State, request: Request):
+    region = {"api_version": "tableflow/v1", "kind": "Region", "id": "r-1", "metadata": {"self": ""}, "cloud": "AWS"}
+    return [region | {"region": "us-east-1"}]
+
+
 RULES = [
+    Rule("/tableflow/v1/regions", methods=["GET"], endpoint=list_regions),
     Rule("/pim/v1/integrations", methods=["GET"], endpoint=list_integrations),
     Rule("/pim/v1/integrations", methods=["POST"], endpoint=create_integration),
     Rule("/pim/v1/integrations/<thing_id>", methods=["DELETE"], endpoint=delete_integration),

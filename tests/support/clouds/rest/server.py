@@ -34,33 +34,105 @@ CLIENT_ID, SECRET = "reader", "s3cret-of-the-client"
 SCOPE = "PRINCIPAL_ROLE:ALL"
 
 
-class Polaris(Proxy):
-    """The proxy. `kind` is the type of its catalog; `knows_overwrite` is false before Polaris 1.6.
+class Catalog(Proxy):
+    """A proxy in front of the catalog, which lets in one client with bearer tokens.
 
     `issued_tokens` counts tokens, `refused_requests` the requests with an expired token.
     """
 
+    scope = SCOPE
+
     def __init__(self, target: str, database: Path):
         super().__init__(target)
         self._database = database
-        self.kind, self.knows_overwrite = "INTERNAL", True
         self.expires_in = 3600
         self.issued_tokens = self.refused_requests = 0
         self._valid: set[str] = set()
-        self._notified: dict[tuple[str, str], int] = {}
 
     def expire_tokens(self) -> None:
         """Expire all issued tokens."""
         self._valid.clear()
 
+    def point(self, namespace: str, table: str, metadata_location: str) -> None:
+        """Let a registered table have another metadata file."""
+        with closing(sqlite3.connect(self._database, timeout=30)) as database, database:
+            database.execute(
+                "UPDATE iceberg_tables SET metadata_location = ? WHERE table_namespace = ? AND table_name = ?",
+                (metadata_location, namespace, table),
+            )
+
+    def register(self, namespace: str, table: str, metadata_location: str) -> None:
+        """Register a metadata file as a new table, in place of a client."""
+        for path, body in (
+            ("namespaces", {"namespace": [namespace]}),
+            (f"namespaces/{namespace}/register", {"name": table, "metadata-location": metadata_location}),
+        ):
+            headers = [("Host", "localhost"), ("Content-Type", "application/json")]
+            self._ask(Request("POST", f"/v1/{path}", headers, json.dumps(body).encode()))
+
     def forward(self, request: Request) -> Answer:
-        url = urlsplit(request.path)
-        if url.path == "/v1/oauth/tokens":
+        if urlsplit(request.path).path == "/v1/oauth/tokens":
             return self._token(parse_qs(request.body.decode()), _basic(request))
-        token = next((value for name, value in request.headers if name.lower() == "authorization"), "")
-        if token.removeprefix("Bearer ") not in self._valid:
+        if header(request, "authorization").removeprefix("Bearer ") not in self._valid:
             self.refused_requests += 1
             return error(401, "NotAuthorizedException", "Not authorized")
+        return self.answer(request)
+
+    def answer(self, request: Request) -> Answer:
+        """Return the response to a request of the client."""
+        return self._ask(request)
+
+    def _token(self, form: dict[str, list[str]], basic: str) -> Answer:
+        in_form = ":".join(*zip(form.get("client_id", [""]), form.get("client_secret", [""]), strict=True))
+        if f"{CLIENT_ID}:{SECRET}" not in (in_form, basic):
+            return answered(401, {"error": "unauthorized_client", "error_description": "The client is not authorized"})
+        if form.get("scope") != [self.scope]:
+            return answered(400, {"error": "invalid_scope", "error_description": "The scope is invalid"})
+        self.issued_tokens += 1
+        token = secrets.token_hex()
+        self._valid.add(token)
+        return answered(200, {"access_token": token, "token_type": "bearer", "expires_in": self.expires_in})
+
+
+class TableflowOwn(Catalog):
+    """Tableflow's own catalog: read-only, and with `vended` credentials for the files of each table.
+
+    Reference: Confluent, "Storage with Tableflow" and "Query Iceberg Tables with Trino and Tableflow".
+    """
+
+    scope = "catalog"
+
+    def __init__(self, target: str, database: Path):
+        super().__init__(target, database)
+        self.vended = {
+            "s3.access-key-id": os.environ["AWS_ACCESS_KEY_ID"],
+            "s3.secret-access-key": os.environ["AWS_SECRET_ACCESS_KEY"],
+        }
+
+    def answer(self, request: Request) -> Answer:
+        if request.method not in ("GET", "HEAD"):
+            return error(403, "ForbiddenException", "Tableflow's tables are read-only")
+        # Compressed responses cannot be changed.
+        headers = [(name, value) for name, value in request.headers if name.lower() != "accept-encoding"]
+        status, headers, body = self._ask(replace(request, headers=headers))
+        if status != 200 or not re.fullmatch(r"/v1/namespaces/[^/]+/tables/[^/]+", urlsplit(request.path).path):
+            return status, headers, body
+        if header(request, "x-iceberg-access-delegation") != "vended-credentials":
+            return error(400, "BadRequestException", "This client does not ask for credentials")
+        storage = {"s3.endpoint": os.environ["AWS_ENDPOINT_URL_S3"], "s3.path-style-access": "true"}
+        return answered(200, json.loads(body) | {"config": storage | self.vended})
+
+
+class Polaris(Catalog):
+    """The proxy. `kind` is the type of its catalog; `knows_overwrite` is false before Polaris 1.6."""
+
+    def __init__(self, target: str, database: Path):
+        super().__init__(target, database)
+        self.kind, self.knows_overwrite = "INTERNAL", True
+        self._notified: dict[tuple[str, str], int] = {}
+
+    def answer(self, request: Request) -> Answer:
+        url = urlsplit(request.path)
         if url.path == "/v1/config":
             if parse_qs(url.query).get("warehouse") != [WAREHOUSE]:
                 return error(404, "NotFoundException", f"Unable to find warehouse {url.query}")
@@ -76,24 +148,13 @@ class Polaris(Proxy):
         path = f"/v1{match[1]}{'?' + url.query if url.query else ''}"
         return self._ask(replace(request, path=path))
 
-    def _token(self, form: dict[str, list[str]], basic: str) -> Answer:
-        in_form = ":".join(*zip(form.get("client_id", [""]), form.get("client_secret", [""]), strict=True))
-        if f"{CLIENT_ID}:{SECRET}" not in (in_form, basic):
-            return answered(401, {"error": "unauthorized_client", "error_description": "The client is not authorized"})
-        if form.get("scope") != [SCOPE]:
-            return answered(400, {"error": "invalid_scope", "error_description": "The scope is invalid"})
-        self.issued_tokens += 1
-        token = secrets.token_hex()
-        self._valid.add(token)
-        return answered(200, {"access_token": token, "token_type": "bearer", "expires_in": self.expires_in})
-
     def _overwrite(self, namespace: str, body: dict[str, str]) -> Answer:
         if not self.knows_overwrite:
             return error(409, "AlreadyExistsException", f"Iceberg table already exists: {namespace}.{body['name']}")
         if self.kind == "EXTERNAL":
             message = "Register table overwrite is only supported for internal Polaris catalogs"
             return error(400, "BadRequestException", message)
-        self._point(namespace, body["name"], body["metadata-location"])
+        self.point(namespace, body["name"], body["metadata-location"])
         return answered(200, {"metadata-location": body["metadata-location"], "metadata": {}})
 
     def _notify(self, namespace: str, notification: dict) -> Answer:
@@ -105,28 +166,21 @@ class Polaris(Proxy):
             return error(409, "AlreadyExistsException", "A notification with a newer timestamp has been admitted")
         self._notified[namespace, name] = payload["timestamp"]
         if notification["notification-type"] == "UPDATE":
-            self._point(namespace, name, payload["metadata-location"])
+            self.point(namespace, name, payload["metadata-location"])
         else:
-            for path, body in (
-                ("namespaces", {"namespace": [namespace]}),
-                (f"namespaces/{namespace}/register", {"name": name, "metadata-location": payload["metadata-location"]}),
-            ):
-                headers = [("Host", "localhost"), ("Content-Type", "application/json")]
-                self._ask(Request("POST", f"/v1/{path}", headers, json.dumps(body).encode()))
+            self.register(namespace, name, payload["metadata-location"])
         return 204, [], b""
-
-    def _point(self, namespace: str, name: str, metadata_location: str) -> None:
-        with closing(sqlite3.connect(self._database, timeout=30)) as database, database:
-            database.execute(
-                "UPDATE iceberg_tables SET metadata_location = ? WHERE table_namespace = ? AND table_name = ?",
-                (metadata_location, namespace, name),
-            )
 
 
 def _basic(request: Request) -> str:
     """Return id and secret of a client that logs in by HTTP Basic, as RFC 6749, section 2.3.1, also allows."""
-    header = next((value for name, value in request.headers if name.lower() == "authorization"), "")
-    return base64.b64decode(header.removeprefix("Basic ")).decode() if header.startswith("Basic ") else ""
+    login = header(request, "authorization")
+    return base64.b64decode(login.removeprefix("Basic ")).decode() if login.startswith("Basic ") else ""
+
+
+def header(request: Request, name: str) -> str:
+    """Return a header of a request, or an empty text."""
+    return next((value for key, value in request.headers if key.lower() == name), "")
 
 
 def answered(status: int, body: object) -> Answer:
@@ -180,4 +234,11 @@ def rest_server(stack, tmp_path_factory):
 def polaris(rest_server):
     """A proxy for one test in front of the shared server."""
     with Polaris(*rest_server) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def tableflow_own(rest_server):
+    """Tableflow's own catalog for one test in front of the shared server."""
+    with TableflowOwn(*rest_server) as proxy:
         yield proxy
