@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from lakehouse.cli.main import main
 from lakehouse.config import loader
 from lakehouse.deploy.planning import planner
 from tests.support.clouds.all_clouds import Clouds
+from tests.support.clouds.aws.world import REGION
 from tests.support.clouds.confluent.deployment import inventory
 from tests.support.clouds.confluent.server import ADMIN
 
@@ -130,3 +132,20 @@ def test_command_of_same_name_from_other_region_changes_nothing(
     assert refused.exit_code == 1 and "was left unchanged" in refused.output, refused.output
     assert created.aws.state() == state and inventory(created.confluent) == things
     assert [sorted(created.snowflake.admin(f"SHOW {kind}")) for kind in kinds] == objects
+
+
+def test_create_with_day_count_replaces_keys(command: Callable[..., Result], created: Clouds):
+    path = f"{created.access().names.confluent_secrets}/kafka_cluster/spark/python_client"
+    client = created.aws.strict.client("secretsmanager", region=REGION)
+
+    def current() -> str:
+        return str(json.loads(client.get_secret_value(SecretId=path)["SecretString"])["sasl.username"])
+
+    before = current()
+    kept = command("create", "--yes", "--day-count", "30")
+    assert kept.exit_code == 0 and current() == before, kept.output
+
+    replaced = command("create", "--yes", "--day-count", "0", "--number-of-api-keys-to-retain", "1")
+
+    assert replaced.exit_code == 0 and current() != before, replaced.output
+    assert {before, current()} <= created.confluent.state.keys.keys(), "the old key stays valid for its grace period"

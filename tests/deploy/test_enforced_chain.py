@@ -5,6 +5,7 @@ The simulated AWS decides on every call of Python, pyarrow and the JVM by the po
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -25,8 +26,8 @@ from lakehouse.local import stack as local_stack
 from lakehouse.local.home import Home
 from resources.build import build_resources
 from tests.support.clouds.all_clouds import Clouds
-from tests.support.clouds.aws.calls import Asked
-from tests.support.clouds.aws.enforced import Enforced, is_allowed
+from tests.support.clouds.aws.calls import Asked, Caller
+from tests.support.clouds.aws.enforced import Enforced, denied, is_allowed
 from tests.support.clouds.aws.world import ACCOUNT, REGION
 from tests.support.clouds.confluent.state import ORGANIZATION_ID
 from tests.support.clouds.enforced_chain import (
@@ -37,9 +38,10 @@ from tests.support.clouds.enforced_chain import (
     deployed,
     lead_to_kafka,
     run,
+    run_command,
     serving_spark,
-    verify_on_command_line,
 )
+from tests.support.servers.proxy import Answer, Request
 from tests.support.topics import Stream
 
 pytestmark = pytest.mark.stack
@@ -151,6 +153,34 @@ def test_doctor_reports_role_of_each_plane_and_reads_on_executors(chain: Chain) 
         assert refused >= {"ingestion", "maintenance", "DuckDB", "Athena"}
 
 
+def test_doctor_command_finds_executors_without_credentials(chain: Chain, tmp_path_factory: Any) -> None:
+    """Replace the access key of this process, and then delete that of Spark's, which are of the same user."""
+    clouds, of_spark = chain.clouds, chain.keys["spark"]
+    other = clouds.aws.strict.client("iam").create_access_key(UserName="spark")["AccessKey"]
+
+    def examined() -> subprocess.CompletedProcess[str]:
+        folder = tmp_path_factory.mktemp("doctor")
+        return run_command(clouds, other, folder, "doctor", "--env", "aws", topics=[chain.stream.topic])
+
+    healthy = examined()
+    assert healthy.returncode == 0 and "read trading." in healthy.stdout, healthy.stdout + healthy.stderr
+
+    def refuse(request: Request) -> Answer | None:
+        caller = Caller.of(request)
+        is_deleted = caller is not None and caller.access_key == of_spark["AccessKeyId"]
+        return denied("the access key does not exist", is_json=False) if is_deleted else chain.enforced(request)
+
+    clouds.aws.guard = refuse
+    try:
+        broken = examined()
+    finally:
+        clouds.aws.guard = chain.enforced
+    assert broken.returncode == 1, broken.stdout + broken.stderr
+    failed = [line for line in broken.stdout.splitlines() if line.startswith("failed")]
+    assert len(failed) == 1 and "Spark executors" in failed[0], broken.stdout
+    assert "executors have credentials of their own" in broken.stdout
+
+
 def test_verify_with_all_permissions_reports_them_and_cleans_up(chain: Chain) -> None:
     before = state_of_tables(chain)
     findings = [finding for user in chain.keys for finding in verify(chain, user)]
@@ -165,7 +195,7 @@ def test_verify_with_all_permissions_reports_them_and_cleans_up(chain: Chain) ->
 def test_verify_command_of_a_spark_principal_succeeds(chain: Chain, tmp_path: Path) -> None:
     before = state_of_tables(chain)
     queue_results_of_athena(chain)
-    done = verify_on_command_line(chain.clouds, chain.keys["spark"], tmp_path)
+    done = run_command(chain.clouds, chain.keys["spark"], tmp_path, "deploy", "verify", "--env", "aws")
     assert done.returncode == 0, done.stdout + done.stderr
     outcomes = [line.split()[0] for line in done.stdout.splitlines()[:-1]]
     assert {*outcomes} == {"allowed", "unchecked"} and outcomes.count("allowed") > 50, done.stdout

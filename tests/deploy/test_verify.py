@@ -15,7 +15,7 @@ from lakehouse.deploy.planning import planner
 from tests.support.clouds.all_clouds import Clouds
 from tests.support.clouds.aws.enforced import Enforced
 from tests.support.clouds.aws.world import REGION
-from tests.support.clouds.enforced_chain import verify_on_command_line
+from tests.support.clouds.enforced_chain import run_command
 
 pytestmark = pytest.mark.stack
 
@@ -39,7 +39,7 @@ def verify(clouds: Clouds, rotation_key: Any, tmp_path: Path) -> Verify:
     def run() -> subprocess.CompletedProcess[str]:
         clouds.aws.guard = Enforced(clouds.aws.gaps, frozenset({"ours"}), clouds.access().names.role("snowflake"))
         try:
-            return verify_on_command_line(clouds, rotation_key, tmp_path)
+            return run_command(clouds, rotation_key, tmp_path, "deploy", "verify", "--env", "aws")
         finally:
             clouds.aws.guard = clouds.aws.gaps
 

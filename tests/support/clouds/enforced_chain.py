@@ -25,6 +25,7 @@ from pyiceberg.catalog.glue import GlueCatalog
 
 from lakehouse.config import loader
 from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.deploy.aws.iam import policies
@@ -137,9 +138,21 @@ def deployed(clouds: Clouds) -> Config:
     return Config.model_validate({**declared, "environments": {"aws": systems}})
 
 
-def verify_on_command_line(clouds: Clouds, key: Any, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run `lakehouse deploy verify` with an access key, and a lakehouse.yaml that is written to the folder."""
-    declared = deployed(clouds).model_dump(mode="json", by_alias=True, exclude={"root", "file"})
+def run_command(
+    clouds: Clouds, key: Any, folder: Path, *arguments: str, topics: Iterable[Topic] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Run `lakehouse` with an access key, and a lakehouse.yaml of the deployment that is written to the folder.
+
+    Args:
+        clouds: The clouds.
+        key: The access key.
+        folder: The folder, which is empty.
+        arguments: The command's arguments.
+        topics: Topics that are declared beside those of the deployment.
+    """
+    config = deployed(clouds)
+    config = config.model_copy(update={"topics": {**config.topics, **{topic.name: topic for topic in topics}}})
+    declared = config.model_dump(mode="json", by_alias=True, exclude={"root", "file"})
     declared["deployments"] = {"aws": clouds.access().deployment.model_dump(mode="json", exclude_defaults=True)}
     (folder / "schemas").symlink_to(loader.PROJECT / "schemas")
     (folder / "lakehouse.yaml").write_text(yaml.safe_dump(declared))
@@ -150,7 +163,7 @@ def verify_on_command_line(clouds: Clouds, key: Any, folder: Path) -> subprocess
         "AWS_ACCESS_KEY_ID": key["AccessKeyId"],
         "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"],
     }
-    command = [str(Path(sys.executable).with_name("lakehouse")), "deploy", "verify", "--env", "aws"]
+    command = [str(Path(sys.executable).with_name("lakehouse")), *arguments]
     return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=COMMAND_SECONDS)
 
 

@@ -50,7 +50,7 @@ class Enforced:
         """Return a refusal, or the response of AWS where moto deviates, or None to forward the request to moto."""
         caller = Caller.of(request)
         if caller is None:
-            return _denied("nobody signed it", is_json=bool(request.target))
+            return denied("nobody signed it", is_json=bool(request.target))
         # The local server reads the policies of the role to verify a volume, which Snowflake itself cannot do.
         exempt = caller.access_key == SNOWFLAKE and caller.service == "iam"
         if caller.access_key not in self.administrators and not exempt:
@@ -58,7 +58,7 @@ class Enforced:
                 self.decided.append(decided)
                 if not decided.allowed:
                     message = f"{decided.role} is not authorized to perform {decided.asked.action}"
-                    return _denied(f"{message} on {decided.asked.resource}", is_json=bool(request.target))
+                    return denied(f"{message} on {decided.asked.resource}", is_json=bool(request.target))
         return self.gaps(request)
 
     def _decide(self, request: Request, caller: Caller) -> list[Decided]:
@@ -96,7 +96,8 @@ def is_allowed(policies: list[Any], asked: Asked) -> bool:
     return iam.decide(policies, asked.action, asked.resource, dict(asked.context)) == "allowed"
 
 
-def _denied(message: str, *, is_json: bool) -> Answer:
+def denied(message: str, *, is_json: bool) -> Answer:
+    """Return the refusal of a service that speaks JSON, or XML."""
     if is_json:
         body = json.dumps({"__type": "AccessDeniedException", "Message": message}).encode()
         kind = "application/x-amz-json-1.1"
