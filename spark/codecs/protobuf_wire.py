@@ -75,11 +75,12 @@ def _plain(kind: type[Message], body: bytes) -> bytes | None:
         parsed = kind.FromString(body)
     except DecodeError:
         return None
-    if not parsed.IsInitialized():
+    # The methods of the class, because a field can have the name of a method.
+    if not kind.IsInitialized(parsed):
         return None
     # Unknown fields include numbers that a closed enum does not have.
-    parsed.DiscardUnknownFields()
-    return parsed.SerializeToString()
+    kind.DiscardUnknownFields(parsed)
+    return kind.SerializeToString(parsed)
 
 
 def _is_doubtful(descriptor: Descriptor, seen: set[str]) -> bool:

@@ -58,9 +58,34 @@ def explain(
         message = kind.FromString(data[start:])
     except DecodeError:
         return "Protobuf's parser refuses it"
-    if missing := message.FindInitializationErrors():
-        return f"{missing[0]}: a required field is missing"
+    if missing := next(_missing(message, ""), None):
+        return f"{missing}: a required field is missing"
     return next(_of_message(message, written, wanted, ""), None)
+
+
+def _missing(message: Any, path: str) -> Iterator[str]:
+    """Yield the required fields that are missing.
+
+    Protobuf's own FindInitializationErrors ends the process if such a message has a map of scalars (protobuf 6.33.6).
+    """
+    # The methods of the class, because a field can have the name of a method.
+    kind = type(message)
+    for field in kind.DESCRIPTOR.fields:
+        if field.is_required and not kind.HasField(message, field.name):
+            yield f"{path}{field.name}"
+    for field, value in kind.ListFields(message):
+        field_path, inner = f"{path}{field.name}", field.message_type
+        if inner is None:
+            continue
+        if inner.GetOptions().map_entry:
+            if inner.fields_by_name["value"].message_type:
+                for key in value:
+                    yield from _missing(value[key], f"{field_path}.value.")
+        elif field.is_repeated:
+            for i, item in enumerate(value):
+                yield from _missing(item, f"{field_path}[{i}].")
+        else:
+            yield from _missing(value, f"{field_path}.")
 
 
 def _of_message(message: Any, written: tuple[Field, ...], wanted: tuple[Field, ...], path: str) -> Iterator[str]:
@@ -88,10 +113,11 @@ def _of_message(message: Any, written: tuple[Field, ...], wanted: tuple[Field, .
 
 
 def _is_unset(message: Any, name: str) -> bool:
-    field = message.DESCRIPTOR.fields_by_name[name]
+    kind = type(message)
+    field = kind.DESCRIPTOR.fields_by_name[name]
     if field.is_repeated:
         return not getattr(message, name)
-    return field.has_presence and not message.HasField(name)
+    return field.has_presence and not kind.HasField(message, name)
 
 
 def _of_value(value: Any, field: Field, column: Field, path: str) -> Iterator[str]:
