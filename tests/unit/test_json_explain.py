@@ -22,6 +22,7 @@ SCHEMA = {
         "inner": INNER,
         "list": {"type": "array", "items": INNER},
         "map": {"type": "object", "additionalProperties": INTEGER},
+        "days": {"type": "object", "additionalProperties": {"type": "string", "format": "date"}},
         "any": {},
     },
     "required": ["id"],
@@ -56,6 +57,8 @@ REASONS = {
     '{"id": 1, "list": {}}': "list: a list is expected, but it is an object",
     '{"id": 1, "list": [{"x": 1}, {"x": true}]}': "list[1].x: a number is expected, but it is true or false",
     '{"id": 1, "map": {"secret": 1, "b": "secret"}}': "map.value: a number is expected, but it is text",
+    '{"id": 1, "days": {"secret": "2026-02-30", "secret": "2026-01-31"}}': "days.value: a date as in RFC 3339 is "
+    "expected, such as 2026-01-31",
     '{"id": 1, "any": [{"a": 1e400}]}': "any: a number does not fit a double",
     '{"id": 1, "any": [{"secret": 1, "secret": 2}]}': "any: an object repeats a member",
     '{"id": 1, "any": "ä\\ud800"}': "half of a surrogate pair is escaped alone, at byte 25 of the value",

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Context, Decimal
+from itertools import chain
 from typing import Any
 
 from lakehouse.formats.json.json_schema_format import Field
@@ -110,7 +111,8 @@ def _value(value: Any, field: Field, path: str) -> Iterator[str]:
         case "struct":
             yield from _members(value, field.fields, f"{path}.")
         case "map":
-            for item in value.values():
+            # Spark checks values that a repeated key replaces, too.
+            for item in (*value.values(), *chain.from_iterable(value.earlier.values())):
                 yield from _item(item, field.fields[0], f"{path}.value")
         case "list" if kind != "a list":
             yield f"{path}: a list is expected, but it is {kind}"
