@@ -159,6 +159,13 @@ def test_compile_error_message_contains_no_folder(text, reason):
     assert "lakehouse-protobuf" not in str(raised.value)
 
 
+def test_compile_error_message_contains_no_log_lines():
+    with pytest.raises(SchemaError) as raised:
+        protobuf_format.reader([RegisteredSchema(1, "message M { int32 a = 1; }", "PROTOBUF")])
+    expected = 'line 1, column 13: Expected "required", "optional", or "repeated"'
+    assert str(raised.value) == f"The Protobuf schema does not compile: {expected}. Correct it"
+
+
 @pytest.mark.parametrize("place", ["text", "reference", "references together"])
 def test_compile_oversized_schema_is_refused(place):
     big = 'syntax = "proto3";\n' + "// padding\n" * (MAX_CHARACTERS // 11 + 1)

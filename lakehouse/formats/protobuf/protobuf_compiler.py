@@ -33,6 +33,8 @@ ROOT = "lakehouse_root.proto"
 """File name of the schema among its imports."""
 
 _NAME = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]*/)*[A-Za-z0-9_][A-Za-z0-9_.-]*\.proto")
+_LOG_LINE = re.compile(r"WARNING: All log messages before|[IWEF]\d{4} \d\d:\d\d:\S+ ")
+"""Lines that the compiler logs beside its errors (Abseil, logging)."""
 
 # The new process sets its limits itself, because `preexec_fn` may deadlock in a process with threads. The memory limit
 # covers the interpreter and the compiler; the output is at most a few times the input.
@@ -148,4 +150,5 @@ def _reason(result: subprocess.CompletedProcess[bytes], sources: Path) -> str:
     """Return the compiler's error message without the path of its folder."""
     message = result.stderr.decode(errors="replace").replace(f"{sources}/", "").strip()
     message = re.sub(rf"{ROOT}:(\d+):(\d+)", r"line \1, column \2", message).replace(ROOT, "the schema")
-    return "; ".join(line.rstrip(".") for line in message.splitlines()) or f"it ended with {result.returncode}"
+    lines = (line.rstrip(".") for line in message.splitlines() if not _LOG_LINE.match(line))
+    return "; ".join(lines) or f"it ended with {result.returncode}"
