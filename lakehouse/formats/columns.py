@@ -70,7 +70,7 @@ def distinct(fields: Sequence[NestedField]) -> None:
     """Require distinct names, ignoring case, because Spark, Glue and Snowflake do not distinguish case.
 
     Raises:
-        SchemaError: Two fields have the same name, or one has none.
+        SchemaError: Two fields have the same name, or one has none or one that is not valid UTF-8.
     """
     if any(not field.name for field in fields):
         named = [field.name for field in fields if field.name][:1]
@@ -78,6 +78,8 @@ def distinct(fields: Sequence[NestedField]) -> None:
         raise SchemaError(f"A field{beside} has an empty name, which Iceberg does not allow. Rename it in the schema")
     folded: dict[str, str] = {}
     for field in fields:
+        if not field.name.isascii() and any("\ud800" <= character <= "\udfff" for character in field.name):
+            raise SchemaError(f"The name {ascii(field.name)} of a field is not valid UTF-8. Rename it in the schema")
         other = folded.setdefault(field.name.lower(), field.name)
         if other != field.name:
             raise SchemaError(f"Columns '{other}' and '{field.name}' differ by case only. Rename one in the schema")

@@ -249,6 +249,13 @@ def test_empty_name_is_refused(names):
             json_shape([RegisteredSchema(1, json.dumps(schema), "JSON")])
 
 
+def test_name_with_unpaired_surrogate_is_refused():
+    surrogate = {"type": "object", "properties": {"a\ud800": {"type": "string"}}}
+    for schema in (surrogate, {"type": "object", "properties": {"x": surrogate}}):
+        with pytest.raises(SchemaError, match=r"'a\\ud800'.*not valid UTF-8"):
+            json_shape([RegisteredSchema(1, json.dumps(schema), "JSON")])
+
+
 def test_nullable_enumeration_of_text_is_text():
     choice = {"oneOf": [{"enum": ["A", "B"]}, {"type": "null"}]}
     schema = {"type": "object", "properties": {"a": choice, "b": {"anyOf": [{"const": "x"}]}}}
