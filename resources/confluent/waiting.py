@@ -105,12 +105,7 @@ def wait_until_deleted(
 
 
 def wait_until_visible(
-    what: str,
-    look: Callable[[], T | None],
-    *,
-    deadline_seconds: float,
-    every_seconds: float = EVERY_SECONDS,
-    clock: Clock = SYSTEM_CLOCK,
+    what: str, look: Callable[[], T | None], *, deadline_seconds: float, clock: Clock = SYSTEM_CLOCK
 ) -> T:
     """Wait until `look` returns an object: Confluent's lists show new objects with a delay.
 
@@ -125,19 +120,12 @@ def wait_until_visible(
         current = look()
         return "not visible" if current is None else None
 
-    _until(missing, what, "not visible", deadline_seconds, every_seconds, clock)
+    _until(missing, what, "not visible", deadline_seconds, EVERY_SECONDS, clock)
     assert current is not None
     return current
 
 
-def retry_while_forbidden(
-    what: str,
-    do: Callable[[], T],
-    *,
-    deadline_seconds: float,
-    every_seconds: float = EVERY_SECONDS,
-    clock: Clock = SYSTEM_CLOCK,
-) -> T:
+def retry_while_forbidden(what: str, do: Callable[[], T], *, deadline_seconds: float, clock: Clock = SYSTEM_CLOCK) -> T:
     """Call `do`, with retries while it is refused: new roles take effect with a delay.
 
     Raises:
@@ -149,7 +137,7 @@ def retry_while_forbidden(
         return isinstance(error, Forbidden)
 
     try:
-        return retry(do, when=is_refused, pause=every_seconds, deadline_seconds=deadline_seconds, clock=clock)
+        return retry(do, when=is_refused, pause=EVERY_SECONDS, deadline_seconds=deadline_seconds, clock=clock)
     except Forbidden as error:
         error.add_note(f"{what} was retried for {deadline_seconds:.0f} seconds")
         raise
@@ -161,7 +149,6 @@ def wait_until_accepted(
     *,
     deadline_seconds: float,
     in_a_row: int = 2,
-    every_seconds: float = EVERY_SECONDS,
     clock: Clock = SYSTEM_CLOCK,
 ) -> None:
     """Call `ask`, which uses a new key, until it succeeds `in_a_row` times: an API's servers accept a key one by one.
@@ -181,7 +168,7 @@ def wait_until_accepted(
         accepted += 1
         return None if accepted == in_a_row else f"accepted {accepted} of {in_a_row} times in a row"
 
-    _until(missing, what, "not accepted yet", deadline_seconds, every_seconds, clock)
+    _until(missing, what, "not accepted yet", deadline_seconds, EVERY_SECONDS, clock)
 
 
 def _until(

@@ -25,17 +25,11 @@ def create_role(role: str, *, comment: str = "") -> str:
     return f"CREATE ROLE IF NOT EXISTS {identifier(role)}{comment_clause(comment)}"
 
 
-def create_warehouse(warehouse: str, *, auto_suspend_seconds: int = 60, comment: str = "") -> str:
-    """Return the statement that creates a warehouse of the smallest size (sql-reference/sql/create-warehouse).
-
-    Args:
-        warehouse: Name of the warehouse.
-        auto_suspend_seconds: Idle seconds after which it is suspended.
-        comment: Comment on the warehouse.
-    """
+def create_warehouse(warehouse: str, *, comment: str = "") -> str:
+    """Return the statement that creates a warehouse of the smallest size (sql-reference/sql/create-warehouse)."""
     return (
         f"CREATE WAREHOUSE IF NOT EXISTS {identifier(warehouse)} WAREHOUSE_SIZE = XSMALL"
-        f" AUTO_SUSPEND = {int(auto_suspend_seconds)} AUTO_RESUME = TRUE INITIALLY_SUSPENDED = TRUE"
+        f" AUTO_SUSPEND = 60 AUTO_RESUME = TRUE INITIALLY_SUSPENDED = TRUE"
         f"{comment_clause(comment)}"
     )
 

@@ -14,10 +14,13 @@ from typing import Any
 _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def answers(url: str, seconds: float = 2) -> bool:
+TIMEOUT_SECONDS = 2
+
+
+def answers(url: str) -> bool:
     """Return whether an HTTP server responds with a status below 500."""
     try:
-        _opener.open(url, timeout=seconds).close()
+        _opener.open(url, timeout=TIMEOUT_SECONDS).close()
     except urllib.error.HTTPError as error:
         return error.code < 500
     except OSError:
@@ -25,10 +28,10 @@ def answers(url: str, seconds: float = 2) -> bool:
     return True
 
 
-def accepts(path: Path, seconds: float = 2) -> bool:
+def accepts(path: Path) -> bool:
     """Return whether a process listens on a Unix socket."""
     with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(seconds)
+        client.settimeout(TIMEOUT_SECONDS)
         try:
             client.connect(str(path))
         except OSError:
@@ -36,9 +39,7 @@ def accepts(path: Path, seconds: float = 2) -> bool:
     return True
 
 
-def request_json(
-    url: str, body: Any, method: str = "POST", seconds: float = 5, headers: Mapping[str, str] | None = None
-) -> Any:
+def request_json(url: str, body: Any, method: str = "POST", headers: Mapping[str, str] | None = None) -> Any:
     """Send a JSON request and return the JSON of the response.
 
     Raises:
@@ -46,5 +47,5 @@ def request_json(
     """
     headers = {"Content-Type": "application/json", **(headers or {})}
     request = urllib.request.Request(url, json.dumps(body).encode(), headers, method=method)  # noqa: S310 (own servers)
-    with _opener.open(request, timeout=seconds) as response:
+    with _opener.open(request, timeout=5) as response:
         return json.load(response)

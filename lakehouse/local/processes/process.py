@@ -280,11 +280,11 @@ def stop(name: str, home: Home) -> None:
         )
 
 
-def log_tail(log: Path, count: int = 3) -> str:
+def log_tail(log: Path) -> str:
     """Return the last error lines of a log, or its last lines if there are none, as a sentence for a message."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     errors = [line for line in lines if _ERROR.search(line) and not line.startswith("at ")]
-    end = " | ".join(line[:300] for line in (errors or lines)[-count:])
+    end = " | ".join(line[:300] for line in (errors or lines)[-3:])
     return f"Its log ({log}) ends with: {end}" if end else f"Its log ({log}) is empty"
 
 

@@ -68,17 +68,11 @@ class Audited:
     snapshot_id: int
     findings: list[CheckResult]
 
-    def require_passed(self, then: str = "the next run replaces the branch") -> None:
-        """Raise an error if a blocking check failed.
-
-        Args:
-            then: What happens to the branch next, for the message.
-
-        Raises:
-            AuditFailed: A check failed.
-        """
+    def require_passed(self) -> None:
+        """Raise AuditFailed if a blocking check failed."""
         if any(finding.blocks for finding in self.findings):
-            raise AuditFailed(self.table.name()[-1], self.branch, self.findings, then)
+            name = self.table.name()[-1]
+            raise AuditFailed(name, self.branch, self.findings, "the next run replaces the branch")
 
 
 @dataclass(frozen=True)
