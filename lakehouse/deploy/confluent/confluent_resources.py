@@ -22,16 +22,7 @@ from lakehouse.deploy.confluent.compute_pool import ComputePoolResource
 from lakehouse.deploy.confluent.existing_cluster import ExistingCluster, ExistingEnvironment
 from lakehouse.deploy.confluent.flink_resources import FlinkTopicResource, StatementResource
 from lakehouse.deploy.confluent.foundation import ClusterResource, EnvironmentResource, SchemaRegistryResource
-from lakehouse.deploy.confluent.keys.stored_api_keys import (
-    ApiKeyResource,
-    CatalogKeyResource,
-    FlinkKeyResource,
-    KafkaKeyResource,
-    ManagerKeyResource,
-    RegistryKeyResource,
-    TableflowKeyResource,
-)
-from lakehouse.deploy.confluent.rotation_key import RotationKeyResource
+from lakehouse.deploy.confluent.keys.key_resources import KeyResources
 from lakehouse.deploy.confluent.tableflow.tableflow_resources import TableflowResources
 from lakehouse.deploy.confluent.topics.declared_topics import DeclaredTopics, milliseconds
 from lakehouse.deploy.confluent.topics.topic_resources import DatagenResource, DeclaredTopicResource
@@ -39,9 +30,6 @@ from lakehouse.deploy.names import ROTATION, Names
 from lakehouse.deploy.resource import Resource
 from resources.aws.secrets_manager import Secrets
 from resources.confluent.confluent_cloud import ConfluentCloud
-
-KAFKA_ACCOUNTS = ("app_manager", "app_consumer", "app_producer", "spark")
-"""Purposes of the accounts that have a key for the Kafka cluster."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +58,9 @@ class ConfluentResources:
             *([self.tableflow.provider_integration] if self.has_tableflow_bucket else ()),
             self.cluster,
             self.registry,
-            *self._compute,
+            *self.compute,
             *self.role_bindings.values(),
-            *self.keys,
+            *self.keys.all,
             *self.declared_topics.values(),
             *self.acls.values(),
             *self.connectors.values(),
@@ -122,7 +110,8 @@ class ConfluentResources:
         return ComputePoolResource(*self.common, environment=self.environment)
 
     @property
-    def _compute(self) -> tuple[ComputePoolResource, ...]:
+    def compute(self) -> tuple[ComputePoolResource, ...]:
+        """The compute pool; empty without statements."""
         return (self.compute_pool,) if self.deployment.flink else ()
 
     @cached_property
@@ -133,7 +122,7 @@ class ConfluentResources:
                 *self.common,
                 secrets=self.secrets,
                 purpose=purpose,
-                secret_names=tuple(name for (owner, _), name in self.secret_names.items() if owner == purpose),
+                secret_names=tuple(name for (owner, _), name in self.keys.secrets.items() if owner == purpose),
             )
             for purpose in self._access.accounts
         }
@@ -153,87 +142,9 @@ class ConfluentResources:
         }
 
     @cached_property
-    def secret_names(self) -> dict[tuple[str, str], str]:
-        """The secret of each key, by purpose of the account and API (the kickstarter's layout)."""
-        paths = {(purpose, "kafka"): f"kafka_cluster/{purpose}/python_client" for purpose in KAFKA_ACCOUNTS}
-        paths["schema_registry", "schema_registry"] = "schema_registry_cluster/python_client"
-        paths["spark", "schema_registry"] = "schema_registry_cluster/spark/python_client"
-        paths["app_manager", "tableflow"] = "tableflow"
-        if self._topics.stored_by_confluent:
-            paths["spark", "tableflow"] = "tableflow/spark/python_client"
-        paths["flink", "flink"] = "flink"
-        paths[ROTATION, "cloud"] = ROTATION
-        return {key: f"{self.names.confluent_secrets}/{path}" for key, path in paths.items() if self._is_needed(key[1])}
-
-    @cached_property
-    def keys(self) -> list[ApiKeyResource]:
-        """All API keys."""
-        return [
-            self.manager_key,
-            *(self._kafka_key(purpose) for purpose in KAFKA_ACCOUNTS if purpose != "app_manager"),
-            self.registry_key,
-            self._registry_key("spark"),
-            *([self.tableflow_key] if self.has_tableflow else ()),
-            *([self._catalog_key] if self._topics.stored_by_confluent else ()),
-            *([self.flink_key] if self.deployment.flink else ()),
-            # The last, with which a rotation replaces the others.
-            self.rotation_key,
-        ]
-
-    @cached_property
-    def manager_key(self) -> KafkaKeyResource:
-        """The key with which topics and access control lists are created."""
-        return self._kafka_key("app_manager", ManagerKeyResource)
-
-    @cached_property
-    def registry_key(self) -> RegistryKeyResource:
-        """The key with which subjects are listed."""
-        return self._registry_key("schema_registry")
-
-    @cached_property
-    def tableflow_key(self) -> TableflowKeyResource:
-        """The key for Tableflow, created only if Tableflow creates any table."""
-        return TableflowKeyResource(
-            *self.common,
-            account=self.accounts["app_manager"],
-            secret=self.secret_names["app_manager", "tableflow"],
-            roles=self.role_bindings["app_manager"],
-            cluster=self.cluster,
-        )
-
-    @property
-    def _catalog_key(self) -> CatalogKeyResource:
-        """The key with which Spark and Dagster read the tables in Confluent's storage."""
-        return CatalogKeyResource(
-            *self.common,
-            account=self.accounts["spark"],
-            secret=self.secret_names["spark", "tableflow"],
-            roles=self.role_bindings["spark"],
-            environment=self.environment,
-        )
-
-    @cached_property
-    def flink_key(self) -> FlinkKeyResource:
-        """The key for Flink, created only for statements."""
-        return FlinkKeyResource(
-            *self.common,
-            account=self.accounts["flink"],
-            secret=self.secret_names["flink", "flink"],
-            roles=self.role_bindings["flink"],
-            environment=self.environment,
-            compute_pool=self.compute_pool,
-        )
-
-    @cached_property
-    def rotation_key(self) -> RotationKeyResource:
-        """The key with which keys are replaced."""
-        return RotationKeyResource(
-            *self.common,
-            account=self.accounts[ROTATION],
-            secret=self.secret_names[ROTATION, "cloud"],
-            roles=self.role_bindings[ROTATION],
-            recorded=(self.environment, self.cluster, self.registry, *self._compute),
-        )
+    def keys(self) -> KeyResources:
+        """The API keys."""
+        return KeyResources(self, self._topics)
 
     @cached_property
     def declared_topics(self) -> dict[str, DeclaredTopicResource]:
@@ -265,7 +176,7 @@ class ConfluentResources:
                 allowed=allowed,
                 account=self.accounts[purpose],
                 cluster=self.cluster,
-                manager_key=self.manager_key,
+                manager_key=self.keys.manager,
             )
             for purpose, allowed in self._access.acls.items()
         }
@@ -286,7 +197,7 @@ class ConfluentResources:
                 account=self.accounts["app_connector"],
                 acls=self.acls["app_connector"],
                 topic=self.declared_topics[each.name],
-                registry_key=self.registry_key,
+                registry_key=self.keys.registry,
             )
             for each, source in self._topics.generated
         }
@@ -303,7 +214,7 @@ class ConfluentResources:
                 cluster=self.cluster,
                 account=self.accounts["flink"],
                 compute_pool=self.compute_pool,
-                flink_key=self.flink_key,
+                flink_key=self.keys.flink,
                 after=tuple(self.connectors.values()),
             )
             for name, sql in self.deployment.flink.items()
@@ -318,7 +229,7 @@ class ConfluentResources:
                 entry=each.name,
                 topic=each.topic,
                 cluster=self.cluster,
-                manager_key=self.manager_key,
+                manager_key=self.keys.manager,
                 is_in_existing_cluster=bool(self.names.existing.confluent_cluster),
                 holds_data=each in self._topics.stored_by_confluent,
                 statement=self.statements[self._topics.statements[each.topic]],
@@ -341,7 +252,7 @@ class ConfluentResources:
             scopes=scopes,
             cluster=self.cluster,
             accounts=tuple(self.accounts.values()),
-            manager_key=self.manager_key,
+            manager_key=self.keys.manager,
         )
 
     def _declared_topic(
@@ -359,34 +270,13 @@ class ConfluentResources:
             entry=entry,
             topic=topic,
             cluster=self.cluster,
-            manager_key=self.manager_key,
+            manager_key=self.keys.manager,
             is_in_existing_cluster=bool(self.names.existing.confluent_cluster),
             partitions=partitions,
             holds_data=holds_data,
             retention_ms=retention_ms,
             compacted=compacted,
         )
-
-    def _kafka_key(self, purpose: str, kind: type[KafkaKeyResource] = KafkaKeyResource) -> KafkaKeyResource:
-        return kind(
-            *self.common,
-            account=self.accounts[purpose],
-            secret=self.secret_names[purpose, "kafka"],
-            roles=self.role_bindings.get(purpose),
-            cluster=self.cluster,
-        )
-
-    def _registry_key(self, purpose: str) -> RegistryKeyResource:
-        return RegistryKeyResource(
-            *self.common,
-            account=self.accounts[purpose],
-            secret=self.secret_names[purpose, "schema_registry"],
-            roles=self.role_bindings.get(purpose),
-            registry=self.registry,
-        )
-
-    def _is_needed(self, api: str) -> bool:
-        return {"tableflow": self.has_tableflow, "flink": bool(self.deployment.flink)}.get(api, True)
 
     @cached_property
     def _topics(self) -> DeclaredTopics:

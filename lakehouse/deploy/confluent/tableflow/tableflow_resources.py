@@ -73,7 +73,7 @@ class TableflowResources:
         yield GlueCatalogResource(
             *self.confluent.common,
             cluster=self.confluent.cluster,
-            tableflow_key=self.confluent.tableflow_key,
+            tableflow_key=self.confluent.keys.tableflow,
             provider_integration=self.provider_integration,
             after=after,
         )
@@ -81,7 +81,7 @@ class TableflowResources:
             yield OpenCatalogResource(
                 *self.confluent.common,
                 cluster=self.confluent.cluster,
-                tableflow_key=self.confluent.tableflow_key,
+                tableflow_key=self.confluent.keys.tableflow,
                 client=self.open_catalog,
             )
 
@@ -102,8 +102,8 @@ class TableflowResources:
                 topic=topics[each.name],
                 catalogs=catalogs,
                 storage=storage,
-                tableflow_key=self.confluent.tableflow_key,
-                registry_key=self.confluent.registry_key,
+                tableflow_key=self.confluent.keys.tableflow,
+                registry_key=self.confluent.keys.registry,
                 filled_by=self._filled_by(each),
             )
 
